@@ -14,7 +14,7 @@ PYTEST_ARGS ?= --numprocesses 2 --dist loadfile --no-loadscope-reorder --duratio
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-yarn versions faults e2e hadoop hadoop-stop bench-mirror bench-triggerer bench-scale test lint types format docs docs-tables screenshots proto wheel clean test-long unit pythons
+.PHONY: help demo demo-yarn versions faults e2e hadoop hadoop-stop test lint types format docs docs-tables screenshots proto wheel clean test-long unit pythons
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -90,14 +90,17 @@ advice: packages $(VENV)/.test  ## real jobs that deserve advice and some that d
 	$(BIN)/python -m tests.hadoop fetch --version $(HADOOP_VERSION)
 	$(BIN)/python -m pytest tests/advice/real $(ADVICE_ARGS)
 
-bench-mirror: packages $(VENV)/.test  ## a gibibyte by the checkpoint mirror, beside a raw WebHDFS copy
-	$(BIN)/python -m benchmarks.mirror
+.PHONY: bench bench-check bench-keep
+bench: packages $(VENV)/.test  ## all benchmarks, 40 minutes on two quiet cores; ONLY=launch,scale for some; test-output/bench
+	$(BIN)/python -m tests.hadoop fetch --version $(HADOOP_VERSION)
+	$(BIN)/python -m benchmarks $(subst $(comma), ,$(ONLY))
 
-bench-triggerer: $(VENV)/.test  ## 1,000 deferred trainings in one triggerer, beside a naive poll per job
-	$(BIN)/python -m benchmarks.triggerer
+bench-check: $(VENV)/.test  ## fail where a ratio of the newest run is worse than the one kept in benchmarks/kept; ONLY=launch,scale
+	$(BIN)/python -m benchmarks.check $(subst $(comma), ,$(ONLY))
 
-bench-scale: $(VENV)/.test  ## an application master of up to 10,000 tasks, beside the aims; TASKS=100,1000 for other sizes
-	TASKS=$(TASKS) $(BIN)/python -m benchmarks.scale
+bench-keep: $(VENV)/.test  ## keep the newest run in benchmarks/kept, and show it in docs/performance.md; ONLY=launch,scale
+	$(BIN)/python -m benchmarks.check --keep $(subst $(comma), ,$(ONLY))
+	$(BIN)/python -m tests.documents
 
 # -- the work --------------------------------------------------------------------------------------------------------
 
@@ -117,7 +120,7 @@ docs: $(VENV)/.test  ## the documents as HTML in build/docs, with every warning 
 	$(BIN)/python -m sphinx --quiet --fresh-env --fail-on-warning -b html -c docs -d build/doctrees . build/docs
 	@echo build/docs/index.html
 
-docs-tables: $(VENV)/.test  ## write the tables of docs/reference.md and the states of docs/how-it-works.md anew, from the code
+docs-tables: $(VENV)/.test  ## write what docs/ has from the code, and from the benchmarks that are kept, anew
 	$(BIN)/python -m tests.documents
 
 screenshots: packages $(VENV)/.test  ## take the pictures of the documents anew, of an Airflow of their own: docs/_static/screenshots

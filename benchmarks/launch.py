@@ -1,24 +1,23 @@
 """`python -m benchmarks.launch`: how long trivial jobs take to begin and to end, and what they cost meanwhile.
 
 Each of those compared starts the same jobs, in turns: tasks that write when they begin, wait a second, and write when
-they end. What is measured is in `benchmarks.report`'s words. $TASKS (1,2,8,32), $ROUNDS (for all sizes), $ONLY (names,
-with commas) and $COSTS (rounds of the look at memory and calls) choose some.
+they end. Told are the seconds until submit returns, until the first and the last user process, from the last one's end
+until the client knows, and of all; memory of client, master and what stands beside a user process; and who is asked
+for what.
 """
 
 from __future__ import annotations
 
-import os
-import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import attrs
 
-from benchmarks import hadoop, peers
+from benchmarks import hadoop, peers, program
 from benchmarks.launchers.base import Launcher, trivial_job
 from benchmarks.launchers.by_hand import ByHand
 from benchmarks.launchers.calls import CallCounter
@@ -27,12 +26,13 @@ from benchmarks.launchers.floor import Floor
 from benchmarks.launchers.memory import JobMemory
 from benchmarks.launchers.ours import TonyProvider
 from benchmarks.launchers.skein import Skein
-from benchmarks.report import OURS, Aim, Figure, Ratio, Report, by_name
+from benchmarks.report import OURS, Aim, Figure, Ratio, Report, Size, by_name
 from tests.hadoop.cluster import HadoopCluster
 from tests.waiting import until
 
 ROUNDS = {1: 2, 2: 5, 8: 2, 32: 3}  # by tasks
 AIMED_AT = (2, 32)  # sizes with aims
+COSTS = 3  # rounds of the look at memory and calls
 COSTS_OF = 2  # tasks of the jobs whose memory and calls are looked at
 COSTS_SECONDS = 5.0  # that their tasks wait: looking takes a while, so these jobs are not timed
 _MOST_LAUNCH = 120.0  # seconds
@@ -50,32 +50,35 @@ class Times:
     wall: float  # of the whole
 
 
-def main() -> int:
-    sizes = [int(text) for text in os.environ.get("TASKS", "1,2,8,32").split(",")]
+def measure(rounds: Mapping[int, int] = ROUNDS, who: Sequence[str] | None = None, costs: int = COSTS) -> Report:
+    """``rounds`` by the number of tasks; ``who``: all, where none are named."""
+    chosen = who or list(MAKERS)
     with tempfile.TemporaryDirectory(prefix="tony-bench-") as name:
         home = Path(name)
-        with hadoop.cluster("launch") as cluster, _launchers(cluster, home) as launchers:
+        with hadoop.cluster("launch") as cluster, _launchers(chosen, cluster, home) as launchers:
             for launcher in launchers:  # files on the nodes, classes, connections
                 run(launcher, 1, home)
-            figures = [figure for tasks in sizes for figure in measured(launchers, tasks, home)]
+            figures = [figure for tasks in rounds for figure in timed(launchers, tasks, rounds[tasks], home)]
             with closing(CallCounter(cluster)) as calls:
-                figures += costs(launchers, calls, home)
-    report = Report("launch", _title(launchers), figures, ratios(figures))
-    print(report.text())
-    report.write()
-    return 0
+                figures += looked_at(launchers, calls, costs, home)
+    return Report("launch", _title(chosen, launchers), figures, ratios(figures))
+
+
+def main() -> int:
+    parser = program.options(__doc__)
+    parser.add_argument("--tasks", type=program.sizes, default=list(ROUNDS), help="of the jobs, such as 2,32")
+    parser.add_argument("--who", type=program.names, help=f"some of {','.join(MAKERS)}")
+    parser.add_argument("--costs", type=int, default=COSTS, help="rounds of the look at memory and calls (%(default)s)")
+    arguments = parser.parse_args()
+    rounds = {tasks: arguments.rounds or ROUNDS.get(tasks, 3) for tasks in arguments.tasks}
+    return program.tell(measure(rounds, arguments.who, arguments.costs), arguments.output)
 
 
 @contextmanager
-def _launchers(cluster: HadoopCluster, home: Path) -> Iterator[list[Launcher]]:
+def _launchers(chosen: Sequence[str], cluster: HadoopCluster, home: Path) -> Iterator[list[Launcher]]:
     with ExitStack() as stack:
-        made = (make(cluster, home) for name, make in MAKERS.items() if name in _chosen())
+        made = (MAKERS[name](cluster, home) for name in chosen)
         yield [stack.enter_context(closing(launcher)) for launcher in made if launcher is not None]
-
-
-def _chosen() -> Sequence[str]:
-    only = os.environ.get("ONLY")
-    return only.split(",") if only else list(MAKERS)
 
 
 def _skein(cluster: HadoopCluster, home: Path) -> Launcher | None:
@@ -97,20 +100,20 @@ MAKERS: dict[str, Callable[[HadoopCluster, Path], Launcher | None]] = {
 }
 
 
-def measured(launchers: Sequence[Launcher], tasks: int, home: Path) -> Iterator[Figure]:
+def timed(launchers: Sequence[Launcher], tasks: int, rounds: int, home: Path) -> Iterator[Figure]:
     found: dict[str, list[Times]] = {launcher.name: [] for launcher in launchers}
-    for number in range(int(os.environ.get("ROUNDS") or ROUNDS.get(tasks, 3))):
+    for number in range(rounds):
         turn = number % len(launchers)
         for launcher in [*launchers[turn:], *launchers[:turn]]:
             times = run(launcher, tasks, home)
             found[launcher.name].append(times)
-            print(f"{tasks} tasks, round {number + 1}: {launcher.name:18} {_line(times)}", file=sys.stderr, flush=True)
-    for name, rounds in found.items():
+            program.progress(f"{tasks} tasks, round {number + 1}: {launcher.name:18} {_line(times)}")
+    size = Size(tasks, "tasks")
+    for name, each in found.items():
         for field, what in WHATS.items():
-            yield Figure(f"{what}, {tasks} tasks", name, "s", [getattr(times, field) for times in rounds], x=tasks)
+            yield Figure(what, name, "s", [getattr(times, field) for times in each], size)
         if name == OURS:
-            beyond = [times.submit - times.store for times in rounds]
-            yield Figure(f"{BEYOND}, {tasks} tasks", name, "s", beyond, x=tasks)
+            yield Figure(BEYOND, name, "s", [times.submit - times.store for times in each], size)
 
 
 WHATS = {
@@ -145,25 +148,22 @@ def run(launcher: Launcher, tasks: int, home: Path) -> Times:
     )
 
 
-def costs(launchers: Sequence[Launcher], calls: CallCounter, home: Path) -> Iterator[Figure]:
+def looked_at(launchers: Sequence[Launcher], calls: CallCounter, times: int, home: Path) -> Iterator[Figure]:
     """Memory while the tasks run, and who is asked for what, by one submission and by the whole job."""
     for launcher in launchers:
-        rounds = (
-            [_cost(launcher, calls, home) for _ in range(int(os.environ.get("COSTS", "2")))]
-            if launcher.name != ByHand.name
-            else []
-        )
+        rounds = [] if launcher.name == ByHand.name else [_cost(launcher, calls, home) for _ in range(times)]
         for whose in ("client", "master", "helpers"):
             for which in ("resident", "proportional"):
                 values = [getattr(getattr(memory, whose), which) for memory, _, _ in rounds]
                 if values:
-                    yield Figure(f"{MEMORY[whose]}, {which}, {COSTS_OF} tasks", launcher.name, "MiB", values)
+                    yield Figure(f"{MEMORY[whose]}, {which}", launcher.name, "MiB", values, _LOOKED_AT)
         for part, counts in (("submission", [each[1] for each in rounds]), ("job", [each[2] for each in rounds])):
             for kind in sorted({kind for each in counts for kind in each}):
                 what = f"calls of one {part}, {kind}"
                 yield Figure(what, launcher.name, "calls", [float(each[kind]) for each in counts])
 
 
+_LOOKED_AT = Size(COSTS_OF, "tasks")
 MEMORY = {"client": "client", "master": "master", "helpers": "beside each user process"}
 
 
@@ -205,8 +205,8 @@ def ratios(figures: Sequence[Figure]) -> list[Ratio]:
     return found
 
 
-def _title(launchers: Sequence[Launcher]) -> str:
-    left_out = [name for name in _chosen() if name not in {launcher.name for launcher in launchers}]
+def _title(chosen: Sequence[str], launchers: Sequence[Launcher]) -> str:
+    left_out = [name for name in chosen if name not in {launcher.name for launcher in launchers}]
     said = f"; left out, as they cannot be had here: {', '.join(left_out)}" if left_out else ""
     return f"Trivial jobs of one second, nodes heard of once a second{said}"
 

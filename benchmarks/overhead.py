@@ -2,7 +2,7 @@
 
 The digits training of the examples, by two workers, short (15 epochs, as in the example) and long. By hand they are
 started by subprocess with the same TF_CONFIG; under this project they are a job on YARN, which copies a checkpoint
-after each epoch. $EPOCHS (15,$LONG) and $ROUNDS choose less.
+after each epoch.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
@@ -23,9 +24,9 @@ import attrs
 import numpy as np
 from sklearn.datasets import load_digits
 
-from benchmarks import hadoop
+from benchmarks import hadoop, program
 from benchmarks.processor import cpu_seconds
-from benchmarks.report import OURS, Aim, Figure, Ratio, Report, by_name
+from benchmarks.report import OURS, Aim, Figure, Ratio, Report, Size, by_name
 from tests.hadoop.ports import free_ports
 from tests.jobs.job import Job
 from tests.jobs.places import YarnPlace
@@ -52,42 +53,52 @@ class Trained:
     executors: float = 0.0
 
 
-def main() -> int:
-    sizes = [int(text) for text in os.environ.get("EPOCHS", f"{SHORT},{LONG}").split(",")]
-    figures: list[Figure] = []
+def measure(rounds: Mapping[int, int] = ROUNDS) -> Report:
+    """``rounds`` by the number of epochs."""
     with tempfile.TemporaryDirectory(prefix="tony-bench-") as name, hadoop.cluster("overhead") as cluster:
-        home, place = Path(name), YarnPlace(cluster=cluster)
+        home = Path(name)
         home.chmod(0o755)
         _write_data(home / "data")
-        for epochs in sizes:
-            found: dict[str, list[Trained]] = {OURS: [], BY_HAND: []}
-            for number in range(int(os.environ.get("ROUNDS") or ROUNDS.get(epochs, 2))):
-                turns = [(OURS, lambda times, n=epochs: ours(place, home, n, times))]
-                turns.append((BY_HAND, lambda times, n=epochs: by_hand(home, n, times)))
-                for who, train in turns if number % 2 else reversed(turns):
-                    times = Path(tempfile.mkdtemp(prefix="times-", dir=home))
-                    times.chmod(0o777)
-                    found[who].append(train(times))
-                    print(
-                        f"{epochs} epochs, round {number + 1}: {who:14} {found[who][-1]}", file=sys.stderr, flush=True
-                    )
-            figures += _figures(found, epochs)
-        place.close()
-    report = Report("overhead", f"The digits training by {WORKERS} workers on one machine", figures, ratios(figures))
-    print(report.text())
-    report.write()
-    return 0
+        with closing(YarnPlace(cluster=cluster)) as place:
+            figures = [
+                figure
+                for epochs in rounds
+                for figure in _figures(_trainings(place, home, epochs, rounds[epochs]), epochs)
+            ]
+    return Report("overhead", f"The digits training by {WORKERS} workers on one machine", figures, ratios(figures))
+
+
+def main() -> int:
+    parser = program.options(__doc__)
+    parser.add_argument("--epochs", type=program.sizes, default=list(ROUNDS), help="such as 15")
+    arguments = parser.parse_args()
+    rounds = {epochs: arguments.rounds or ROUNDS.get(epochs, 2) for epochs in arguments.epochs}
+    return program.tell(measure(rounds), arguments.output)
+
+
+def _trainings(place: YarnPlace, home: Path, epochs: int, rounds: int) -> dict[str, list[Trained]]:
+    """By who had them run, in turns."""
+    found: dict[str, list[Trained]] = {OURS: [], BY_HAND: []}
+    for number in range(rounds):
+        for who in found if number % 2 else reversed(list(found)):
+            times = Path(tempfile.mkdtemp(prefix="times-", dir=home))
+            times.chmod(0o777)
+            trained = ours(place, home, epochs, times) if who == OURS else by_hand(home, epochs, times)
+            found[who].append(trained)
+            program.progress(f"{epochs} epochs, round {number + 1}: {who:14} {trained}")
+    return found
 
 
 def _figures(found: Mapping[str, Sequence[Trained]], epochs: int) -> Iterator[Figure]:
     whats = {"launch": ("launch", "s"), "wall": ("training wall", "s"), "step": ("epoch", "s")}
+    size = Size(epochs, "epochs")
     for who, rounds in found.items():
         for field, (what, unit) in whats.items():
-            yield Figure(f"{what}, {epochs} epochs", who, unit, [getattr(each, field) for each in rounds], x=epochs)
+            yield Figure(what, who, unit, [getattr(each, field) for each in rounds], size)
     hour = "CPU seconds for each hour of training"
     for whose in ("master", "executors"):
         values = [getattr(each, whose) for each in found[OURS]]
-        yield Figure(f"{hour}, {whose}, {epochs} epochs", OURS, "s", values, x=epochs)
+        yield Figure(f"{hour}, {whose}", OURS, "s", values, size)
 
 
 def ratios(figures: Sequence[Figure]) -> list[Ratio]:

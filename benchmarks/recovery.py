@@ -1,8 +1,8 @@
 """`python -m benchmarks.recovery`: how long a job needs to run as before, after something of it was killed.
 
-Two tasks, which write when they begin. Of this project they are a gang, which starts again as one, a second after the
-failure, as in `make faults`; skein starts the lost task again alone, and has no executors: there the whole container is
-killed. $ROUNDS (5) and $ONLY (tony_provider,skein) choose less.
+Two tasks, which write when they begin. Of this project they are a gang, which starts again as one; the first restart
+without progress waits for no back-off. Told is when the last task of the gang has begun anew. skein starts the lost
+task again alone, and has no executors: there the whole container is killed.
 """
 
 from __future__ import annotations
@@ -11,27 +11,30 @@ import json
 import os
 import shlex
 import signal
-import sys
 import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import attrs
 
-from benchmarks import hadoop, peers
+from benchmarks import hadoop, peers, program
 from benchmarks.launchers.base import SCRIPT, TASK_MEMORY, TrivialJob, trivial_job
 from benchmarks.launchers.skein import Skein
 from benchmarks.report import OURS, Figure, Ratio, Report, by_name
 from tests.hadoop.cluster import HadoopCluster
+from tests.jobs.job import Job
 from tests.jobs.places import USER, YarnPlace
 from tests.jobs.processes import Seen, processes_of
 from tests.waiting import until
 
 TASKS = 2
+ROUNDS = 5
+WHO = (OURS, "skein")
+NOT_RUNNING = "master killed, tasks not running"
 _LONG = 600.0  # seconds that a task would wait
 _POLL = 0.05
 
@@ -42,7 +45,6 @@ class Subject(ABC):
     name: str
     again: int  # how many tasks start again when one is lost
     master: str  # what its master's command line holds
-    tasks_outlive_master: bool
 
     @abstractmethod
     def start(self, job: TrivialJob) -> str:
@@ -52,26 +54,26 @@ class Subject(ABC):
     def kill_container(self, task: Seen, everyone: Mapping[int, Seen]) -> None:
         """Of this task's user process."""
 
+    @abstractmethod
+    def until_met(self) -> None:
+        """Whatever tasks have outlived the master have met the next one."""
+
 
 class Ours(Subject):
     name = OURS
     again = TASKS
     master = "main.py am"
-    tasks_outlive_master = True
 
     def __init__(self, place: YarnPlace) -> None:
         self._place = place
+        self._job: Job
 
     def start(self, job: TrivialJob) -> str:
         worker = {"instances": job.tasks, "memory": f"{TASK_MEMORY}MiB", "command": shlex.join(job.words)}
         # Nothing listens: the tasks only wait.
-        spec = {
-            "framework": "tensorflow",
-            "network": "trusted",
-            "restart": {"backoff": "1s"},
-            "tasks": {"worker": worker},
-        }
-        return self._place.submit(spec).id
+        spec = {"framework": "tensorflow", "network": "trusted", "tasks": {"worker": worker}}
+        self._job = self._place.submit(spec)
+        return self._job.id
 
     def kill_container(self, task: Seen, everyone: Mapping[int, Seen]) -> None:
         """Its executor, by which YARN knows that the container lives."""
@@ -79,12 +81,15 @@ class Ours(Subject):
             task = everyone[task.parent]
         os.kill(task.pid, signal.SIGKILL)
 
+    def until_met(self) -> None:
+        job = self._job
+        until(lambda: "recovered" in [event["event"] for event in job.events()], job.describe, period=_POLL)
+
 
 class SkeinSubject(Subject):
     name = "skein"
     again = 1
     master = "com.anaconda.skein.ApplicationMaster"
-    tasks_outlive_master = False
 
     def __init__(self, skein: Skein) -> None:
         self._skein = skein
@@ -94,6 +99,9 @@ class SkeinSubject(Subject):
 
     def kill_container(self, task: Seen, everyone: Mapping[int, Seen]) -> None:
         os.killpg(os.getpgid(task.pid), signal.SIGKILL)
+
+    def until_met(self) -> None:
+        """YARN has ended them."""
 
 
 @attrs.frozen
@@ -108,9 +116,13 @@ class Running:
     def processes(self) -> dict[int, Seen]:
         return {process.pid: process for process in processes_of(self.id)}
 
+    def tasks(self, everyone: Mapping[int, Seen]) -> list[int]:
+        """The user processes of its tasks."""
+        return sorted(pid for pid, each in everyone.items() if each.words.startswith(f"/bin/sh {SCRIPT}"))
+
     def task(self, everyone: Mapping[int, Seen]) -> Seen:
-        """The user process of one of its tasks."""
-        return next(each for each in everyone.values() if each.words.startswith(f"/bin/sh {SCRIPT}"))
+        """One of them."""
+        return everyone[self.tasks(everyone)[0]]
 
     def report(self) -> Any:
         """What the ResourceManager says."""
@@ -162,34 +174,38 @@ def master_killed(running: Running) -> dict[str, float]:
     began = time.time()
     for pid in masters:
         os.kill(pid, signal.SIGKILL)
-    seconds = {"master killed, until the next one": running.until_next_master() - began}
-    if subject.tasks_outlive_master:
-        assert running.task(before).pid in running.processes(), "the tasks have not outlived the master"
-        assert len(running.job.began()) == TASKS
-        return {**seconds, "master killed, tasks not running": 0.0}
-    return {**seconds, "master killed, tasks not running": running.until_again(TASKS) - began}
+    next_one = running.until_next_master() - began
+    subject.until_met()
+    outlived = running.tasks(before) == running.tasks(running.processes()) and len(running.job.began()) == TASKS
+    return {
+        "master killed, until the next one": next_one,
+        NOT_RUNNING: 0.0 if outlived else running.until_again(TASKS) - began,
+    }
 
 
 FAULTS: Sequence[Callable[[Running], dict[str, float]]] = (user_process_killed, container_killed, master_killed)
 
 
-def main() -> int:
-    rounds = int(os.environ.get("ROUNDS") or 5)
+def measure(rounds: int = ROUNDS, who: Sequence[str] = WHO) -> Report:
     found: dict[tuple[str, str], list[float]] = {}
     with tempfile.TemporaryDirectory(prefix="tony-bench-") as name, hadoop.cluster("recovery") as cluster:
         home = Path(name)
-        with _subjects(cluster, home) as subjects:
+        with _subjects(who, cluster, home) as subjects:
             for number in range(rounds):
                 for subject in subjects if number % 2 else reversed(subjects):
                     for fault in FAULTS:
                         for what, seconds in _hit(fault, subject, cluster, home).items():
                             found.setdefault((what, subject.name), []).append(seconds)
-                            print(f"round {number + 1}: {subject.name:14} {what:36} {seconds:.2f} s", file=sys.stderr)
-    figures = [Figure(what, who, "s", values) for (what, who), values in sorted(found.items())]
-    report = Report("recovery", "Seconds until a job of two tasks runs as before", figures, ratios(figures))
-    print(report.text())
-    report.write()
-    return 0
+                            program.progress(f"round {number + 1}: {subject.name:14} {what:36} {seconds:.2f} s")
+    figures = [Figure(what, of, "s", values) for (what, of), values in sorted(found.items())]
+    return Report("recovery", f"Seconds until a job of {TASKS} tasks runs as before", figures, ratios(figures))
+
+
+def main() -> int:
+    parser = program.options(__doc__)
+    parser.add_argument("--who", type=program.names, default=WHO, help="such as tony_provider")
+    arguments = parser.parse_args()
+    return program.tell(measure(arguments.rounds or ROUNDS, arguments.who), arguments.output)
 
 
 def _hit(
@@ -206,24 +222,20 @@ def _hit(
 
 
 @contextmanager
-def _subjects(cluster: HadoopCluster, home: Path) -> Iterator[list[Subject]]:
-    chosen = os.environ.get("ONLY", f"{OURS},skein").split(",")
-    python = peers.skein_python() if "skein" in chosen else None
-    subjects: list[Subject] = []
-    place = YarnPlace(cluster=cluster)
-    if OURS in chosen:
-        subjects.append(Ours(place))
-    if python is None:
+def _subjects(who: Sequence[str], cluster: HadoopCluster, home: Path) -> Iterator[list[Subject]]:
+    python = peers.skein_python() if "skein" in who else None
+    with ExitStack() as stack:
+        subjects: list[Subject] = []
+        if OURS in who:
+            subjects.append(Ours(stack.enter_context(closing(YarnPlace(cluster=cluster)))))
+        if python is not None:
+            subjects.append(SkeinSubject(stack.enter_context(closing(Skein(python, cluster, home)))))
         yield subjects
-    else:
-        with closing(Skein(python, cluster, home)) as skein:
-            yield [*subjects, SkeinSubject(skein)]
-    place.close()
 
 
 def ratios(figures: Sequence[Figure]) -> list[Ratio]:
     by = by_name(figures)
-    both = [what for what, who in by if who == "skein" and (what, OURS) in by and "not running" not in what]
+    both = [what for what, who in by if who == "skein" and (what, OURS) in by and what != NOT_RUNNING]
     return [Ratio.between(by[what, OURS], by[what, "skein"]) for what in both]
 
 

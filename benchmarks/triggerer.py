@@ -1,55 +1,93 @@
-"""`make bench-triggerer`: 1,000 deferred trainings in one TriggerRunner of Airflow's, beside one naive poll per job.
+"""`python -m benchmarks.triggerer`: 1,000 deferred trainings in one TriggerRunner of Airflow's, beside a naive poll.
 
 The TriggerRunner is Airflow's own, in its own process, with its own way of handing over events; the cluster is a
-stand-in, which answers at once and counts. Both kinds of trigger look at steps and metrics (details on), ours at what
-the leader prints too. Told are requests per minute while nothing ends, the TriggerRunner's share of a processor
-meanwhile, and the seconds from the end of an application until Airflow has the event.
+stand-in, which answers at once and counts. Ours is one poller for all jobs; the naive one is a trigger that looks at
+its own job every five seconds. Both look at steps and metrics, ours at what the leader prints too. Told are requests
+per minute while nothing ends, the TriggerRunner's share of a processor meanwhile, the seconds from the end of an
+application until Airflow has the event, and those of some through a whole Airflow until the task goes on. A round is a
+part of one run: the two are measured one after the other.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import statistics
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from benchmarks import whole_airflow
-from benchmarks.standin_cluster import application_id, standin
+from benchmarks import program, whole_airflow
+from benchmarks.report import OURS, Figure, Ratio, Report, Size, by_name
+from benchmarks.standin_cluster import StandInProcess, application_id, standin
+
+if TYPE_CHECKING:
+    from benchmarks.trigger_runner import Runner
 
 TRIGGERS = 1000
+ROUNDS = 3
 WARM_UP = 30.0  # seconds
-STEADY = 60.0  # seconds
-ENDS = 40  # applications that end, one after the other
+STEADY = 20.0  # seconds, of each round
+ENDS = 14  # applications that end in each round, one after the other
 PAUSE = 0.5  # seconds between two of them
 TIMEOUT = 300.0  # seconds until the last event is there
+NAIVE = "naive poll"
+WHATS = {
+    "requests": ("requests while nothing ends", "a minute"),
+    "cpu": ("processor while nothing ends", "% of a core"),
+    "median": ("end known, median", "s"),
+    "late": ("end known, 95 of 100", "s"),
+}
+WHOLE = "task goes on, in a whole Airflow"
 
 
 @attrs.frozen
-class Figures:
-    requests: Mapping[str, float]  # a minute, by kind
+class Watched:
+    """Of one round."""
+
+    requests: float  # a minute
+    kinds: dict[str, float]  # the same by kind
     cpu: float  # percent of one processor
     latencies: list[float]  # seconds
 
-    def row(self, name: str) -> str:
-        total = sum(self.requests.values())
-        kinds = ", ".join(f"{count:.0f} {kind}" for kind, count in sorted(self.requests.items()))
-        return f"{name:<8} {total:>12.0f} {self.cpu:>6.0f} % {spread(self.latencies):>24}  ({kinds})"
+    @property
+    def median(self) -> float:
+        return statistics.median(self.latencies)
+
+    @property
+    def late(self) -> float:
+        """Within which 95 of 100 are known."""
+        return sorted(self.latencies)[math.ceil(0.95 * len(self.latencies)) - 1]
 
 
-def spread(latencies: list[float]) -> str:
-    """Median, 95th percentile, and how many there were."""
-    if not latencies:
-        return "no event came"
-    ordered = sorted(latencies)
-    last = ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))]
-    return f"{statistics.median(ordered):.1f} s {last:>6.1f} s {len(ordered):>5}"
+def measure(triggers: int = TRIGGERS, rounds: int = ROUNDS, tasks: int = whole_airflow.TASKS) -> Report:
+    """``tasks`` through a whole Airflow."""
+    with tempfile.TemporaryDirectory(prefix="tony-bench-") as home:
+        # Before anything imports Airflow.
+        os.environ |= {"AIRFLOW_HOME": home, "AIRFLOW__CORE__LOAD_EXAMPLES": "False"}
+        os.environ |= {"AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(Path(home) / "logs")}
+        found = {OURS: list(watched(ours, triggers, rounds)), NAIVE: list(watched(naive, triggers, rounds))}
+        figures = list(_figures(found, Size(triggers, "jobs")))
+        if tasks:
+            with standin(tasks) as cluster:
+                latencies = whole_airflow.latencies(Path(home) / "whole", cluster, tasks)
+            figures.append(Figure(WHOLE, OURS, "s", [statistics.median(part) for part in parts(latencies, rounds)]))
+    title = f"{triggers:,} deferred trainings in one TriggerRunner, a stand-in for the cluster"
+    return Report("triggerer", title, figures, ratios(figures))
+
+
+def main() -> int:
+    parser = program.options(__doc__)
+    parser.add_argument("--triggers", type=int, default=TRIGGERS, help="deferred trainings (%(default)s)")
+    parser.add_argument("--tasks", type=int, default=whole_airflow.TASKS, help="in a whole Airflow (%(default)s)")
+    arguments = parser.parse_args()
+    return program.tell(measure(arguments.triggers, arguments.rounds or ROUNDS, arguments.tasks), arguments.output)
 
 
 def ours(name: str) -> tuple[str, dict[str, Any]]:
@@ -64,54 +102,67 @@ def naive(name: str) -> tuple[str, dict[str, Any]]:
     return NaiveTrigger(application_id=name, poll_interval=5.0).serialize()
 
 
-def measure(make: Callable[[str], tuple[str, dict[str, Any]]]) -> Figures:
+def watched(make: Callable[[str], tuple[str, dict[str, Any]]], triggers: int, rounds: int) -> Iterator[Watched]:
     from benchmarks.trigger_runner import Runner
 
-    with standin(TRIGGERS) as cluster:
+    with standin(triggers) as cluster:
         os.environ["AIRFLOW_CONN_TONY_DEFAULT"] = json.dumps(cluster.connection)
-        runner = Runner.started([make(application_id(number)) for number in range(TRIGGERS)])
+        runner = Runner.started([make(application_id(number)) for number in range(triggers)])
         try:
             runner.run_for(WARM_UP)
-            before, cpu = cluster.ask("/counts"), runner.cpu_seconds
-            began = time.monotonic()
-            runner.run_for(STEADY)
-            minutes = (time.monotonic() - began) / 60
-            after, used = cluster.ask("/counts"), runner.cpu_seconds - cpu
-            ended: dict[str, float] = {}
-            for number in range(ENDS):
-                name = application_id(number * TRIGGERS // ENDS)
-                ended[name] = time.monotonic()
-                cluster.ask(f"/finish/{name}")
-                runner.run_for(PAUSE)
-            deadline = time.monotonic() + TIMEOUT
-            while len(runner.seen) < ENDS and time.monotonic() < deadline:
-                runner.run_for(PAUSE)
-            if runner.problems:
-                print(f"{len(runner.problems)} triggers failed: {runner.problems[0]}", file=sys.stderr)
+            ending = parts(
+                [application_id(number * triggers // (ENDS * rounds)) for number in range(ENDS * rounds)], rounds
+            )
+            for names in ending:
+                yield _round(runner, cluster, names)
+                program.progress(f"{make.__name__}: a round of {rounds} is done")
         finally:
             runner.end()
-    return Figures(
-        {kind: (count - before.get(kind, 0)) / minutes for kind, count in after.items()},
-        100 * used / (60 * minutes),
-        [at - ended[name] for name, at in runner.seen.items()],
-    )
 
 
-def main() -> None:
-    with tempfile.TemporaryDirectory(prefix="tony-bench-") as home:
-        os.environ |= {"AIRFLOW_HOME": home, "AIRFLOW__CORE__LOAD_EXAMPLES": "False"}
-        os.environ |= {"AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(Path(home) / "logs")}
-        figures = {"poller": measure(ours), "naive": measure(naive)}
-        with standin(whole_airflow.TASKS) as cluster:
-            whole = whole_airflow.latencies(Path(home) / "whole", cluster)
-    print(f"{TRIGGERS} deferred trainings in one TriggerRunner, a stand-in for the cluster, details on")
-    print("         requests/min    CPU     median    95 %  ends")
-    for name, found in figures.items():
-        print(found.row(name))
-    ratio = sum(figures["naive"].requests.values()) / sum(figures["poller"].requests.values())
-    print(f"the naive poll asks {ratio:.0f} times as often")
-    print(f"{whole_airflow.TASKS} of them through a whole Airflow, until the task goes on: {spread(whole)}")
+def _round(runner: Runner, cluster: StandInProcess, names: Sequence[str]) -> Watched:
+    before, cpu, began = cluster.ask("/counts"), runner.cpu_seconds, time.monotonic()
+    runner.run_for(STEADY)
+    seconds = time.monotonic() - began
+    after, used = cluster.ask("/counts"), runner.cpu_seconds - cpu
+    ended: dict[str, float] = {}
+    for name in names:
+        ended[name] = time.monotonic()
+        cluster.ask(f"/finish/{name}")
+        runner.run_for(PAUSE)
+    deadline = time.monotonic() + TIMEOUT
+    while not ended.keys() <= runner.seen.keys():
+        if runner.problems or time.monotonic() > deadline:
+            missing = len(ended.keys() - runner.seen.keys())
+            raise RuntimeError(f"{missing} events did not come; {runner.problems[:1] or 'no trigger has failed'}")
+        runner.run_for(PAUSE)
+    kinds = {kind: (count - before.get(kind, 0)) * 60 / seconds for kind, count in after.items()}
+    latencies = [runner.seen[name] - at for name, at in ended.items()]
+    return Watched(sum(kinds.values()), kinds, 100 * used / seconds, latencies)
+
+
+def parts(values: Sequence[Any], number: int) -> list[list[Any]]:
+    """So many, one after the other, each as long as the others but for one more."""
+    ends = [len(values) * each // number for each in range(number + 1)]
+    return [list(values[begin:end]) for begin, end in pairwise(ends)]
+
+
+def _figures(found: dict[str, list[Watched]], size: Size) -> Iterator[Figure]:
+    for who, rounds in found.items():
+        for each, (what, unit) in WHATS.items():
+            yield Figure(what, who, unit, [getattr(one, each) for one in rounds], size)
+        for kind in sorted(rounds[0].kinds):
+            yield Figure(f"requests for {kind}", who, "a minute", [one.kinds[kind] for one in rounds], size)
+
+
+def ratios(figures: Sequence[Figure]) -> list[Ratio]:
+    """Nobody has set aims for them; `make bench-check` sees when they get worse."""
+    by = by_name(figures)
+    compared = {f"{what}, {figures[0].size}" for what, _ in WHATS.values()}
+    return [
+        Ratio.between(figure, by[name, NAIVE]) for (name, who), figure in by.items() if who == OURS and name in compared
+    ]
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

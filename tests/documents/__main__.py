@@ -1,8 +1,10 @@
-"""``python -m tests.documents``: write what docs/ has from the code anew, as ``make docs-tables`` does."""
+"""``python -m tests.documents``: write what docs/ has from elsewhere anew, as ``make docs-tables`` does."""
 
 from __future__ import annotations
 
+from tests.documents import performance
 from tests.documents.made import PAGES, renewed
 
 for page in PAGES:
     page.write_text(renewed(page.read_text()))
+performance.draw()

@@ -1,22 +1,22 @@
-"""What the pages have from the code: blocks between two comments, ``<!-- table: JobResult -->`` and ``<!-- end -->``.
+"""What the pages have from elsewhere: blocks between two comments, ``<!-- table: JobResult -->`` and ``<!-- end -->``.
 
-Each fact is written once, beside the code that it is of, and can be read wherever the page can.
+Each fact is written once, beside the code that it is of, or measured, and can be read wherever the page can.
 """
 
 from __future__ import annotations
 
 import re
 
-from tests.documents import lifecycles, reference
+from tests.documents import lifecycles, performance, reference
 
-PAGES = (reference.PAGE, lifecycles.PAGE)
-MAKERS = {"table": reference.table, "states": lifecycles.picture}
+PAGES = (reference.PAGE, lifecycles.PAGE, performance.PAGE)
+MAKERS = {"table": reference.table, "states": lifecycles.picture, "bench": performance.tables}
 
 _BLOCK = re.compile(r"(<!-- (\w+): (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def renewed(page: str) -> str:
-    """The page with every block as the code has it. KeyError: a block that nobody knows."""
+    """The page with every block as its maker has it. KeyError: a block that nobody knows."""
     return _BLOCK.sub(lambda block: block[1] + MAKERS[block[2]](block[3]) + block[4], page)
 
 

@@ -1,6 +1,6 @@
 """A job of many tasks: nothing that is done for it grows with their square, nothing holds the loop for all of them.
 
-Simulated executors over real streams, and a stand-in for the ResourceManager, are those of `make bench-scale`.
+Simulated executors over real streams, and a stand-in for the ResourceManager, are those of the benchmark `scale`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 import pytest
 
-from benchmarks.scale import field
+from benchmarks.scale_field import field
 from tests.runtime.am.local.jobs import stage
 from tests.runtime.am.session.world import World, job
 from tony_provider.runtime import contract

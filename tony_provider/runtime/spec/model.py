@@ -136,7 +136,7 @@ class Resource:
 
 
 _AM_MEMORY = 512  # MiB, of an application master with up to a thousand tasks
-_AM_MEMORY_PER_THOUSAND = 200  # MiB; `make bench-scale` measures what is needed
+_AM_MEMORY_PER_THOUSAND = 200  # MiB; `make bench ONLY=scale` measures what is needed
 
 
 @attrs.frozen

@@ -1,0 +1,30 @@
+"""All benchmarks, in the order in which `make bench` runs them."""
+
+from __future__ import annotations
+
+import attrs
+
+
+@attrs.frozen
+class Benchmark:
+    """A module whose ``measure`` makes one report of the same name."""
+
+    name: str
+    about: str  # a line
+    on_cluster: bool = False  # needs HDFS and YARN; all such share one
+    package: str = "benchmarks"
+
+    @property
+    def module(self) -> str:
+        return f"{self.package}.{self.name}"
+
+
+# Those that start many small jobs come before those that fill disks.
+EVERY = (
+    Benchmark("launch", "trivial jobs: begin, end, memory, calls; beside skein and others", on_cluster=True),
+    Benchmark("recovery", "seconds until a job runs again, after something of it was killed", on_cluster=True),
+    Benchmark("overhead", "a training by hand and as a job: wall time, CPU of master and executors", on_cluster=True),
+    Benchmark("scale", "an application master of thousands of simulated executors"),
+    Benchmark("grants", "a real ResourceManager with simulated nodes: seconds until a large job has its containers"),
+    Benchmark("triggerer", "1,000 deferred trainings in one triggerer, beside a naive poll for each"),
+)

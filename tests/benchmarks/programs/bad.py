@@ -1,0 +1,3 @@
+"""A benchmark that fails."""
+
+raise RuntimeError("it is said to fail")

@@ -1,0 +1,79 @@
+"""Running benchmarks one after the other; those here are none, and need no cluster."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.__main__ import run_all, run_one
+from benchmarks.every import EVERY, Benchmark
+from benchmarks.hadoop import REPOSITORY
+from benchmarks.summary import Outcome, summary
+from tests.benchmarks.reports import run, small
+from tests.jobs.processes import every_process
+from tests.waiting import until
+
+
+def program(name: str) -> Benchmark:
+    return Benchmark(name, "", package="tests.benchmarks.programs")
+
+
+def test_one_that_fails_does_not_stop_the_next(tmp_path: Path) -> None:
+    bad, silent, good = run_all([program("bad"), program("silent"), program("good")], tmp_path)
+    assert (bad.run, bad.problem) == (None, "exit code 1")
+    assert (silent.run, silent.problem) == (None, "has left no report")
+    assert good.run is not None
+    assert (good.run.report.name, good.problem) == ("good", "")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["good.json", "good.svg"]
+
+
+def test_the_report_of_a_former_run_is_not_taken_for_one_of_this(tmp_path: Path) -> None:
+    run(small("bad")).write(tmp_path)
+    assert run_one(program("bad"), tmp_path).run is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_left_of_one_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.__main__._TO_END", 20.0)
+    outcome = run_one(program("endless"), tmp_path, most=3.0)
+    assert outcome.problem == "was not done after 3 s"
+    child = int((tmp_path / "child").read_text())
+    until(lambda: child not in every_process(), "the child to be gone")
+
+
+def test_the_end_says_all_ratios_and_what_failed() -> None:
+    outcomes = [
+        Outcome("launch", 60.0, run(small())),
+        Outcome("good", 60.0, run(small("good", first=2.0))),
+        Outcome("scale", 60.0, None, "exit code 1"),
+    ]
+    lines = summary(outcomes).splitlines()
+    assert [line.split()[0] for line in lines[1:5]] == ["launch", "launch", "good", "good"]
+    assert lines[-3:] == [
+        "2 of 4 aims hold. 2 of 3 ran, in 3 minutes",
+        "launch 60 s, good 60 s",
+        "FAILED: scale: exit code 1",
+    ]
+
+
+@pytest.mark.parametrize(("arguments", "code"), [(["--list"], 0), (["--list", "scale"], 0), (["skale"], 2)])
+def test_names(arguments: list[str], code: int) -> None:
+    command = [sys.executable, "-m", "benchmarks", *arguments]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == code
+    if code == 0:
+        chosen = arguments[1:] or [benchmark.name for benchmark in EVERY]
+        assert [line.split()[0] for line in done.stdout.splitlines()] == chosen
+    else:
+        assert "skale: not among launch, " in done.stderr
+
+
+@pytest.mark.parametrize("benchmark", EVERY, ids=lambda benchmark: benchmark.name)
+def test_each_is_a_program(benchmark: Benchmark) -> None:
+    command = [sys.executable, "-m", benchmark.module, "--help"]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=True)
+    assert "--rounds" in done.stdout
+    assert "--output" in done.stdout
