@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import attrs
 
@@ -21,11 +24,12 @@ SCRIPT = Path(__file__).with_name("task.sh")
 TASK_MEMORY = 128  # MiB
 MASTER_MEMORY = 256
 _SECONDS = 180.0  # for the whole of a job
+_GATE_POLL = 0.05  # seconds
 
 
 @attrs.frozen
 class TrivialJob:
-    """Every task writes when it begins, waits, and writes when it ends."""
+    """Every task writes when it begins, waits for all others and so many seconds more, and writes when it ends."""
 
     tasks: int
     stamps: Path  # the directory where they write
@@ -56,10 +60,26 @@ def trivial_job(home: Path, tasks: int, **how: Any) -> Iterator[TrivialJob]:
     home.chmod(0o755)
     stamps = Path(tempfile.mkdtemp(prefix="stamps-", dir=home))
     stamps.chmod(0o777)
+    job = TrivialJob(tasks, stamps, **how)
+    over = threading.Event()
     try:
-        yield TrivialJob(tasks, stamps, **how)
+        with ThreadPoolExecutor(1) as keeper, (stamps / "gate").open("w") as gate:
+            fcntl.flock(gate, fcntl.LOCK_EX)
+            kept = keeper.submit(_keep, gate, job, over)
+            try:
+                yield job
+            finally:
+                over.set()
+            kept.result()
     finally:
         shutil.rmtree(stamps)
+
+
+def _keep(gate: TextIO, job: TrivialJob, over: threading.Event) -> None:
+    """Keep the gate shut, at which tasks wait without a processor's help, until all are there."""
+    while len(job.began()) < job.tasks and not over.wait(_GATE_POLL):
+        pass
+    fcntl.flock(gate, fcntl.LOCK_UN)
 
 
 @attrs.frozen
