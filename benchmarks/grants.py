@@ -46,8 +46,10 @@ class Master:
         """Seconds until it had them, and processor time of the ResourceManager until they were given back."""
         before = cpu_seconds(self.manager)
         write(self.folder / f"ask-{number}", str(containers))
-        granted = self.folder / f"granted-{number}"
-        until(granted.exists, f"{containers} containers", _SECONDS, 0.05)
+        granted, failed = self.folder / f"granted-{number}", self.folder / "failed"
+        until(lambda: granted.exists() or failed.exists(), f"{containers} containers", _SECONDS, 0.05)
+        if failed.exists():
+            raise RuntimeError(failed.read_text())
         return float(granted.read_text()), cpu_seconds(self.manager) - before
 
 
