@@ -71,6 +71,7 @@ def _on_clusters(waiting: list[Benchmark], output: Path) -> Iterator[Outcome]:
                     good = outcome.run is not None
                     yield outcome
         except (ClusterError, ResolveError) as error:
+            print(error, file=sys.stderr)  # where none is waiting any more, too: it has not ended as it should
             yield from (Outcome(benchmark.name, 0.0, None, f"no cluster: {error}") for benchmark in waiting)
             return
 

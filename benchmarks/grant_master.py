@@ -1,8 +1,8 @@
 """An application master that asks a real ResourceManager for containers and gives them back, for `benchmarks.grants`.
 
 Started by YARN as ``python -m benchmarks.grant_master FOLDER SCHEDULER``. For each file ``ask-<n>`` in FOLDER, in which
-a number of containers is, it leaves ``granted-<n>``: the seconds until it had them all. It asks as the application
-master of a job does, and launches nothing.
+a number of containers is, it leaves ``granted-<n>``: the seconds until it had them all; where it cannot go on,
+``failed``. It asks as the application master of a job does, and launches nothing.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ import asyncio
 import os
 import sys
 import time
+import traceback
 from itertools import count
 from pathlib import Path
+from typing import TypeVar
 
-from tony_provider.runtime.am.resource_manager import Allocated, ContainerRequest, Event
+from tony_provider.runtime.am.resource_manager import Allocated, Completed, ContainerRequest, Event
 from tony_provider.runtime.am.yarn.resource_manager import YarnResourceManager
 from tony_provider.runtime.application import ApplicationDescription, LocalizedResource, ResourceKind, YarnAccess
 from tony_provider.runtime.contract import ENV_TOKEN_FILE
@@ -25,7 +27,7 @@ from tony_provider.runtime.spec.model import JobSpec
 
 MEMORY = 64  # MiB
 _LOOK = 0.02  # seconds
-_SETTLED = 3.0  # seconds after which what was given back is free
+E = TypeVar("E", bound=Event)
 
 
 async def main(folder: Path, scheduler: list[str]) -> None:
@@ -45,19 +47,20 @@ async def main(folder: Path, scheduler: list[str]) -> None:
             break
         began = time.monotonic()
         rm.request([ContainerRequest(next(keys), 1, MEMORY, 1) for _ in range(wanted)])
-        granted = [_allocated(await anext(events)) for _ in range(wanted)]
+        granted = [_of(Allocated, await anext(events)).container.id for _ in range(wanted)]
         seconds = time.monotonic() - began
         rm.release(granted)
-        await asyncio.sleep(_SETTLED)
+        for _ in granted:
+            _of(Completed, await anext(events))
         write(folder / f"granted-{number}", f"{seconds}")
     await rm.finish(FinalStatus.SUCCEEDED, "as it was told", "")
     await rm.close()
 
 
-def _allocated(event: Event) -> str:
-    if not isinstance(event, Allocated):
-        raise TypeError(f"a container was expected: {event}")
-    return event.container.id
+def _of(kind: type[E], event: Event) -> E:
+    if not isinstance(event, kind):
+        raise TypeError(f"expected was {kind.__name__}: {event}")
+    return event
 
 
 async def _read(path: Path) -> str:
@@ -74,4 +77,9 @@ def write(path: Path, text: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), sys.argv[2].split(",")))
+    place = Path(sys.argv[1])
+    try:
+        asyncio.run(main(place, sys.argv[2].split(",")))
+    except BaseException:
+        write(place / "failed", traceback.format_exc())
+        raise

@@ -21,7 +21,7 @@ from benchmarks import program
 from benchmarks.grant_master import write
 from benchmarks.hadoop import REPOSITORY, SETTINGS
 from benchmarks.processor import cpu_seconds
-from benchmarks.report import OURS, Figure, Report, Size
+from benchmarks.report import OURS, Figure, Ratio, Report, Size
 from tests.hadoop.cluster import HadoopCluster
 from tests.hadoop.resolve import resolve
 from tests.waiting import until
@@ -46,8 +46,10 @@ class Master:
         """Seconds until it had them, and processor time of the ResourceManager until they were given back."""
         before = cpu_seconds(self.manager)
         write(self.folder / f"ask-{number}", str(containers))
-        granted = self.folder / f"granted-{number}"
-        until(granted.exists, f"{containers} containers", _SECONDS, 0.05)
+        granted, failed = self.folder / f"granted-{number}", self.folder / "failed"
+        until(lambda: granted.exists() or failed.exists(), f"{containers} containers", _SECONDS, 0.05)
+        if failed.exists():
+            raise RuntimeError(failed.read_text())
         return float(granted.read_text()), cpu_seconds(self.manager) - before
 
 
@@ -62,7 +64,8 @@ def measure(rounds: Mapping[int, int] = ROUNDS, nodes: int = NODES) -> Report:
                 found[containers].append(master.ask(number, containers))
                 program.progress(f"round {turn + 1}: {containers} containers: {found[containers][-1]}")
     title = f"A real ResourceManager of {nodes} simulated NodeManagers, heard of once a second"
-    return Report("grants", title, list(_figures(found)))
+    figures = list(_figures(found))
+    return Report("grants", title, figures, ratios(figures))
 
 
 def main() -> int:
@@ -79,6 +82,11 @@ def _figures(found: Mapping[int, Sequence[tuple[float, float]]]) -> Iterator[Fig
         size = Size(containers, "containers")
         yield Figure(GRANTED, OURS, "s", [seconds for seconds, _ in rounds], size)
         yield Figure(CPU, OURS, "s", [cpu for _, cpu in rounds], size)
+
+
+def ratios(figures: Sequence[Figure]) -> list[Ratio]:
+    """Those that `make bench-check` looks at; how many containers a second it should be, nobody has said."""
+    return [Ratio.alone(figure) for figure in figures if figure.what == GRANTED]
 
 
 @contextmanager

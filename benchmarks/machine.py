@@ -22,7 +22,7 @@ class Machine:
             processors=os.cpu_count() or 1,
             model=_value(Path("/proc/cpuinfo"), "model name"),
             memory_gib=round(int(_value(Path("/proc/meminfo"), "MemTotal").split()[0]) / (1 << 20)),
-            kernel=os.uname().release,
+            kernel=os.uname().release.partition("-")[0],
         )
 
     def like(self, other: Machine) -> bool:

@@ -33,8 +33,8 @@ from tests.jobs.places import YarnPlace
 from tests.waiting import until
 from tony_provider.runtime import sdk
 
-SHORT, LONG = 15, 450  # epochs
-ROUNDS = {SHORT: 3, LONG: 2}
+SHORT, LONG = 15, 300  # epochs
+ROUNDS = {SHORT: 2, LONG: 2}
 BY_HAND = "by hand"
 WORKERS = 2
 _PROGRAM = Path(__file__).with_name("programs") / "timed_digits.py"

@@ -96,8 +96,8 @@ class Ratio:
         return cls(ours.name, other.who, values, aim)
 
     @classmethod
-    def alone(cls, ours: Figure, aim: Aim) -> Ratio:
-        """A figure with an aim of its own."""
+    def alone(cls, ours: Figure, aim: Aim | None = None) -> Ratio:
+        """A figure that is held to an aim of its own, or to what it was before."""
         return cls(ours.name, "", ours.values, aim, ours.unit)
 
     @property

@@ -23,7 +23,7 @@ from tony_provider.runtime import contract
 from tony_provider.runtime.spec.model import JobSpec, TaskSpec
 
 ROUNDS = {100: 2, 1000: 2, 3000: 2}  # by tasks
-STEADY = 15.0  # seconds
+STEADY = 10.0  # seconds
 _SETTLE = 2.0  # seconds that what the last of them said takes to be worked off
 
 MOST_CPU = 100.0  # percent of a core

@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 TRIGGERS = 1000
 ROUNDS = 3
-WARM_UP = 30.0  # seconds
-STEADY = 20.0  # seconds, of each round
-ENDS = 14  # applications that end in each round, one after the other
+WARM_UP = 15.0  # seconds, once each job was looked at
+STEADY = 15.0  # seconds, of each round
+ENDS = 10  # applications that end in each round, one after the other
 PAUSE = 0.5  # seconds between two of them
-TIMEOUT = 300.0  # seconds until the last event is there
+TIMEOUT = 300.0  # seconds until what is waited for is there
 NAIVE = "naive poll"
 WHATS = {
     "requests": ("requests while nothing ends", "a minute"),
@@ -45,6 +45,9 @@ WHATS = {
     "late": ("end known, 95 of 100", "s"),
 }
 WHOLE = "task goes on, in a whole Airflow"
+
+
+Trigger = Callable[[str], tuple[str, dict[str, Any]]]  # of an application: its class and its arguments
 
 
 @attrs.frozen
@@ -72,7 +75,10 @@ def measure(triggers: int = TRIGGERS, rounds: int = ROUNDS, tasks: int = whole_a
         # Before anything imports Airflow.
         os.environ |= {"AIRFLOW_HOME": home, "AIRFLOW__CORE__LOAD_EXAMPLES": "False"}
         os.environ |= {"AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(Path(home) / "logs")}
-        found = {OURS: list(watched(ours, triggers, rounds)), NAIVE: list(watched(naive, triggers, rounds))}
+        found = {
+            OURS: list(watched(ours, "lists", 2, triggers, rounds)),
+            NAIVE: list(watched(naive, "applications", triggers, triggers, rounds)),
+        }
         figures = list(_figures(found, Size(triggers, "jobs")))
         if tasks:
             with standin(tasks) as cluster:
@@ -102,13 +108,15 @@ def naive(name: str) -> tuple[str, dict[str, Any]]:
     return NaiveTrigger(application_id=name, poll_interval=5.0).serialize()
 
 
-def watched(make: Callable[[str], tuple[str, dict[str, Any]]], triggers: int, rounds: int) -> Iterator[Watched]:
+def watched(make: Trigger, kind: str, asked: int, triggers: int, rounds: int) -> Iterator[Watched]:
+    """Each job was looked at once the cluster was asked so often for this kind."""
     from benchmarks.trigger_runner import Runner
 
     with standin(triggers) as cluster:
         os.environ["AIRFLOW_CONN_TONY_DEFAULT"] = json.dumps(cluster.connection)
         runner = Runner.started([make(application_id(number)) for number in range(triggers)])
         try:
+            _until(lambda: cluster.ask("/counts").get(kind, 0) >= asked, runner)
             runner.run_for(WARM_UP)
             ending = parts(
                 [application_id(number * triggers // (ENDS * rounds)) for number in range(ENDS * rounds)], rounds
@@ -130,15 +138,19 @@ def _round(runner: Runner, cluster: StandInProcess, names: Sequence[str]) -> Wat
         ended[name] = time.monotonic()
         cluster.ask(f"/finish/{name}")
         runner.run_for(PAUSE)
-    deadline = time.monotonic() + TIMEOUT
-    while not ended.keys() <= runner.seen.keys():
-        if runner.problems or time.monotonic() > deadline:
-            missing = len(ended.keys() - runner.seen.keys())
-            raise RuntimeError(f"{missing} events did not come; {runner.problems[:1] or 'no trigger has failed'}")
-        runner.run_for(PAUSE)
+    _until(lambda: ended.keys() <= runner.seen.keys(), runner)
     kinds = {kind: (count - before.get(kind, 0)) * 60 / seconds for kind, count in after.items()}
     latencies = [runner.seen[name] - at for name, at in ended.items()]
     return Watched(sum(kinds.values()), kinds, 100 * used / seconds, latencies)
+
+
+def _until(reached: Callable[[], bool], runner: Runner) -> None:
+    """The runner goes on meanwhile: it needs this process."""
+    deadline = time.monotonic() + TIMEOUT
+    while not reached():
+        if runner.problems or time.monotonic() > deadline:
+            raise RuntimeError(f"not within {TIMEOUT:g} s; {runner.problems[:1] or 'no trigger has failed'}")
+        runner.run_for(PAUSE)
 
 
 def parts(values: Sequence[Any], number: int) -> list[list[Any]]:

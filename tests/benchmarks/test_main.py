@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import attrs
 import pytest
 
 from benchmarks.__main__ import run_all, run_one
@@ -13,6 +16,7 @@ from benchmarks.every import EVERY, Benchmark
 from benchmarks.hadoop import REPOSITORY
 from benchmarks.summary import Outcome, summary
 from tests.benchmarks.reports import run, small
+from tests.hadoop.daemons import ClusterError
 from tests.jobs.processes import every_process
 from tests.waiting import until
 
@@ -28,6 +32,43 @@ def test_one_that_fails_does_not_stop_the_next(tmp_path: Path) -> None:
     assert good.run is not None
     assert (good.run.report.name, good.problem) == ("good", "")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["good.json", "good.svg"]
+
+
+@attrs.frozen
+class StandInCluster:
+    """In place of one that takes half a minute to start."""
+
+    root: Path
+
+
+def test_those_that_need_a_cluster_share_one_until_one_fails_on_stand_ins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clusters: list[str] = []
+
+    @contextmanager
+    def cluster(name: str) -> Iterator[StandInCluster]:
+        clusters.append(f"{name}-{len(clusters)}")
+        yield StandInCluster(tmp_path / clusters[-1])
+        clusters.append("stopped")
+
+    monkeypatch.setattr("benchmarks.hadoop.cluster", cluster)
+    on_cluster = [attrs.evolve(program(name), on_cluster=True) for name in ("attached", "bad", "attached")]
+    titles = [each.run and each.run.report.title for each in run_all([program("good"), *on_cluster], tmp_path / "left")]
+    assert titles == [str(tmp_path / "shared-0"), None, str(tmp_path / "shared-2"), "Small jobs"]
+    assert clusters == ["shared-0", "stopped", "shared-2", "stopped"]
+
+
+def test_without_a_cluster_the_others_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def cluster(name: str) -> Iterator[StandInCluster]:
+        raise ClusterError("no Java is here")
+        yield StandInCluster(tmp_path)
+
+    monkeypatch.setattr("benchmarks.hadoop.cluster", cluster)
+    without, good = run_all([attrs.evolve(program("attached"), on_cluster=True), program("good")], tmp_path)
+    assert (without.run, without.problem) == (None, "no cluster: no Java is here")
+    assert good.run is not None
 
 
 def test_the_report_of_a_former_run_is_not_taken_for_one_of_this(tmp_path: Path) -> None:
