@@ -107,8 +107,10 @@ def watched(make: Callable[[str], tuple[str, dict[str, Any]]], triggers: int, ro
 
     with standin(triggers) as cluster:
         os.environ["AIRFLOW_CONN_TONY_DEFAULT"] = json.dumps(cluster.connection)
-        runner = Runner.started([make(application_id(number)) for number in range(triggers)])
+        runner = Runner.started(triggers)
         try:
+            for number in range(triggers):
+                runner.add(application_id(number), make(application_id(number)))
             runner.run_for(WARM_UP)
             ending = parts(
                 [application_id(number * triggers // (ENDS * rounds)) for number in range(ENDS * rounds)], rounds
