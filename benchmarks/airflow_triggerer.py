@@ -46,6 +46,7 @@ def measure(triggers: Sequence[int] = TRIGGERS, rounds: int = ROUNDS) -> Report:
     with tempfile.TemporaryDirectory(prefix="tony-bench-") as home:
         os.environ |= {"AIRFLOW_HOME": home, "AIRFLOW__CORE__LOAD_EXAMPLES": "False"}
         os.environ |= {"AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(Path(home) / "logs")}
+        os.environ |= {"AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING"}
         found = [figure for number in triggers for figure in _measured(number, rounds)]
     title = f"Deferred jobs in one TriggerRunner, a stand-in for the cluster, details on; {rounds} rounds"
     return Report("airflow_triggerer", title, found, ratios(found))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import os
+import json
 import subprocess
-import tempfile
-import time
+import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import attrs
 
 from benchmarks.report import Figure
+
+_RUSAGE = Path(__file__).with_name("rusage.py")
 
 
 @attrs.frozen
@@ -30,13 +32,8 @@ def figures(what: str, who: str, costs: Sequence[Cost]) -> Iterator[Figure]:
 
 def run(command: Sequence[str], env: dict[str, str]) -> Cost:
     """Of a process that must end well. Raises RuntimeError with what it said where it does not."""
-    with tempfile.TemporaryFile() as output:
-        began = time.monotonic()
-        process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
-        _, status, usage = os.wait4(process.pid, 0)
-        seconds = time.monotonic() - began
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode != 0:
-            output.seek(0)
-            raise RuntimeError(f"{' '.join(command)}: {process.returncode}\n{output.read().decode()[-3000:]}")
-    return Cost(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
+    measured = [sys.executable, "-I", str(_RUSAGE), *command]
+    done = subprocess.run(measured, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)}: {done.returncode}\n{done.stderr[-3000:]}")
+    return Cost(**json.loads(done.stdout))

@@ -35,7 +35,11 @@ def test_each_begins_a_round_in_its_turn() -> None:
 
 def test_a_process_costs_what_it_takes_and_one_that_fails_says_what_it_said(tmp_path: Path) -> None:
     env = environment(tmp_path)
-    cost = run([sys.executable, "-c", "held = bytearray(200 << 20)"], env)
+    held = bytearray(b"1") * (200 << 20)  # by who asks
+    cost = run([sys.executable, "-c", "pass"], env)
+    assert cost.memory < 100
+    assert len(held) > 0
+    cost = run([sys.executable, "-c", "held = bytearray(b'1') * (200 << 20)"], env)
     assert cost.memory > 200
     assert cost.processor > 0
     assert cost.seconds > 0
