@@ -13,14 +13,14 @@ from typing import Any
 
 import importlib_metadata  # Airflow asks this one on Python 3.11, and that of Python itself on newer ones
 
-_HIDDEN = "tony-provider"
+_HIDDEN = "tony_provider-"  # how its folder begins: to ask each for its name would be to read hundreds of files
 
 
 def _hide(metadata: ModuleType) -> None:
     found = metadata.distributions
 
     def others(**wanted: Any) -> Iterator[Any]:
-        return (each for each in found(**wanted) if each.name != _HIDDEN)
+        return (each for each in found(**wanted) if not each._path.name.startswith(_HIDDEN))
 
     metadata.distributions = others  # type: ignore[attr-defined]
 
