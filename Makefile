@@ -25,8 +25,7 @@ demo: $(VENV)/.demo  ## train the example on the embedded local cluster: no Hado
 	$(BIN)/python -m tests.demo local
 
 test: packages $(VENV)/.test  ## everything: linters, types, all tests against real Hadoop, Kerberos and Airflow
-	$(MAKE) --no-print-directory --jobs 2 --output-sync lint types
-	$(BIN)/python -m tests.hadoop fetch --version $(HADOOP_VERSION)
+	$(MAKE) --no-print-directory --jobs 2 --output-sync lint types fetch
 	$(BIN)/python -m pytest $(PYTEST_ARGS) -m "not long"
 
 test-long: packages $(VENV)/.test  ## the tests that `make test` leaves out, since others of their kind are there
@@ -40,8 +39,7 @@ pythons: $(VENV)/.test  ## the tests that need no daemons on each Python that is
 	$(BIN)/python -m tests.pythons $(subst $(comma), ,$(PYTHONS))
 
 .PHONY: airflows
-airflows: packages $(VENV)/.test  ## imports, demo and e2e's rows on the last release of Airflow 3.0 to 3.3; VERSIONS=3.0.6,3.1.8 for some
-	$(BIN)/python -m tests.hadoop fetch --version $(HADOOP_VERSION)
+airflows: packages $(VENV)/.test fetch  ## imports, demo and e2e's rows on the last release of Airflow 3.0 to 3.3; VERSIONS=3.0.6,3.1.8 for some
 	$(BIN)/python -m tests.airflows $(subst $(comma), ,$(VERSIONS))
 
 # -- a real cluster on this machine ----------------------------------------------------------------------------------
@@ -86,13 +84,11 @@ fuzz: $(VENV)/.test  ## a million inputs, grown from valid ones, for every parse
 	$(BIN)/python -m tests.fuzz $(FUZZ_ARGS)
 
 .PHONY: advice
-advice: packages $(VENV)/.test  ## real jobs that deserve advice and some that do not, and a table of what each rule said
-	$(BIN)/python -m tests.hadoop fetch --version $(HADOOP_VERSION)
+advice: packages $(VENV)/.test fetch  ## real jobs that deserve advice and some that do not, and a table of what each rule said
 	$(BIN)/python -m pytest tests/advice/real $(ADVICE_ARGS)
 
 .PHONY: bench bench-check bench-keep
-bench: packages $(VENV)/.test  ## all benchmarks, 40 minutes on two quiet cores; ONLY=launch,scale for some; test-output/bench
-	$(BIN)/python -m tests.hadoop fetch --version $(HADOOP_VERSION)
+bench: packages $(VENV)/.test fetch  ## all benchmarks, 40 minutes on two quiet cores; ONLY=launch,scale for some; test-output/bench
 	$(BIN)/python -m benchmarks $(subst $(comma), ,$(ONLY))
 
 bench-check: $(VENV)/.test  ## fail where a ratio of the newest run is worse than the one kept in benchmarks/kept; ONLY=launch,scale
@@ -111,6 +107,10 @@ lint: $(VENV)/.test  ## ruff, and who imports whom (import-linter)
 
 types: $(VENV)/.test  ## mypy, strict
 	$(BIN)/mypy
+
+.PHONY: fetch
+fetch: $(VENV)/.test  ## Hadoop's jars from Maven Central into the home directory's cache, where they are not there yet
+	$(BIN)/python -m tests.hadoop fetch --version $(HADOOP_VERSION)
 
 format: $(VENV)/.test  ## let ruff mend what it can
 	$(BIN)/ruff check --fix .

@@ -23,8 +23,13 @@ class Benchmark:
 EVERY = (
     Benchmark("launch", "trivial jobs: begin, end, memory, calls; beside skein and others", on_cluster=True),
     Benchmark("recovery", "seconds until a job runs again, after something of it was killed", on_cluster=True),
+    Benchmark("airflow_commands", "`airflow tony …`, and Airflow's own with the provider and without", on_cluster=True),
+    Benchmark("airflow_submissions", "a hundred tasks that submit at once, and what each asks for", on_cluster=True),
     Benchmark("overhead", "a training by hand and as a job: wall time, CPU of master and executors", on_cluster=True),
     Benchmark("scale", "an application master of thousands of simulated executors"),
     Benchmark("grants", "a real ResourceManager with simulated nodes: seconds until a large job has its containers"),
     Benchmark("triggerer", "1,000 deferred trainings in one triggerer, beside a naive poll for each"),
+    Benchmark("airflow_triggerer", "a triggerer's memory and processor, per 1,000 deferred jobs"),
+    Benchmark("airflow_imports", "what Airflow's processes load because the provider is installed"),
+    Benchmark("airflow_portal", "the portal's answers among 10,000 jobs, beside Airflow's own lists"),
 )

@@ -17,17 +17,21 @@ class Runner(TriggerRunnerSupervisor):
     """The methods overridden are those that the base class names for supervisors that have no job of the database."""
 
     @classmethod
-    def started(cls, triggers: list[tuple[str, dict[str, Any]]]) -> Runner:
-        runner: Runner = cls.start(job=None, capacity=len(triggers))
+    def started(cls, capacity: int) -> Runner:
+        """One that has no trigger yet."""
+        runner: Runner = cls.start(job=None, capacity=capacity)
         runner.names = {}
         runner.seen = {}
         runner.problems = []
-        for number, (classpath, arguments) in enumerate(triggers, start=1):
-            runner.names[number] = arguments.get("job", arguments)["application_id"]
-            encrypted = Trigger.encrypt_kwargs(arguments)
-            workload = RunTrigger(id=number, classpath=classpath, encrypted_kwargs=encrypted)
-            runner.creating_triggers.append(workload)
         return runner
+
+    def add(self, application_id: str, trigger: tuple[str, dict[str, Any]]) -> None:
+        """A trigger for this application: the path of its class, and its arguments."""
+        classpath, arguments = trigger
+        number = len(self.names) + 1
+        self.names[number] = application_id
+        encrypted = Trigger.encrypt_kwargs(arguments)
+        self.creating_triggers.append(RunTrigger(id=number, classpath=classpath, encrypted_kwargs=encrypted))
 
     names: dict[int, str]  # of the application, by the trigger's number
     seen: dict[str, float]  # application -> when its event came, monotonic

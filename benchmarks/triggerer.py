@@ -114,8 +114,10 @@ def watched(make: Trigger, kind: str, asked: int, triggers: int, rounds: int) ->
 
     with standin(triggers) as cluster:
         os.environ["AIRFLOW_CONN_TONY_DEFAULT"] = json.dumps(cluster.connection)
-        runner = Runner.started([make(application_id(number)) for number in range(triggers)])
+        runner = Runner.started(triggers)
         try:
+            for number in range(triggers):
+                runner.add(application_id(number), make(application_id(number)))
             _until(lambda: cluster.ask("/counts").get(kind, 0) >= asked, runner)
             runner.run_for(WARM_UP)
             ending = parts(

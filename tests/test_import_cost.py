@@ -79,9 +79,15 @@ def test_what_is_forbidden_is_what_a_running_task_loads() -> None:
     assert missing == []
 
 
-def test_the_plugin_which_every_process_of_airflow_loads_makes_no_portal() -> None:
+def test_the_plugin_which_every_process_of_airflow_loads_opens_neither_a_store_nor_the_portal() -> None:
     found = loaded("tony_provider.plugins.tony")
     assert "tony_provider.plugins.tony" in found
-    assert [
-        name for name in found if name.startswith(("tony_provider.plugins.portal.app", "fastapi", "sqlalchemy"))
-    ] == []
+    dear = ("tony_provider.plugins.portal.app", "tony_provider.runtime.storage", "fastapi", "sqlalchemy")
+    assert [name for name in found if name.startswith(dear)] == []
+
+
+def test_a_task_that_begins_does_not_load_the_rules_of_advice() -> None:
+    """Those who end with a job load them, and those few that apply advice."""
+    found = loaded(*RUNNING)
+    assert "tony_provider.operators.advice" in found
+    assert [name for name in found if name.startswith("tony_provider.advice")] == []

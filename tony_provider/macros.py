@@ -1,35 +1,20 @@
-"""Functions for templates: ``{{ macros.tony.newest_model("digits/models") }}``."""
+"""Functions for templates: ``{{ macros.tony.newest_model("digits/models") }}``.
+
+Every process of Airflow imports this module: it loads what it needs of a cluster where it is called.
+"""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-import attrs
 from jinja2 import pass_context
 
-from tony_provider.cluster.published import VERSION_FILE, VERSIONS_DIR
-from tony_provider.runtime.foreign_json import read_json
-from tony_provider.runtime.most_bytes import RECORD
 from tony_provider.runtime.spec.problems import shown
-from tony_provider.runtime.storage import uris
-from tony_provider.runtime.storage.base import Storage
-from tony_provider.runtime.storage.errors import StorageNotFound
-from tony_provider.runtime.storage.helpers import read_whole
 
 if TYPE_CHECKING:
     from jinja2.runtime import Context
-
-
-@attrs.frozen
-class Version:
-    """One published model: a directory with a VERSION_FILE, which is written when the model is complete."""
-
-    model_dir: str  # URI
-    period_end: datetime  # of what it was trained on
-    number: str  # its directory's name
 
 
 @pass_context
@@ -50,14 +35,14 @@ def newest_model(
 
     Raises ClusterError, StorageError, and ValueError for a version.json that says something else.
     """
-    from tony_provider.hooks.tony import TonyHook  # here, since every process of Airflow imports this module
+    from tony_provider.cluster.published_versions import newest_before
+    from tony_provider.hooks.tony import TonyHook
+    from tony_provider.runtime.storage import uris
 
-    end = _moment(before if before is not None else _period_end(context))
+    end = before if before is not None else _period_end(context)
     with TonyHook(tony_conn_id, proxy_user) as hook:
         directory = models if "://" in models else uris.join(hook.layout.root, models)
-        earlier = (version for version in _versions(hook.storage(), directory) if version.period_end < end)
-        newest_first = sorted(earlier, key=_age, reverse=True)
-        return next((each.model_dir for each in newest_first if hook.storage().exists(each.model_dir)), "")
+        return newest_before(hook.storage(), directory, end)
 
 
 def quote(value: object) -> str:
@@ -77,32 +62,3 @@ def quote(value: object) -> str:
 def _period_end(context: Context) -> Any:
     run = context["dag_run"]
     return run.data_interval_end or run.run_after
-
-
-def _versions(storage: Storage, models: str) -> Iterator[Version]:
-    try:
-        directories = storage.list(uris.join(models, VERSIONS_DIR))
-    except StorageNotFound:
-        return
-    for directory in directories:
-        file = uris.join(directory.path, VERSION_FILE)
-        try:
-            data = read_whole(storage, file, RECORD)
-        except StorageNotFound:
-            continue  # still being published
-        try:
-            about = read_json(data)
-            yield Version(about["model_dir"], _moment(about["period_end"]), directory.name)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"{file} should hold model_dir and period_end: {error!r}") from error
-
-
-def _moment(value: datetime | str) -> datetime:
-    moment = datetime.fromisoformat(value) if isinstance(value, str) else value
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-
-
-def _age(version: Version) -> tuple[datetime, int, str]:
-    """Of one period the version with the highest number is the newest: 10 after 9."""
-    is_number = version.number.isdecimal() and len(version.number) < 20
-    return version.period_end, int(version.number) if is_number else -1, version.number

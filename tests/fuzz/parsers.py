@@ -419,7 +419,7 @@ NOT_FOREIGN = {
     "cluster/store_renewal.py": "read_json",
     "cluster/yarn/ticket_cache.py": "the worker's own tickets, up to a bound",
     "hooks/connection.py": "Airflow's connection, as its administrators have written it",
-    "macros.py": "read_json",
+    "cluster/published_versions.py": "read_json",
     "operators/advice.py": "Airflow's own store of a task",
     "operators/training_notes.py": "read_json",
     "runtime/am/connection_watch.py": "what the kernel says of a socket",

@@ -10,9 +10,12 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests import airflow_home
+
+if TYPE_CHECKING:  # it imports Airflow, whose home is to be named before
+    from starlette.testclient import TestClient
 
 SUMMARIES = 10_000
 _DAGS = 20
@@ -72,43 +75,59 @@ def paths() -> list[str]:
     ]
 
 
-def times() -> Iterator[tuple[str, list[tuple[float, float]], int]]:
-    """Of each end point: of the first call, which has parsed nothing yet, and of the next, the seconds that it took and
-    those of a processor; bytes.
-    """
+def client() -> TestClient:
+    """Of Airflow's API server, which has been asked once; an administrator has logged in."""
     from airflow.api_fastapi.app import create_app, get_auth_manager
     from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
     from starlette.testclient import TestClient
 
-    from tony_provider.plugins.portal.row_memory import MEMORY
-
     app = create_app(apps="core")
     token = get_auth_manager().generate_jwt(SimpleAuthManagerUser(username="admin", role="admin"))
-    client = TestClient(app, headers={"Authorization": f"Bearer {token}"})
-    client.get("/tony/api/jobs?limit=0")
+    found = TestClient(app, headers={"Authorization": f"Bearer {token}"})
+    found.get("/tony/api/jobs?limit=0")
+    return found
+
+
+def times() -> Iterator[tuple[str, list[tuple[float, float]], int]]:
+    """Of each end point: of the first call, which has parsed nothing yet, and of the next, the seconds that it took and
+    those of a processor; bytes.
+    """
+    from tony_provider.plugins.portal.row_memory import MEMORY
+
+    asks = client()
     for path in paths():
         taken = []
         MEMORY.clear()
         for _ in range(2):
             began = time.perf_counter(), time.process_time()
-            answer = client.get(f"/tony/api{path}")
+            answer = asks.get(f"/tony/api{path}")
             taken.append((time.perf_counter() - began[0], time.process_time() - began[1]))
             assert answer.status_code in (200, 503), (path, answer.text)
         yield path, taken, len(answer.content)
 
 
-def main(*words: str) -> None:
-    """``fill``: only that, in a database that Airflow has made."""
+def prepare() -> None:
+    """Before Airflow is imported: it is a server, with a database that is made here, or was named."""
+    _be_server()
+    airflow_home.migrate()
+
+
+def _be_server() -> None:
     os.environ["_AIRFLOW_PROCESS_CONTEXT"] = "server"
     if database := os.environ.get("TONY_MANY_DATABASE"):
         os.environ["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] = database
     os.environ["AIRFLOW_CONN_TONY_DEFAULT"] = json.dumps(
         {"conn_type": "tony", "extra": {"backend": "local", "staging_dir": str(airflow_home.HOME / "tony")}}
     )
+
+
+def main(*words: str) -> None:
+    """``fill``: only that, in a database that Airflow has made."""
     if words == ("fill",):
+        _be_server()
         fill()
         return
-    airflow_home.migrate()
+    prepare()
     fill()
     for path, taken, size in times():
         told = ", then".join(f"{wall:6.3f} s ({processor:5.3f} of a processor)" for wall, processor in taken)

@@ -14,10 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from tony_provider.advice.advise import advise, merged_change
-from tony_provider.advice.limits import Limits
-from tony_provider.advice.lines import advice_lines
-from tony_provider.advice.next_run import advise_next
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.cluster.history.advice import Advice
 from tony_provider.cluster.history.former_runs import FormerRuns
@@ -32,8 +28,10 @@ from tony_provider.runtime.protocol.status import FailureKind, JobState, JobStat
 from tony_provider.runtime.quantities import count
 from tony_provider.runtime.storage.errors import StorageError
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # the rules are imported where they are used: most processes of a task only begin or wait
     from airflow.sdk.types import Logger
+
+    from tony_provider.advice.limits import Limits
 
 APPLIED = "applied_advice"  # the label with the change, as JSON
 SECONDS = 15.0  # that the advice on an application that has ended may take
@@ -93,6 +91,9 @@ class Adviser:
         return not thread.is_alive()
 
     def _conclude(self, application_id: str, judged: Judged) -> None:
+        from tony_provider.advice.advise import advise
+        from tony_provider.advice.lines import advice_lines
+
         job = judged.history = self.hook.history(self.identity, application_id)
         if job.status is None or not job.status.state.is_final:
             return
@@ -153,6 +154,9 @@ class Adviser:
     def _of_former_runs(
         self, request: SubmissionRequest, former: FormerRuns, limits: Limits
     ) -> tuple[dict[str, Any], str]:
+        from tony_provider.advice.advise import merged_change
+        from tony_provider.advice.next_run import advise_next
+
         found = advise_next(request.job, former.summaries)
         if found is None:
             return {}, ""

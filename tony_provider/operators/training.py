@@ -13,7 +13,6 @@ import attrs
 from airflow.providers.common.compat.sdk import AirflowTaskTimeout
 from airflow.sdk.exceptions import AirflowRuntimeError
 
-from tony_provider.advice.limits import Limits
 from tony_provider.airflow_versions.deferral_errors import TaskDeferralTimeout, TaskDeferred
 from tony_provider.arguments import empty_to_none
 from tony_provider.cluster.base import Application
@@ -245,9 +244,13 @@ class Training:
 
     def _completed(self, request: SubmissionRequest) -> SubmissionRequest:
         """With what only a new application needs: what advice changes about the job, and what others are told of it."""
+        return self._telemetry.completed(self._advised(request) if self._task.apply_advice else request)
+
+    def _advised(self, request: SubmissionRequest) -> SubmissionRequest:
+        from tony_provider.advice.limits import Limits  # here: few tasks have it
+
         limits = Limits.parse(self._task.apply_advice)
-        advised = request if limits is None else self._adviser.advised(request, limits)
-        return self._telemetry.completed(advised)
+        return request if limits is None else self._adviser.advised(request, limits)
 
     def _remember(self, application_id: str) -> None:
         self._switch.remember(application_id)

@@ -22,8 +22,8 @@ _MOST = 50_000  # rows
 BATCH = 500  # rows that are read at a time
 
 COLUMNS = (Stored.dag_id, Stored.run_id, Stored.task_id, Stored.map_index)
-# What of a stored summary tells whether its row is kept; its value, which is long, is read where it is not.
-HEAD = (Stored.id, Stored.updated_at, Stored.key, *COLUMNS)
+# What of a stored summary tells whether its row is kept; the rest is read where it is not.
+HEAD = (Stored.id, Stored.updated_at)
 _LONGEST = 256 << 10  # of a value; ours are below 60 KiB, and anybody's task may store what it likes
 VALUE = case((func.length(Stored.value) <= _LONGEST, Stored.value), else_="")
 IS_JOB = Stored.key.startswith(JOB_KEY, autoescape=True)
@@ -39,10 +39,10 @@ class RowMemory:
     def rows(self, session: Session, heads: Sequence[Any]) -> dict[int, Row]:
         """By their ids in the database. ``heads``: of HEAD, at most BATCH. Without those deleted meanwhile."""
         found = {each.id: row for each in heads if (row := self._get(each)) is not None}
-        wanted = {each.id: each for each in heads if each.id not in found}
+        wanted = [each.id for each in heads if each.id not in found]
         if wanted:
-            values = session.execute(select(Stored.id, VALUE).where(Stored.id.in_(wanted)))
-            found |= {row_id: self._row(wanted[row_id], value) for row_id, value in values}
+            query = select(*HEAD, Stored.key, *COLUMNS, VALUE.label("kept")).where(Stored.id.in_(wanted))
+            found |= {each.id: self._row(each) for each in session.execute(query)}
         return found
 
     def read_ahead(self) -> Iterator[None]:
@@ -66,11 +66,11 @@ class RowMemory:
         found = self._rows.get(head.id)
         return found[1] if found is not None and found[0] == head.updated_at else None
 
-    def _row(self, head: Any, value: str) -> Row:
-        row = self._get(head)
+    def _row(self, stored: Any) -> Row:
+        row = self._get(stored)
         if row is None:
-            row = row_of({column.key: getattr(head, column.key) for column in COLUMNS}, head.key, value)
-            self._put(head, row)
+            row = row_of({column.key: getattr(stored, column.key) for column in COLUMNS}, stored.key, stored.kept)
+            self._put(stored, row)
         return row
 
     def _put(self, head: Any, row: Row) -> None:

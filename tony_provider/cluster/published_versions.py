@@ -1,0 +1,65 @@
+"""The versions of a published model, as they lie below its directory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import attrs
+
+from tony_provider.cluster.published import VERSION_FILE, VERSIONS_DIR
+from tony_provider.runtime.foreign_json import read_json
+from tony_provider.runtime.most_bytes import RECORD
+from tony_provider.runtime.storage import uris
+from tony_provider.runtime.storage.base import Storage
+from tony_provider.runtime.storage.errors import StorageNotFound
+from tony_provider.runtime.storage.helpers import read_whole
+
+
+@attrs.frozen
+class Version:
+    """One published model: a directory with a VERSION_FILE, which is written when the model is complete."""
+
+    model_dir: str  # URI
+    period_end: datetime  # of what it was trained on
+    number: str  # its directory's name
+
+
+def newest_before(storage: Storage, models: str, end: datetime | str) -> str:
+    """URI of the model of the newest period that ended earlier than this, and is there still; empty: there is none.
+
+    Raises StorageError, and ValueError for a version.json that is none, or a moment that is not ISO 8601.
+    """
+    moment = _moment(end)
+    earlier = (version for version in _versions(storage, models) if version.period_end < moment)
+    newest_first = sorted(earlier, key=_age, reverse=True)
+    return next((each.model_dir for each in newest_first if storage.exists(each.model_dir)), "")
+
+
+def _versions(storage: Storage, models: str) -> Iterator[Version]:
+    try:
+        directories = storage.list(uris.join(models, VERSIONS_DIR))
+    except StorageNotFound:
+        return
+    for directory in directories:
+        file = uris.join(directory.path, VERSION_FILE)
+        try:
+            data = read_whole(storage, file, RECORD)
+        except StorageNotFound:
+            continue  # still being published
+        try:
+            about = read_json(data)
+            yield Version(about["model_dir"], _moment(about["period_end"]), directory.name)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{file} should hold model_dir and period_end: {error!r}") from error
+
+
+def _moment(value: datetime | str) -> datetime:
+    moment = datetime.fromisoformat(value) if isinstance(value, str) else value
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def _age(version: Version) -> tuple[datetime, int, str]:
+    """Of one period the version with the highest number is the newest: 10 after 9."""
+    is_number = version.number.isdecimal() and len(version.number) < 20
+    return version.period_end, int(version.number) if is_number else -1, version.number
