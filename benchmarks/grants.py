@@ -2,7 +2,7 @@
 
 The ResourceManager is real, and so is how the application master asks; the NodeManagers are simulated: they register,
 send a heartbeat a second, and launch nothing. Told are the seconds until the master has all containers, and the
-ResourceManager's processor time for them. Containers are given when a node is heard of, so the first second is waiting.
+ResourceManager's processor time for them. By default each node gives one container each time that it is heard of.
 """
 
 from __future__ import annotations

@@ -30,6 +30,8 @@ def test_launch() -> None:
     of_two = {
         "first user process, 2 tasks: ratio to floor": (2.0, "at most 1.25"),
         "first user process, 2 tasks: ratio to skein": (0.5, "at most 0.3"),
+        "last user process, 2 tasks: ratio to floor": (2.0, "at most 1.25"),
+        "last user process, 2 tasks: ratio to skein": (0.5, "at most 1"),
         "whole job, 2 tasks: ratio to skein": (0.5, "at most 0.25"),
         "whole job, 2 tasks: ratio to floor": (2.0, ""),
         "submit beyond the store, 2 tasks": (0.1, "at most 0.4"),
