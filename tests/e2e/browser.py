@@ -17,12 +17,15 @@ PAGE_SECONDS = 60.0  # until a page shows what it should, on a machine that is b
 
 
 class Browser:
-    """``folder`` is where screenshots go."""
+    """Of somebody who has signed in. ``folder`` is where screenshots go."""
 
     def __init__(self, url: str, folder: Path) -> None:
         self.url = url
         self.folder = folder
         self.driver = opened(1500, 1300)
+        # At the first visit, as any page would send us to; but some Airflows then forget which page that was.
+        self.open("/auth/token/login")
+        self.see(By.XPATH, "//*[normalize-space(text())='Dags']")
 
     def open(self, path: str) -> None:
         """One of Airflow's pages."""
@@ -82,6 +85,8 @@ class Browser:
         return path
 
     def close(self) -> None:
+        """What was shown last is kept."""
+        self.keep("last")
         self.driver.quit()
 
 
