@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from string import ascii_lowercase, ascii_uppercase
 
 from selenium.common.exceptions import TimeoutException
 from selenium.webdriver.common.by import By
@@ -55,7 +56,13 @@ class Browser:
         return True
 
     def see_text(self, text: str) -> WebElement:
-        return self.see(By.XPATH, f"//*[contains(normalize-space(text()), {_quoted(text)})]")
+        """In small letters or large ones, in which Airflows differ; one of them, where it is there several times."""
+        small = f"translate(normalize-space(text()), {_quoted(ascii_uppercase)}, {_quoted(ascii_lowercase)})"
+        place = (By.XPATH, f"//*[contains({small}, {_quoted(text.lower())})]")
+        shown: list[WebElement] = WebDriverWait(self.driver, PAGE_SECONDS).until(
+            expected_conditions.visibility_of_any_elements_located(place), f"{text} on {self.driver.current_url}"
+        )
+        return shown[0]
 
     def press(self, text: str, within: str = "") -> None:
         """The button that says so; ``within``: XPath of where to look."""
