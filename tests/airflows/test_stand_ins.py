@@ -153,8 +153,9 @@ async def test_who_is_cancelled_leaves_a_question_to_its_end(
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asking
-    assert len(threads._asked) == 1  # cancelled itself, it would be answered to nobody
+    left = len(threads._asked)
     answered.set()
+    assert left == 1  # cancelled itself, it would be answered to nobody
     await asyncio.to_thread(until, lambda: over and not threads._asked, "the question's end")
     gc.collect()
     assert not caplog.records  # such as asyncio's, of an exception that was never retrieved

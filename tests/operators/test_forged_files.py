@@ -61,13 +61,17 @@ def forged(local: TonyHook, marker: Marker) -> Iterator[Forged]:
     local.kill(victim, "the test is over")
 
 
-def test_an_application_that_forged_files_name_is_left_alone(
+def test_an_application_that_forged_files_name_is_left_alone_by_tasks_and_sensors(
     forged: Forged, older_airflow: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     hook, victim = forged.hook, forged.application_id
     ref = hook.application_ref(application_id=victim)
     assert ref is not None
     assert ref.identity == forged.theirs
+
+    # Whether a sensor looks at it.
+    assert JobSearch(JobTarget(identity=forged.identity)).look(hook) == JobObservation()
+    assert f"{victim}, which the store calls the application with the tag {forged.identity.tag}" in caplog.text
 
     # Whether to attach to it: by the owner of the chain, and by the notes where there is none.
     store = StateStore(cast(Any, {"ti": None}), LOG, TrainingNotes(hook, lambda: forged.identity))
@@ -83,8 +87,3 @@ def test_an_application_that_forged_files_name_is_left_alone(
     deferral.end_what_was_left(store, deferral.TaskOfTry(hook, RUN, TaskTry(2, 1, "id-2"), None), LOG)
     assert "is none that this task has started: it goes on" in caplog.text
     assert forged.runs
-
-
-def test_a_sensor_does_not_take_it_for_its_trainings(forged: Forged, caplog: pytest.LogCaptureFixture) -> None:
-    assert JobSearch(JobTarget(identity=forged.identity)).look(forged.hook) == JobObservation()
-    assert f"{forged.application_id}, which the store calls the application with the tag" in caplog.text
