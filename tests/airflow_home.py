@@ -37,6 +37,18 @@ def airflow_db() -> None:
         pytest.fail(f"airflow db migrate failed:\n{error.stdout}{error.stderr}", pytrace=False)
 
 
+@pytest.fixture
+def older_airflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Airflow says that it is 3.0.6.
+
+    Only what asks for its age as it is used is told so, and nothing of Airflow itself is another one.
+    """
+    from tony_provider.airflow_versions import capabilities, version  # here: they import Airflow
+
+    for module in (capabilities, version):
+        monkeypatch.setattr(module, "AIRFLOW", "3.0.6")
+
+
 def migrate() -> None:
     """Make the database. Raises subprocess.CalledProcessError."""
     DAGS.mkdir()

@@ -59,4 +59,4 @@ class StateStore:
         try:
             yield
         except Exception as error:  # noqa: BLE001 - a backend may raise anything
-            self._log.warning("Airflow's task_state_store does not %s %s: %s", what, key, error)
+            self._log.warning("%s does not %s %s: %s", self._store.name, what, key, error)

@@ -1,7 +1,8 @@
 """``python -m tests.airflows [VERSION …]``: the provider on one Airflow after the other, and a table of them.
 
 Each has an environment of its own in ``.tony/airflows``, which stays for the next time. On each: the import of every
-module, the example of ``make demo``, and the rows of ``make e2e`` that ``make test`` runs.
+module, the tests of what stands in for that which it lacks, the example of ``make demo``, and the rows of ``make e2e``
+that ``make test`` runs.
 """
 
 from __future__ import annotations
@@ -31,24 +32,26 @@ def main(chosen: Sequence[str]) -> int:
         return 2
     OUTPUT.mkdir(parents=True, exist_ok=True)
     rows = [tried(release) for release in RELEASES if not chosen or release.version in chosen]
-    table = "\n".join(f"{version:8} {imports:8} {demo:8} {e2e}" for version, imports, demo, e2e in (_HEAD, *rows))
+    table = "\n".join("{:8} {:8} {:10} {:8} {}".format(*row) for row in (_HEAD, *rows))
     (OUTPUT / "table.txt").write_text(f"{table}\n")
     print(f"\n{table}\n\nWhat each has said is in {OUTPUT}")
     return 1 if "FAILED" in table else 0
 
 
-_HEAD = ("Airflow", "imports", "demo", "rows of e2e")
+_HEAD = ("Airflow", "imports", "stand-ins", "demo", "rows of e2e")
+_PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider")
 
 
-def tried(release: Release) -> tuple[str, str, str, str]:
+def tried(release: Release) -> tuple[str, str, str, str, str]:
     """Its line of the table."""
     print(f"\nAirflow {release.version}: setting up {HOME / release.version} …", flush=True)
     python = environment(HOME / release.version, sys.executable, release.requirements)
     home = HOME / f"demo-{release.version}"
     imports = _run(release, "imports", [python, "-m", "tests.airflows.import_all"])[0]
+    stand_ins = _run(release, "stand-ins", [python, *_PYTEST, "tests/airflows"])[0]
     demo = _run(release, "demo", [python, "-m", "tests.demo", "local", "--home", home])[0]
-    e2e, said = _run(release, "e2e", [python, "-m", "pytest", "-q", "tests/e2e/test_rows.py", "-p", "no:cacheprovider"])
-    return release.version, imports, demo, f"{e2e}: {_rows(said)}"
+    e2e, said = _run(release, "e2e", [python, *_PYTEST, "tests/e2e/test_rows.py"])
+    return release.version, imports, stand_ins, demo, f"{e2e}: {_rows(said)}"
 
 
 def _run(release: Release, name: str, command: Sequence[str | Path]) -> tuple[str, str]:
@@ -59,6 +62,7 @@ def _run(release: Release, name: str, command: Sequence[str | Path]) -> tuple[st
         **{key: value for key, value in os.environ.items() if not key.startswith("AIRFLOW")},
         "TONY_EXAMPLES_PYTHON_ENV": str(TRAINING_ENV),
         "E2E_PYTHON_ENV": str(TRAINING_ENV),
+        "E2E_OUTPUT": str(OUTPUT / f"{release.version}-e2e"),
     }
     with told.open("w") as output:
         done = subprocess.run(command, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT, check=False)

@@ -22,7 +22,8 @@ from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.results import Delivered
 from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.operators.tries import TaskTry
+from tony_provider.operators.training_notes import TrainingNotes
+from tony_provider.operators.tries import STATE_KEY, TaskTry
 from tony_provider.runtime import contract
 from tony_provider.runtime.spec.model import OutputSpec
 from tony_provider.runtime.storage import uris
@@ -253,17 +254,30 @@ def test_nothing_goes_while_something_cannot_be_read(store: Store, tony: Tony) -
 def test_what_is_not_ours_is_not_touched(store: Store, tony: Tony) -> None:
     which, application_id = store.train("train")
     job_dir = store.path(store.hook.layout.job_dir(which))
-    (job_dir / "notes").mkdir()
+    (job_dir / "by-hand").mkdir()
     (job_dir / "applications" / "mine").mkdir()
     (job_dir / "chain-0009").mkdir()  # without chain.json
     (store.root / "jobs" / "by-hand" / "chain-0001").mkdir(parents=True)
     store.age()
     assert look(store)[store.chain(which, 9)] == "it has no chain.json: what it is cannot be told"
     assert tony("gc", "--yes").code == 0
-    assert sorted(path.name for path in job_dir.iterdir()) == ["applications", "chain-0009", "notes"]
+    assert sorted(path.name for path in job_dir.iterdir()) == ["applications", "by-hand", "chain-0009"]
     assert [path.name for path in (job_dir / "applications").iterdir()] == ["mine"]
     assert (store.root / "jobs" / "by-hand" / "chain-0001").exists()
     assert not store.path(store.application(which, application_id)).exists()
+
+
+def test_the_notes_of_a_training_go_with_the_last_of_it(store: Store, tony: Tony) -> None:
+    """Of Airflows before 3.3."""
+    which, application_id = store.train("train")
+    notes = TrainingNotes(store.hook, lambda: which)
+    notes.set(STATE_KEY, application_id)
+    store.age(store.path(store.chain(which)))
+    assert tony("gc", "--yes").code == 0
+    assert notes.get(STATE_KEY) == application_id
+    store.age()
+    assert tony("gc", "--yes").code == 0
+    assert not store.path(store.hook.layout.job_dir(which)).exists()
 
 
 @pytest.mark.long

@@ -179,10 +179,11 @@ class Airflow:
 
     def strays(self) -> list[Process]:
         """Those that one of the four has left behind when it was killed."""
-        everyone = every_process()
+        mine = self.everyone()
+        everyone = every_process()  # after that: a process that has just begun has its parents there
         roots = [os.getpid(), *(process.pid for process in self.processes.values())]
         minded = {*roots}.union(*(below(pid, everyone) for pid in roots))
-        return [process for process in self.everyone() if process.pid not in minded]
+        return [process for process in mine if process.pid not in minded]
 
     def mend(self) -> None:
         """Have all four back, and no others."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from string import ascii_lowercase, ascii_uppercase
 
 from selenium.common.exceptions import TimeoutException
 from selenium.webdriver.common.by import By
@@ -17,12 +18,15 @@ PAGE_SECONDS = 60.0  # until a page shows what it should, on a machine that is b
 
 
 class Browser:
-    """``folder`` is where screenshots go."""
+    """Of somebody who has signed in. ``folder`` is where screenshots go."""
 
     def __init__(self, url: str, folder: Path) -> None:
         self.url = url
         self.folder = folder
         self.driver = opened(1500, 1300)
+        # At the first visit, as any page would send us to; but some Airflows then forget which page that was.
+        self.open("/auth/token/login")
+        self.see(By.XPATH, "//*[normalize-space(text())='Dags']")
 
     def open(self, path: str) -> None:
         """One of Airflow's pages."""
@@ -52,7 +56,13 @@ class Browser:
         return True
 
     def see_text(self, text: str) -> WebElement:
-        return self.see(By.XPATH, f"//*[contains(normalize-space(text()), {_quoted(text)})]")
+        """In small letters or large ones, in which Airflows differ; one of them, where it is there several times."""
+        small = f"translate(normalize-space(text()), {_quoted(ascii_uppercase)}, {_quoted(ascii_lowercase)})"
+        place = (By.XPATH, f"//*[contains({small}, {_quoted(text.lower())})]")
+        shown: list[WebElement] = WebDriverWait(self.driver, PAGE_SECONDS).until(
+            expected_conditions.visibility_of_any_elements_located(place), f"{text} on {self.driver.current_url}"
+        )
+        return shown[0]
 
     def press(self, text: str, within: str = "") -> None:
         """The button that says so; ``within``: XPath of where to look."""
@@ -82,6 +92,8 @@ class Browser:
         return path
 
     def close(self) -> None:
+        """What was shown last is kept."""
+        self.keep("last")
         self.driver.quit()
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from tests.e2e.airflow import AirflowError
 from tests.e2e.installation import Installation
 from tests.hadoop.cluster import HadoopCluster
 
-OUTPUT = Path(__file__).resolve().parents[2] / "test-output" / "e2e"
+OUTPUT = Path(os.environ.get("E2E_OUTPUT") or Path(__file__).resolve().parents[2] / "test-output" / "e2e")
 
 
 @pytest.fixture(scope="module")  # while other tests run it would only cost them processor time

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -34,7 +35,8 @@ class Field:
     _claimed: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(self.folder, ignore_errors=True)  # what an earlier run has left would mislead
+        self.folder.mkdir(parents=True)
         self._before = {each["id"] for each in self._all_applications()}
 
     @property

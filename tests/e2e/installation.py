@@ -79,6 +79,11 @@ class Installation:
         return self.home / "diaries"
 
     @property
+    def dags(self) -> Path:
+        """The folder of the plain bundle."""
+        return self.home / "dags"
+
+    @property
     def checkout(self) -> Path:
         """Where the commits of the git bundle are made."""
         return self.home / "checkout"
@@ -123,7 +128,7 @@ class Installation:
             "refresh_interval": 3,
         }
         return [
-            {"name": "plain", "classpath": LOCAL, "kwargs": {"path": str(self.home / "dags"), "refresh_interval": 300}},
+            {"name": "plain", "classpath": LOCAL, "kwargs": {"path": str(self.dags), "refresh_interval": 300}},
             {
                 "name": "teams",
                 "classpath": LOCAL,
@@ -133,7 +138,7 @@ class Installation:
         ]
 
     def _lay_out(self) -> None:
-        dags = self.home / "dags"
+        dags = self.dags
         (dags / "programs").mkdir(parents=True, exist_ok=True)
         self.diaries.mkdir(exist_ok=True)
         for name in ("jobs.py", "trainings.py", "pipelines.py"):

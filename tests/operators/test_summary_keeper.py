@@ -17,8 +17,9 @@ from tony_provider.cluster.base import Pages
 from tony_provider.cluster.errors import ClusterUnreachable
 from tony_provider.cluster.history.job_history import JobHistory
 from tony_provider.cluster.history.summary_parts import DETAILS_KEY, JOB_KEY, JOBS_KEY
-from tony_provider.operators import summary
-from tony_provider.operators.summary import KEPT, SummaryKeeper
+from tony_provider.operators import summary, summary_keeper
+from tony_provider.operators.summary import Summaries
+from tony_provider.operators.summary_keeper import KEPT, SummaryKeeper
 from tony_provider.operators.tries import TaskRun
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.storage.errors import StorageUnreachable
@@ -71,19 +72,20 @@ class Silent(Kept):
 
 @pytest.fixture
 def over(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    for name in ("READ_SECONDS", "KEEP_SECONDS"):
-        monkeypatch.setattr(summary, name, 0.2)
+    for module in (summary, summary_keeper):
+        for name in ("READ_SECONDS", "KEEP_SECONDS"):
+            monkeypatch.setattr(module, name, 0.2)
     event = threading.Event()
     yield event
     event.set()
 
 
-def keeper(kept: Kept, **answers: Any) -> SummaryKeeper:
+def task(**answers: Any) -> Any:
     hook = Cluster()
     for name, answer in answers.items():
         setattr(hook, name, answer)
     job = SimpleNamespace(framework="pytorch")
-    task = SimpleNamespace(
+    return SimpleNamespace(
         hook=hook,
         log=LOG,
         checkpoint_key=None,
@@ -93,8 +95,11 @@ def keeper(kept: Kept, **answers: Any) -> SummaryKeeper:
         parse_job=lambda _: job,
         wait_for_completion=True,
     )
+
+
+def keeper(kept: Kept, **answers: Any) -> SummaryKeeper:
     store = StateStore(cast(Any, {"task_state_store": kept}), cast(Any, LOG))
-    return SummaryKeeper(cast(Any, task), cast(Any, {}), RUN, store)
+    return SummaryKeeper(task(**answers), cast(Any, {}), RUN, store)
 
 
 def test_it_is_listed_before_it_has_ended() -> None:
@@ -177,3 +182,16 @@ def test_nothing_that_goes_wrong_costs_the_task(caplog: pytest.LogCaptureFixture
     broken: JobStatus = cast(Any, SimpleNamespace())
     keeper(Kept()).end(ID, None, broken)
     assert "The summary of the job cannot be kept" in caplog.text
+
+
+def test_where_nobody_keeps_them_others_are_told_of_an_end_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
+    """As before Airflow 3.3; what asks the cluster here for anything but the end is in the log."""
+    away = ClusterUnreachable("nobody needs to know")
+    unkept = Summaries(task(application=away, history=away), cast(Any, {}), RUN)
+    unkept.begin(ID)
+    unkept.mend(ID)
+    unkept.leave(ID)
+    assert not caplog.records
+    told = Summaries(task(), cast(Any, {}), RUN).end(ID, None, status("FAILED"))
+    assert told is not None
+    assert (told.application_id, told.verdict, told.try_number) == (ID, "FAILED", 3)

@@ -222,6 +222,19 @@ async def end_as(states: TrainTaskStates, run_id: str, monkeypatch: pytest.Monke
     await asyncio.to_thread(lambda: open_mlflow_run._closing.submit(bool).result(DEADLINE))  # after what it does before
 
 
+@pytest.mark.parametrize(("states", "ends"), [(TrainTaskStates(), False), (TrainTaskStates(True, "failed"), True)])
+async def test_an_older_airflow_has_to_tell_the_patched_tasks_state_before_anything_is_ended(
+    older_airflow: None,
+    patched_end: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    states: TrainTaskStates,
+    ends: bool,
+) -> None:
+    """All that such a trigger knows is that it was cancelled, as by a triggerer that goes down."""
+    await end_as(states, "run0", monkeypatch)
+    assert patched_end == ([NAME] if ends else [])
+
+
 async def test_all_of_many_triggers_that_are_killed_at_once_end_their_applications(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

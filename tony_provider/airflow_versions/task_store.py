@@ -18,6 +18,7 @@ class TaskStore(Protocol):
     """A task's part of a store. All methods may raise anything."""
 
     is_airflows: ClassVar[bool]
+    name: ClassVar[str]  # for people
 
     def get(self, key: str, *, forever: bool) -> JsonValue:
         """``forever``: whether it was kept so."""
@@ -47,6 +48,7 @@ class _StateStore:
     """Airflow's own."""
 
     is_airflows: ClassVar[bool] = True
+    name: ClassVar[str] = "Airflow's task_state_store"
     context: Context
 
     def get(self, key: str, *, forever: bool) -> JsonValue:
@@ -67,6 +69,7 @@ class _XComs:
     """The task's own XComs, which last as long as a try, deferrals included. What is to outlive it is in the notes."""
 
     is_airflows: ClassVar[bool] = False
+    name: ClassVar[str] = "What stands in for Airflow's task_state_store"
     ti: RuntimeTaskInstanceProtocol
     notes: Notes | None  # None: what is to outlive a try is not taken
 

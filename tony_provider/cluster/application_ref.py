@@ -1,7 +1,7 @@
 """An application and its training, looked up by an id or a tag that people name.
 
-The cluster and the staging directory are asked. Anybody may give an application any tag: an application is a training's
-where the training's directory has one for it, which only those can make who may write there.
+The cluster and the staging directory are asked, and have to agree. Anybody may give an application of their own any
+tag, but makes no directory for it among a training's; and a job may do that, but gives no other application its tag.
 """
 
 from __future__ import annotations
@@ -41,12 +41,10 @@ class ApplicationFinder:
     def of_application(self, application_id: str) -> ApplicationRef | None:
         """The application with this id; None when neither the cluster nor the staging directory knows it."""
         application = self.cluster.application(application_id)
-        identity = self._by_tags(application) if application is not None else None
-        if identity is None:
-            identity = self._by_directory(application_id)
-        if application is None and identity is None:
-            return None
-        return ApplicationRef(application_id, application, identity)
+        if application is not None:
+            return ApplicationRef(application_id, application, self._by_tags(application))
+        identity = self._by_directory(application_id)
+        return ApplicationRef(application_id, None, identity) if identity is not None else None
 
     def of_tag(self, tag: str) -> ApplicationRef | None:
         """The newest application with this tag, a training's own or one that jobs name; None when there is none.

@@ -216,8 +216,9 @@ class Garbage:
                         self.storage.remove(each.path, recursive=True)
                 return ""
             self.storage.remove(item.uri, recursive=True)
-            # The training's own directories, once nothing is in them.
+            # The training's own directories, once nothing is in them, and the notes about those that have gone.
             self.storage.remove(self.layout.applications_dir(item.identity))
+            self.storage.remove(self.layout.notes_dir(item.identity), recursive=True)
             self.storage.remove(self.layout.job_dir(item.identity))
         except StorageNotEmpty:
             return ""

@@ -64,11 +64,15 @@ def previous_application(
     directory = layout.application_dir(identity, application_id)
     # In this order: an application that ends meanwhile has left its result by the time the cluster calls it ended.
     application = cluster.application(application_id)
-    finder = ApplicationFinder(cluster, storage, layout)
-    if owner is None and application is not None and not finder.is_of(identity, application):
-        # Airflow lets more people write what a task remembers than may change the task.
-        log.warning("%s is none of this training's, though Airflow's store of the task names it", application_id)
-        return None
+    if application is not None:
+        finder = ApplicationFinder(cluster, storage, layout)
+        # More people, or a job, may write what a task remembers than may change the task, and a job its chain's owner:
+        # of which the tag is enough, since its directory may have gone.
+        is_mine = finder.is_of(identity, application) if owner is None else identity.tag in application.tags
+        if not is_mine:
+            who = "its task remembers" if owner is None else "the owner's file of its checkpoint chain names"
+            log.warning("%s, which %s, is none of this training's: it is left alone", application_id, who)
+            return None
     status = _status(storage, directory, application)
     return PreviousApplication(application_id, application, status, results.delivered(storage, directory))
 

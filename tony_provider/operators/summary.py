@@ -1,8 +1,4 @@
-"""The summary of a try's application, handed to Airflow: lists and comparisons then need neither cluster nor store.
-
-It is in the state of the task instance, which retries and clearing leave as it is. What cannot be read or kept costs a
-warning in the task's log and a few seconds, and nothing else.
-"""
+"""The summary of a try's application. What cannot be read of it costs a warning in the task's log and a few seconds."""
 
 from __future__ import annotations
 
@@ -19,35 +15,33 @@ from tony_provider.cluster.history.advice import Advice
 from tony_provider.cluster.history.job_history import JobHistory
 from tony_provider.cluster.history.job_summary import JobSummary
 from tony_provider.cluster.history.summarize import RunFacts, summarize
-from tony_provider.cluster.history.summary_parts import DETAILS_KEY, JOB_KEY, JOBS_KEY, in_parts
 from tony_provider.exceptions import TonySpecError
 from tony_provider.operators.training_task import TrainingTask
 from tony_provider.operators.tries import TaskRun
 from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.storage.errors import StorageError
-from tony_provider.state_store import StateStore
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
 READ_SECONDS = 5.0  # that the cluster and the store have for what is summed up
-KEEP_SECONDS = 3.0  # that Airflow has to take it
-HURRIED_SECONDS = 0.7  # each of both, where Airflow is about to kill this process
-KEPT = 20  # summaries of one task instance: each clearing may add one
+KEEP_SECONDS = 3.0  # that whoever keeps it has to take it
 
 T = TypeVar("T")
 
 
-class SummaryKeeper:
-    """What hands the summaries of one try's applications to Airflow. It raises what interrupts a task, nothing else."""
+class Summaries:
+    """The summaries of one try's applications, where nobody keeps them: others are told of an end by its summary.
 
-    def __init__(self, task: TrainingTask, context: Context, run: TaskRun, store: StateStore) -> None:
+    It raises what interrupts a task, nothing else.
+    """
+
+    def __init__(self, task: TrainingTask, context: Context, run: TaskRun) -> None:
         self._task = task
         self._hook = task.hook
         self._log = task.log
         self._run = run
-        self._store = store
         dag_run = context.get("dag_run")
         date = dag_run.logical_date if dag_run is not None else None
         self._logical_date = date.isoformat() if date is not None else None
@@ -55,11 +49,6 @@ class SummaryKeeper:
 
     def begin(self, application_id: str) -> None:
         """The application was just submitted, or attached to: from now on it is listed."""
-        if not self._store.is_airflows:
-            return
-        look = self._in_time(READ_SECONDS, "looked up", "the cluster", lambda: self._hook.application(application_id))
-        self._keep(application_id, look, JobHistory(application_id=application_id), KEEP_SECONDS)
-        self._in_time(KEEP_SECONDS, "listed", "Airflow", lambda: self._list(application_id))
 
     def end(
         self,
@@ -85,27 +74,12 @@ class SummaryKeeper:
 
         ``hurried``: this process is about to be killed, and may not come to leave it once more.
         """
-        if application_id not in self._ended and self._store.is_airflows:
-            times = (HURRIED_SECONDS, HURRIED_SECONDS) if hurried else (READ_SECONDS, KEEP_SECONDS)
-            self._sum_up(application_id, None, None, *times)
 
     def mend(self, application_id: str) -> None:
         """An earlier try has left this one: should that try not have lived to say how it ended, that is said now."""
-        if not self._store.is_airflows:
-            return
-        kept = self._in_time(
-            KEEP_SECONDS, "looked up", "Airflow", lambda: self._store.get(JOB_KEY + application_id, forever=True)
-        )
-        if isinstance(kept, dict) and kept.get("verdict") is None:
-            number = kept.get("try_number")
-            self._sum_up(
-                application_id,
-                None,
-                None,
-                READ_SECONDS,
-                KEEP_SECONDS,
-                try_number=number if isinstance(number, int) else self._run.try_number,
-            )
+
+    def _hand_over(self, application_id: str, summary: JobSummary) -> None:
+        """To whoever keeps it."""
 
     def _sum_up(
         self,
@@ -147,24 +121,10 @@ class SummaryKeeper:
         def keep() -> JobSummary:
             about = attrs.evolve(self._facts(application_id), **facts)
             summary = summarize(about, history, application, advice)
-            first, details = in_parts(summary)
-            if self._store.is_airflows:
-                # The details first: whoever sees that it has ended finds them.
-                self._store.set(DETAILS_KEY + application_id, details, forever=True)
-                self._store.set(JOB_KEY + application_id, first, forever=True)
+            self._hand_over(application_id, summary)
             return summary
 
         return self._in_time(seconds, "kept", "Airflow", keep)
-
-    def _list(self, application_id: str) -> None:
-        """Note that there is a summary of it, and forget the oldest where there are too many."""
-        kept = self._store.get(JOBS_KEY, forever=True)
-        ids = [each for each in kept if isinstance(each, str)] if isinstance(kept, list) else []
-        ids = [*(each for each in ids if each != application_id), application_id]
-        for old in ids[:-KEPT]:
-            self._store.delete(JOB_KEY + old)
-            self._store.delete(DETAILS_KEY + old)
-        self._store.set(JOBS_KEY, [*ids[-KEPT:]], forever=True)
 
     def _facts(self, application_id: str) -> RunFacts:
         hook, run = self._hook, self._run

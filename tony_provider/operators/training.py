@@ -31,7 +31,8 @@ from tony_provider.operators.advice import Adviser
 from tony_provider.operators.application_starter import ApplicationStarter, StartedApplication
 from tony_provider.operators.outcome import Outcome, RestOfOutput, failure
 from tony_provider.operators.submission import check_shown, request_of
-from tony_provider.operators.summary import SummaryKeeper
+from tony_provider.operators.summary import Summaries
+from tony_provider.operators.summary_keeper import SummaryKeeper
 from tony_provider.operators.task_secrets import render_secrets
 from tony_provider.operators.telemetry.telemetry import Telemetry
 from tony_provider.operators.training_notes import TrainingNotes
@@ -84,7 +85,8 @@ class Training:
         self._try = TaskTry.of(context)
         self._switch = task.switch = task.switch.of(self._try.name)
         self._store = StateStore(context, task.log, TrainingNotes(self._hook, lambda: self._identity))
-        self._summary = SummaryKeeper(task, context, self._run, self._store)
+        summed = task, context, self._run
+        self._summary = SummaryKeeper(*summed, self._store) if self._store.is_airflows else Summaries(*summed)
         self._telemetry = Telemetry(task, self._run, lambda: self._identity, self._store)
         self._told: Told = {}
         self._secrets: Collection[str] = ()

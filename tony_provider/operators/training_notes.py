@@ -24,7 +24,10 @@ _STORE_SECONDS = 5.0  # that the store may be away: a training does not depend o
 
 @attrs.frozen
 class TrainingNotes:
-    """In the directory of the training, a file for each key. Its methods may raise what the store raises."""
+    """In the directory of the training, a file for each key, where its job may write: they are hints.
+
+    Its methods may raise what the store raises.
+    """
 
     hook: TonyHook
     identity: Callable[[], Identity]
@@ -45,4 +48,4 @@ class TrainingNotes:
         self.hook.storage().remove(self._file(key))
 
     def _file(self, key: str) -> str:
-        return uris.join(self.hook.layout.job_dir(self.identity()), "notes", f"{key}.json")
+        return uris.join(self.hook.layout.notes_dir(self.identity()), f"{key}.json")

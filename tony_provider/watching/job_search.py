@@ -4,6 +4,7 @@ has another one.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import cast
 
@@ -16,6 +17,8 @@ from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.storage.errors import StorageError
 from tony_provider.watching.job_poller import FollowedJob
 from tony_provider.watching.observation import Observation, observe, observe_status
+
+log = logging.getLogger(__name__)
 
 
 @attrs.frozen
@@ -90,9 +93,12 @@ class JobSearch:
         self.known = found
         return self._observe(hook, found)
 
-    @staticmethod
-    def _observe(hook: TonyHook, found: FoundApplication) -> JobObservation:
-        return _observation(observe(hook, found.identity, found.application_id), found)
+    def _observe(self, hook: TonyHook, found: FoundApplication) -> JobObservation:
+        seen = observe(hook, found.identity, found.application_id)
+        if seen.application is not None and not self.target.is_hit_by(seen.application):
+            log.warning("%s, which the store calls the %s, is another one", found.application_id, self.target)
+            return JobObservation()
+        return _observation(seen, found)
 
 
 class PolledJob(FollowedJob):

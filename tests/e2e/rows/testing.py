@@ -17,7 +17,13 @@ def dags_test(field: Field) -> str:
     field.claim("defers_at_a_desk")
     known = {run.run_id for run in runs_of(field.rest, "defers_at_a_desk")}
     done = field.airflow.command(
-        "dags", "test", "defers_at_a_desk", "--conf", json.dumps({"steps": 20}), seconds=TEST_SECONDS
+        "dags",
+        "test",
+        "defers_at_a_desk",
+        "--conf",
+        json.dumps({"steps": 20}),
+        seconds=TEST_SECONDS,
+        PYTHONPATH=str(field.installation.dags),  # which Airflow 3.0 would not look at
     )
     (field.folder / "output.txt").write_text(done.stdout + done.stderr)
     field.expect(done.returncode == 0, f"it ended with {done.returncode}: {done.stderr[-500:]}")

@@ -92,7 +92,7 @@ def test_a_run_that_somebody_has_deleted_is_not_joined(mlflow: Server) -> None:
     mine.begin(spec(), {})
     mlflow.runs[0].info.lifecycle_stage = "deleted"
     assert mine.begin(spec(), {})["MLFLOW_RUN_ID"] == "run1"
-    mine.store.set(STATE_KEY, "of another server")
+    mine.store.set(STATE_KEY, "of-another-server")
     assert mine.begin(spec(), {})["MLFLOW_RUN_ID"] == "run1"
 
 

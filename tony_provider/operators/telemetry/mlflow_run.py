@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 STATE_KEY = "tony_mlflow_run"
 _MOST_POINTS = 1000  # of one request, as MLflow's servers take them
 _MOST_PARAMETERS = 100
+_RUN_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _STATES = {FinalStatus.SUCCEEDED: "FINISHED", FinalStatus.FAILED: "FAILED", FinalStatus.KILLED: "KILLED"}
 
 
@@ -101,8 +103,8 @@ class MlflowRun:
         """A hint only: the run may be deleted, on the server that another connection named, or another training's."""
         from mlflow.exceptions import MlflowException
 
-        known = self.store.get(STATE_KEY, forever=True)
-        if not isinstance(known, str):
+        known = _remembered(self.store)
+        if known is None:
             return None
         try:
             found = client.get_run(known)
@@ -139,5 +141,11 @@ class MlflowRun:
 
 def known_run(options: MlflowOptions, store: StateStore, training: str) -> OpenMlflowRun | None:
     """The run of a training, by what Airflow's store says; None where it says nothing."""
-    known = store.get(STATE_KEY, forever=True)
-    return OpenMlflowRun(options.conn_id, known, training) if isinstance(known, str) else None
+    known = _remembered(store)
+    return OpenMlflowRun(options.conn_id, known, training) if known is not None else None
+
+
+def _remembered(store: StateStore) -> str | None:
+    """What may be a run's id. More people may write it than may change the task, and before Airflow 3.3 its job."""
+    found = store.get(STATE_KEY, forever=True)
+    return found if isinstance(found, str) and _RUN_ID.fullmatch(found) else None
