@@ -18,7 +18,7 @@ from tony_provider.runtime.checkpoint.snapshot import SnapshotChanged, take
 from tony_provider.runtime.executor.process_stop import ProcessStop
 from tony_provider.runtime.executor.throttle import Throttle
 from tony_provider.runtime.executor.upload import Upload
-from tony_provider.runtime.storage import FileStatus, LocalStorage, Source, StorageUnreachable
+from tony_provider.runtime.storage import LocalStorage, Source, StorageUnreachable
 
 RATE = 1000.0  # bytes a second
 
@@ -87,7 +87,7 @@ class Meddling(LocalStorage):
         super().__init__()
         self._meddle = meddle
 
-    def write(self, uri: str, source: Source, **more: Any) -> FileStatus:
+    def write(self, uri: str, source: Source, **more: Any) -> int:
         self._meddle()
         return super().write(uri, source, **more)
 
