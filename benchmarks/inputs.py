@@ -27,7 +27,7 @@ from tony_provider.runtime.am.inputs.opened_inputs import OpenedInput, close_inp
 from tony_provider.runtime.am.inputs.queued_shards import QueuedShards
 from tony_provider.runtime.am.owner import Ownership
 from tony_provider.runtime.inputs.balanced_deal import BalancedDeal
-from tony_provider.runtime.inputs.commit_log import Settled
+from tony_provider.runtime.inputs.commit_log import CommitLog, Settled
 from tony_provider.runtime.inputs.shard_queue import ShardQueue, ShardReader
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.spec.model import InputDeal, InputSpec, JobSpec, Memory, TaskSpec
@@ -82,7 +82,7 @@ def _grown(shards: int, rounds: int) -> Iterator[Figure]:
 def _life(shards: int) -> dict[str, float]:
     """Of an input, from the first application master to the next."""
     with tempfile.TemporaryDirectory(prefix="tony-bench-") as name:
-        ownership = _ownership(Path(name), _data(Path(name), shards), LocalStorage())
+        ownership = _ownership(Path(name), _data(Path(name), shards))
         before, began = _resident(), time.monotonic()
         [opened] = open_inputs(ownership, ADDRESS)
         found = {"found and listed": time.monotonic() - began, "memory": (_resident() - before) / _MEBIBYTE}
@@ -114,12 +114,10 @@ def _data(home: Path, shards: int) -> Path:
     return directory
 
 
-def _ownership(home: Path, data: Path, storage: Storage, application_dir: str = "") -> Ownership:
+def _ownership(home: Path, data: Path) -> Ownership:
     inputs = {"data": InputSpec([str(data)], InputDeal.QUEUE, split_size=Memory(1))}
     job = JobSpec("standalone", {"worker": TaskSpec("true", instances=2)}, inputs=inputs)
-    description = stage(home, job).description
-    where = application_dir or description.application_dir
-    return Ownership(storage, attrs.evolve(description, application_dir=where), 1, b"key")
+    return Ownership(LocalStorage(), stage(home, job).description, 1, b"key")
 
 
 def _resident() -> int:
@@ -163,10 +161,11 @@ def _dealt(readers: int, storage: Storage, root: str, rounds: int) -> Figure:
 async def _queue_speed(readers: int, storage: Storage, directory: str) -> float:
     """Shards a second that are dealt to readers who do nothing but say that they are done."""
     with tempfile.TemporaryDirectory(prefix="tony-bench-") as name:
-        ownership = _ownership(Path(name), _data(Path(name), SHARDS[0]), LocalStorage())
+        ownership = _ownership(Path(name), _data(Path(name), SHARDS[0]))
         [listed] = await asyncio.to_thread(open_inputs, ownership, ADDRESS)
-        on_hdfs = _ownership(Path(name), Path(name), storage, directory)
-        log = type(listed.log)(storage, f"{directory}/data.commits", 1)
+        description = attrs.evolve(ownership.description, application_dir=directory)
+        on_hdfs = attrs.evolve(ownership, storage=storage, description=description)
+        log = CommitLog(storage, f"{directory}/data.commits", 1)
         known = {ShardReader(f"worker:{number}", 1, 1) for number in range(readers)}
         session = StandInSession(running=known).as_session
         shards = QueuedShards(attrs.evolve(listed, log=log), session, on_hdfs, _tell, _tell)
