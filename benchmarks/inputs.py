@@ -202,7 +202,7 @@ def main() -> int:
     parser = program.options(__doc__)
     parser.add_argument("--shards", type=program.sizes, default=SHARDS, help="such as 10000,1000000")
     arguments = parser.parse_args()
-    return program.tell(measure(arguments.shards, arguments.rounds or ROUNDS))
+    return program.tell(measure(arguments.shards, arguments.rounds or ROUNDS), arguments.output)
 
 
 if __name__ == "__main__":

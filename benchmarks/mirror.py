@@ -194,7 +194,7 @@ def main() -> int:
     parser = program.options(__doc__)
     parser.add_argument("--small-files", type=int, default=SMALL_FILES, help="such as 10000")
     arguments = parser.parse_args()
-    return program.tell(measure(arguments.small_files, arguments.rounds))
+    return program.tell(measure(arguments.small_files, arguments.rounds), arguments.output)
 
 
 if __name__ == "__main__":
