@@ -26,6 +26,8 @@ EVERY = (
     Benchmark("airflow_commands", "`airflow tony …`, and Airflow's own with the provider and without", on_cluster=True),
     Benchmark("airflow_submissions", "a hundred tasks that submit at once, and what each asks for", on_cluster=True),
     Benchmark("overhead", "a training by hand and as a job: wall time, CPU of master and executors", on_cluster=True),
+    Benchmark("mirror", "checkpoints copied to HDFS, beside a raw WebHDFS copy and Hadoop's command", on_cluster=True),
+    Benchmark("inputs", "a million shards: listing, deals, the queue and its log, the next master", on_cluster=True),
     Benchmark("scale", "an application master of thousands of simulated executors"),
     Benchmark("grants", "a real ResourceManager with simulated nodes: seconds until a large job has its containers"),
     Benchmark("triggerer", "1,000 deferred trainings in one triggerer, beside a naive poll for each"),

@@ -1,162 +1,200 @@
-"""`make bench-mirror`: a gibibyte of checkpoint by the executor's mirror, beside a raw WebHDFS copy of the same files.
+"""`python -m benchmarks.mirror`: checkpoints copied to HDFS by executors' mirrors, beside other copies of the same.
 
-Both copy the same files in the same run, as many at once, in turns. The mirror does what it does in a job: it holds the
-files in a snapshot, sums each one up while it is read, writes it aside and renames it, looks whether the files are the
-same still, and asks for the commit. Aim: at least 0.9 of the raw copy's speed.
+A gibibyte in large files, many small files, and eight ranks at once, each a process of its own. Beside the mirror: the
+least that a copy over WebHDFS can be, which checks nothing and moves nothing, as many files at once; and Hadoop's own
+`hdfs dfs -put`, whose start is measured apart. Aim: at least 0.95 of the raw copy's speed.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
-import statistics
+import subprocess
+import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import attrs
 
-from benchmarks import hadoop, raw_copy
-from tests.files import files_below
+from benchmarks import hadoop, program
+from benchmarks.copier import at_once
+from benchmarks.launchers.java_client import JavaClient
+from benchmarks.report import OURS, Aim, Better, Figure, Ratio, Report, by_name
 from tests.hadoop.cluster import HadoopCluster
-from tests.runtime.certificates import make_certificates
-from tests.runtime.executor.containers import APPLICATION, ContainerDirectory, job
-from tony_provider.runtime.application_store import open_application_store
-from tony_provider.runtime.executor.checkpoint_directory import CheckpointDirectory
-from tony_provider.runtime.executor.checkpoint_uploader import CheckpointUploader
-from tony_provider.runtime.executor.commit_requests import CommitRequests
-from tony_provider.runtime.executor.delivered_files import DeliveredFiles
-from tony_provider.runtime.executor.executor_container import ExecutorContainer
-from tony_provider.runtime.executor.executor_context import ExecutorContext
-from tony_provider.runtime.executor.order import Order
-from tony_provider.runtime.executor.output import Output
-from tony_provider.runtime.executor.ports import HeldPorts
-from tony_provider.runtime.executor.upload import AT_ONCE
-from tony_provider.runtime.executor.workspace import Workspace
-from tony_provider.runtime.frameworks.base import MAIN_PORT, ClusterSpec, TaskAddress
-from tony_provider.runtime.protocol import tony_pb2
-from tony_provider.runtime.spec.model import Role
-from tony_provider.runtime.storage import WebHdfsConfig
+from tests.hadoop.distribution import lay_out
+from tests.jobs.places import USER
+from tony_provider.runtime.checkpoint.checkpoint_model import directory_name
+from tony_provider.runtime.storage import WebHdfsConfig, open_storage
 
-USER = "alice"
-FILES, FILE_MIB = 8, 128
+RAW, PUT = "raw WebHDFS", "hdfs dfs -put"
+COPIERS = {OURS: "mirror", RAW: "raw", PUT: "put"}
+AIM = Aim(0.95, Better.MORE)
+SMALL_FILES = 400
 ROUNDS = 5
-AIM = 0.9
 _MEBIBYTE = 1 << 20
 
 
 @attrs.frozen
-class Bench:
-    context: ExecutorContext
-    files: list[Path]
-    address: str  # of the NameNode
-    root: str  # path of a directory on HDFS
+class Case:
+    """What is copied."""
 
-    def raw(self, number: int) -> float:
-        """Seconds."""
+    name: str
+    files: int  # of each rank
+    size: int  # bytes of each
+    ranks: int = 1
+    rounds: int = ROUNDS
+
+    @property
+    def mebibytes(self) -> float:
+        return self.ranks * self.files * self.size / _MEBIBYTE
+
+
+def cases(small_files: int) -> list[Case]:
+    return [
+        Case("1 GiB in 8 files", 8, 128 * _MEBIBYTE),
+        Case("8 ranks at once, 1 GiB in 64 files", 8, 16 * _MEBIBYTE, ranks=8),
+        Case(f"{small_files:,} files of 16 KiB", small_files, 16 << 10, rounds=3),
+    ]
+
+
+@attrs.frozen
+class Copied:
+    """What one copy, by all ranks, took."""
+
+    seconds: float  # until the last rank was done
+    cpu: float  # seconds, of the copying processes themselves; of Hadoop's command 0
+    requests: int  # HTTP, to NameNode and DataNode; of Hadoop's command 0
+
+
+def measure(small_files: int = SMALL_FILES, rounds: int | None = None) -> Report:
+    figures: list[Figure] = []
+    with tempfile.TemporaryDirectory(prefix="tony-bench-") as name, hadoop.cluster("mirror") as cluster:
+        hdfs = _hdfs(cluster, Path(name))
+        for case in cases(small_files):
+            figures += _measured(case, cluster, Path(name), hdfs, rounds or case.rounds)
+    title = (
+        f"A checkpoint copied to HDFS on one machine, in turns, with one DataNode; {at_once(_MEBIBYTE)} large files "
+    )
+    return Report("mirror", title + f"or {at_once(1)} small ones of a rank at once", figures, ratios(figures))
+
+
+def ratios(figures: Sequence[Figure]) -> list[Ratio]:
+    by = by_name(figures)
+    speeds = [figure for (what, who), figure in by.items() if what.startswith(_SPEED) and who == OURS]
+    return [
+        Ratio.between(ours, by[ours.name, who], AIM if who == RAW else None) for ours in speeds for who in (RAW, PUT)
+    ]
+
+
+_SPEED = "copied: "
+
+
+def _measured(case: Case, cluster: HadoopCluster, home: Path, hdfs: Path, rounds: int) -> Iterator[Figure]:
+    found: dict[str, list[Copied]] = {who: [] for who in COPIERS}
+    starts = []
+    with _target(cluster) as target, _crew(case, cluster, home, target, hdfs) as crew:
+        for number in range(1, rounds + 1):
+            turn = number % len(COPIERS)
+            for who in [*list(COPIERS)[turn:], *list(COPIERS)[:turn]]:
+                found[who].append(crew.copy(COPIERS[who], directory_name(number, 1)))
+                program.progress(f"{case.name}, round {number}: {who:14} {found[who][-1].seconds:6.2f} s")
+            starts.append(crew.copy("put-start", directory_name(number, 1)).seconds)
+    yield from figures_of(case, found, starts)
+
+
+def figures_of(case: Case, found: Mapping[str, Sequence[Copied]], starts: Sequence[float]) -> Iterator[Figure]:
+    what, amount = f"{_SPEED}{case.name}", case.mebibytes
+    for who, rounds in found.items():
+        yield Figure(what, who, "MiB/s", [amount / each.seconds for each in rounds])
+        yield Figure(f"whole copy, {case.name}", who, "s", [each.seconds for each in rounds])
+    yield Figure(f"of that the start of its JVM, {case.name}", PUT, "s", list(starts))
+    for who in (OURS, RAW):
+        files = case.files * case.ranks
+        yield Figure(f"requests for each file, {case.name}", who, "", [each.requests / files for each in found[who]])
+        yield Figure(f"processor time, {case.name}", who, "s", [each.cpu for each in found[who]])
+
+
+# -- those who copy ----------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Crew:
+    """One process for each rank, ready to copy."""
+
+    processes: list[subprocess.Popen[str]]
+
+    def copy(self, kind: str, name: str) -> Copied:
+        """By all of them at once."""
         began = time.monotonic()
-        raw_copy.copy(self.files, self.address, USER, f"{self.root}/raw-{number}", at_once=AT_ONCE)
-        return time.monotonic() - began
-
-    def mirror(self, number: int) -> float:
-        """Seconds, from the look at the directory to the grant."""
-        return asyncio.run(self._mirror(number))
-
-    async def _mirror(self, number: int) -> float:
-        def grant(message: tony_pb2.FromExecutor) -> None:
-            answer = tony_pb2.CheckpointAnswer(request=message.uploaded.request, granted=True)
-            asyncio.get_running_loop().call_soon(commit_requests.answered, answer)
-
-        commit_requests = CommitRequests(grant)
-        task = TaskAddress("worker", 0, Role.WORKER, "127.0.0.1", {MAIN_PORT: 20000})
-        for file in files_below(self.context.checkpoints.path):  # as if the program had saved the same again
-            os.utime(self.context.checkpoints.path / file)
-        began = time.monotonic()
-        uploader = CheckpointUploader(self.context, Order(number, ClusterSpec(number, (task,))), commit_requests)
-        checkpoint = await uploader.in_thread(self.context.checkpoints.newest, None, True)
-        assert checkpoint is not None
-        trouble = await uploader.carry(checkpoint)
+        for process in self.processes:
+            assert process.stdin is not None
+            process.stdin.write(f"{kind} {name}\n")
+            process.stdin.flush()
+        said = [_said(process) for process in self.processes]
         seconds = time.monotonic() - began
-        uploader.close()
-        if trouble is not None:
-            raise RuntimeError(trouble.text)
-        return seconds
+        return Copied(seconds, sum(each["cpu"] for each in said), sum(each["requests"] for each in said))
 
-    def clear(self) -> None:
-        """What was copied."""
-        self.context.storage.remove(f"hdfs://{self.root}", recursive=True)
+
+def _said(process: subprocess.Popen[str]) -> dict[str, Any]:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line:
+        raise RuntimeError(f"a copier ended with exit code {process.wait()}")
+    said: dict[str, Any] = json.loads(line)
+    return said
 
 
 @contextmanager
-def prepared(cluster: HadoopCluster) -> Iterator[Bench]:
-    root = f"/tmp/bench-{uuid.uuid4().hex}"
-    config = WebHdfsConfig(list(cluster.webhdfs), user=USER)
-    with tempfile.TemporaryDirectory() as place:
-        directory = ContainerDirectory(
-            Path(place), make_certificates(APPLICATION), job("true"), webhdfs=config, hdfs=f"hdfs://{root}"
-        )
-        directory.prepare()
-        container = ExecutorContainer.of_process(directory.environ(1), directory.directory)
-        context = _context(container)
-        bench = Bench(context, _checkpoint(context.checkpoints.path), cluster.webhdfs[0], root)
+def _crew(case: Case, cluster: HadoopCluster, home: Path, target: str, hdfs: Path) -> Iterator[Crew]:
+    with tempfile.TemporaryDirectory(prefix="crew-", dir=home) as place:
+        command = [sys.executable, "-m", "benchmarks.copier", "--namenode", cluster.webhdfs[0], "--hdfs", str(hdfs)]
+        command += ["--target", target, "--files", str(case.files), "--bytes", str(case.size)]
+        crew = Crew([_start(command, Path(place), rank) for rank in range(case.ranks)])
         try:
-            yield bench
+            for process in crew.processes:
+                _said(process)  # that it is ready
+            yield crew
         finally:
-            bench.clear()
-            context.storage.close()
+            for process in crew.processes:
+                process.communicate()  # closes what it reads from
 
 
-def _context(container: ExecutorContainer) -> ExecutorContext:
-    workspace = Workspace(container.directory)
-    workspace.root.mkdir()
-    workspace.prepare()
-    storage = open_application_store(container.description, container.secrets)
-    return ExecutorContext(
-        container=container,
-        workspace=workspace,
-        ports=HeldPorts((), container.job.port_range, share=False),
-        output=Output.of(container.log_dir, workspace.root),
-        storage=storage,
-        checkpoints=CheckpointDirectory(container, workspace, storage),
-        delivered=DeliveredFiles(container.directory, ()),
-    )
+def _start(command: Sequence[str], place: Path, rank: int) -> subprocess.Popen[str]:
+    own = ["--rank", str(rank), "--place", str(place / f"{rank}")]
+    return subprocess.Popen([*command, *own], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-def _checkpoint(directory: Path) -> list[Path]:
-    """Its files, without the manifest that makes them one."""
-    block = uuid.uuid4().bytes * (_MEBIBYTE // 16)
-    files = [directory / f"weights-{number}" for number in range(FILES)]
-    for file in files:
-        with file.open("wb") as stream:
-            for _ in range(FILE_MIB):
-                stream.write(block)
-    size = FILE_MIB * _MEBIBYTE
-    manifest = {"step": 1, "entry": files[0].name, "files": [{"path": file.name, "size": size} for file in files]}
-    (directory / "step-1.tony.json").write_text(json.dumps(manifest))
-    return files
+@contextmanager
+def _target(cluster: HadoopCluster) -> Iterator[str]:
+    target = f"/tmp/bench-{uuid.uuid4().hex}"
+    try:
+        yield target
+    finally:
+        with open_storage("hdfs:///", webhdfs=WebHdfsConfig(list(cluster.webhdfs), user=USER)) as storage:
+            storage.remove(f"hdfs://{target}", recursive=True)
+
+
+def _hdfs(cluster: HadoopCluster, home: Path) -> Path:
+    """Hadoop's command, as a client of the cluster has it."""
+    client = JavaClient(cluster, home)
+    named = {name: client.environment[name] for name in ("HADOOP_USER_NAME", "JAVA_HOME")}
+    program_file = lay_out(home / "hadoop", cluster.settings.version) / "bin" / "hdfs"
+    script = home / "hdfs"
+    exports = "".join(f"export {name}='{value}'\n" for name, value in named.items())
+    script.write_text(f"#!/bin/sh\n{exports}export HADOOP_CONF_DIR='{home / 'conf'}'\nexec '{program_file}' \"$@\"\n")
+    script.chmod(0o755)
+    return script
 
 
 def main() -> int:
-    total = FILES * FILE_MIB
-    print(f"{total} MiB in {FILES} files, {AT_ONCE} at once, {ROUNDS} rounds in turns, user {USER}")
-    speeds: dict[str, list[float]] = {"raw WebHDFS": [], "mirror": []}
-    with hadoop.cluster("mirror") as cluster, prepared(cluster) as bench:
-        for number in range(1, ROUNDS + 1):
-            turns = [("raw WebHDFS", bench.raw), ("mirror", bench.mirror)]
-            for name, run in turns if number % 2 else reversed(turns):
-                speeds[name].append(total / run(number))
-                print(f"round {number}: {name:12} {speeds[name][-1]:7.1f} MiB/s", flush=True)
-            bench.clear()
-    middle = {name: statistics.median(each) for name, each in speeds.items()}
-    ratio = middle["mirror"] / middle["raw WebHDFS"]
-    for name, speed in middle.items():
-        print(f"{name:12} {speed:7.1f} MiB/s (median)")
-    print(f"ratio {ratio:.2f}, aim {AIM}: {'reached' if ratio >= AIM else 'MISSED'}")
-    return 0 if ratio >= AIM else 1
+    parser = program.options(__doc__)
+    parser.add_argument("--small-files", type=int, default=SMALL_FILES, help="such as 10000")
+    arguments = parser.parse_args()
+    return program.tell(measure(arguments.small_files, arguments.rounds), arguments.output)
 
 
 if __name__ == "__main__":

@@ -123,7 +123,8 @@ class Stager:
     def _upload(self, uri: str, source: LocalSource) -> FileStatus:
         self._check_unchanged(source)
         try:
-            status = upload(self._storage, source.path, uri, permission=_CACHED_FILE)
+            upload(self._storage, source.path, uri, permission=_CACHED_FILE)
+            status = self._storage.status(uri)
         except StorageExists:
             found = self._usable(uri, source)
             if found is None:

@@ -124,7 +124,8 @@ class SubmissionAttempt:
 
     def _write_description(self, content: bytes, before_it_appears: Before) -> FileStatus:
         uri = self.prepared.description_uri(self.application_id)
-        return write_atomically(self._opened.storage, uri, content, before_it_appears=before_it_appears)
+        write_atomically(self._opened.storage, uri, content, before_it_appears=before_it_appears)
+        return self._opened.storage.status(uri)
 
     # -- one application of the training ------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ import pytest
 
 from tony_provider.runtime.am import store_writer as publisher_module
 from tony_provider.runtime.am.file_updater import FileUpdater
-from tony_provider.runtime.storage import FileStatus, LocalStorage
+from tony_provider.runtime.storage import LocalStorage
 from tony_provider.runtime.storage.base import Source
 
 DEADLINE = 30
@@ -38,7 +38,7 @@ class SlowStorage(LocalStorage):
         self.go = threading.Event()
         self.writes = 0
 
-    def write(self, uri: str, source: Source, **more: Any) -> FileStatus:
+    def write(self, uri: str, source: Source, **more: Any) -> int:
         self.writes += 1
         assert self.go.wait(DEADLINE)
         return super().write(uri, source, **more)

@@ -22,7 +22,7 @@ from tony_provider.runtime.local.archives import shared_cache
 from tony_provider.runtime.protocol.final_report import read_report
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, JobStatus
 from tony_provider.runtime.spec.model import JobSpec, TaskSpec
-from tony_provider.runtime.storage import FileStatus, LocalStorage, uris
+from tony_provider.runtime.storage import LocalStorage, uris
 from tony_provider.runtime.storage.base import Source
 
 JOB = JobSpec("standalone", {"worker": TaskSpec("true", instances=2)})
@@ -38,19 +38,19 @@ class WatchedStorage(LocalStorage):
         self.results: list[JobState] = []
         self.appeared: list[str] = []
 
-    def write(self, uri: str, source: Source, **more: Any) -> FileStatus:
+    def write(self, uri: str, source: Source, **more: Any) -> int:
         if uris.name(uri) == contract.RESULT_FILE:
             assert isinstance(source, bytes)
             self.results.append(load_json(source, JobStatus).state)
         written = super().write(uri, source, **more)
-        self.appeared.append(written.name)
+        self.appeared.append(uris.name(uri))
         return written
 
 
 class FaultyDriverStorage(WatchedStorage):
     """Stands for a store whose driver raises errors of its own for one of the files."""
 
-    def write(self, uri: str, source: Source, **more: Any) -> FileStatus:
+    def write(self, uri: str, source: Source, **more: Any) -> int:
         if uris.name(uri) == contract.STATUS_FILE:
             raise ZeroDivisionError("a driver's fault")
         return super().write(uri, source, **more)

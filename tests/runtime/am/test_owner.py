@@ -14,7 +14,7 @@ from tony_provider.runtime.address import Address
 from tony_provider.runtime.am.owner import FencedError, SupersededError
 from tony_provider.runtime.checkpoint_chain import Owner
 from tony_provider.runtime.codec import load_json
-from tony_provider.runtime.storage import FileStatus, LocalStorage, StorageExists, StorageUnreachable
+from tony_provider.runtime.storage import LocalStorage, StorageExists, StorageUnreachable
 from tony_provider.runtime.storage.base import Source
 
 HERE = Address("here", 20001)
@@ -44,7 +44,7 @@ def test_chain_that_nobody_owns_is_taken(tmp_path: Path) -> None:
 
 def test_somebody_else_who_takes_it_in_the_same_moment_wins(tmp_path: Path) -> None:
     class Overtaken(LocalStorage):
-        def write(self, uri: str, source: Source, **more: Any) -> FileStatus:
+        def write(self, uri: str, source: Source, **more: Any) -> int:
             own(tmp_path, OTHER)
             raise StorageExists(uri, "write", "it exists")
 

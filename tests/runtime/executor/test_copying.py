@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import time
 from pathlib import Path
@@ -17,8 +18,8 @@ from tony_provider.runtime.checkpoint.formats import find
 from tony_provider.runtime.checkpoint.snapshot import SnapshotChanged, take
 from tony_provider.runtime.executor.process_stop import ProcessStop
 from tony_provider.runtime.executor.throttle import Throttle
-from tony_provider.runtime.executor.upload import Upload
-from tony_provider.runtime.storage import FileStatus, LocalStorage, Source, StorageUnreachable
+from tony_provider.runtime.executor.upload import AT_ONCE, SMALL, SMALL_AT_ONCE, Upload
+from tony_provider.runtime.storage import LocalStorage, Source, StorageUnreachable
 
 RATE = 1000.0  # bytes a second
 
@@ -80,6 +81,9 @@ async def test_a_deadline_that_comes_to_be_earlier_is_kept() -> None:
     assert not work.cancelled()
 
 
+DEADLINE = 60
+
+
 class Meddling(LocalStorage):
     """Something else happens while a file is written."""
 
@@ -87,7 +91,7 @@ class Meddling(LocalStorage):
         super().__init__()
         self._meddle = meddle
 
-    def write(self, uri: str, source: Source, **more: Any) -> FileStatus:
+    def write(self, uri: str, source: Source, **more: Any) -> int:
         self._meddle()
         return super().write(uri, source, **more)
 
@@ -126,3 +130,40 @@ def test_the_first_failure_ends_all(tmp_path: Path) -> None:
 
     with pytest.raises(StorageUnreachable):
         upload(checkpoint(tmp_path / "checkpoints"), Meddling(fail), tmp_path / "store")
+
+
+class Crowded(LocalStorage):
+    """Knows how many files were on their way at the same time; each waits until so many are, or nobody comes."""
+
+    def __init__(self, until: int) -> None:
+        super().__init__()
+        self._all_here = threading.Event()
+        self._lock = threading.Lock()
+        self._until = until
+        self._here = 0
+        self.most = 0
+
+    def write(self, uri: str, source: Source, **more: Any) -> int:
+        with self._lock:
+            self._here += 1
+            self.most = max(self.most, self._here)
+            if self._here == self._until:
+                self._all_here.set()
+        assert self._all_here.wait(DEADLINE)
+        with self._lock:
+            self._here -= 1
+        return super().write(uri, source, **more)
+
+
+@pytest.mark.parametrize(("size", "at_once"), [(SMALL, SMALL_AT_ONCE), (SMALL + 1, AT_ONCE)])
+def test_more_small_files_are_sent_at_once_than_large_ones(tmp_path: Path, size: int, at_once: int) -> None:
+    directory = tmp_path / "checkpoints"
+    directory.mkdir()
+    names = [f"weights-{number:02d}" for number in range(SMALL_AT_ONCE + 1)]
+    for name in names:
+        (directory / name).write_bytes(bytes(size))
+    files = [{"path": name, "size": size} for name in names]
+    (directory / "step-5.tony.json").write_text(json.dumps({"step": 5, "entry": names[0], "files": files}))
+    storage = Crowded(until=at_once)
+    assert len(upload(directory, storage, tmp_path / "store")) >= len(names)
+    assert at_once <= storage.most <= at_once + 1  # the manifest is a small one

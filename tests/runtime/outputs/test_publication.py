@@ -20,7 +20,6 @@ from tony_provider.runtime.outputs.publication import Publication, clear_away
 from tony_provider.runtime.outputs.publish_error import PublishError
 from tony_provider.runtime.spec.model import OutputCommit, OutputLayout, OutputSpec
 from tony_provider.runtime.storage import LocalStorage, Source
-from tony_provider.runtime.storage.base import FileStatus
 
 ME, BEFORE = "application_1_0002", "application_1_0001"
 OLD = {"worker-0/old": "old", "worker-7/old": "old"}
@@ -72,8 +71,8 @@ class DyingStorage(LocalStorage):
             raise CrashError
         return result
 
-    def write(self, uri: str, source: Source, **more: Any) -> FileStatus:
-        written: FileStatus = self._live(lambda: LocalStorage.write(self, uri, source, **more))
+    def write(self, uri: str, source: Source, **more: Any) -> int:
+        written: int = self._live(lambda: LocalStorage.write(self, uri, source, **more))
         return written
 
     def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:

@@ -24,7 +24,7 @@ from tony_provider.runtime.storage import (
     open_storage,
     read_bytes,
 )
-from tony_provider.runtime.storage.base import CHUNK, FileStatus
+from tony_provider.runtime.storage.base import CHUNK
 
 pytestmark = pytest.mark.long
 
@@ -91,7 +91,7 @@ class Busy:
     def round(self, number: int) -> None:
         draft, final = f"{self.root}/draft", f"{self.root}/{number:04d}"
         data = os.urandom(CHUNK // 4) + str(number).encode()
-        assert self.storage.write(draft, data).size == len(data)
+        assert self.storage.write(draft, data) == len(data)
         assert read_bytes(self.storage, draft) == data
         self.storage.rename(draft, final)
         assert [status.name for status in self.storage.list(self.root)] == [f"{n:04d}" for n in range(number + 1)]
@@ -116,7 +116,7 @@ class Paused(io.BytesIO):
 
 def write_half(
     pool: ThreadPoolExecutor, storage: Storage, uri: str, source: Paused, *, once: bool = False
-) -> Future[FileStatus]:
+) -> Future[int]:
     """A write that waits in the middle of its bytes. ``once``: they can be read but once."""
     future = pool.submit(storage.write, uri, iter(lambda: source.read(CHUNK), b"") if once else source)
     until(lambda: source.reached.is_set() or future.done(), "half of the bytes were read")
@@ -147,7 +147,7 @@ def test_nothing_is_lost_or_done_twice_while_the_namenode_changes(
             each.stopping.set()
         for future in working:
             future.result(DEADLINE)
-        assert writing.result(DEADLINE).size == len(data)
+        assert writing.result(DEADLINE) == len(data)
     assert read_bytes(storage, f"{root}/half") == data
     assert [status.name for status in storage.list(root)] == ["a", "b", "c", "half"]
 
@@ -164,7 +164,7 @@ def test_a_write_whose_datanode_dies_is_repeated_as_a_whole(
         cluster.kill(f"datanode-{number}")
         try:
             source.go_on.set()
-            assert writing.result(DEADLINE).size == len(data)
+            assert writing.result(DEADLINE) == len(data)
             assert read_bytes(storage, f"{root}/a") == data
         finally:
             cluster.restart(f"datanode-{number}")

@@ -62,7 +62,7 @@ class TreeUpload:
     def send(self, path: Path, uri: str) -> int:
         """Copy one file; returns its size in bytes. Raises as ``run``."""
         check(self.cancelled)
-        return upload(self.storage, path, uri, overwrite=self.overwrite, permission=self.file_permission).size
+        return upload(self.storage, path, uri, overwrite=self.overwrite, permission=self.file_permission)
 
     def _files(self, directory: Path, target: str, wanted: Callable[[str], bool]) -> Iterator[str]:
         for path, relative in walk_local(directory):

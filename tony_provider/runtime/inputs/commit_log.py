@@ -22,6 +22,7 @@ from tony_provider.runtime.most_bytes import COMMITS
 from tony_provider.runtime.storage import Storage, StorageNotFound, is_temporary, read_whole, uris, write_atomically
 
 _FULL = 256 << 10  # bytes of a file
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))  # to make one takes as long as writing a line
 
 
 @attrs.frozen
@@ -35,12 +36,14 @@ class Settled:
     outputs: list[str] = attrs.field(factory=list)  # what was made of it, as the program says
 
     def line(self) -> bytes:
-        fields: dict[str, Any] = {"shard": self.shard, **attrs.asdict(self.reader), "time_ms": self.time_ms}
+        reader = self.reader
+        fields: dict[str, Any] = {"shard": self.shard, "task": reader.task, "attempt": reader.attempt}
+        fields |= {"start": reader.start, "time_ms": self.time_ms}
         if self.failed is not None:
             fields["failed"] = self.failed
         if self.outputs:
             fields["outputs"] = self.outputs
-        return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace") + b"\n"
+        return _ENCODER.encode(fields).encode("utf-8", "replace") + b"\n"
 
     @classmethod
     def of_line(cls, line: bytes) -> Settled:

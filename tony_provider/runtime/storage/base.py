@@ -85,8 +85,10 @@ class Storage(ABC):
         overwrite: bool = False,
         permission: int = PRIVATE_FILE,
         before_it_appears: Before = right_away,
-    ) -> FileStatus:
-        """Make a file of everything in ``source``, in bounded memory; parents are made with 0700 where missing.
+    ) -> int:
+        """Make a file of everything in ``source``, in bounded memory; returns how many bytes that were.
+
+        Parents are made with 0700 where missing.
 
         The file appears whole or not at all, under whatever crash: readers see the old one or the new one. When a
         server is lost on the way, all of it is sent again; of a source that can be read once only, the caller gets

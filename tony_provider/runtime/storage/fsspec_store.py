@@ -98,7 +98,7 @@ class FsspecStorage(Storage):
         overwrite: bool = False,
         permission: int = PRIVATE_FILE,
         before_it_appears: Before = right_away,
-    ) -> FileStatus:
+    ) -> int:
         path = self._path(uri)
         with _translated(uri, "write"):
             if self._fs.isdir(path):
@@ -107,7 +107,8 @@ class FsspecStorage(Storage):
                 raise errors.StorageExists(uri, "write", "it exists already")
             self._check_parents(uri)
             self._fs.makedirs(self._path(uris.parent(uri)), exist_ok=True)
-        chunks = Body(source).chunks()
+        body = Body(source)
+        chunks = body.chunks()
         beginning = _take(chunks, SINGLE_PUT)
         before_it_appears()
         with _translated(uri, "write"):
@@ -115,7 +116,7 @@ class FsspecStorage(Storage):
                 self._fs.pipe_file(path, beginning, mode="overwrite" if overwrite else "create")
             else:
                 self._stream(path, itertools.chain([beginning], chunks))
-        return self.status(uri)
+        return body.given
 
     def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
         source_path, target_path = self._path(source), self._path(target)

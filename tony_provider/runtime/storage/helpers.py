@@ -47,10 +47,10 @@ def write_atomically(
     *,
     permission: int = PRIVATE_FILE,
     before_it_appears: Before = right_away,
-) -> FileStatus:
+) -> int:
     """Put ``data`` in place of whatever the file held: readers see the old or the new bytes, never a mixture.
 
-    ``before_it_appears``: see ``Storage.write``.
+    Returns how many bytes that were. ``before_it_appears``: see ``Storage.write``.
     """
     return storage.write(uri, data, overwrite=True, permission=permission, before_it_appears=before_it_appears)
 
@@ -71,10 +71,8 @@ def write_in_order(writes: Sequence[Callable[[Before], T]]) -> list[T]:
         return [future.result() for future in futures]
 
 
-def upload(
-    storage: Storage, local: Path, uri: str, *, overwrite: bool = False, permission: int = PRIVATE_FILE
-) -> FileStatus:
-    """Copy a local file to the store. Raises OSError when it cannot be read."""
+def upload(storage: Storage, local: Path, uri: str, *, overwrite: bool = False, permission: int = PRIVATE_FILE) -> int:
+    """Copy a local file to the store; returns its size in bytes. Raises OSError when it cannot be read."""
     with local.open("rb") as source:
         return storage.write(uri, source, overwrite=overwrite, permission=permission)
 

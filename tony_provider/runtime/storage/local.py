@@ -80,8 +80,8 @@ class LocalStorage(Storage):
         overwrite: bool = False,
         permission: int = PRIVATE_FILE,
         before_it_appears: Before = right_away,
-    ) -> FileStatus:
-        target = local_path(uri)
+    ) -> int:
+        target, body = local_path(uri), Body(source)
         with _translated(uri, "write"):
             if target.is_dir():
                 raise IsADirectoryError(errno.EISDIR, "it is a directory")
@@ -91,14 +91,14 @@ class LocalStorage(Storage):
         temporary = target.parent / temporary_name()
         try:
             with _translated(uri, "write"):
-                _write_new(temporary, Body(source), permission)
+                _write_new(temporary, body, permission)
             before_it_appears()
             with _translated(uri, "write"):
                 _move(temporary, target, overwrite)
-                return _status(target, target.stat())
         finally:
             with suppress(FileNotFoundError):
                 temporary.unlink()
+        return body.given
 
     def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
         source_path, target_path = local_path(source), local_path(target)

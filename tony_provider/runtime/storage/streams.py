@@ -10,7 +10,10 @@ from tony_provider.runtime.storage.base import CHUNK, Source
 
 
 class Body:
-    """The bytes to be written. ``size`` in bytes is None when only the end of the stream will tell."""
+    """The bytes to be written. ``size`` in bytes is None when only the end of the stream will tell.
+
+    ``given``: how many bytes ``chunks`` has given, the last time.
+    """
 
     def __init__(self, source: Source) -> None:
         self._file: Optional[BinaryIO] = None
@@ -24,6 +27,7 @@ class Body:
         self._start: Optional[int] = None
         self._used = False
         self.size: Optional[int] = None
+        self.given = 0
         if self._file is not None and self._file.seekable():
             self._start = self._file.tell()
             self.size = max(0, self._file.seek(0, io.SEEK_END) - self._start)
@@ -36,18 +40,19 @@ class Body:
 
     def chunks(self) -> Iterator[bytes]:
         """All bytes from the beginning, no chunk empty. Of a file no more than ``size``: it may be growing."""
-        self._used = True
-        if self._file is None:
-            yield from (chunk for chunk in self._iterable if chunk)
-            return
+        self._used, self.given = True, 0
+        for chunk in self._of_file(self._file) if self._file is not None else self._iterable:
+            if chunk:
+                self.given += len(chunk)
+                yield chunk
+
+    def _of_file(self, file: BinaryIO) -> Iterator[bytes]:
         if self._start is not None:
-            self._file.seek(self._start)
-        left = self.size
-        while left is None or left > 0:
-            chunk = self._file.read(CHUNK if left is None else min(CHUNK, left))
+            file.seek(self._start)
+        while (most := CHUNK if self.size is None else min(CHUNK, self.size - self.given)) > 0:
+            chunk = file.read(most)
             if not chunk:
                 break
-            left = None if left is None else left - len(chunk)
             yield chunk
 
 

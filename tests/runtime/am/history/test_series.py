@@ -24,7 +24,7 @@ from tony_provider.runtime.am.session.state.task import Heartbeat, Task
 from tony_provider.runtime.history.segments import read_segment, segment_name
 from tony_provider.runtime.history.task_sample import TaskSample
 from tony_provider.runtime.protocol.status import TaskProgress
-from tony_provider.runtime.storage import FileStatus, LocalStorage, StorageUnreachable
+from tony_provider.runtime.storage import LocalStorage, StorageUnreachable
 from tony_provider.runtime.storage.base import Source
 
 DEADLINE = 30
@@ -36,7 +36,7 @@ class FullStorage(LocalStorage):
 
     full = False
 
-    def write(self, uri: str, source: Source, **more: Any) -> FileStatus:
+    def write(self, uri: str, source: Source, **more: Any) -> int:
         if self.full:
             raise StorageUnreachable(uri, "write", "nobody answers")
         assert not more.get("overwrite") or not self.exists(uri), "a segment is written once"

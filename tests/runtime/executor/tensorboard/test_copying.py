@@ -13,7 +13,7 @@ import pytest
 from tony_provider.runtime.executor.tensorboard.gatherer import Gatherer
 from tony_provider.runtime.executor.tensorboard.keeper import Keeper
 from tony_provider.runtime.executor.tensorboard.rounds import Rounds
-from tony_provider.runtime.storage import FileStatus, LocalStorage, Source, StorageInvalidPath, StorageUnreachable
+from tony_provider.runtime.storage import LocalStorage, Source, StorageInvalidPath, StorageUnreachable
 
 EVENTS = "train/events.out.tfevents.1.host"
 
@@ -26,7 +26,7 @@ class Counting(LocalStorage):
     read: list[tuple[str, int]] = attrs.field(factory=list)
     fails: dict[str, Exception] = attrs.field(factory=dict)
 
-    def write(self, uri: str, source: Source, **more: Any) -> FileStatus:
+    def write(self, uri: str, source: Source, **more: Any) -> int:
         name = uri.rpartition("/")[2]
         if name in self.fails:
             raise self.fails[name]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 import logging
 import socket
+import unicodedata
 from collections.abc import Callable
 from contextlib import closing
 from http.client import HTTPConnection, HTTPResponse
 from typing import Optional, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import attrs
 
@@ -103,7 +104,7 @@ class DataNodes:
                 f"https was asked for, and the NameNode leads to http://{urlsplit(location).netloc}",
                 "have DataNodes speak https, too (dfs.http.policy), or name the NameNodes' http addresses",
             )
-        return location
+        return _as_asked(location, call.uri.path)
 
     def _send_to(self, location: str, call: Call, body: Body) -> None:
         with closing(self._transport.connect(location, Deadline(self._config.connect_timeout))) as connection:
@@ -256,6 +257,15 @@ def _is_url(location: str) -> bool:
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
+
+
+def _as_asked(location: str, path: str) -> str:
+    """The address with the path as we wrote it: the NameNode composes letters, and so names another file."""
+    composed = path if path.isascii() else unicodedata.normalize("NFC", path)
+    parts = urlsplit(location)
+    if composed == path or not unquote(parts.path).endswith(composed):
+        return location
+    return parts._replace(path=f"{unquote(parts.path).removesuffix(composed)}{quote(path)}").geturl()
 
 
 def _ip_address(host: str) -> str:

@@ -44,7 +44,7 @@ class SeveralHdfs(Storage):
         overwrite: bool = False,
         permission: int = PRIVATE_FILE,
         before_it_appears: Before = right_away,
-    ) -> FileStatus:
+    ) -> int:
         return self._of(uri).write(
             uri, source, overwrite=overwrite, permission=permission, before_it_appears=before_it_appears
         )

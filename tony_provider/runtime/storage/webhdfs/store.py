@@ -25,6 +25,7 @@ from tony_provider.runtime.storage.uris import Uri
 from tony_provider.runtime.storage.webhdfs.answers import Answer
 from tony_provider.runtime.storage.webhdfs.config import Negotiate, WebHdfsConfig
 from tony_provider.runtime.storage.webhdfs.datanodes import DataNodes, RemoteFile
+from tony_provider.runtime.storage.webhdfs.known_directories import KnownDirectories
 from tony_provider.runtime.storage.webhdfs.namenodes import Call, NameNodes
 from tony_provider.runtime.storage.webhdfs.transport import Deadline, Transport
 from tony_provider.runtime.text import is_writable
@@ -58,6 +59,7 @@ class WebHdfsStorage(Storage):
         transport = Transport(config)
         self._namenodes = NameNodes(transport, delegation_token, negotiate)
         self._datanodes = DataNodes(transport, self._namenodes)
+        self._known = KnownDirectories()
 
     def status(self, uri: str) -> FileStatus:
         parsed = self._parse(uri)
@@ -98,44 +100,48 @@ class WebHdfsStorage(Storage):
         overwrite: bool = False,
         permission: int = PRIVATE_FILE,
         before_it_appears: Before = right_away,
-    ) -> FileStatus:
-        target = self._parse(uri)
-        self._check_writable(target, overwrite)
-        self.make_directories(str(target.parent))
+    ) -> int:
+        target, body = self._parse(uri), Body(source)
+        self._check_writable(target, body, overwrite)
         tried: list[Uri] = []
 
         def create() -> Call:
             tried.append(target.parent.child(temporary_name()))
-            params = {"overwrite": "false", "permission": f"{permission:o}"}
+            # A directory that is missing is for ``make_directories``: this would make one that others may list.
+            params = {"overwrite": "false", "createparent": "false", "permission": f"{permission:o}"}
             return Call("PUT", "CREATE", tried[-1], f"write {uri} by way of", params)
 
         try:
-            self._datanodes.send(create, Body(source))
+            self._send(create, body, target.parent)
             self._share(tried[-1], target)
             before_it_appears()
-            self._rename(tried[-1], target, overwrite=overwrite, what=f"write {uri} by renaming")
+            self._rename_written(tried[-1], target, overwrite=overwrite)
             del tried[-1]
         finally:
             for temporary in tried:
                 self._clean_up(temporary)
-        return self.status(uri)
+        return body.given
 
     def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
+        self._known.forget(self._parse(source))
         self._rename(self._parse(source), self._parse(target), overwrite=overwrite, what="rename")
 
     def make_directories(self, uri: str, *, permission: int = PRIVATE_DIRECTORY) -> None:
-        call = Call("PUT", "MKDIRS", self._parse(uri), "make directory", {"permission": f"{permission:o}"})
+        parsed = self._parse(uri)
+        call = Call("PUT", "MKDIRS", parsed, "make directory", {"permission": f"{permission:o}"})
         try:
             made = self._ask(call, _boolean)
         except errors.StorageExists as error:
             raise errors.StorageNotADirectory(uri, call.what, error.problem) from error
         if not made:
             raise errors.StorageError(uri, call.what, "HDFS did not do it and says no reason")
+        self._known.add(parsed)
 
     def remove(self, uri: str, *, recursive: bool = False) -> bool:
         parsed = self._parse(uri)
         if parsed.path == "/":
             raise errors.StorageInvalidPath(uri, "remove", "this is the root of the store")
+        self._known.forget(parsed)
         return self._remove(parsed, recursive=recursive)
 
     def share(self, uri: str, readers: Readers, right: Right) -> None:
@@ -222,18 +228,36 @@ class WebHdfsStorage(Storage):
     def _ask(self, call: Call, read: Callable[[dict[str, Any]], T], deadline: Optional[Deadline] = None) -> T:
         return _understood(call, self._namenodes.ask(call, deadline), read)
 
-    def _check_writable(self, target: Uri, overwrite: bool) -> None:
-        """Before bytes are sent for nothing; the rename has the last word."""
+    def _check_writable(self, target: Uri, body: Body, overwrite: bool) -> None:
+        """Before bytes are sent for nothing; the rename has the last word, and of few bytes the only one."""
         if ":" in target.path:
             raise errors.StorageInvalidPath(str(target), "write", 'HDFS has no names with ":"')
-        try:
-            status = self.status(str(target))
-        except errors.StorageNotFound:
+        if target.path != "/" and body.size is not None and body.size <= CHUNK:
             return
-        if status.is_directory:
-            raise errors.StorageIsADirectory(str(target), "write", "it is a directory")
-        if not overwrite:
-            raise errors.StorageExists(str(target), "write", "it exists already")
+        there = self._look(target)
+        if there is not None and (there.is_directory or not overwrite):
+            raise _in_the_way(target, there)
+
+    def _look(self, uri: Uri) -> Optional[FileStatus]:
+        try:
+            return self.status(str(uri))
+        except errors.StorageNotFound:
+            return None
+
+    def _send(self, create: Callable[[], Call], body: Body, directory: Uri) -> None:
+        """Send all bytes to a new file in a directory, which is made where it is missing."""
+        known = self._known.has(directory)
+        if not known:
+            self.make_directories(str(directory))
+        try:
+            self._datanodes.send(create, body)
+        except errors.StorageNotFound as error:  # somebody else has removed it since
+            self._known.forget(directory)
+            if not known:
+                raise
+            if not body.available:
+                raise errors.StorageUnreachable(error.uri, error.operation, error.problem) from error
+            self._send(create, body, directory)
 
     def _share(self, written: Uri, target: Uri) -> None:
         """Let others read what was written for ``target``, where it is to be shared.
@@ -252,6 +276,13 @@ class WebHdfsStorage(Storage):
                 error,
             )
             self._cannot_share = True
+
+    def _rename_written(self, written: Uri, target: Uri, *, overwrite: bool) -> None:
+        try:
+            self._rename(written, target, overwrite=overwrite, what=f"write {target} by renaming")
+        except errors.StorageExists as error:
+            there = self._look(target)
+            raise error if there is None else _in_the_way(target, there) from error
 
     def _rename(self, source: Uri, target: Uri, *, overwrite: bool, what: str) -> None:
         # With renameoptions HDFS says why it cannot, and never moves into a directory that has the target's name.
@@ -287,6 +318,12 @@ class WebHdfsStorage(Storage):
             self._remove(temporary, recursive=False, deadline=Deadline(_CLEAN_UP_TIMEOUT))
         except errors.StorageError as error:
             log.warning("A failed write may have left a temporary file: %s", error)
+
+
+def _in_the_way(target: Uri, there: FileStatus) -> errors.StorageExists:
+    if there.is_directory:
+        return errors.StorageIsADirectory(str(target), "write", "it is a directory")
+    return errors.StorageExists(str(target), "write", "it exists already")
 
 
 def _understood(call: Call, answer: Answer, read: Callable[[dict[str, Any]], T]) -> T:

@@ -1,0 +1,101 @@
+"""What a write asks a real HDFS for, seen by who stands between."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Iterator
+
+import attrs
+import pytest
+
+from tests.runtime.storage.conftest import Place
+from tests.runtime.storage.servers import Reply, Request, forward, scripted
+from tony_provider.runtime.storage import (
+    StorageExists,
+    StorageIsADirectory,
+    StorageUnreachable,
+    WebHdfsConfig,
+    open_storage,
+    read_bytes,
+)
+from tony_provider.runtime.storage.base import CHUNK, PRIVATE_DIRECTORY
+
+
+@attrs.frozen
+class Watched:
+    """A store, and what it has asked its NameNode for since the last look."""
+
+    place: Place
+    asked: Counter[str]
+
+    def look(self) -> Counter[str]:
+        seen = Counter(self.asked)
+        self.asked.clear()
+        return seen
+
+
+@pytest.fixture
+def watched(hdfs: Place, webhdfs_config: WebHdfsConfig) -> Iterator[Watched]:
+    asked: Counter[str] = Counter()
+
+    def answer(request: Request) -> Reply:
+        asked[request.op] += 1
+        return forward(webhdfs_config.addresses[0], request)
+
+    with scripted(answer) as address:
+        config = attrs.evolve(webhdfs_config, addresses=[address])
+        with open_storage(hdfs.root, webhdfs=config) as storage:
+            yield Watched(Place("webhdfs", storage, hdfs.root), asked)
+
+
+def test_a_directory_is_asked_for_with_its_first_file_only(watched: Watched) -> None:
+    place = watched.place
+    place.write("d/a", b"1")
+    assert watched.look() == {"MKDIRS": 1, "CREATE": 1, "RENAME": 1}
+    place.write("d/b", b"2")
+    assert watched.look() == {"CREATE": 1, "RENAME": 1}
+    place.storage.make_directories(place.uri("e"))
+    watched.look()
+    place.write("e/a", b"3")
+    assert watched.look() == {"CREATE": 1, "RENAME": 1}
+
+
+@pytest.mark.parametrize("above", ["d", "d/e"])
+@pytest.mark.parametrize("by", ["itself", "others", "a rename"])
+def test_a_directory_that_is_gone_is_made_again(hdfs: Place, watched: Watched, by: str, above: str) -> None:
+    place = watched.place
+    place.write("d/e/a", b"old")
+    if by == "a rename":
+        place.storage.rename(place.uri(above), place.uri("elsewhere"))
+    else:
+        (place if by == "itself" else hdfs).storage.remove(place.uri(above), recursive=True)
+    place.write("d/e/b", b"new")
+    assert place.names("d/e") == ["b"]
+    assert [place.storage.status(place.uri(name)).permission for name in ("d", "d/e")] == [PRIVATE_DIRECTORY] * 2
+
+
+def test_a_source_that_can_be_read_once_is_the_caller_s_to_send_again(hdfs: Place, watched: Watched) -> None:
+    place = watched.place
+    place.write("d/a", b"old")
+    hdfs.storage.remove(place.uri("d"), recursive=True)
+    with pytest.raises(StorageUnreachable):
+        place.storage.write(place.uri("d/b"), iter([b"new"]))
+    place.storage.write(place.uri("d/b"), iter([b"new"]))
+    assert read_bytes(place.storage, place.uri("d/b")) == b"new"
+    assert place.names("d") == ["b"]
+
+
+@pytest.mark.parametrize("size", [1, CHUNK + 1])
+def test_many_bytes_are_not_sent_for_nothing(watched: Watched, size: int) -> None:
+    place = watched.place
+    place.write("d/a", b"old")
+    watched.look()
+    with pytest.raises(StorageExists):
+        place.storage.write(place.uri("d/a"), io.BytesIO(bytes(size)))
+    assert watched.look()["CREATE"] == (1 if size <= CHUNK else 0)
+    with pytest.raises(StorageIsADirectory):
+        place.storage.write(place.uri("d"), io.BytesIO(bytes(size)), overwrite=True)
+    assert place.names() == ["d"]
+    assert read_bytes(place.storage, place.uri("d/a")) == b"old"
+    assert place.names("d") == ["a"]
