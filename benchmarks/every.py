@@ -31,7 +31,6 @@ EVERY = (
     Benchmark("scale", "an application master of thousands of simulated executors"),
     Benchmark("grants", "a real ResourceManager with simulated nodes: seconds until a large job has its containers"),
     Benchmark("triggerer", "1,000 deferred trainings in one triggerer, beside a naive poll for each"),
-    Benchmark("airflow_triggerer", "a triggerer's memory and processor, per 1,000 deferred jobs"),
     Benchmark("airflow_imports", "what Airflow's processes load because the provider is installed"),
     Benchmark("airflow_portal", "the portal's answers among 10,000 jobs, beside Airflow's own lists"),
 )

@@ -4,8 +4,9 @@ The TriggerRunner is Airflow's own, in its own process, with its own way of hand
 stand-in, which answers at once and counts. Ours is one poller for all jobs; the naive one is a trigger that looks at
 its own job every five seconds. Both look at steps and metrics, ours at what the leader prints too. Told are requests
 per minute while nothing ends, the TriggerRunner's share of a processor meanwhile, the seconds from the end of an
-application until Airflow has the event, and those of some through a whole Airflow until the task goes on. A round is a
-part of one run: the two are measured one after the other.
+application until Airflow has the event, and those of some through a whole Airflow until the task goes on; and its
+memory with the triggers, less what it had before, beside that of Airflow's own trigger which only waits for a time: so
+much costs any deferred task. A round is a part of one run: those that are compared are measured one after the other.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from benchmarks import program, whole_airflow
+from benchmarks.launchers.memory import Memory
 from benchmarks.report import OURS, Figure, Ratio, Report, Size, by_name
 from benchmarks.standin_cluster import StandInProcess, application_id, standin
 
@@ -32,12 +35,14 @@ if TYPE_CHECKING:
 
 TRIGGERS = 1000
 ROUNDS = 3
+BEFORE = 4.0  # seconds that a TriggerRunner has to begin
 WARM_UP = 15.0  # seconds, once each job was looked at
 STEADY = 15.0  # seconds, of each round
 ENDS = 10  # applications that end in each round, one after the other
 PAUSE = 0.5  # seconds between two of them
 TIMEOUT = 300.0  # seconds until what is waited for is there
 NAIVE = "naive poll"
+WAITS = "only waits"
 WHATS = {
     "requests": ("requests while nothing ends", "a minute"),
     "cpu": ("processor while nothing ends", "% of a core"),
@@ -45,7 +50,7 @@ WHATS = {
     "late": ("end known, 95 of 100", "s"),
 }
 WHOLE = "task goes on, in a whole Airflow"
-
+MEMORY = {"resident": "memory of the triggers, resident", "proportional": "memory of the triggers, proportional"}
 
 Trigger = Callable[[str], tuple[str, dict[str, Any]]]  # of an application: its class and its arguments
 
@@ -57,6 +62,7 @@ class Watched:
     requests: float  # a minute
     kinds: dict[str, float]  # the same by kind
     cpu: float  # percent of one processor
+    memory: Memory  # that the triggers take
     latencies: list[float]  # seconds
 
     @property
@@ -79,7 +85,10 @@ def measure(triggers: int = TRIGGERS, rounds: int = ROUNDS, tasks: int = whole_a
             OURS: list(watched(ours, "lists", 2, triggers, rounds)),
             NAIVE: list(watched(naive, "applications", triggers, triggers, rounds)),
         }
-        figures = list(_figures(found, Size(triggers, "jobs")))
+        size = Size(triggers, "jobs")
+        figures = list(_figures(found, size))
+        held = {who: [one.memory for one in each] for who, each in found.items()} | {WAITS: waiting(triggers, rounds)}
+        figures += _memories(held, size)
         if tasks:
             with standin(tasks) as cluster:
                 latencies = whole_airflow.latencies(Path(home) / "whole", cluster, tasks)
@@ -116,25 +125,55 @@ def watched(make: Trigger, kind: str, asked: int, triggers: int, rounds: int) ->
         os.environ["AIRFLOW_CONN_TONY_DEFAULT"] = json.dumps(cluster.connection)
         runner = Runner.started(triggers)
         try:
-            for number in range(triggers):
-                runner.add(application_id(number), make(application_id(number)))
+            before = _filled(runner, make, triggers)
             _until(lambda: cluster.ask("/counts").get(kind, 0) >= asked, runner)
             runner.run_for(WARM_UP)
             ending = parts(
                 [application_id(number * triggers // (ENDS * rounds)) for number in range(ENDS * rounds)], rounds
             )
             for names in ending:
-                yield _round(runner, cluster, names)
+                yield _round(runner, cluster, names, before)
                 program.progress(f"{make.__name__}: a round of {rounds} is done")
         finally:
             runner.end()
 
 
-def _round(runner: Runner, cluster: StandInProcess, names: Sequence[str]) -> Watched:
+def waiting(triggers: int, rounds: int) -> list[Memory]:
+    """What as many of Airflow's own triggers take, which only wait."""
+    from benchmarks.trigger_runner import Runner
+
+    def waits(_: str) -> tuple[str, dict[str, Any]]:
+        from airflow.providers.standard.triggers.temporal import DateTimeTrigger
+
+        return DateTimeTrigger(moment=datetime.now(UTC) + timedelta(days=1)).serialize()
+
+    runner = Runner.started(triggers)
+    try:
+        before = _filled(runner, waits, triggers)
+        found = []
+        for _ in range(rounds):
+            runner.run_for(WARM_UP / rounds)
+            found.append(Memory.of([runner.pid]).beyond(before))
+    finally:
+        runner.end()
+    return found
+
+
+def _filled(runner: Runner, make: Trigger, triggers: int) -> Memory:
+    """Give it the triggers; returns its memory before."""
+    runner.run_for(BEFORE)
+    before = Memory.of([runner.pid])
+    for number in range(triggers):
+        runner.add(application_id(number), make(application_id(number)))
+    return before
+
+
+def _round(runner: Runner, cluster: StandInProcess, names: Sequence[str], memory_before: Memory) -> Watched:
     before, cpu, began = cluster.ask("/counts"), runner.cpu_seconds, time.monotonic()
     runner.run_for(STEADY)
     seconds = time.monotonic() - began
     after, used = cluster.ask("/counts"), runner.cpu_seconds - cpu
+    memory = Memory.of([runner.pid]).beyond(memory_before)
     ended: dict[str, float] = {}
     for name in names:
         ended[name] = time.monotonic()
@@ -143,7 +182,7 @@ def _round(runner: Runner, cluster: StandInProcess, names: Sequence[str]) -> Wat
     _until(lambda: ended.keys() <= runner.seen.keys(), runner)
     kinds = {kind: (count - before.get(kind, 0)) * 60 / seconds for kind, count in after.items()}
     latencies = [runner.seen[name] - at for name, at in ended.items()]
-    return Watched(sum(kinds.values()), kinds, 100 * used / seconds, latencies)
+    return Watched(sum(kinds.values()), kinds, 100 * used / seconds, memory, latencies)
 
 
 def _until(reached: Callable[[], bool], runner: Runner) -> None:
@@ -169,12 +208,22 @@ def _figures(found: dict[str, list[Watched]], size: Size) -> Iterator[Figure]:
             yield Figure(f"requests for {kind}", who, "a minute", [one.kinds[kind] for one in rounds], size)
 
 
+def _memories(held: dict[str, list[Memory]], size: Size) -> Iterator[Figure]:
+    for who, each in held.items():
+        for which, what in MEMORY.items():
+            yield Figure(what, who, "MiB", [getattr(one, which) for one in each], size)
+
+
 def ratios(figures: Sequence[Figure]) -> list[Ratio]:
     """Nobody has set aims for them; `make bench-check` sees when they get worse."""
     by = by_name(figures)
-    compared = {f"{what}, {figures[0].size}" for what, _ in WHATS.values()}
+    compared = {f"{what}, {figures[0].size}" for what in (*(what for what, _ in WHATS.values()), *MEMORY.values())}
     return [
-        Ratio.between(figure, by[name, NAIVE]) for (name, who), figure in by.items() if who == OURS and name in compared
+        Ratio.between(figure, by[name, other])
+        for (name, who), figure in by.items()
+        if who == OURS and name in compared
+        for other in (NAIVE, WAITS)
+        if (name, other) in by
     ]
 
 

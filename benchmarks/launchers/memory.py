@@ -32,6 +32,10 @@ class Memory:
             sum(each.get("Rss", 0) for each in rollups) / 1024, sum(each.get("Pss", 0) for each in rollups) / 1024
         )
 
+    def beyond(self, before: Memory) -> Memory:
+        """What it is more than before."""
+        return Memory(self.resident - before.resident, self.proportional - before.proportional)
+
     def shared_by(self, number: int) -> Memory:
         return Memory(self.resident / number, self.proportional / number)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import airflow_commands, airflow_imports, airflow_portal, airflow_submissions, airflow_triggerer
+from benchmarks import airflow_commands, airflow_imports, airflow_portal, airflow_submissions
 from benchmarks.airflow_side.environment import WITHOUT, environment
 from benchmarks.airflow_side.process_cost import Cost, figures, run
 from benchmarks.airflow_side.turns import in_turns
@@ -97,13 +97,6 @@ def test_many_submissions_are_compared_with_as_many_one_after_the_other() -> Non
     (ratio,) = airflow_submissions.ratios(found)
     assert ratio.values == [0.5, 0.5]
     assert airflow_submissions.ratios(found[1:]) == []
-
-
-def test_a_triggerer_is_compared_with_one_that_polls_and_one_that_waits() -> None:
-    size = Size(1000, "jobs")
-    held = {OURS: 10.0, "naive": 40.0, "only waits": 5.0}
-    found = [Figure("resident", who, "MiB", [value], size) for who, value in held.items()]
-    assert [ratio.values for ratio in airflow_triggerer.ratios(found)] == [[0.25], [2.0]]
 
 
 def test_the_list_of_jobs_is_compared_with_airflows_own_and_percentiles_are_those_of_each_round() -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks import grants, launch, overhead, recovery, scale, triggerer
+from benchmarks.launchers.memory import Memory
 from benchmarks.report import OURS, Figure, Ratio, Size
 
 
@@ -106,6 +107,16 @@ def test_triggerer() -> None:
     }
 
 
+def test_the_memory_of_triggers_is_compared_with_what_any_deferred_task_costs() -> None:
+    what = triggerer.MEMORY["proportional"]
+    held = {OURS: 10.0, triggerer.NAIVE: 40.0, triggerer.WAITS: 5.0}
+    figures = [Figure(what, who, "MiB", [value], Size(1000, "jobs")) for who, value in held.items()]
+    assert said(triggerer.ratios(figures)) == {
+        f"{what}, 1,000 jobs: ratio to naive poll": (0.25, ""),
+        f"{what}, 1,000 jobs: ratio to only waits": (2.0, ""),
+    }
+
+
 @given(st.lists(st.integers(), max_size=50), st.integers(1, 9))
 def test_parts_are_all_of_it_and_about_as_long_as_each_other(values: list[int], number: int) -> None:
     found = triggerer.parts(values, number)
@@ -116,7 +127,7 @@ def test_parts_are_all_of_it_and_about_as_long_as_each_other(values: list[int], 
 
 @given(st.lists(st.floats(0.1, 100), min_size=1, max_size=60))
 def test_within_the_late_latency_are_95_of_100(latencies: list[float]) -> None:
-    watched = triggerer.Watched(0.0, {}, 0.0, latencies)
+    watched = triggerer.Watched(0.0, {}, 0.0, Memory(), latencies)
     within = sum(each <= watched.late for each in latencies)
     assert within >= 0.95 * len(latencies)
     assert watched.median == statistics.median(latencies)
