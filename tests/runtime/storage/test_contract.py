@@ -402,7 +402,11 @@ def test_odd_names(place: Place, name: str, data: bytes) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["a b", "100%", "%41", "1+1", "é✓", "#a", "?op=DELETE&x=y", "a;b", "[a]*{b}", "'\"\\", "\U0002f800", "e\u0301"],
+    [
+        *("a b", "100%", "%41", "1+1", "é✓", "#a", "?op=DELETE&x=y", "a;b", "[a]*{b}", "'\"\\"),
+        *("\U0002f800", "e\u0301"),  # which Java composes
+        *(">\u0301", "|\u0327", "<\u0338e\u0301"),  # after it has quoted a part
+    ],
 )
 def test_names_that_mean_something_elsewhere(place: Place, name: str) -> None:
     place.storage.write(place.uri(f"{name}/{name}"), b"x")

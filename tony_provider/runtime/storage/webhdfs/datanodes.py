@@ -5,12 +5,11 @@ from __future__ import annotations
 import io
 import logging
 import socket
-import unicodedata
 from collections.abc import Callable
 from contextlib import closing
 from http.client import HTTPConnection, HTTPResponse
 from typing import Optional, TypeVar
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, urlsplit
 
 import attrs
 
@@ -18,7 +17,7 @@ from tony_provider.runtime.storage import errors
 from tony_provider.runtime.storage.base import CHUNK
 from tony_provider.runtime.storage.streams import Body
 from tony_provider.runtime.storage.webhdfs.answers import Answer, NoDataNode, NotNow, check
-from tony_provider.runtime.storage.webhdfs.namenodes import Call, NameNodes
+from tony_provider.runtime.storage.webhdfs.namenodes import ROOT, Call, NameNodes
 from tony_provider.runtime.storage.webhdfs.transport import (
     BROKEN,
     TIMEOUTS,
@@ -260,12 +259,15 @@ def _is_url(location: str) -> bool:
 
 
 def _as_asked(location: str, path: str) -> str:
-    """The address with the path as we wrote it: the NameNode composes letters, and so names another file."""
-    composed = path if path.isascii() else unicodedata.normalize("NFC", path)
+    """The address with the path as we wrote it: the NameNode composes letters, and so names another file.
+
+    It does so after it has quoted some of them, and breaks what it has quoted.
+    """
     parts = urlsplit(location)
-    if composed == path or not unquote(parts.path).endswith(composed):
+    prefix, found, _ = parts.path.partition(ROOT)
+    if path.isascii() or not found:
         return location
-    return parts._replace(path=f"{unquote(parts.path).removesuffix(composed)}{quote(path)}").geturl()
+    return parts._replace(path=f"{prefix}{found}{quote(path)}").geturl()
 
 
 def _ip_address(host: str) -> str:

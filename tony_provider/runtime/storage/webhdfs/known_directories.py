@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from tony_provider.runtime.storage.uris import Uri
 
@@ -25,6 +27,15 @@ class KnownDirectories:
             if len(self._paths) >= _MOST:
                 self._paths.clear()
             self._paths.add(directory.path)
+
+    @contextmanager
+    def without(self, removed: Uri) -> Iterator[None]:
+        """Forget it, and what is below it, while it is removed, and what others say of it meanwhile as well."""
+        self.forget(removed)
+        try:
+            yield
+        finally:
+            self.forget(removed)
 
     def forget(self, removed: Uri) -> None:
         """This one, and all that is below it."""

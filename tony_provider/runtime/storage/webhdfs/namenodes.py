@@ -17,6 +17,7 @@ from tony_provider.runtime.storage.webhdfs.answers import Answer, NotNow, check
 from tony_provider.runtime.storage.webhdfs.config import Negotiate, SpnegoExchange
 from tony_provider.runtime.storage.webhdfs.transport import BROKEN, TIMEOUTS, Deadline, Transport, describe
 
+ROOT = "/webhdfs/v1"  # of every path, on NameNodes and DataNodes
 _FIRST_PAUSE = 0.2  # seconds after every NameNode has failed once; doubled each round
 _LONGEST_PAUSE = 5.0
 
@@ -106,7 +107,7 @@ class NameNodes:
                 params["user.name"] = self._config.user
             if self._config.proxy_user:
                 params["doas"] = self._config.proxy_user
-        return f"{address}/webhdfs/v1{quote(call.uri.path)}?{urlencode(params, quote_via=quote)}"
+        return f"{address}{ROOT}{quote(call.uri.path)}?{urlencode(params, quote_via=quote)}"
 
     def _exchange(self, address: str) -> Optional[SpnegoExchange]:
         if self._negotiate is None or self.token is not None:

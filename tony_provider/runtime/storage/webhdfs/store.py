@@ -34,6 +34,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 SCHEMES = ("hdfs", "webhdfs", "swebhdfs")
+_MAKING_TRIES = 2  # of a directory that somebody else may remove meanwhile
 _CLEAN_UP_TIMEOUT = 10.0  # seconds; a failed write must not keep its caller for long
 
 
@@ -123,8 +124,9 @@ class WebHdfsStorage(Storage):
         return body.given
 
     def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
-        self._known.forget(self._parse(source))
-        self._rename(self._parse(source), self._parse(target), overwrite=overwrite, what="rename")
+        parsed = self._parse(source)
+        with self._known.without(parsed):
+            self._rename(parsed, self._parse(target), overwrite=overwrite, what="rename")
 
     def make_directories(self, uri: str, *, permission: int = PRIVATE_DIRECTORY) -> None:
         parsed = self._parse(uri)
@@ -141,8 +143,8 @@ class WebHdfsStorage(Storage):
         parsed = self._parse(uri)
         if parsed.path == "/":
             raise errors.StorageInvalidPath(uri, "remove", "this is the root of the store")
-        self._known.forget(parsed)
-        return self._remove(parsed, recursive=recursive)
+        with self._known.without(parsed):
+            return self._remove(parsed, recursive=recursive)
 
     def share(self, uri: str, readers: Readers, right: Right) -> None:
         # All of it is said: what an access list above hands down to new files has no part in it.
@@ -246,18 +248,17 @@ class WebHdfsStorage(Storage):
 
     def _send(self, create: Callable[[], Call], body: Body, directory: Uri) -> None:
         """Send all bytes to a new file in a directory, which is made where it is missing."""
-        known = self._known.has(directory)
-        if not known:
-            self.make_directories(str(directory))
-        try:
-            self._datanodes.send(create, body)
-        except errors.StorageNotFound as error:  # somebody else has removed it since
-            self._known.forget(directory)
-            if not known:
-                raise
-            if not body.available:
-                raise errors.StorageUnreachable(error.uri, error.operation, error.problem) from error
-            self._send(create, body, directory)
+        for left in reversed(range(_MAKING_TRIES)):
+            if not self._known.has(directory):
+                self.make_directories(str(directory))
+            try:
+                self._datanodes.send(create, body)
+            except errors.StorageNotFound as error:  # somebody else has removed it since
+                self._known.forget(directory)
+                if not left or not body.available:
+                    raise errors.StorageUnreachable(error.uri, error.operation, error.problem) from error
+            else:
+                return
 
     def _share(self, written: Uri, target: Uri) -> None:
         """Let others read what was written for ``target``, where it is to be shared.
