@@ -72,6 +72,7 @@ class JobSearch:
     def __init__(self, target: JobTarget) -> None:
         self.target = target
         self.known: FoundApplication | None = None
+        self._stranger: FoundApplication | None = None  # that was told of
 
     def look(self, hook: TonyHook) -> JobObservation:
         """Look once.
@@ -96,7 +97,9 @@ class JobSearch:
     def _observe(self, hook: TonyHook, found: FoundApplication) -> JobObservation:
         seen = observe(hook, found.identity, found.application_id)
         if seen.application is not None and not self.target.is_hit_by(seen.application):
-            log.warning("%s, which the store calls the %s, is another one", found.application_id, self.target)
+            if found != self._stranger:
+                log.warning("%s, which the store calls the %s, is another one", found.application_id, self.target)
+            self._stranger = found
             return JobObservation()
         return _observation(seen, found)
 
