@@ -170,6 +170,23 @@ def test_what_a_former_master_had_of_the_gang_is_given_back_in_time() -> None:
     assert "at most 1 were granted" in world.verdict.failure.message
 
 
+@pytest.mark.parametrize("budget", [0, 1])
+def test_a_third_master_gathers_on_after_all_containers_of_a_running_gang_were_lost(budget: int) -> None:
+    world = workers(budget=budget).run()
+    world.master_dies()
+    for name in world.states:
+        world.lose_unheard(name)
+    world.tick()
+    world.grant()
+    world.register("worker:0")
+    world.master_dies()
+    world.come_back()
+    assert not world.noted("failed")
+    world.run()
+    assert world.generation == 2
+    assert set(world.states.values()) == {TaskState.RUNNING}
+
+
 def test_a_master_that_dies_before_the_first_rendezvous() -> None:
     world = workers()
     world.grant_all()

@@ -143,6 +143,36 @@ def test_a_node_that_has_nothing_to_start_an_executor_with_ends_the_job_though_o
     assert failure.kind is FailureKind.LAUNCH
 
 
+def test_containers_that_are_lost_while_others_are_waited_for_are_asked_for_as_often_as_that_happens() -> None:
+    world = workers(allocation=5000)
+    for _ in range(MOST_REPLACEMENTS + 2):
+        world.complete(world.grant(world.task("worker:0").key), ExitReason.LOST)
+        lost = world.grant(world.task("worker:0").key)
+        world.register("worker:0")
+        world.complete(lost, 137)  # by its node
+    world.run()
+    assert world.session.phase is JobState.RUNNING
+
+
+def test_launches_that_nodes_refuse_while_others_are_waited_for_end_the_job() -> None:
+    world = workers(allocation=5000)
+    for _ in range(MOST_REPLACEMENTS + 1):
+        world.launch_fails(world.grant(world.task("worker:0").key))
+    world.complete_all()
+    assert world.verdict.failure
+    assert world.verdict.failure.kind is FailureKind.LAUNCH
+
+
+def test_nodes_that_were_avoided_are_taken_again_when_no_other_gives_anything() -> None:
+    world = World(job({"worker": 4}, allocation=60), ["worker"])
+    world.complete(world.grant(node="b:1"), ExitReason.LOST)
+    for lost in [world.grant(node="a:1"), world.grant(node="a:1")]:
+        world.complete(lost, ExitReason.LOST)
+    assert world.avoided == ("a:1",)
+    world.wait(61)
+    assert world.avoided == ()
+
+
 def test_executors_that_wait_for_the_others_end_when_everything_is_given_back() -> None:
     world = workers(allocation=20)
     first = world.grant()

@@ -499,3 +499,15 @@ def test_parameter_servers_may_end_once_the_workers_have_succeeded() -> None:
     world.end("export:0")
     world.complete_all()
     assert world.verdict.status is FinalStatus.SUCCEEDED
+
+
+def test_how_many_were_granted_counts_those_that_were_asked_for() -> None:
+    world = world_of(
+        {"worker": 2, "export": task_type(5, role=Role.ONCE, after={"worker": Milestone.SUCCEEDED})},
+        policy=RestartPolicy(),
+        replacement=20,
+    ).run()
+    world.lose("worker:0")
+    world.obey_all()
+    world.wait(25)
+    assert "only 1 of 2 containers were granted" in world.status.message

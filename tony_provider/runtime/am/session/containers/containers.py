@@ -128,13 +128,13 @@ class Containers:
         data = {"tasks": {task.name: known}} if (known := not_over(task)) else {}
         task.back_to_request()
         task.replaced += int(counted)
-        if not self._is_waited_for(task):
+        if not self.gathers(task):
             task.deadline = now + self._state.job.timeouts.replacement
         self._state.note("replaced", f"asking for another container: {first_line(reason)}", task, data)
         self._state.emit(self.gang.ask([task]))
 
-    def _is_waited_for(self, task: Task) -> bool:
-        """Whether it lacks its container as others of the gang do: that has a time of its own."""
+    def gathers(self, task: Task) -> bool:
+        """Whether the gang that it is of waits for its containers: there is a time of its own for that."""
         return self._state.phase is JobState.WAITING and self.gang.brings(task)
 
     def blame(self, node: str) -> None:
@@ -162,6 +162,8 @@ class Containers:
                 total = count(len(self.gang.wanted), "container")
                 limit = self._state.job.timeouts.allocation
                 self.give_all_back(now, f"{held} of {total} were granted within {limit:g} s")
+            elif self.gang.starves(now):
+                self._state.emit(self.nodes.lift())  # perhaps there are no nodes but those that are avoided
         elif self._replacements_are_late(now):
             self._state.emit(self.nodes.lift())
         self.shutdowns.tick(now)

@@ -36,7 +36,7 @@ class Gang:
         self._keys = itertools.count(1)
         self._waiting: dict[int, Task] = {}
         self._others: dict[int, Task] = {}  # requests for tasks that are none of the gang
-        self._since = 0.0
+        self._since = self._moved_at = 0.0
         self._give_back_at: Optional[float] = None
         self._ask_at: Optional[float] = None
         self._fewest: Optional[int] = None  # requests that were not answered at the best moment so far
@@ -65,10 +65,10 @@ class Gang:
         asked = {**self._waiting, **self._others}
         self._waiting = {key: task for key, task in asked.items() if self.brings(task)}
         self._others = {key: task for key, task in asked.items() if not self.brings(task)}
-        self._since = now
+        self._since = self._moved_at = now
         self._fewest = self._give_back_at = self._ask_at = None
-        lacking = [task for task in tasks if not task.has_container]
-        if len(lacking) < len(tasks):  # a former application master got the others
+        lacking = [task for task in self.wanted if not task.has_container]
+        if len(lacking) < len(self.wanted):  # a former application master got the others
             self._fewest, self._give_back_at = len(lacking), now + self._job.timeouts.allocation
 
     def ask(self, tasks: Iterable[Task]) -> RequestContainers:
@@ -89,6 +89,7 @@ class Gang:
         task.key = None
         if other:
             return task
+        self._moved_at = now
         left = len(self._waiting)
         self._fewest = left if self._fewest is None else min(self._fewest, left)
         if self._give_back_at is None:
@@ -127,6 +128,10 @@ class Gang:
             return True
         self._give_back_at = None  # all were lost meanwhile
         return False
+
+    def starves(self, now: float) -> bool:
+        """Whether nothing was granted for as long as a part of the gang may be held."""
+        return now - self._moved_at >= self._job.timeouts.allocation
 
     def pause(self, now: float) -> float:
         """Begin a pause, since everything was given back; returns after how many seconds to ask again."""

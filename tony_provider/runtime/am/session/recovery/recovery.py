@@ -6,7 +6,7 @@ executors say when they register.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Optional
 
 import attrs
@@ -163,11 +163,11 @@ class Recovery:
         self._state.emit(self._containers.nodes.choose())
         if not tasks:
             self._state.enter(JobState.RUNNING)  # whoever waits begins next
-        elif not adopted or (missing and self._gathers):
+        elif not adopted or (missing and self._gathers(adopted)):
             for task in missing:
                 task.back_to_request()
                 task.replaced, task.absent = 0, False
-            self._wait_again(missing)
+            self._wait_again(missing, {task.type for task in tasks})
             self._containers.ask_for([task for task in tasks if not task.waits], now)
             self._restarts.prepare_start(now)
         elif not self._newest:
@@ -180,21 +180,19 @@ class Recovery:
                 self._state.enter(JobState.RESTARTING)
             self._go_on_running(adopted, missing, now)
 
-    @property
-    def _gathers(self) -> bool:
-        """Whether the gang was still being brought together, for the first time."""
-        return not self._newest and not self._state.first_come
+    def _gathers(self, adopted: Sequence[Task]) -> bool:
+        """Whether the gang was still being brought together: nobody has had a user process in its container."""
+        return not self._state.first_come and not any(task.process for task in adopted)
 
     def _goes_on(self, task: Task) -> bool:
         if task.over or task.waits:
             return False
         return task.has_container or not self._groups.is_needless(task)
 
-    def _wait_again(self, tasks: Sequence[Task]) -> None:
-        """All of these begin anew, so one type comes after the other again."""
-        types = {task.type for task in tasks}
+    def _wait_again(self, tasks: Sequence[Task], types: Collection[str]) -> None:
+        """All of these types begin anew, so one comes after the other again."""
         for task in tasks:
-            task.waits = not types.isdisjoint(self._state.job.waits_for(task.type))
+            task.waits = any(other in types for other in self._state.job.waits_for(task.type))
 
     def _go_on_running(self, adopted: list[Task], missing: list[Task], now: float) -> None:
         for task in adopted:

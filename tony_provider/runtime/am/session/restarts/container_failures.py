@@ -63,7 +63,8 @@ class ContainerFailures:
         self._state.note("container_completed", f"exit status {exit.status}", task)
         failure = failures.of_container(task, exit, diagnostics)
         better = failure if exit.exit_code is None else None
-        self._lost(task, failure, now, again=exit.reason in _NODE_TROUBLE, better=better)
+        chance = exit.reason in _NODE_TROUBLE or failure.kind is FailureKind.CONTAINER_LOST
+        self._lost(task, failure, now, again=chance, chance=chance, better=better)
 
     def not_launched(self, container_id: str, reason: str, now: float) -> None:
         """Handle a node's refusal to start a container."""
@@ -92,14 +93,22 @@ class ContainerFailures:
 
     def _take(self, task: Task, failure: Failure, now: float, *, again: bool = True) -> None:
         self._containers.take(task, now)
-        self._lost(task, failure, now, again=again, better=failure)
+        self._lost(task, failure, now, again=again, chance=again, better=failure)
 
     def _lost(
-        self, task: Task, failure: Failure, now: float, *, again: bool = True, better: Optional[Failure] = None
+        self,
+        task: Task,
+        failure: Failure,
+        now: float,
+        *,
+        again: bool = True,
+        chance: bool = False,
+        better: Optional[Failure] = None,
     ) -> None:
         """``again``: another container may do better though nothing of the job has run yet.
 
-        ``better`` says more than a doubtful failure of the task's own.
+        ``chance``: it may happen to any container that is held for long. ``better`` says more than a doubtful failure
+        of the task's own.
         """
         if failure.kind in _NODES_FAULT and task.node and not task.told_to_stop:
             self._containers.blame(task.node)
@@ -119,12 +128,13 @@ class ContainerFailures:
         if process:
             process.settled = True
         if preparing or task.state is not TaskState.SUCCEEDED:
-            self._replace(task, failure, now, again=again)
+            self._replace(task, failure, now, again=again, chance=chance)
         else:
             self._finished.look_at(task, now)
 
-    def _replace(self, task: Task, failure: Failure, now: float, *, again: bool) -> None:
-        taken_back = failure.kind is FailureKind.PREEMPTED
+    def _replace(self, task: Task, failure: Failure, now: float, *, again: bool, chance: bool) -> None:
+        # While others are waited for, such ends say nothing about the job, however many there are.
+        taken_back = failure.kind is FailureKind.PREEMPTED or (chance and self._containers.gathers(task))
         too_many = task.replaced >= MOST_REPLACEMENTS
         if taken_back or (not too_many and (again or self._state.generation.number)):
             self._containers.replace(task, now, failure.message, counted=not taken_back)

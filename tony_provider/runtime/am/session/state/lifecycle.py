@@ -57,8 +57,8 @@ JOB: Transitions[JobState] = {
     },
     JobState.RECOVERING: {
         JobState.RUNNING: "executors with user processes are back",
-        JobState.STARTING: "the executors of the whole gang are back, and nothing had begun yet",
-        JobState.WAITING: "no executor is back, or not all of a gang that had not begun yet",
+        JobState.STARTING: "executors are back, of a gang all, and nothing had begun yet",
+        JobState.WAITING: "no executor is back, or a part of a gang that had not begun yet",
         JobState.FINISHING: "the verdict is known",
     },
     JobState.FINISHING: {
