@@ -22,7 +22,7 @@ from benchmarks.airflow_side.turns import in_turns
 from benchmarks.report import OURS, Figure, Ratio, Report, by_name
 from tests.jobs.places import YarnPlace
 
-ROUNDS = 5
+ROUNDS = 3
 _JOB = {"tasks": {"worker": {"command": "echo something", "memory": "128MiB"}}}
 _VERSION = "airflow version"
 _OF_AIRFLOW = ("version", "--help")

@@ -31,8 +31,8 @@ from tests.jobs.processes import every_process
 from tests.waiting import settled, until
 from tony_provider.hooks.tony import TonyHook
 
-ROUNDS = 3
-TASKS = (1, 10, 100)
+ROUNDS = 2
+TASKS = (1, 100)
 _THREADS = 8  # that kill
 _WHOLE = "until all are submitted"
 _IN_A_ROW = "as many, one after the other"

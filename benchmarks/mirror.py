@@ -34,7 +34,7 @@ RAW, PUT = "raw WebHDFS", "hdfs dfs -put"
 COPIERS = {OURS: "mirror", RAW: "raw", PUT: "put"}
 AIM = Aim(0.95, Better.MORE)
 SMALL_FILES = 400
-ROUNDS = 5
+ROUNDS = 3
 _MEBIBYTE = 1 << 20
 
 

@@ -32,7 +32,7 @@ from tests.jobs.processes import Seen, processes_of
 from tests.waiting import until
 
 TASKS = 2
-ROUNDS = 4
+ROUNDS = 3
 WHO = (OURS, "skein")
 NOT_RUNNING = "master killed, tasks not running"
 _LONG = 600.0  # seconds that a task would wait
