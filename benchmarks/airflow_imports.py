@@ -24,7 +24,7 @@ from benchmarks.airflow_side.process_cost import Cost, figures
 from benchmarks.airflow_side.turns import in_turns
 from benchmarks.report import OURS, Aim, Figure, Ratio, Report, Size, by_name
 
-ROUNDS = 3
+ROUNDS = 2
 TASKS = (1, 100)
 _SDK = "import airflow.providers.common.compat.sdk; from airflow.sdk import DAG, BaseOperator"
 _DAG = """

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from benchmarks.trigger_runner import Runner
 
 TRIGGERS = 1000
-ROUNDS = 3
+ROUNDS = 2
 BEFORE = 4.0  # seconds that a TriggerRunner has to begin
 WARM_UP = 15.0  # seconds, once each job was looked at
 STEADY = 15.0  # seconds, of each round
