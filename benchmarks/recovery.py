@@ -15,7 +15,7 @@ import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,7 @@ class Subject(ABC):
     name: str
     again: int  # how many tasks start again when one is lost
     master: str  # what its master's command line holds
+    leaves_processes = False  # what a killed user process had started may go on for ever
 
     @abstractmethod
     def start(self, job: TrivialJob) -> str:
@@ -88,6 +89,7 @@ class Ours(Subject):
 
 class SkeinSubject(Subject):
     name = "skein"
+    leaves_processes = True
     again = 1
     master = "com.anaconda.skein.ApplicationMaster"
 
@@ -149,7 +151,12 @@ class Running:
         url = f"{self.cluster.rm_webapp[0]}/ws/v1/cluster/apps/{self.id}/state"
         killed = json.dumps({"state": "KILLED"}).encode()
         self.cluster.client(USER).request("PUT", url, killed, "application/json")
-        until(lambda: not self.processes(), f"{self.id} to end")
+        if self.subject.leaves_processes:
+            until(lambda: self.report()["state"] in ("KILLED", "FINISHED"), f"{self.id} to end")
+            for pid in self.processes():
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        until(lambda: not self.processes(), lambda: f"{self.id} to end: {[*self.processes().values()]}")
 
 
 def user_process_killed(running: Running) -> dict[str, float]:

@@ -18,8 +18,11 @@ sys.path.insert(0, str(Path.cwd()))  # nodes hold files as links
 
 import train  # noqa: E402
 
+_LAST = 30.0  # seconds that the others' last lines are waited for
+
 directory = Path(sys.argv.pop(1))
-index = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+config = json.loads(os.environ["TF_CONFIG"])
+index = config["task"]["index"]
 epochs: list[float] = []
 report = train.Report.on_epoch_end
 
@@ -30,7 +33,18 @@ def on_epoch_end(self: Any, epoch: int, logs: dict[str, float]) -> None:
     (directory / f"{index}.epochs").write_text(str(len(epochs)))
 
 
+def written(index: int) -> Path:
+    return directory / f"{index}.json"
+
+
 train.Report.on_epoch_end = on_epoch_end
 train.keras.Model.save = lambda *_, **__: None
 train.main()
-(directory / f"{index}.json").write_text(json.dumps({"began": BEGAN, "epochs": epochs}))
+written(index).write_text(json.dumps({"began": BEGAN, "epochs": epochs}))
+# All at once, and without the end of TensorFlow's threads, which now and then takes half a minute.
+while not all(written(each).exists() for each in range(len(config["cluster"]["worker"]))):
+    if time.time() > epochs[-1] + _LAST:
+        raise TimeoutError("the others have not come to their end")
+    time.sleep(0.05)
+sys.stdout.flush()
+os._exit(0)
