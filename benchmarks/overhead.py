@@ -4,8 +4,8 @@ The digits training of the examples, by two workers, short (15 epochs, as in the
 started by subprocess with the same TF_CONFIG; under this project they are a job on YARN, which copies a checkpoint
 after each epoch.
 
-They save no model at their end: there TensorFlow's collective reduction now and then stands still for 4 s or a minute,
-by hand as in a job.
+They end with their last epoch, and save no model: after it TensorFlow's collective reduction now and then stands still
+for 4 s or a minute, by hand as in a job.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The digits training (dags/digits/train.py) with the times of its epochs: `timed_digits.py TIMES [its options]`.
 
-Beside that program's own directory of a task it writes when it began, and when each epoch ended. No model is
-saved at the end (benchmarks/overhead.py says why).
+Beside that program's own directory of a task it writes when it began, and when each epoch ended, and
+ends with the last one (benchmarks/overhead.py says why).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path.cwd()))  # nodes hold files as links
 
 import train  # noqa: E402
 
-_LAST = 30.0  # seconds that the others' last lines are waited for
+_LAST = 30.0  # seconds that the others' last epoch is waited for
 
 directory = Path(sys.argv.pop(1))
 config = json.loads(os.environ["TF_CONFIG"])
@@ -31,6 +31,19 @@ def on_epoch_end(self: Any, epoch: int, logs: dict[str, float]) -> None:
     report(self, epoch, logs)
     epochs.append(time.time())
     (directory / f"{index}.epochs").write_text(str(len(epochs)))
+    if len(epochs) == self.params["epochs"]:
+        end()
+
+
+def end() -> None:
+    """All at once, and without what TensorFlow does then: that now and then takes half a minute, or a whole one."""
+    written(index).write_text(json.dumps({"began": BEGAN, "epochs": epochs}))
+    while not all(written(each).exists() for each in range(len(config["cluster"]["worker"]))):
+        if time.time() > epochs[-1] + _LAST:
+            raise TimeoutError("the others have not come to their end")
+        time.sleep(0.05)
+    sys.stdout.flush()
+    os._exit(0)
 
 
 def written(index: int) -> Path:
@@ -38,13 +51,4 @@ def written(index: int) -> Path:
 
 
 train.Report.on_epoch_end = on_epoch_end
-train.keras.Model.save = lambda *_, **__: None
 train.main()
-written(index).write_text(json.dumps({"began": BEGAN, "epochs": epochs}))
-# All at once, and without the end of TensorFlow's threads, which now and then takes half a minute.
-while not all(written(each).exists() for each in range(len(config["cluster"]["worker"]))):
-    if time.time() > epochs[-1] + _LAST:
-        raise TimeoutError("the others have not come to their end")
-    time.sleep(0.05)
-sys.stdout.flush()
-os._exit(0)
