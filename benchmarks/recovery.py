@@ -152,7 +152,7 @@ class Running:
         killed = json.dumps({"state": "KILLED"}).encode()
         self.cluster.client(USER).request("PUT", url, killed, "application/json")
         if self.subject.leaves_processes:
-            until(lambda: self.report()["state"] in ("KILLED", "FINISHED"), f"{self.id} to end")
+            until(lambda: self.report()["state"] in ("KILLED", "FAILED", "FINISHED"), f"{self.id} to end")
             for pid in self.processes():
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
