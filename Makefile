@@ -72,6 +72,13 @@ KINDS_ELSEWHERE := "tests/jobs/test_gpus.py::test_no_two_containers_of_a_node_se
 kinds: packages-kinds $(VENV)/.test  ## a small real training by each framework on a real cluster, and a table of them
 	$(BIN)/python -m pytest tests/kinds $(KINDS_ELSEWHERE) --durations 0
 
+BREADTH := tests/runtime/am/yarn/test_real_placement.py tests/runtime/am/yarn/test_real_placement_processor.py \
+	$(patsubst %,tests/jobs/test_%.py,placement environments images suspension resizing tunnel imported) tests/kinds/test_resized.py
+
+.PHONY: breadth
+breadth: packages-kinds $(VENV)/.test  ## where containers are placed, environments, images, jobs that grow or are suspended, tunnels, imports: on real clusters
+	$(BIN)/python -m pytest $(BREADTH) --durations 0 -v
+
 e2e: packages $(VENV)/.test  ## a whole Airflow on a real YARN, driven by REST and by a browser; ROWS=name,name for some
 	$(BIN)/python -m tests.e2e $(subst $(comma), ,$(ROWS))
 

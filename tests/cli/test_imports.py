@@ -17,7 +17,20 @@ HEAVY = (
     "tony_provider.cluster.yarn",
     "tony_provider.watching.watch",
 )
-COMMANDS = ("submit", "status", "logs", "kill", "listing", "check", "doctor", "gc", "runtime", "tensorboard")
+COMMANDS = (
+    "submit",
+    "status",
+    "logs",
+    "kill",
+    "listing",
+    "check",
+    "import_job",
+    "dag",
+    "doctor",
+    "gc",
+    "runtime",
+    "tensorboard",
+)
 NEEDED = {"doctor": ["tony_provider.cluster.diagnosis"], "gc": ["tony_provider.cluster.garbage"]}
 
 # Airflow's own start takes seconds, so it is made once, and each command is imported in a copy of that process.

@@ -26,7 +26,7 @@ def test_one_type_after_the_other() -> None:
             },
             "tasks": {
                 "prepare": {"command": "x"},
-                "worker": {"command": "x", "instances": 4, "processes": 2},
+                "worker": {"command": "x", "instances": 4, "max_instances": 6, "processes": 2},
                 "chief": {"command": "x"},
                 "export": {"command": "x", "role": "once", "after": {"worker": "succeeded"}},
             },
@@ -34,12 +34,21 @@ def test_one_type_after_the_other() -> None:
     )
     assert list(plan(job, {"clicks": InputFigures(Amount(2, 3 << 20)), "sales": InputFigures(Amount(9, 1))})) == [
         "prepare: 1 container; begins at once",
-        "worker: 4 containers, 2 processes in each, ranks 1 to 8; begins when prepare has succeeded",
+        "worker: 4 containers, may be resized to 6, 2 processes in each, ranks 1 to 8; "
+        "begins when prepare has succeeded",
         "chief: 1 container, rank 0; begins when prepare has succeeded",
         "export: 1 container; begins when prepare has succeeded and worker has succeeded",
         "input clicks: 2 shards (3 MiB); one shard after the other, to whoever is free; read by worker, chief",
         "input sales: 9 shards (1 B); one shard after the other, to whoever is free, in pieces of 64 MiB; "
         "read by worker, chief",
+    ]
+
+
+def test_windows() -> None:
+    windows = {"zone": "Europe/Berlin", "open": ["Mon-Thu 22:00-06:00", "Sat-Sun"]}
+    job = parse_job({"framework": "pytorch", "tasks": {"worker": {"command": "x"}}, "windows": windows})
+    assert list(plan(job, {}))[1:] == [
+        "windows: Mon-Thu 22:00-06:00, Sat-Sun (Europe/Berlin); suspended outside of these hours"
     ]
 
 

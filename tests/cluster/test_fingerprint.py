@@ -58,6 +58,10 @@ def of(job: Job, folder: Path) -> dict[str, str]:
         (lambda job, _: job.update(framework="standalone"), ["framework"]),
         (lambda job, _: job.update(python_env="/opt/envs/tf2"), ["python_env"]),
         (lambda job, _: job.update(docker={"image": "tf:2"}), ["docker.image", "docker.mounts"]),
+        (
+            lambda job, _: job["tasks"]["worker"].update(docker={"image": "tf:2"}),
+            ["tasks.worker.docker.image", "tasks.worker.docker.mounts"],
+        ),
         (lambda job, _: job["tasks"].update(ps={"command": "python ps.py"}), ["tasks.ps.command"]),
         (lambda _, folder: (folder / "train.py").write_text("Train"), ["files.train.py"]),
         (lambda _, folder: (folder / "library" / "b.py").write_text("B"), ["files.library"]),
@@ -67,6 +71,12 @@ def of(job: Job, folder: Path) -> dict[str, str]:
         (
             lambda job, _: job.update(files=["train.py::main.py", *job["files"][1:]]),
             ["files.main.py", "files.train.py"],
+        ),
+        (lambda job, _: job["tasks"]["worker"].update(python_env="/opt/envs/3"), ["tasks.worker.python_env"]),
+        (lambda job, _: job["tasks"]["worker"].update(files=["train.py::t.py"]), ["tasks.worker.files.t.py"]),
+        (
+            lambda job, _: job["tasks"]["worker"].update(archives=["words.tar.gz"]),
+            ["tasks.worker.archives.words.tar.gz"],
         ),
     ],
 )
@@ -85,6 +95,7 @@ def test_what_makes_another_training(job: Job, folder: Path, change: Change, key
         lambda job, _: job.update(timeouts={"queue": "1h"}, restart={"budget": 9}, checkpoint={"keep_last": 9}),
         lambda job, _: job["tasks"]["tensorboard"].update(command="tensorboard --reload_interval 5"),
         lambda job, _: job["tasks"].pop("tensorboard"),
+        lambda job, _: job["tasks"]["tensorboard"].update(python_env="/opt/envs/tb", files=["train.py::t.py"]),
         lambda job, _: job["files"].reverse(),
         lambda _, folder: (folder / "train.py").touch(),
         lambda _, folder: (folder / "library" / "__pycache__").mkdir(),
@@ -94,6 +105,40 @@ def test_what_does_not(job: Job, folder: Path, change: Change) -> None:
     before = of(job, folder)
     change(job, folder)
     assert of(job, folder) == before
+
+
+IMAGE = {"image": "tf:2", "mounts": ["/data:/data:ro"]}
+
+
+@pytest.mark.parametrize(
+    ("own", "keys"),
+    [
+        ({"image": "tf:3"}, ["tasks.worker.docker.image", "tasks.worker.docker.mounts"]),
+        ({"mounts": []}, ["tasks.worker.docker.image", "tasks.worker.docker.mounts"]),
+        (False, ["tasks.worker.docker.image"]),
+        ({"image": "tf:2"}, []),
+        ({"network": "ml", "tmpfs": ["/dev/shm"], "oci_runtime": "nvidia", "delayed_removal": True}, []),
+    ],
+)
+def test_a_types_own_image_counts_where_it_is_another(job: Job, folder: Path, own: Any, keys: list[str]) -> None:
+    job["docker"] = IMAGE
+    before = of(job, folder)
+    job["tasks"]["worker"]["docker"] = own
+    assert differing(before, of(job, folder)) == keys
+
+
+def test_an_image_for_the_whole_job_has_the_hashes_that_it_had_before_types_had_their_own(
+    job: Job, folder: Path
+) -> None:
+    plain = of(job, folder)
+    job["docker"] = IMAGE
+    with_image = of(job, folder)
+    assert differing(plain, with_image) == ["docker.image", "docker.mounts"]
+    assert (with_image["docker.image"], with_image["docker.mounts"]) == ("90c35bde2298ff28", "38f8b495bf88c6e9")
+    job["docker"] = {"image": "tf:2"}
+    assert of(job, folder)["docker.mounts"] == "4f53cda18c2baa0c"
+    job["docker"] = False
+    assert of(job, folder) == plain
 
 
 def test_an_environment_in_an_archive_counts_by_its_content(job: Job, folder: Path) -> None:
@@ -106,6 +151,32 @@ def test_an_environment_in_an_archive_counts_by_its_content(job: Job, folder: Pa
     assert of(job, folder) == before
     (folder / "other" / "tf.tar.gz").write_text("another environment")
     assert differing(before, of(job, folder)) == ["python_env"]
+
+
+def test_one_task_types_own_environment_leaves_the_jobs_as_it_is(job: Job, folder: Path) -> None:
+    (folder / "tf.tar.gz").write_text("an environment")
+    job["python_env"] = str(folder / "tf.tar.gz")
+    job["tasks"] |= {"ps": {"command": "python ps.py"}, "chief": {"command": "python train.py"}}
+    before = of(job, folder)
+    job["tasks"]["ps"]["python_env"] = "/opt/envs/ps"
+    assert differing(before, of(job, folder)) == ["tasks.ps.python_env"]
+
+
+def test_it_is_that_of_former_releases(job: Job, folder: Path) -> None:
+    """Trainings go on after an update: what a release before task types had files of their own has written."""
+    job["files"] = job["files"][:2]
+    assert of(job, folder) == {
+        "archives.words": "ce50dd0399dcd08e",
+        "env.RATE": "5a4747fcdafec66d",
+        "files.library": "3cc366082377f5b6",
+        "files.train.py": "d9179e31b411d962",
+        "framework": "c47fcdabd49ded3e",
+        "python_env": "dd752304e5db3fac",
+        "tasks.worker.command": "cdf128a22128821c",
+        "tasks.worker.env.SEED": "391552c099c101b1",
+    }
+    job |= {"python_env": "words.tar.gz", "archives": []}
+    assert of(job, folder)["python_env"] == "1c0de1b9df177594"
 
 
 def test_no_value_is_to_be_read_from_it(job: Job, folder: Path) -> None:

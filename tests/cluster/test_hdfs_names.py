@@ -22,8 +22,8 @@ PROPERTIES = {
 }
 
 
-def problems(*paths: str, files: list[str] | None = None) -> list[str]:
-    job: dict[str, Any] = {"framework": "standalone", "tasks": {"worker": {"command": "true"}}, "files": files or []}
+def problems(*paths: str, **more: Any) -> list[str]:
+    job: dict[str, Any] = {"framework": "standalone", "tasks": {"worker": {"command": "true"}}, **more}
     job["inputs"] = {"data": {"paths": list(paths)}} if paths else {}
     opened = SimpleNamespace(
         staging_dir="hdfs://prod/user/alice/.tony",
@@ -45,6 +45,11 @@ def test_another_nameservice_of_the_cluster_is_refused_with_what_to_do() -> None
     assert file.startswith("files[0]: hdfs://archive is another HDFS than the staging directory's; name it in")
     assert data.startswith("inputs.data.paths[0]: hdfs://archive is another HDFS")
     assert "`other_hdfs`, such as archive=http://" in file
+
+
+def test_so_is_one_that_credentials_of_registries_are_on() -> None:
+    [problem] = problems(docker={"image": "tf", "client_config": "hdfs://archive/config.json"})
+    assert problem.startswith("docker.client_config: hdfs://archive is another HDFS")
 
 
 def test_a_view_is_refused() -> None:

@@ -3,9 +3,14 @@ from __future__ import annotations
 import pytest
 
 from tony_provider.cluster.lifetime import problems, seconds_left
-from tony_provider.runtime.spec.model import Duration, Moment, Timeouts
+from tony_provider.runtime.spec.model import Duration, JobSpec, Moment, OpenHours, TaskSpec, Timeouts, Windows
 
-NOW = 1_800_000_000.0
+NOW = 1_800_000_000.0  # Friday, 09:00 in Berlin
+
+
+def job(timeouts: Timeouts, *windows: str) -> JobSpec:
+    hours = Windows([OpenHours(each) for each in windows], "Europe/Berlin") if windows else None
+    return JobSpec("standalone", {"worker": TaskSpec("true")}, timeouts=timeouts, windows=hours)
 
 
 @pytest.mark.parametrize(
@@ -24,9 +29,21 @@ def test_the_shorter_one_counts(lifetime: float | None, deadline: float | None, 
         deadline=None if deadline is None else Moment(deadline),
     )
     assert seconds_left(timeouts, NOW) == left
-    assert problems(timeouts, NOW) == []
+    assert problems(job(timeouts), NOW) == []
 
 
 def test_a_deadline_that_is_over_is_named() -> None:
-    (problem,) = problems(Timeouts(deadline=Moment(NOW - 1)), NOW)
+    (problem,) = problems(job(Timeouts(deadline=Moment(NOW - 1))), NOW)
     assert "timeouts.deadline: 2027-01-15T07:59:59+00:00 is over" in problem
+
+
+def test_a_job_that_would_end_before_a_window_opens_is_refused() -> None:
+    hour = Duration(3600)
+    assert problems(job(Timeouts(lifetime=hour), "08:00-18:00"), NOW) == []
+    assert problems(job(Timeouts(), "22:00-06:00"), NOW) == []
+    assert problems(job(Timeouts(lifetime=Duration(14 * hour)), "22:00-06:00"), NOW) == []
+    (problem,) = problems(job(Timeouts(lifetime=hour), "22:00-06:00"), NOW)
+    assert problem == (
+        "windows: none opens before the job ends: the next one at Fri 22:00 (Europe/Berlin), and its time is over at "
+        "2027-01-15T09:00:00+00:00 (timeouts.lifetime, timeouts.deadline)"
+    )

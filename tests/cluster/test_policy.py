@@ -58,6 +58,12 @@ def test_what_fits_is_fine() -> None:
             {"docker": {"image": "mallory/tf"}},
             ["docker.image: mallory/tf is not", "(images: registry.ex"],
         ),
+        (
+            {"tasks": {"worker": {"docker": {"image": "mallory/tf"}}}},
+            ["tasks.worker.docker.image: mallory/tf is not", "(images: registry.ex"],
+        ),
+        ({"am": {"docker": {"image": "mallory/am"}}}, ["am.docker.image: mallory/am is not"]),
+        ({"tensorboard": {"docker": {"image": "mallory/tb"}}}, ["tensorboard.docker.image: mallory/tb is not"]),
         ({"priority": 6}, ["priority: 6 is more than", "(max_priority: 5)"]),
         ({"timeouts": {"lifetime": "2d"}}, ["timeouts.lifetime: 172800 s is more than", "(max_lifetime: 86400 s)"]),
         ({"tasks": {"worker": {"gpus": 3, "instances": 1}}}, ["tasks.worker.gpus: 3 is", "(max_container_gpus: 2)"]),
@@ -156,6 +162,13 @@ def test_files_lie_below_a_root_with_links_followed(folder: Path) -> None:
     assert len(found) == 3
     assert all(f"{folder}/etc/krb5.keytab is not what the connection 'c' allows" in problem for problem in found)
     assert Policy("c").file_problems(sources(folder, "etc/krb5.keytab")) == []
+
+
+def test_credentials_of_registries_lie_below_a_root_too(folder: Path) -> None:
+    policy = Policy("c", file_roots=[folder / "dags"])
+    config = local_source(folder / "etc" / "krb5.keytab", "docker.client_config")
+    (problem,) = policy.file_problems(attrs.evolve(sources(folder, "dags/train.py"), client_config=config))
+    assert problem.startswith("docker.client_config (")
 
 
 def test_a_root_may_be_a_link_itself(folder: Path) -> None:

@@ -10,13 +10,13 @@ import pytest
 from tony_provider.cluster.errors import SourceMissing
 from tony_provider.cluster.sources import SourceFinder, Sources
 from tony_provider.runtime.application import ResourceKind
-from tony_provider.runtime.spec.model import JobSpec, Resource, TaskSpec
+from tony_provider.runtime.spec.model import JobSpec, PythonEnv, Resource, TaskSpec
 from tony_provider.runtime.storage.base import FileStatus
 from tony_provider.runtime.storage.local import LocalStorage
 
 
 def job(**changes: Any) -> JobSpec:
-    return JobSpec(framework="standalone", tasks={"worker": TaskSpec("true")}, **changes)
+    return JobSpec(**{"framework": "standalone", "tasks": {"worker": TaskSpec("true")}, **changes})
 
 
 @pytest.fixture
@@ -119,7 +119,8 @@ def test_files_of_the_store_on_this_machine_are_used_where_they_are(dag_folder: 
         python_env=f"file://{store}/env.zip",
     )
     found = find(spec, store=f"file://{store}")
-    assert [(stored.name, stored.uri, stored.size, stored.kind) for stored in found.stored] == [
+    stored = [each.resource for each in found.stored]
+    assert [(each.name, each.uri, each.size, each.kind) for each in stored] == [
         ("data/00000.npz", f"file://{store}/shards/00000.npz", 7, ResourceKind.FILE),
         ("python_env", f"file://{store}/env.zip", 7, ResourceKind.ARCHIVE),
     ]
@@ -152,9 +153,9 @@ def test_a_stored_file_has_one_name() -> None:
         SourceFinder(Store(), "hdfs://nn/staging", []).find(spec)
 
 
-@pytest.mark.parametrize("environment", ["envs/tf", "hdfs:///envs/tf"])
+@pytest.mark.parametrize("environment", ["envs/tf", "src", "hdfs:///envs/tf"])
 def test_an_environment_that_is_nowhere(dag_folder: Path, environment: str) -> None:
-    with pytest.raises(SourceMissing, match=r"python_env: .* is neither a directory on the nodes"):
+    with pytest.raises(SourceMissing, match=r"python_env: .*; a python_env is a directory on the nodes"):
         find(job(python_env=environment), dag_folder)
 
 
@@ -171,3 +172,68 @@ def test_what_cannot_be_a_file_of_a_job(dag_folder: Path) -> None:
     assert [problem.partition(":")[0] for problem in problems] == ["files[0]"] * 5 + ["files[1]"]
     for name in ("fifo", "dangling", "deep/up", "deep/self", "latin"):
         assert f"src/{name}" in str(raised.value)
+
+
+def test_files_and_environments_of_task_types_are_theirs(dag_folder: Path) -> None:
+    tasks = {
+        "worker": TaskSpec("true", files=[Resource("src/model.py")], archives=[Resource("data.tar.gz", "data")]),
+        "ps": TaskSpec("true", files=[Resource("train.py", "model.py")], python_env=PythonEnv("other.tar.gz")),
+        "tool": TaskSpec("true"),
+    }
+    (dag_folder / "other.tar.gz").write_bytes(b"another")
+    found = find(job(tasks=tasks, files=[Resource("train.py")], python_env="data.tar.gz"), dag_folder)
+    assert [(each.name, each.key, each.task_type) for each in found.local] == [
+        ("train.py", "files.train.py", None),
+        ("model.py", "tasks.worker.files.model.py", "worker"),
+        ("data", "tasks.worker.archives.data", "worker"),
+        ("model.py", "tasks.ps.files.model.py", "ps"),
+        ("python_env", "python_env", "worker"),
+        ("python_env", "tasks.ps.python_env", "ps"),
+        ("python_env", "python_env", "tool"),
+    ]
+
+
+def test_what_is_missing_of_a_task_type_is_named_by_its_path(dag_folder: Path) -> None:
+    tasks = {"worker": TaskSpec("true", files=[Resource("no.py")], python_env=PythonEnv("no.pex"))}
+    with pytest.raises(SourceMissing) as raised:
+        find(job(tasks=tasks), dag_folder)
+    assert "tasks.worker.files[0]: 'no.py' is not there" in str(raised.value)
+    assert "tasks.worker.python_env: 'no.pex' is not there" in str(raised.value)
+
+
+def test_a_pex_and_wheels_come_as_they_are(dag_folder: Path) -> None:
+    (dag_folder / "tool.pex").write_bytes(b"pex")
+    (dag_folder / "lib").mkdir()
+    for name in ("b-1-py3-none-any.whl", "a-1-py3-none-any.whl", "notes.txt"):
+        (dag_folder / "lib" / name).write_bytes(b"wheel")
+    assert [(each.name, each.kind) for each in find(job(python_env="tool.pex"), dag_folder).local] == [
+        ("python_env/tool.pex", ResourceKind.FILE)
+    ]
+    all_of_them = ["python_env/a-1-py3-none-any.whl", "python_env/b-1-py3-none-any.whl"]
+    assert [each.name for each in find(job(python_env="lib"), dag_folder).local] == all_of_them
+    both = "lib/a-1-py3-none-any.whl,lib/b-1-py3-none-any.whl"
+    assert [each.name for each in find(job(python_env=both), dag_folder).local] == all_of_them
+
+
+def test_wheels_of_the_store(dag_folder: Path, tmp_path: Path) -> None:
+    store = tmp_path / "staging" / "wheels"
+    store.mkdir(parents=True)
+    (store / "a-1-py3-none-any.whl").write_bytes(b"wheel")
+    found = find(job(python_env=f"file://{store}"), store=f"file://{tmp_path}/staging")
+    assert found == Sources([], [])  # an absolute path is a directory of the nodes
+    found = find(job(python_env=f"file://{store}/a-1-py3-none-any.whl"), store=f"file://{tmp_path}/staging")
+    assert [each.name for each in found.stored] == ["python_env/a-1-py3-none-any.whl"]
+
+
+def test_an_ignore_file_that_is_none_is_named(dag_folder: Path) -> None:
+    (dag_folder / "src" / ".gitignore").write_text("!\n")
+    with pytest.raises(SourceMissing, match=r"files\[0\]: .*src/.gitignore cannot be used: Invalid"):
+        find(job(files=[Resource("src")]), dag_folder)
+
+
+def test_what_stays_behind_is_told(dag_folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (dag_folder / "src" / ".gitignore").write_text("deep/\n/model.py\n")
+    with caplog.at_level("INFO"):
+        found = find(job(files=[Resource("src")]), dag_folder)
+    assert [source.name for source in found.local] == ["src/.gitignore"]
+    assert "files[0]: of src stays behind what its ignore files say: deep, model.py" in caplog.text

@@ -3,6 +3,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import attrs
 import pytest
 
 from tony_provider.cluster.errors import StagingFailed
@@ -58,14 +59,24 @@ def test_another_content_has_another_place(root: Path, tmp_path: Path) -> None:
 
 
 def test_many_jobs_stage_the_same_at_once(root: Path, tmp_path: Path) -> None:
-    sources = [source(tmp_path, f"file{number}.bin", bytes([number]) * 100_000) for number in range(5)] * 4
+    found = [source(tmp_path, f"file{number}.bin", bytes([number]) * 100_000) for number in range(5)]
+    sources = [attrs.evolve(each, name=f"{copy}/{each.name}") for copy in range(4) for each in found]
     stagers = [stager(root) for _ in range(8)]
     with ThreadPoolExecutor(8) as pool:
         results = list(pool.map(lambda each: each.stage(sources), stagers))
     assert all(result == results[0] for result in results)
-    # Each file of a job has a place of its own, and there is no temporary file.
+    # Each name in a container has a place of its own, and there is no temporary file.
     assert len({resource.uri for resource in results[0]}) == len(files(root)) == 20
     assert all(len(content) == 100_000 for content in files(root).values())
+
+
+def test_what_several_task_types_have_under_one_name_is_stored_once(root: Path, tmp_path: Path) -> None:
+    one = source(tmp_path, "env.tar.gz", b"an environment")
+    uses = [attrs.evolve(one, name="python_env", task_type=each) for each in ("worker", "ps")]
+    staging = stager(root)
+    staged = staging.stage(uses)
+    assert staged[0] == staged[1]
+    assert len(files(root)) == staging.counts.uploaded == 1
 
 
 def test_a_file_of_the_wrong_size_is_replaced(root: Path, tmp_path: Path) -> None:

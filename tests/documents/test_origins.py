@@ -20,7 +20,14 @@ from tony_provider.runtime.spec.model import (
     Timeouts,
 )
 
-PAGES = ["from-tf-yarn.md", "from-hbox.md", "from-skein.md", "from-tensorflowonspark.md"]
+PAGES = [
+    "from-tf-yarn.md",
+    "from-hbox.md",
+    "from-skein.md",
+    "from-tensorflowonspark.md",
+    "from-yarn-services.md",
+    "from-torchx.md",
+]
 PARTS = {"am": AmSpec, "docker": Docker, "restart": RestartPolicy, "timeouts": Timeouts, "tensorboard": TensorBoardSpec}
 
 

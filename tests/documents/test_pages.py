@@ -18,9 +18,13 @@ from airflow.cli.cli_parser import get_parser
 from airflow.providers.common.compat.sdk import BaseOperator, BaseSensorOperator
 
 from tests.documents.pages import PAGES, ROOT, anchors, blocks, commands, links, name
+from tony_provider.job_files.fill import check_names, filled
+from tony_provider.job_files.parameters import parted
+from tony_provider.macros import quote
 from tony_provider.operators.tony import TonyTrainOperator
 from tony_provider.retry_policy import TonyRetryPolicy
 from tony_provider.runtime.parsing.parse import parse_job
+from tony_provider.runtime.spec.source import load_source
 from tony_provider.sensors.base import TonySensor
 from tony_provider.sensors.tony import TonyHeartbeatSensor, TonyJobSensor
 
@@ -62,7 +66,10 @@ def test_examples_import_and_call_what_there_is(page: Path, code: str) -> None:
 
 @pytest.mark.parametrize(("page", "job"), JOBS)
 def test_jobs_are_right(page: Path, job: str) -> None:
-    parse_job(job)
+    parameters, alone = parted(load_source(job))
+    check_names(alone, parameters)
+    some = {name: "2026-01-01" if each.is_required else each.default for name, each in parameters.items()}
+    parse_job(filled(alone, some, quote) if parameters else alone)
 
 
 @pytest.fixture(scope="module")

@@ -25,10 +25,16 @@ import attrs
 from tests.advice.cases import history
 from tests.runtime.am.yarn.test_launch_context import DESCRIPTION
 from tests.runtime.checkpoint import hostile
+from tony_provider.cluster.environments.archive_glance import machines_in
+from tony_provider.cluster.environments.pex_info import PexError, wheels_of
+from tony_provider.cluster.errors import JobRejected
 from tony_provider.cluster.history.job_specification import JobSpecification
 from tony_provider.cluster.history.job_summary import JobSummary
 from tony_provider.cluster.history.summary_parts import plain_of, read_summary
+from tony_provider.cluster.registry_credentials import registries_in
 from tony_provider.cluster.results import Delivered
+from tony_provider.importing.imported import NotImportable
+from tony_provider.importing.read import imported_from
 from tony_provider.runtime.am import message_limits
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.checkpoint.catalog import check_manifest
@@ -40,7 +46,9 @@ from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
 from tony_provider.runtime.checkpoint.formats import find
 from tony_provider.runtime.checkpoint_chain import Owner
 from tony_provider.runtime.codec import CodecError, load_json, to_plain
+from tony_provider.runtime.environment_record import EnvironmentRecord
 from tony_provider.runtime.executor.progress_reports import ProgressReader
+from tony_provider.runtime.executor.python.node_python import NodePython
 from tony_provider.runtime.executor.return_value import ReturnedError, read_returned
 from tony_provider.runtime.executor.tensorboard import event_records
 from tony_provider.runtime.foreign_json import ForeignJsonError, read_json
@@ -64,6 +72,8 @@ from tony_provider.runtime.spec.model import Role
 from tony_provider.runtime.storage.errors import StorageError
 from tony_provider.runtime.storage.webhdfs.answers import Answer, NotNow, check
 from tony_provider.runtime.text import for_terminal, one_line, printable
+from tony_provider.runtime.tunnel.frames import FrameError, FrameReader, packed
+from tony_provider.runtime.wheel_name import WheelName
 from tony_provider.watching.output_lines import OutputLines
 
 SAMPLES = Path(__file__).parents[1] / "runtime"
@@ -303,6 +313,11 @@ RECORDS = [
     record(JobSpecification, {"job": {"name": "a"}, "given": {}, "overrides": {}}),
     record(OutputPiece, {"attempt": 1, "newest": 1, "start": 0, "end": 5, "text": "abc"}, _piece),
     record(TokenLife, {"issued_ms": 1, "until_ms": 5, "renewed_ms": 3, "max_ms": 9}),
+    record(
+        EnvironmentRecord,
+        {"python": "3.12", "machine": "x86_64", "packages": {"a": "1"}, "built_by": "uv", "built_ms": 5, "size": 5},
+        lambda found: found.python_version,
+    ),
     record(OutputMark, {"application_id": "a", "training": "t", "written_ms": 5}),
 ]
 CHECKPOINTS = [
@@ -356,6 +371,13 @@ def _message(data: bytes) -> None:
         message_limits.Cutter().fit(taken)
 
 
+def _tunnel_frames() -> list[bytes]:
+    opened = tony_pb2.TunnelOpen(task="worker:0", port=20000)
+    frames = [tony_pb2.TunnelFrame(stream=1, open=opened), tony_pb2.TunnelFrame(stream=1, data=b"GET / HTTP/1.1")]
+    ends = [tony_pb2.TunnelFrame(stream=1, credit=14), tony_pb2.TunnelFrame(stream=1, closed="it broke")]
+    return [packed(frames), packed(frames) + packed(ends)]
+
+
 def _messages() -> list[bytes]:
     progress = tony_pb2.Progress(step=5, total_steps=10, metrics={"loss": 0.5})
     said = [
@@ -366,9 +388,37 @@ def _messages() -> list[bytes]:
     return [each.SerializeToString() for each in said]
 
 
+REGISTRIES = b'{"auths": {"registry.example.com": {"auth": "YWxpY2U6c2VjcmV0"}, "b": {}}, "credsStore": "x"}'
+
+
+def _python(data: bytes) -> NodePython:
+    return NodePython.of_output(data.decode("utf-8", "replace"))
+
+
+def _pex(data: bytes) -> list[WheelName]:
+    return wheels_of(io.BytesIO(data))
+
+
+def _jobs_of_others() -> list[bytes]:
+    """Small ones of each system that is imported."""
+    component = {"name": "a", "launch_command": "x", "dependencies": ["b"], "resource": {"cpus": 1, "memory": "1"}}
+    role = {"name": "a", "entrypoint": "bash", "args": ["-c", "torchrun --nproc_per_node 2 a.py"], "env": {"A": "1"}}
+    return [
+        b"<configuration><property><name>tony.worker.instances</name><value>2</value></property></configuration>",
+        b"services: {a: {resources: {memory: 1 GB, vcores: 1}, files: {b: c.zip}, depends: [b], script: source x}}",
+        _json({"name": "x", "components": [component], "configuration": {"env": {"A": "${USER}"}}}),
+        b"hbox-submit --app-type tensorflow --input /a#b --output /c#d --worker-num 2 --conf hbox.ps.num=1 python a\n",
+        b"run_on_yarn(f, task_specs={'a': TaskSpec(2**10 * 3, -1)}, files={**x, 'a': __file__}, queue='q' + 'r')",
+        _json({"name": "x", "roles": [role]}),
+        b"torchx run dist.ddp -j 1:2x4 --script a.py -- --x '${app_id}'\n",
+    ]
+
+
 EVENT_LINE = _json({"time_ms": 5, "event": "started", "dropped": 3}) + b"\n"
 COMMIT = _json({"shard": 1, "task": "w:0", "attempt": 1, "start": 1, "time_ms": 5})
 SHARD = _json({"uri": "a", "size": 1, "modified_ms": 5, "row_groups": [0, 1]})
+PEX_INFO = _json({"distributions": {"a-1-py3-none-any.whl": "ab", "b-1-cp312-cp312-linux_x86_64.whl": "cd"}})
+PYTHON = _json({"executable": "/usr/bin/python3.12", "version": [3, 12], "packages": ["/usr/lib/python3"]})
 SUMMARY = _json({"application_id": "a", "seconds": 5, "tasks": [], "metrics": {"loss": 1}})
 OTHERS = [
     Parser("json", read_json, lambda: JSON_OF_ALL, (ForeignJsonError,)),
@@ -401,7 +451,16 @@ OTHERS = [
     Parser("summary", _summary, lambda: [SUMMARY]),
     Parser("webhdfs", _answer, lambda: [_json(_REMOTE)], (StorageError, NotNow)),
     Parser("output", _lines, lambda: [b"step 1\rstep 2\r\x1b[1mloss\x1b[0m 0.5\n\xe2\x82\xac\n"]),
+    Parser(
+        "import", in_a_file(lambda path: imported_from([str(path)], command="x")), _jobs_of_others, (NotImportable,)
+    ),
+    Parser("registries", lambda data: registries_in(data, "config.json"), lambda: [REGISTRIES], (JobRejected,)),
+    Parser("tunnel", lambda data: list(FrameReader().take(data)), _tunnel_frames, (FrameError,)),
     Parser("terminal", _texts, lambda: [b"\x1b]0;title\x07\x1b[31mred\x1b[0m"]),
+    Parser("python", _python, lambda: [PYTHON], (CodecError,)),
+    Parser("pex", _pex, lambda: [PEX_INFO], (PexError,), zip_of("PEX-INFO")),
+    Parser("pex-zip", _pex, lambda: [zip_of("PEX-INFO")(PEX_INFO)], (PexError,)),
+    Parser("archive-glance", in_a_file(machines_in), _archives),
     Parser("archive", _unpack, _archives, (ArchiveError, *UNREADABLE)),
 ]
 
@@ -409,14 +468,15 @@ PARSERS = {each.name: each for each in (*CHECKPOINTS, *RECORDS, *OTHERS)}
 
 # Files that take bytes apart which are no job's, or do so by way of the parsers above.
 NOT_FOREIGN = {
+    "cluster/application_about.py": "read_json",
     "cluster/bounded_answers.py": "json_object is read_json",
-    "cluster/diagnosis/runtime_checks.py": "the runtime archive of this installation",
+    "cluster/environments/build.py": "what it has packed itself a moment ago",
+    "cluster/environments/node_pythons.py": "the runtime archive of this installation",
     "cluster/garbage.py": "read_json",
     "cluster/history/keep_specification.py": "what it has written itself a moment ago",
     "cluster/local/cluster.py": "read_json",
     "cluster/record_files.py": "read_json",
     "cluster/runtime_archive.py": "wheels that pip has checked",
-    "cluster/store_renewal.py": "read_json",
     "cluster/yarn/ticket_cache.py": "the worker's own tickets, up to a bound",
     "hooks/connection.py": "Airflow's connection, as its administrators have written it",
     "cluster/published_versions.py": "read_json",

@@ -97,6 +97,11 @@ class Layout:
         return self.root / "conf" / "excluded-nodes"
 
     @property
+    def topology(self) -> Path:
+        """The rack of each node, one a line."""
+        return self.root / "conf" / "topology"
+
+    @property
     def kerberos(self) -> Path:
         return self.root / "kerberos"
 
@@ -176,6 +181,8 @@ class Configuration:
         for number, node in enumerate(self.addresses.nodemanagers, 1):
             self._write(f"nodemanager-{number}", node.host, {"yarn-site": self._nodemanager(number, node)})
         self.layout.excluded.touch()
+        racks = zip(self.addresses.nodemanagers, self.settings.racks, strict=False)
+        self.layout.topology.write_text("".join(f"{node.host} {rack}\n" for node, rack in racks))
 
     def _write(self, daemon: str, host: str, own: dict[str, Properties] | None = None) -> None:
         """One folder: the cluster's values, under the daemon's own, under the caller's."""
@@ -247,6 +254,11 @@ class Configuration:
             "ipc.client.connect.retry.interval": "200",
             "ipc.client.connect.max.retries": "50",
         }
+        if self.settings.racks:
+            values |= {
+                "net.topology.node.switch.mapping.impl": "org.apache.hadoop.net.TableMapping",
+                "net.topology.table.file.name": str(self.layout.topology),
+            }
         if self.settings.kms:
             values["hadoop.security.key.provider.path"] = key_server(self.settings, self.addresses)
         return values | (self._secure_core() if self.settings.secure else {})
@@ -406,6 +418,11 @@ class Configuration:
             "yarn.nodemanager.local-dirs": f"{self.layout.data}/nodemanager-{number}",
             "yarn.nodemanager.log-dirs": f"{self.layout.logs}/containers-{number}",
         }
+        if attributes := self.settings.node_attributes[number - 1 : number]:
+            values |= {
+                "yarn.nodemanager.node-attributes.provider": "config",
+                "yarn.nodemanager.node-attributes.provider.configured-node-attributes": attributes[0],
+            }
         if self.settings.node_recovery:
             values |= {
                 "yarn.nodemanager.recovery.enabled": "true",

@@ -2,13 +2,18 @@
 
 No jar carries the real one, which is built on each system and owned by root. This one takes the same arguments and
 gives the same exit codes, makes the same folders with the same permissions, and really changes the user. It knows
-nothing of Docker, cgroups and traffic control, and reads no `container-executor.cfg`. It must be started by root, in a
+nothing of cgroups and traffic control, and reads no `container-executor.cfg`. It must be started by root, in a
 NodeManager whose /etc/passwd knows the users (see node_view.py).
+
+Neither Docker's engine nor runc is there: what they would be told is kept in the container's log folder (IN_IMAGE), and
+the container is begun as a plain process, with the environment that an image has.
 """
 
 from __future__ import annotations
 
+import configparser
 import errno
+import json
 import os
 import pwd
 import shutil
@@ -20,16 +25,26 @@ from pathlib import Path
 from typing import NoReturn
 
 # Of the real one, container-executor.h and util.h.
-INITIALIZE, LAUNCH, SIGNAL, DELETE, LIST = "0", "1", "2", "3", "5"
+INITIALIZE, LAUNCH, SIGNAL, DELETE, LAUNCH_DOCKER, LIST = "0", "1", "2", "3", "4", "5"
+ASK_DOCKER = ("--run-docker", "--inspect-docker-container", "--remove-docker-container")
+RUN_RUNC, REAP_RUNC = "--run-runc-container", "--reap-runc-layer-mounts"
 INVALID_ARGUMENT_NUMBER, INVALID_USER_NAME, INVALID_COMMAND = 1, 2, 3
 SETUID_FAILED, SCRIPT_FAILED, SIGNAL_FAILED, INVALID_CONTAINER_PID = 6, 7, 8, 9
 LEAST_UID = 1000  # min.user.id: the system's own users run no containers
 SEPARATOR = "%"  # between directories in one argument
+IN_IMAGE = "in-image.json"  # in a container's log folder: what Docker or runc would have been told
+IMAGE_ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "OF_THE_IMAGE": "yes"}
 
 
 def main(arguments: list[str]) -> int:
     if arguments == ["--checksetup"]:
         return 0 if os.geteuid() == 0 else SETUID_FAILED
+    if arguments[:1] == [RUN_RUNC]:
+        return _run_runc(Path(arguments[1]))
+    if arguments[:1] == [REAP_RUNC]:
+        return 0
+    if arguments and arguments[0] in ASK_DOCKER:
+        return _ask_docker(arguments[1:])
     if len(arguments) < 3:
         return _refuse(INVALID_ARGUMENT_NUMBER, f"usage: user yarn-user command …, not {arguments}")
     name, _, command, *rest = arguments
@@ -39,7 +54,14 @@ def main(arguments: list[str]) -> int:
         return _refuse(INVALID_USER_NAME, f"User {name} not found")
     if user.pw_uid < LEAST_UID:
         return _refuse(INVALID_USER_NAME, f"Requested user {name} has id {user.pw_uid}, below {LEAST_UID}")
-    acts = {INITIALIZE: _initialize, LAUNCH: _launch, SIGNAL: _signal, DELETE: _delete, LIST: _list}
+    acts = {
+        INITIALIZE: _initialize,
+        LAUNCH: _launch,
+        LAUNCH_DOCKER: _launch_docker,
+        SIGNAL: _signal,
+        DELETE: _delete,
+        LIST: _list,
+    }
     if command not in acts:
         return _refuse(INVALID_COMMAND, f"Invalid command {command} not supported.")
     return acts[command](user, rest)
@@ -61,18 +83,65 @@ def _initialize(user: pwd.struct_passwd, rest: list[str]) -> int:
     os.execv(program[0], program)
 
 
-def _launch(user: pwd.struct_passwd, rest: list[str]) -> int:
+def _launch_docker(user: pwd.struct_passwd, rest: list[str]) -> int:
+    """The command file, which Docker's client would be called by, comes last."""
+    *_, logs, command_file = rest
+    text = configparser.RawConfigParser(delimiters="=", interpolation=None)
+    text.optionxform = str  # type: ignore[assignment,method-assign]
+    text.read(command_file)
+    command = dict(text["docker-command-execution"])
+    config = Path(command["docker-config"], "config.json") if "docker-config" in command else None
+    kept = {
+        "command": command,
+        "config": json.loads(config.read_text()) if config else None,
+        "config_is_private": bool(config and any(not each.stat().st_mode & stat.S_IXOTH for each in config.parents)),
+    }
+    _keep(user, Path(logs.split(SEPARATOR)[0]), rest[0], rest[1], kept)
+    return _launch(user, rest[:-1], IMAGE_ENVIRONMENT)
+
+
+def _ask_docker(words: list[str]) -> int:
+    """Nothing of Docker's runs, so nothing is to be stopped, and it has neither addresses nor ports."""
+    asked = " ".join(Path(word).read_text() if Path(word).is_file() else word for word in words)
+    if "inspect" not in asked and "{{" not in asked:
+        return 0
+    if "State.Status" not in asked:
+        return _refuse(1, "No such object")
+    print("exited")
+    return 0
+
+
+def _run_runc(command_file: Path) -> int:
+    """All that is needed is in the file."""
+    told = json.loads(command_file.read_text())
+    runtime = told["ociRuntimeConfig"]
+    where = [told["applicationId"], told["containerId"], runtime["process"]["cwd"]]
+    files = [told["containerScriptPath"], told["containerCredentialsPath"]]
+    transport = ["--https", told["keystorePath"], told["truststorePath"]] if told.get("https") else ["--http"]
+    folders = [SEPARATOR.join(told["localDirs"]), SEPARATOR.join(told["logDirs"])]
+    user = pwd.getpwnam(told["runAsUser"])
+    _keep(user, Path(told["logDirs"][0]), where[0], where[1], {"command": told})
+    return _launch(user, [*where, *files, *transport, told["pidFile"], *folders], IMAGE_ENVIRONMENT)
+
+
+def _keep(user: pwd.struct_passwd, log: Path, application: str, container: str, what: object) -> None:
+    for folder in (log / application, log / application / container):
+        _own_folder(user, folder)
+    Path(log, application, container, IN_IMAGE).write_text(json.dumps(what, indent=1))
+
+
+def _launch(user: pwd.struct_passwd, rest: list[str], environment: dict[str, str] | None = None) -> int:
     """A container, in a session of its own; how it ended stands beside its pid file, for a NodeManager begun anew."""
     application, container, work, script, tokens, transport, *rest = rest
     copies = [(script, "launch_container.sh", 0o700), (tokens, "container_tokens", 0o600)]
     if transport == "--https":
         keys, trusted, *rest = rest
         copies += [(keys, "yarn_provided.keystore", 0o600), (trusted, "yarn_provided.truststore", 0o600)]
-    pid_file, local, logs, _resources = rest
+    pid_file, local, logs, *_resources = rest
     contents = [(Path(path).read_bytes(), name, mode) for path, name, mode in copies]
     child = os.fork()
     if child == 0:
-        _begin(user, application, container, Path(work), pid_file, local, logs, contents)
+        _begin(user, application, container, Path(work), pid_file, local, logs, contents, environment)
     _, status = os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(status)
     code = 128 - code if code < 0 else code
@@ -89,6 +158,7 @@ def _begin(
     local: str,
     logs: str,
     contents: Iterable[tuple[bytes, str, int]],
+    environment: dict[str, str] | None,
 ) -> NoReturn:
     """In the child: whatever fails ends it, with the exit code that the NodeManager knows."""
     try:
@@ -105,7 +175,8 @@ def _begin(
             _write(work / name, content, mode)
         os.chdir(work)
         os.umask(0o027)
-        os.execv(work / "launch_container.sh", ["launch_container.sh"])
+        found = os.environ if environment is None else environment
+        os.execve(work / "launch_container.sh", ["launch_container.sh"], dict(found))
     except BaseException as error:  # noqa: BLE001 - a child that was forked must not run what is its parent's
         print(f"Could not launch {container}: {error!r}", file=sys.stderr, flush=True)
         os._exit(SCRIPT_FAILED)

@@ -49,6 +49,8 @@ class Settings:
     - `expiry_seconds`: after which a silent NodeManager or ApplicationMaster is lost; by default YARN's 10 minutes.
     - `other_namenode`: beside a pair of NameNodes a third one, of another nameservice, on the same DataNodes.
     - `kms`: a key management server for encryption zones; on secure clusters of Hadoop 3.
+    - `racks`: of the NodeManagers, by their numbers, such as ("/left", "/left", "/right"); by default one for all.
+    - `node_attributes`: of the NodeManagers, by their numbers, as YARN writes them: ("disk,STRING,ssd", "").
     - `properties`: Hadoop properties over ours, by file, such as
       {"yarn-site": {"yarn.resourcemanager.connect.retry-interval.ms": "500"}}.
     """
@@ -72,6 +74,8 @@ class Settings:
     expiry_seconds: float | None = None
     other_namenode: bool = False
     kms: bool = False
+    racks: tuple[str, ...] = ()
+    node_attributes: tuple[str, ...] = ()
     properties: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

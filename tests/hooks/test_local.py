@@ -281,7 +281,8 @@ def test_what_a_job_writes_over_its_program_is_not_what_the_next_training_runs(l
         ),
         ({}, {"instances": 999}, "vcores: tasks that run together want 999"),
         ({}, {"resources": {"fpga": 1}}, "tasks.worker.resources: this machine has no fpga"),
-        ({"docker": {"image": "training:1"}}, {}, "docker: "),
+        ({"docker": {"image": "training:1"}}, {}, "docker: .* and am, tasks.worker would run in one"),
+        ({}, {"docker": {"image": "training:1"}}, "not images, and tasks.worker would run in one"),
         ({"secrets": ["API_KEY"]}, {}, "secrets: no value was given for 'API_KEY'"),
     ],
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import airflow
-import jsonschema  # type: ignore[import-untyped]
+import jsonschema
 import pytest
 from airflow.api_fastapi.core_api.services.ui.connections import HookMetaService
 from airflow.providers_manager import ProvidersManager

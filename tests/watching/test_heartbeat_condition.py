@@ -61,7 +61,7 @@ def test_many_are_summed_up() -> None:
     assert Watch().stale(job(*[heard(index, 100) for index in range(50)])).endswith("; and 40 more")
 
 
-@pytest.mark.parametrize("state", ["WAITING", "STARTING", "RESTARTING", "RECOVERING", "FINISHING"])
+@pytest.mark.parametrize("state", ["WAITING", "STARTING", "RESTARTING", "SUSPENDED", "RECOVERING", "FINISHING"])
 def test_a_job_that_is_not_running_is_not_judged(state: str) -> None:
     watch = Watch()
     for _ in range(3):

@@ -101,6 +101,23 @@ def test_restarts_in_plain_words() -> None:
     )
 
 
+def test_a_job_that_is_suspended_and_goes_on() -> None:
+    log = ProgressLog()
+
+    def lines(state: str, **fields: Any) -> list[str]:
+        return log.lines(application(), status(state, **fields))
+
+    lines("RUNNING", generation=1)
+    assert lines("SUSPENDED", generation=1, message="suspended: it is day") == [
+        "Job is SUSPENDED: suspended: it is day"
+    ]
+    assert lines("SUSPENDED", generation=1, message="suspended: it is day") == []
+    assert lines("RUNNING", generation=2, resumed=ResumePoint(120, "hdfs://n/c")) == [
+        "Job is RUNNING",
+        "Training from the checkpoint of step 120 (generation 2)",
+    ]
+
+
 def test_a_new_application_master_in_plain_words() -> None:
     log = ProgressLog()
     fields: dict[str, Any] = {"generation": 3, "restarts": 2, "resumed": ResumePoint(120, "hdfs://n/c")}

@@ -20,6 +20,7 @@ from tony_provider.cluster.errors import (
 )
 from tony_provider.cluster.identity import Identity
 from tony_provider.hooks.tony import TonyHook
+from tony_provider.runtime.protocol.job_figures import TimeUse
 from tony_provider.runtime.protocol.status import FinalStatus, JobStatus
 from tony_provider.runtime.storage.errors import StorageUnreachable
 from tony_provider.watching import outages, watch
@@ -168,6 +169,8 @@ def test_forgotten_with_a_result_that_cannot_be_read_is_an_error(monkeypatch: py
         (application("RUNNING"), status("WAITING", generation=1), True, None),  # for containers that it has lost
         (application("ACCEPTED"), status("RUNNING", generation=1), True, None),  # for its next master
         (application("ACCEPTED"), status("WAITING"), True, Reason.QUEUE_TIMEOUT),
+        (application("RUNNING"), status("SUSPENDED"), True, None),
+        (application("RUNNING"), status("WAITING", times=TimeUse(suspended=60.0)), True, None),  # it counts anew
         (application("RUNNING"), None, True, None),  # its first status is on its way
         (application("FINISHED"), status("FAILED"), True, Reason.FINISHED),
     ],
@@ -183,6 +186,7 @@ def test_queue_deadline(cluster: Application, job: JobStatus | None, late: bool,
         (False, None, True, True),
         (False, status("WAITING"), True, True),
         (False, status("RUNNING", generation=1), True, False),
+        (False, status("SUSPENDED", times=TimeUse(suspended=60.0)), True, False),
         (False, None, False, False),
         (True, None, True, False),  # it was just looked at: another look would follow on the heels of this one
     ],

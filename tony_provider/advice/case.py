@@ -104,7 +104,7 @@ def _is_sound(figures: TypeUse | TimeUse) -> bool:
 
 
 def total(times: TimeUse) -> float:
-    """From the submission to the end, in seconds."""
+    """From the submission to the end, in seconds, but for the time that somebody had suspended it."""
     before = times.waiting + times.localisation + times.start
     return before + times.training + times.restarts + times.end
 

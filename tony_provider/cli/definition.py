@@ -27,6 +27,13 @@ _SET = _arg(
     metavar="KEY=VALUE",
     help="Lay a value over the job's, such as tasks.worker.instances=4; may be given several times",
 )
+_PARAM = _arg(
+    "--param",
+    action="append",
+    metavar="NAME=VALUE",
+    help="A value for one of the file's parameters, such as workers=4; may be given several times",
+)
+_FORCE = _arg("--force", action="store_true", help="Replace a file that is there")
 _QUEUE = _arg("--queue", help="YARN queue, in place of the job's and the connection's")
 
 _SUBMIT = ActionCommand(
@@ -40,6 +47,7 @@ _SUBMIT = ActionCommand(
     args=(
         _JOB,
         *_CONNECTION,
+        _PARAM,
         _SET,
         _QUEUE,
         _arg("--name", help="The job's name, in place of the one in its file"),
@@ -88,6 +96,38 @@ _KILL = ActionCommand(
             "--grace",
             help="How long its tasks have between SIGTERM and SIGKILL, such as 30s (default: as the job says)",
         ),
+    ),
+)
+_REASON = _arg("--reason", help="For the job's log, its events and its page")
+_SUSPEND = ActionCommand(
+    name="suspend",
+    help="Have a job give all its containers back, and wait",
+    description=(
+        "After a checkpoint the job's tasks are stopped, and nothing but its application master is left of it on the "
+        "cluster, until `airflow tony resume`. Its task in Airflow goes on waiting."
+    ),
+    func=lazily("tony_provider.cli.suspend.suspend"),
+    args=(*_WHICH, _REASON),
+)
+_RESUME = ActionCommand(
+    name="resume",
+    help="Have a job that was suspended go on",
+    description="Its containers are asked for again, and it goes on from its newest checkpoint.",
+    func=lazily("tony_provider.cli.suspend.resume"),
+    args=(*_WHICH, _REASON),
+)
+_RESIZE = ActionCommand(
+    name="resize",
+    help="Have a job go on with more tasks of a type, or with fewer",
+    description=(
+        "Within min_instances and max_instances of the type. More containers are asked for while the job trains, and "
+        "it goes on with them, or with fewer, from its next checkpoint. What the cluster could never hold is refused."
+    ),
+    func=lazily("tony_provider.cli.resize.resize"),
+    args=(
+        *_WHICH,
+        _arg("counts", nargs="+", metavar="TYPE=NUMBER", help="How many tasks there are to be, such as worker=4"),
+        _REASON,
     ),
 )
 _EXPORT = ActionCommand(
@@ -145,6 +185,21 @@ _TENSORBOARD = ActionCommand(
         _arg("--open", action="store_true", help="Open a browser"),
     ),
 )
+_TUNNEL = ActionCommand(
+    name="tunnel",
+    help="Reach a server of a running job from this machine",
+    description=(
+        "Have a port of this machine's loopback lead to a port that a task's program listens on, such as a notebook or "
+        "a dashboard, through the application's master, until Ctrl-C."
+    ),
+    func=lazily("tony_provider.cli.tunnel.tunnel"),
+    args=(
+        _arg("application_id", help="Such as application_1700000000000_0001"),
+        _arg("task", metavar="TASK[:PORT]", help="Such as worker:0:8888 (default: the port of TONY_PORT)"),
+        *_CONNECTION,
+        _arg("--local-port", type=int, default=0, help="Of this machine (default: any that is free)"),
+    ),
+)
 _ADVISE = ActionCommand(
     name="advise",
     help="Say what should be changed about a job",
@@ -182,6 +237,7 @@ _CHECK = ActionCommand(
     args=(
         _JOB,
         *_CONNECTION,
+        _PARAM,
         _SET,
         _QUEUE,
         _arg("--explain", action="store_true", help="Print the keys that have their default, too"),
@@ -201,8 +257,9 @@ _GC = ActionCommand(
     name="gc",
     help="Remove what old trainings have left in the staging directory",
     description=(
-        "List old chains (checkpoints) and application directories (models, logs), and with --yes remove them. Those "
-        "of trainings that run stay, and those that a published model or another checkpoint chain names."
+        "List old chains (checkpoints), application directories (models, logs) and built Python environments, and with "
+        "--yes remove them. Those of trainings that run stay, and those that a published model or another checkpoint "
+        "chain names."
     ),
     func=lazily("tony_provider.cli.gc.gc"),
     args=(
@@ -223,6 +280,55 @@ _GC = ActionCommand(
         _arg("-y", "--yes", action="store_true", help="Really remove"),
     ),
 )
+_IMPORT = ActionCommand(
+    name="import",
+    help="Write a job of another system as one of ours",
+    description=(
+        "Read what TonY, Skein, YARN services, Hbox, tf-yarn or TorchX are given, and write the job, and a DAG around "
+        "it; what could not be carried over is listed with the reason. Nothing of theirs is executed."
+    ),
+    func=lazily("tony_provider.cli.import_job.import_job"),
+    args=(
+        _arg(
+            "words",
+            nargs="+",
+            metavar="FILE or CALL",
+            help="A file of theirs; or, after --, their whole command as it is typed",
+        ),
+        _arg(
+            "--from",
+            dest="system",
+            choices=("tony", "skein", "yarn-service", "hbox", "tf-yarn", "torchx"),
+            help="Whose it is (default: as it looks)",
+        ),
+        _arg("--command", help="What those tasks run of which nothing says it, such as 'python train.py'"),
+        _SET,
+        _arg("-o", "--output", metavar="JOB.tony.yaml", help="The job file to write (default: print it)"),
+        _arg("--dag", metavar="DAG.py", help="A DAG file to write, with the job in it"),
+        _arg("--dag-id", help="The DAG's id (default: by the job's name)"),
+        _FORCE,
+        ARG_VERBOSE,
+    ),
+)
+_DAG = ActionCommand(
+    name="dag",
+    help="Write a DAG around a job",
+    description=(
+        "A DAG file with the job in it, to be read and changed. The job's parameters become the DAG's, with their "
+        "types and limits, and so a form when it is triggered."
+    ),
+    func=lazily("tony_provider.cli.dag.dag"),
+    args=(
+        _JOB,
+        *_CONNECTION,
+        _PARAM,
+        _arg("-o", "--output", metavar="DAG.py", help="The DAG file to write (default: print it)"),
+        _arg("--dag-id", help="The DAG's id (default: by the job's name)"),
+        _arg("--schedule", help="When it runs, such as @daily (default: when it is triggered)"),
+        _arg("--retries", type=int, help="Of its task"),
+        _FORCE,
+    ),
+)
 _RUNTIME_BUILD = ActionCommand(
     name="build",
     help="Make a runtime archive for nodes whose Python is not the worker's",
@@ -238,11 +344,34 @@ _RUNTIME_BUILD = ActionCommand(
         _arg("--output", default="tony-runtime.zip", help="The archive to write (default: %(default)s)"),
     ),
 )
+_ENV_BUILD = ActionCommand(
+    name="build",
+    help="Build a Python environment for jobs of a file of requirements",
+    description=(
+        "Install requirements for a Python that the nodes have, pack them, and put them into the staging directory's "
+        "cache, once for each content: another call with the same requirements builds nothing. Prints the URI for the "
+        "job's key python_env."
+    ),
+    func=lazily("tony_provider.cli.env.build"),
+    args=(
+        _arg("requirements", help="A file of requirements in pip's form, with or without hashes, or a pylock.toml"),
+        *_CONNECTION,
+        _arg("--python", help="The nodes' Python, such as 3.12 (default: this one's version)"),
+        _arg(
+            "--platform",
+            help="The nodes' platform, as wheels name it, such as manylinux_2_28_x86_64 (default: this machine's)",
+        ),
+        _arg("--shared", action="store_true", help="Put it into the connection's shared_cache, for all users"),
+        _arg("--installer", choices=("uv", "pip"), help="What installs (default: uv where it is there, else pip)"),
+    ),
+)
 
 
 def get_tony_cli_commands() -> list[CLICommand]:
     """The group ``tony`` of commands that the provider adds to Airflow's command line."""
     runtime = GroupCommand(name="runtime", help="The runtime that travels to the nodes", subcommands=(_RUNTIME_BUILD,))
-    shown = (_STATUS, _LOGS, _TENSORBOARD, _ADVISE, _LIST)
-    commands = (_SUBMIT, _KILL, _EXPORT, _RENEW, *shown, _CHECK, _DOCTOR, _GC, runtime)
+    env = GroupCommand(name="env", help="Python environments of jobs", subcommands=(_ENV_BUILD,))
+    shown = (_STATUS, _LOGS, _TENSORBOARD, _TUNNEL, _ADVISE, _LIST)
+    steered = (_KILL, _SUSPEND, _RESUME, _RESIZE, _EXPORT, _RENEW)
+    commands = (_SUBMIT, *steered, *shown, _CHECK, _IMPORT, _DAG, _DOCTOR, _GC, env, runtime)
     return [GroupCommand(name="tony", help="Distributed training on YARN", subcommands=commands)]

@@ -13,11 +13,14 @@ from tony_provider.cli.command import command
 from tony_provider.cli.named import hook_of
 from tony_provider.cli.printing import print_rows, say
 from tony_provider.cli.times import seconds_of, since
+from tony_provider.cluster.environments.old_environments import OldEnvironment
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.cluster.garbage import Garbage, GarbageItem, RemovedGarbage
 from tony_provider.runtime.quantities import size
 from tony_provider.runtime.storage.base import FileStatus
 from tony_provider.runtime.storage.errors import StorageError
+
+_Sized = GarbageItem | OldEnvironment | FileStatus
 
 
 @command
@@ -27,29 +30,34 @@ def gc(args: Namespace) -> None:
     history_ms = _before("--keep-history", args.keep_history) if args.keep_history else None
     with hook_of(args) as hook:
         garbage = hook.garbage(args.models or [], history_ms=history_ms)
+        environments = hook.old_environments()
         items = garbage.look(before_ms)
+        old = environments.look(before_ms)
+        unused = [each for each in old if not each.spared]
         going = [item for item in items if not item.spared]
         leftovers = [each for each in garbage.leftovers() if not _is_in(each, going)]
         if args.dry_run or not args.yes:
-            rows = [*map(_row, items), *map(_leftover_row, leftovers)]
+            rows = [*map(_row, items), *map(_environment_row, old), *map(_leftover_row, leftovers)]
             _show(args, rows)
             if not rows:
                 _say(args, f"Nothing in the staging directory has been unchanged for {args.older_than}")
-            told = f"{_sum(going, leftovers)} would be removed with --yes; {len(items) - len(going)} old ones stay"
+            stay = len(items) - len(going) + len(old) - len(unused)
+            told = f"{_sum([*going, *unused, *leftovers])} would be removed with --yes; {stay} old ones stay"
             _say(args, told)
             return
         removed, error = _remove(args, garbage, going, before_ms)
         swept = [] if error else [(each, garbage.remove_leftover(each)) for each in leftovers]
+        pruned = [] if error else [(each, environments.remove(each, before_ms)) for each in unused]
     rows = [{**_row(each.item), "outcome": each.problem or "removed"} for each in removed]
     rows += [{**_leftover_row(each), "outcome": problem or "removed"} for each, problem in swept]
+    rows += [{**_environment_row(each), "outcome": problem or "removed"} for each, problem in pruned]
     _show(args, rows)
-    gone = [each.item for each in removed if not each.problem]
-    left = [each for each in removed if each.problem] + [each for each, problem in swept if problem]
-    _say(args, f"{_sum(gone, [each for each, problem in swept if not problem])} removed")
+    outcomes: list[tuple[_Sized, str]] = [*((each.item, each.problem) for each in removed), *swept, *pruned]
+    _say(args, f"{_sum([each for each, problem in outcomes if not problem])} removed")
     if error is not None:
         raise error
-    if left:
-        raise SystemExit(f"{len(left)} of {len(rows)} could not be removed, or stay after another look")
+    if left := sum(1 for _, problem in outcomes if problem):
+        raise SystemExit(f"{left} of {len(rows)} could not be removed, or stay after another look")
 
 
 def _before(option: str, text: str) -> int:
@@ -98,14 +106,23 @@ def _leftover_row(leftover: FileStatus) -> dict[str, str]:
     }
 
 
+def _environment_row(item: OldEnvironment) -> dict[str, str]:
+    return {
+        "what": "environment",
+        "directory": item.uri,
+        "size": size(item.size),
+        "unchanged for": since(item.used_ms),
+        "stays because": item.spared,
+    }
+
+
 def _is_in(leftover: FileStatus, items: Sequence[GarbageItem]) -> bool:
     """Whether it goes with one of these."""
     return any(leftover.path.startswith(f"{item.uri}/") for item in items)
 
 
-def _sum(items: Sequence[GarbageItem], leftovers: Sequence[FileStatus]) -> str:
-    sizes = [*(item.size for item in items), *(each.size for each in leftovers)]
-    return f"{len(sizes)} ({size(sum(sizes))})"
+def _sum(items: Sequence[_Sized]) -> str:
+    return f"{len(items)} ({size(sum(each.size for each in items))})"
 
 
 def _say(args: Namespace, text: str) -> None:

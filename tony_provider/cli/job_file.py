@@ -7,16 +7,47 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import attrs
+
 from tony_provider.exceptions import TonySpecError
 from tony_provider.hooks.tony import TonyHook
+from tony_provider.job_files.fill import check_names, filled, templates_in, values_of
+from tony_provider.job_files.parameters import Parameter, parted
+from tony_provider.macros import quote
 from tony_provider.operators.submission import job_of, layers_of
 from tony_provider.runtime.parsing.layers import Layers
 from tony_provider.runtime.parsing.overrides import EVERYTHING
 from tony_provider.runtime.spec.model import JobSpec
+from tony_provider.runtime.spec.problems import SpecError
 from tony_provider.runtime.spec.source import load_source
 
 _ENDINGS = (".tony.yaml", ".tony.yml", ".tony.json", ".yaml", ".yml", ".json")
-_TEMPLATE = ("{{", "{%")
+
+
+@attrs.frozen
+class JobFile:
+    """A job file as it stands: the job, whose texts may name parameters, and these."""
+
+    job: Mapping[str, Any]
+    parameters: Mapping[str, Parameter]
+
+
+def read_job_file(path: Path) -> JobFile:
+    """Raises TonySpecError for a file that cannot be read, and for one whose parameters are wrong."""
+    text = _text(path)
+    try:
+        parameters, job = parted(load_source(text))
+        if parameters:
+            check_names(job, parameters)
+    except SpecError as error:
+        more = '\n  a value that is a template stands in quotes: "{{ params.workers }}"' if "{{" in text else ""
+        raise TonySpecError(f"{path}: {error}{more}") from error
+    if not parameters and templates_in(job):
+        raise TonySpecError(
+            f"{path} holds a template, which only a DAG renders; write its value, lay it over with --set, or name what "
+            "it stands for in a section `parameters`"
+        )
+    return JobFile(job, parameters)
 
 
 def read_job(args: Namespace, hook: TonyHook) -> tuple[JobSpec, Layers]:
@@ -25,17 +56,16 @@ def read_job(args: Namespace, hook: TonyHook) -> tuple[JobSpec, Layers]:
     Raises TonySpecError with every problem, and for a file that cannot be read.
     """
     path = Path(args.job)
-    text = _text(path)
     try:
         layers = layers_of(
-            text,
-            default_name=_name(path),
+            _filled(args),
+            default_name=name_of(path),
             name=getattr(args, "name", None),
-            queue=args.queue,
+            queue=getattr(args, "queue", None),
             env=None,
             secrets=getattr(args, "secret", None) or [],
             queue_timeout=None,
-            overrides=_overrides(args.set or []),
+            overrides=overrides_of(getattr(args, "set", None) or []),
             allowed_overrides=EVERYTHING,  # who types them may write the file as well
             presets=lambda: hook.settings.presets,
         )
@@ -46,20 +76,24 @@ def read_job(args: Namespace, hook: TonyHook) -> tuple[JobSpec, Layers]:
 
 def _text(path: Path) -> str:
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise TonySpecError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    if any(mark in text for mark in _TEMPLATE):
-        raise TonySpecError(
-            f"{path} holds a template, which only a DAG renders; write its value, or lay it over with --set"
-        )
-    return text
+
+
+def _filled(args: Namespace) -> Mapping[str, Any]:
+    """The job with the values that the command line gives its parameters. Raises TonySpecError."""
+    file = read_job_file(Path(args.job))
+    try:
+        values = values_of(file.parameters, getattr(args, "param", None) or [])
+        return filled(file.job, values, quote) if file.parameters else file.job
+    except SpecError as error:
+        raise TonySpecError(f"{args.job}: {error}") from error
 
 
 def written(args: Namespace) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """The job's file as it is, and what is laid over it; ``read_job`` has found nothing wrong with them."""
-    text = Path(args.job).read_text(encoding="utf-8")
-    return load_source(text), _overrides(args.set or [])
+    """The job of the file, and what is laid over it; ``read_job`` has found nothing wrong with them."""
+    return _filled(args), overrides_of(args.set or [])
 
 
 def search_path(args: Namespace) -> list[Path]:
@@ -67,11 +101,12 @@ def search_path(args: Namespace) -> list[Path]:
     return [Path(args.job).absolute().parent]
 
 
-def _name(path: Path) -> str:
+def name_of(path: Path) -> str:
+    """What a job is called after its file."""
     return next((path.name.removesuffix(end) for end in _ENDINGS if path.name.endswith(end)), path.name)
 
 
-def _overrides(given: Sequence[str]) -> dict[str, Any]:
+def overrides_of(given: Sequence[str]) -> dict[str, Any]:
     """Of ``tasks.worker.instances=4``; values are read as those of the file are, all of them text."""
     overrides: dict[str, Any] = {}
     for each in given:

@@ -26,13 +26,15 @@ _COMMITS = {
 
 
 def plan(job: JobSpec, figures: Mapping[str, InputFigures | str]) -> Iterator[str]:
-    """One line for each task type, then one for each input and output.
+    """One line for each task type, then one for each input and output, and for when the job has containers.
 
     ``figures`` of the inputs, or why there are none.
     """
     found = _ranks(job)
     for task_type, task in job.tasks.items():
         said = [f"{count(task.instances, 'container')}"]
+        if task.max_instances is not None:
+            said.append(f"may be resized to {task.max_instances}")
         if task.process_count > 1:
             said.append(f"{task.process_count} processes in each")
         if in_cluster(job.role(task_type)):
@@ -45,6 +47,8 @@ def plan(job: JobSpec, figures: Mapping[str, InputFigures | str]) -> Iterator[st
         yield f"input {name}: {_holds(figures[name])}; {_DEALS[spec.deal]}{pieces}; read by {readers}"
     for name, output in job.outputs.items():
         yield f"output {name}: {output.path}, {_COMMITS[output.commit]}; written by {', '.join(job.writers(name))}"
+    if job.windows:
+        yield f"windows: {', '.join(job.windows.open)} ({job.windows.zone}); suspended outside of these hours"
 
 
 def _holds(figures: InputFigures | str) -> str:

@@ -18,7 +18,14 @@ from tony_provider.runtime.quantities import count, number, size, span, steps
 from tony_provider.watching.progress_log import MAX_ROWS, progress_line
 
 _COLUMNS = ("task", "state", "node", "start", "step", "steps/s", "memory", "heard of")
-_COLOURS = {"RUNNING": "green", "SUCCEEDED": "green", "FAILED": "red", "KILLED": "red", "LOST": "red"}
+_COLOURS = {
+    "RUNNING": "green",
+    "SUCCEEDED": "green",
+    "FAILED": "red",
+    "KILLED": "red",
+    "LOST": "red",
+    "SUSPENDED": "yellow",
+}
 
 
 def job_table(

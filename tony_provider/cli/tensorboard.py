@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import signal
 import tempfile
 import threading
 import time
@@ -26,6 +25,7 @@ from tony_provider.cli.tensorboard_server import (
     expect_tensorboard,
 )
 from tony_provider.cli.times import seconds_of
+from tony_provider.cli.told_to_end import until_told_to_end
 from tony_provider.cluster.identity import Identity
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.quantities import count, size
@@ -35,7 +35,6 @@ _PERIOD = 0.2  # seconds between two looks at what goes on in here
 _START_SECONDS = 60.0  # for TensorBoard to answer
 _MEBIBYTE = 1 << 20
 _SHORTEST_REFRESH = 1.0  # seconds
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @command
@@ -49,7 +48,7 @@ def tensorboard(args: Namespace) -> None:
     with ExitStack() as stack:
         stack.callback(hook.close)
         jobs = _jobs(hook, args)
-        over = stack.enter_context(_until_told_to_end())
+        over = stack.enter_context(until_told_to_end())
         private = stack.enter_context(_private_directory())
         curves, own = private / "curves", private / "own"
         curves.mkdir()
@@ -84,18 +83,6 @@ def _jobs(hook: TonyHook, args: Namespace) -> _Jobs:
         labels.setdefault(source.uri, source.label)
         trainings.append(identity)
     return _Jobs(labels, trainings)
-
-
-@contextmanager
-def _until_told_to_end() -> Iterator[threading.Event]:
-    """Gives what is set by Ctrl-C, and by the signals that end a process: none of them disturbs the end itself."""
-    over = threading.Event()
-    before = {each: signal.signal(each, lambda *_: over.set()) for each in _ENDING}
-    try:
-        yield over
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
 
 
 @contextmanager

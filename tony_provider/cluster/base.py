@@ -193,8 +193,8 @@ class Cluster(ABC):
         """Remove what this machine keeps of an application that has ended. Idempotent; nothing to do on YARN."""
 
     @abstractmethod
-    def access(self, application_id: str, queue: str | None = None) -> YarnAccess | LocalAccess:
-        """What the application master needs to reach this cluster from inside, and who administers its queue."""
+    def access(self, application_id: str, job: JobSpec | None = None) -> YarnAccess | LocalAccess:
+        """What the application master needs to reach this cluster from inside, and to know of it for its job."""
 
     def client_configuration(self) -> dict[str, str]:
         """The properties that Hadoop's clients on the nodes need; none where there is no Hadoop, or it tells none."""

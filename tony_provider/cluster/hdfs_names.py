@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 
 from tony_provider.cluster.open import OpenCluster
 from tony_provider.runtime.spec.model import JobSpec
+from tony_provider.runtime.spec.named_resources import named_resources
+from tony_provider.runtime.spec.python_env import named_environments, parts
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.errors import StorageInvalidPath
 from tony_provider.runtime.storage.webhdfs.store import SCHEMES
@@ -76,11 +78,13 @@ def _names(job: JobSpec) -> Iterator[tuple[str, str]]:
 
 
 def _uris(job: JobSpec) -> Iterator[tuple[str, str]]:
-    for kind, resources in (("files", job.files), ("archives", job.archives)):
-        for index, resource in enumerate(resources):
-            yield f"{kind}[{index}]", resource.source
-    if job.python_env is not None:
-        yield "python_env", job.python_env
+    for named in named_resources(job):
+        yield named.path, named.resource.source
+    for key, _, environment in named_environments(job):
+        for part in parts(environment):
+            yield key, part
+    if job.docker is not None and job.docker.client_config is not None:
+        yield "docker.client_config", job.docker.client_config
     for name, read in job.inputs.items():
         for index, path in enumerate(read.paths):
             yield f"inputs.{name}.paths[{index}]", path

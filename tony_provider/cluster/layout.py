@@ -39,6 +39,11 @@ class Layout:
         return uris.join(self.cache_dir, sha256, legal if copy == 1 else f"{copy}-{legal}")
 
     @property
+    def environments_dir(self) -> str:
+        """The directory that holds the Python environments that were built, a directory for each."""
+        return uris.join(self.cache_dir, "environments")
+
+    @property
     def jobs_dir(self) -> str:
         """The directory that holds all trainings' directories."""
         return uris.join(self.root, "jobs")

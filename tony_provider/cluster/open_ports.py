@@ -30,4 +30,6 @@ def tell_open_ports(job: JobSpec) -> None:
 
 def _members(job: JobSpec) -> int:
     """How many processes of the framework the job has."""
-    return sum(task.instances * task.process_count for name, task in job.tasks.items() if in_cluster(job.role(name)))
+    return sum(
+        task.most_instances * task.process_count for name, task in job.tasks.items() if in_cluster(job.role(name))
+    )

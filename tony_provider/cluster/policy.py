@@ -10,10 +10,11 @@ from typing import Any
 
 import attrs
 
-from tony_provider.cluster.sources import Sources
+from tony_provider.cluster.sources import LocalSource, Sources
 from tony_provider.runtime.parsing.overrides import Patterns, dotted, leaves
 from tony_provider.runtime.quantities import amount, count
 from tony_provider.runtime.resource_names import MEMORY
+from tony_provider.runtime.spec.images import own_keys
 from tony_provider.runtime.spec.model import Duration, JobSpec, Memory, TaskSpec
 from tony_provider.runtime.spec.problems import child, shown
 
@@ -68,7 +69,8 @@ class Policy:
         if self.file_roots is None:
             return []
         roots, named = [root.resolve() for root in self.file_roots], [str(root) for root in self.file_roots]
-        places = [(source, source.path.resolve()) for source in sources.local if source.path not in made]
+        files = [*sources.local, *([config] if isinstance(config := sources.client_config, LocalSource) else [])]
+        places = [(source, source.path.resolve()) for source in files if source.path not in made]
         outside = [(source, at) for source, at in places if not any(at.is_relative_to(root) for root in roots)]
         found = [self._not_among(f"{each.name} ({each.path})", str(at), "file_roots", named) for each, at in outside]
         more = [f"and {count(len(found) - _MOST_FILES, 'more file')}"] if len(found) > _MOST_FILES else []
@@ -88,8 +90,9 @@ class Policy:
             queue = job.queue or ""
             if not _matches(queue, self.queues):
                 yield self._not_among("queue", queue or "that of YARN's own placement", "queues", self.queues)
-        if self.images is not None and job.docker is not None and not _matches(job.docker.image, self.images):
-            yield self._not_among("docker.image", job.docker.image, "images", self.images)
+        for path, docker in own_keys(job).items():
+            if self.images is not None and docker.image is not None and not _matches(docker.image, self.images):
+                yield self._not_among(child(path, "image"), docker.image, "images", self.images)
 
     def _sizes(self, job: JobSpec) -> Iterator[str]:
         containers = _containers(job)
@@ -129,7 +132,7 @@ def _matches(value: str, patterns: Sequence[str]) -> bool:
 def _containers(job: JobSpec) -> list[tuple[str, int, TaskSpec]]:
     """Path, number and largest size of each kind of container; the application master's too."""
     master = TaskSpec(memory=job.am_memory, vcores=job.am.vcores)
-    tasks = [(child("tasks", name), task.instances, _grown(job, task)) for name, task in job.tasks.items()]
+    tasks = [(child("tasks", name), task.most_instances, _grown(job, task)) for name, task in job.tasks.items()]
     return [("am", 1, master), *tasks]
 
 

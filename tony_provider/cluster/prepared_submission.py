@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Mapping
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
 import attrs
 
 from tony_provider.cluster.checkpoint_chains import CheckpointChains
-from tony_provider.cluster.errors import JobNotAllowed, JobRejected, SourceMissing, StagingFailed
+from tony_provider.cluster.environments import node_pythons
+from tony_provider.cluster.environments.look import look_at, needs_nodes
+from tony_provider.cluster.environments.node_pythons import NodePythons
+from tony_provider.cluster.environments.shared_cache import SharedCache
+from tony_provider.cluster.environments.stored_file import StoredFile
+from tony_provider.cluster.errors import ConnectionProblem, JobNotAllowed, JobRejected, SourceMissing, StagingFailed
 from tony_provider.cluster.fingerprint import fingerprint
 from tony_provider.cluster.hdfs_names import hdfs_name_problems
+from tony_provider.cluster.history.environment_content import EnvironmentContent
 from tony_provider.cluster.input_check import check_inputs
 from tony_provider.cluster.layout import Layout
 from tony_provider.cluster.open import OpenCluster
 from tony_provider.cluster.output_check import check_outputs
 from tony_provider.cluster.plain_http import refuse_plain_http
+from tony_provider.cluster.registry_credentials import read_registries
 from tony_provider.cluster.runtime_archive import worker_archive
 from tony_provider.cluster.settings import Backend, Settings
 from tony_provider.cluster.sources import LocalSource, SourceFinder, Sources, in_store, local_source, stored_resource
@@ -30,6 +39,8 @@ from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.errors import StorageError, StorageNotFound
 from tony_provider.runtime.text import is_writable
 
+_PIECE = 1 << 16  # bytes of a runtime archive on the store that are read at once
+
 
 @attrs.frozen
 class PreparedSubmission:
@@ -40,6 +51,8 @@ class PreparedSubmission:
     sources: Sources  # the job's own
     runtime: LocalSource | LocalizedResource
     fingerprint: dict[str, str]  # of what is trained
+    environments: Mapping[str, EnvironmentContent]  # by their keys in the job
+    registries: dict[str, str] = attrs.field(factory=dict, repr=False)  # credentials of those that images are from
 
     @property
     def layout(self) -> Layout:
@@ -82,8 +95,11 @@ def prepare(opened: OpenCluster, request: SubmissionRequest) -> PreparedSubmissi
     opened.cluster.check(job)
     check_inputs(job, opened.storage, opened.staging_dir)
     check_outputs(job, opened.storage, opened.staging_dir, request.identity.name)
+    registries = read_registries(sources.client_config, opened.storage) if sources.client_config else {}
     request = attrs.evolve(request, job=job)
-    prepared = PreparedSubmission(opened, request, sources, _runtime(opened), fingerprint(job, sources))
+    runtime, environments = _runtime(opened), suitable_environments(opened, job, sources)
+    of_training = fingerprint(job, sources)
+    prepared = PreparedSubmission(opened, request, sources, runtime, of_training, environments, registries)
     prepared.plan()  # an origin that is not there is told before anything is done
     return prepared
 
@@ -141,6 +157,49 @@ def _runtime(opened: OpenCluster) -> LocalSource | LocalizedResource:
     try:
         return local_source(path, contract.RUNTIME_DIR, ResourceKind.ARCHIVE)
     except OSError as error:
+        raise SourceMissing(f"the tony connection's runtime_archive cannot be read: {error}") from error
+
+
+def suitable_environments(opened: OpenCluster, job: JobSpec, sources: Sources) -> Mapping[str, EnvironmentContent]:
+    """What the job's environments hold, by their keys.
+
+    Raises JobRejected where they are known not to suit the nodes, SourceMissing, StorageError.
+    """
+    if not needs_nodes(job):
+        return {}
+    try:
+        looked_at = look_at(job, sources, opened.storage, _nodes(opened), shared_cache(opened))
+    except OSError as error:
+        raise SourceMissing(f"an environment of the job cannot be read: {error}") from error
+    if looked_at.problems:
+        raise JobRejected(looked_at.problems)
+    return looked_at.contents
+
+
+def shared_cache(opened: OpenCluster) -> SharedCache | None:
+    """The cache that users share, if the connection names one. Raises ConnectionProblem."""
+    named = opened.settings.shared_cache
+    if named is None:
+        return None
+    root = str(uris.parse(named))
+    if uris.scheme(root) != uris.scheme(opened.staging_dir):
+        where = f"another store than the staging directory {opened.staging_dir}"
+        raise ConnectionProblem(f"the tony connection's shared_cache {named} is in {where}")
+    return SharedCache(opened.storage, root, opened.cluster.user, Layout(opened.staging_dir))
+
+
+def _nodes(opened: OpenCluster) -> NodePythons:
+    """What the nodes can have, by the runtime that they get. Raises SourceMissing, StorageError."""
+    if opened.settings.runtime_archive is None:
+        return node_pythons.of_this_host()
+    runtime = _runtime(opened)
+    try:
+        if isinstance(runtime, LocalSource):
+            with runtime.path.open("rb") as file:
+                return node_pythons.of_runtime(file)
+        stored = StoredFile(opened.storage, opened.storage.status(runtime.uri))
+        return node_pythons.of_runtime(BufferedReader(stored, _PIECE))
+    except (OSError, zipfile.BadZipFile) as error:
         raise SourceMissing(f"the tony connection's runtime_archive cannot be read: {error}") from error
 
 

@@ -1,4 +1,4 @@
-"""The files, archives and environment that a job names, each one found and hashed, or reported as missing.
+"""The files, archives and environments that a job names, each one found and hashed, or reported as missing.
 
 Local paths that are relative resolve against the search path (the DAG's folder, then the template search path), never
 against the working directory. URIs of the job's own store are used where they are, all else is copied to the store.
@@ -6,6 +6,7 @@ against the working directory. URIs of the job's own store are used where they a
 
 from __future__ import annotations
 
+import logging
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,18 +15,32 @@ from pathlib import Path
 import attrs
 
 from tony_provider.cluster.errors import SourceMissing
+from tony_provider.cluster.taken_files import IGNORED_DIRECTORIES, IgnoreFileError, files_below
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import LocalizedResource, ResourceKind
 from tony_provider.runtime.sha256 import sha256_of
-from tony_provider.runtime.spec.model import JobSpec, Resource
+from tony_provider.runtime.spec.model import JobSpec, PythonEnv
+from tony_provider.runtime.spec.named_resources import FILES, named_resources
+from tony_provider.runtime.spec.python_env import (
+    ALLOWED,
+    ARCHIVE_ENDINGS,
+    JOBS_OWN,
+    WHEEL_ENDING,
+    EnvironmentKind,
+    is_archived,
+    kind_of,
+    named_environments,
+    parts,
+)
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import FileStatus, Storage
 from tony_provider.runtime.storage.errors import StorageNotFound
 from tony_provider.runtime.storage.helpers import walk
 from tony_provider.runtime.text import is_writable
 
-ARCHIVE_ENDINGS = (".zip", ".tar.gz", ".tgz", ".tar")
-_IGNORED_DIRECTORIES = {"__pycache__"}
+log = logging.getLogger(__name__)
+
+_MOST_NAMED = 5  # of what stays behind
 
 
 @attrs.frozen
@@ -38,6 +53,24 @@ class LocalSource:
     size: int  # bytes
     modified_ns: int
     kind: ResourceKind = ResourceKind.FILE
+    key: str = ""  # of the job's entry that names it, such as files.train.py; empty: none does
+    task_type: str | None = None  # whose containers get it; None: those of all
+
+
+@attrs.frozen
+class StoredSource:
+    """A file that is on the store already."""
+
+    resource: LocalizedResource  # as containers get it
+    key: str  # as that of a LocalSource
+    task_type: str | None = None
+
+    @property
+    def name(self) -> str:
+        return self.resource.name
+
+
+Source = LocalSource | StoredSource
 
 
 @attrs.frozen
@@ -45,11 +78,26 @@ class Sources:
     """All files that a job names, found."""
 
     local: list[LocalSource]  # to be staged
-    stored: list[LocalizedResource]  # on the store already
+    stored: list[StoredSource]
+    client_config: LocalSource | LocalizedResource | None = None  # of the job's ``docker``, to be read by Airflow alone
+
+    @property
+    def all(self) -> list[Source]:
+        """What containers get."""
+        return [*self.local, *self.stored]
+
+
+@attrs.frozen
+class _Use:
+    """What an entry of the job is taken for."""
+
+    path: str  # of the entry, for people
+    key: str
+    task_type: str | None
 
 
 class SourceFinder:
-    """Finds the files, archives and environment that a job names.
+    """Finds the files, archives and environments that a job names.
 
     Raises SourceMissing naming everything that is not there and where it was looked for.
     """
@@ -60,34 +108,51 @@ class SourceFinder:
         self._search_path = [path.absolute() for path in search_path]
         self._problems: list[str] = []
         self._local: list[LocalSource] = []
-        self._stored: list[LocalizedResource] = []
+        self._stored: list[StoredSource] = []
+        self._hashed: dict[Path, LocalSource] = {}  # an environment of many task types is read once
 
     def find(self, job: JobSpec) -> Sources:
-        self._problems, self._local, self._stored = [], [], []
-        for index, resource in enumerate(job.files):
-            self._add_file(f"files[{index}]", resource)
-        for index, resource in enumerate(job.archives):
-            self._add_archive(f"archives[{index}]", resource.source, resource.target)
-        if job.python_env is not None:
-            self._add_environment(job.python_env)
-        self._check_names()
+        self._problems, self._local, self._stored, self._hashed = [], [], [], {}
+        for named in named_resources(job):
+            use, resource = _Use(named.path, named.key, named.task_type), named.resource
+            if named.kind == FILES:
+                self._add_file(use, resource.source, resource.target)
+            else:
+                self._add_archive(use, resource.source, resource.target)
+        for use, environment in _environments(job):
+            self._add_environment(use, environment)
+        for task_type in job.tasks:
+            self._check_names(task_type)
+        client_config = self._client_config(job)
         if self._problems:
-            raise SourceMissing("; ".join(self._problems))
-        return Sources(self._local, self._stored)
+            raise SourceMissing("; ".join(dict.fromkeys(self._problems)))
+        return Sources(self._local, self._stored, client_config)
 
-    def _add_file(self, key: str, resource: Resource) -> None:
-        found = self._find(key, resource.source)
+    def _add_file(self, use: _Use, source: str, name: str) -> None:
+        found = self._find(use.path, source)
         if isinstance(found, FileStatus):
-            self._stored += self._expand_stored(found, resource.target)
+            for resource in self._expand_stored(found, name):
+                self._stored.append(StoredSource(resource, use.key, use.task_type))
         elif found is not None:
-            for file, name in _expand(found, resource.target):
-                self._add_local(key, file, name, ResourceKind.FILE)
+            left_behind: list[Path] = []
+            try:
+                files = list(_expand(found, name, left_behind))
+            except IgnoreFileError as error:
+                self._problems.append(f"{use.path}: {error}")
+                return
+            for file, below in files:
+                self._add_local(use, file, below, ResourceKind.FILE)
+            if left_behind:
+                _tell_left_behind(use.path, source, [path.relative_to(found) for path in left_behind])
 
-    def _add_local(self, key: str, path: Path, name: str, kind: ResourceKind) -> None:
+    def _add_local(self, use: _Use, path: Path, name: str, kind: ResourceKind) -> None:
         if problem := _file_problem(path):
-            self._problems.append(f"{key}: {problem}")
-        else:
-            self._local.append(local_source(path, name, kind))
+            self._problems.append(f"{use.path}: {problem}")
+            return
+        if path not in self._hashed:
+            self._hashed[path] = local_source(path, name, kind)
+        found = self._hashed[path]
+        self._local.append(attrs.evolve(found, name=name, kind=kind, key=use.key, task_type=use.task_type))
 
     def _expand_stored(self, status: FileStatus, name: str) -> Iterator[LocalizedResource]:
         if not status.is_directory:
@@ -95,31 +160,78 @@ class SourceFinder:
             return
         prefix = f"{status.path}/"
         for below in walk(self._storage, status.path):
-            if not below.is_directory and not _IGNORED_DIRECTORIES & set(below.path.split("/")):
+            if not below.is_directory and not IGNORED_DIRECTORIES & set(below.path.split("/")):
                 yield stored_resource(below, f"{name}/{below.path.removeprefix(prefix)}")
 
-    def _add_archive(self, key: str, source: str, name: str) -> None:
-        if not is_archived(source):
-            self._problems.append(f"{key}: {source!r} is no archive; its name must end in {', '.join(ARCHIVE_ENDINGS)}")
-            return
-        found = self._find(key, source)
+    def _add_archive(self, use: _Use, source: str, name: str) -> None:
+        if is_archived(source):
+            self._add_one(use, source, name, ResourceKind.ARCHIVE)
+        else:
+            endings = ", ".join(ARCHIVE_ENDINGS)
+            self._problems.append(f"{use.path}: {source!r} is no archive; its name must end in {endings}")
+
+    def _add_one(self, use: _Use, source: str, name: str, kind: ResourceKind) -> None:
+        """What is no directory."""
+        found = self._find(use.path, source)
         if found is None:
             return
         if found.is_directory if isinstance(found, FileStatus) else found.is_dir():
-            self._problems.append(f"{key}: {source!r} is a directory, not an archive")
+            what = "an archive" if kind is ResourceKind.ARCHIVE else "a file"
+            self._problems.append(f"{use.path}: {source!r} is a directory, not {what}")
         elif isinstance(found, FileStatus):
-            self._stored.append(stored_resource(found, name, ResourceKind.ARCHIVE))
+            self._stored.append(StoredSource(stored_resource(found, name, kind), use.key, use.task_type))
         else:
-            self._add_local(key, found, name, ResourceKind.ARCHIVE)
+            self._add_local(use, found, name, kind)
 
-    def _add_environment(self, source: str) -> None:
-        if is_archived(source):
-            self._add_archive("python_env", source, contract.PYTHON_ENV_DIR)
-        elif not source.removeprefix("file://").startswith("/"):
-            self._problems.append(
-                f"python_env: {source!r} is neither a directory on the nodes (an absolute path) nor an archive (whose "
-                f"name ends in {', '.join(ARCHIVE_ENDINGS)})"
-            )
+    def _add_environment(self, use: _Use, environment: PythonEnv) -> None:
+        kind = kind_of(environment)
+        if kind is EnvironmentKind.ARCHIVE:
+            self._add_archive(use, environment, contract.PYTHON_ENV_DIR)
+        elif kind is EnvironmentKind.PEX:
+            self._add_one(use, environment, _below_environment(environment), ResourceKind.FILE)
+        elif kind is EnvironmentKind.WHEELS:
+            for part in parts(environment):
+                self._add_wheels(use, part)
+
+    def _add_wheels(self, use: _Use, source: str) -> None:
+        """A wheel, or all those of a directory."""
+        if source.lower().endswith(WHEEL_ENDING):
+            self._add_one(use, source, _below_environment(source), ResourceKind.FILE)
+            return
+        found = self._find(use.path, source)
+        if found is None:
+            self._problems[-1] += f"; a python_env is {ALLOWED}"
+            return
+        wheels = self._wheels_in(found)
+        if not wheels:
+            self._problems.append(f"{use.path}: there is no wheel in {source!r}; a python_env is {ALLOWED}")
+        for wheel in wheels:
+            if isinstance(wheel, FileStatus):
+                resource = stored_resource(wheel, _below_environment(wheel.name))
+                self._stored.append(StoredSource(resource, use.key, use.task_type))
+            else:
+                self._add_local(use, wheel, _below_environment(wheel.name), ResourceKind.FILE)
+
+    def _wheels_in(self, found: FileStatus | Path) -> list[FileStatus] | list[Path]:
+        if isinstance(found, FileStatus):
+            listed = self._storage.list(found.path) if found.is_directory else []
+            return [each for each in listed if each.name.lower().endswith(WHEEL_ENDING)]
+        files = found.iterdir() if found.is_dir() else ()
+        return sorted(file for file in files if file.name.lower().endswith(WHEEL_ENDING))
+
+    def _client_config(self, job: JobSpec) -> LocalSource | LocalizedResource | None:
+        key = "docker.client_config"
+        if job.docker is None or job.docker.client_config is None:
+            return None
+        found = self._find(key, job.docker.client_config)
+        if isinstance(found, FileStatus):
+            return stored_resource(found, key)
+        if found is None:
+            return None
+        if problem := _file_problem(found):
+            self._problems.append(f"{key}: {problem}")
+            return None
+        return local_source(found, key)
 
     def _find(self, key: str, source: str) -> FileStatus | Path | None:
         """What is there, in the job's store or else on this machine; None when nothing is, which is reported."""
@@ -155,14 +267,15 @@ class SourceFinder:
             self._problems.append(f"{key}: {source!r} is relative, and there is no DAG folder; write an absolute path")
         return None
 
-    def _check_names(self) -> None:
+    def _check_names(self, task_type: str) -> None:
         """Two things cannot have one place in the working directory; nor, on YARN, one thing two places."""
-        uses = Counter(stored.uri for stored in self._stored)
+        got = [each for each in Sources(self._local, self._stored).all if each.task_type in (None, task_type)]
+        uses = Counter(each.resource.uri for each in got if isinstance(each, StoredSource))
         for uri in (uri for uri, count in uses.items() if count > 1):
             self._problems.append(f"{uri} is named more than once, and YARN gives a file one name only; copy it")
         reserved = {contract.RUNTIME_DIR, contract.APPLICATION_FILE}
         names: set[str] = set()
-        for name in [source.name for source in self._local] + [stored.name for stored in self._stored]:
+        for name in [source.name for source in got]:
             if name.split("/", 1)[0] in reserved:
                 self._problems.append(f"{name!r} is a name that the runtime needs itself; give the file another one")
             if name in names:
@@ -170,9 +283,22 @@ class SourceFinder:
             names.add(name)
 
 
-def is_archived(source: str) -> bool:
-    """Whether a source is an archive to be unpacked, by the ending of its name."""
-    return source.lower().endswith(ARCHIVE_ENDINGS)
+def _environments(job: JobSpec) -> Iterator[tuple[_Use, PythonEnv]]:
+    """What containers get of environments: the job's, as long as no type has another one; else each type's own."""
+    own = {task_type: (path, each) for path, task_type, each in named_environments(job) if task_type is not None}
+    if not own:
+        if job.python_env is not None:
+            yield _Use(JOBS_OWN, JOBS_OWN, None), job.python_env
+        return
+    for task_type in job.tasks:
+        path, environment = own.get(task_type, (JOBS_OWN, job.python_env))
+        if environment is not None:
+            yield _Use(path, path, task_type), environment
+
+
+def _below_environment(source: str) -> str:
+    """Where a container finds a file of its environment that is not unpacked for it."""
+    return f"{contract.PYTHON_ENV_DIR}/{source.rstrip('/').rpartition('/')[2]}"
 
 
 def in_store(source: str, store_uri: str) -> bool:
@@ -201,25 +327,18 @@ def local_source(path: Path, name: str, kind: ResourceKind = ResourceKind.FILE) 
         return LocalSource(name, path, sha256_of(file), stat.st_size, stat.st_mtime_ns, kind)
 
 
-def _expand(path: Path, name: str) -> Iterable[tuple[Path, str]]:
+def _expand(path: Path, name: str, left_behind: list[Path]) -> Iterable[tuple[Path, str]]:
     """The file itself, or every file below the directory, with its name in the working directory."""
     if not path.is_dir():
         return [(path, name)]
-    return ((file, f"{name}/{file.relative_to(path).as_posix()}") for file in _below(path))
+    return ((file, f"{name}/{file.relative_to(path).as_posix()}") for file in files_below(path, left_behind))
 
 
-def _below(directory: Path) -> Iterator[Path]:
-    """Every file, and what cannot be entered: directories that may not be read, links to where they lie in."""
-    for entry in sorted(directory.iterdir()):
-        if not entry.is_dir() or not _is_enterable(entry):
-            yield entry
-        elif entry.name not in _IGNORED_DIRECTORIES:
-            yield from _below(entry)
-
-
-def _is_enterable(directory: Path) -> bool:
-    parent = directory.parent.resolve()
-    return os.access(directory, os.R_OK | os.X_OK) and directory.resolve() not in (parent, *parent.parents)
+def _tell_left_behind(key: str, source: str, paths: Sequence[Path]) -> None:
+    """So that nobody looks for it on a node."""
+    named = ", ".join(path.as_posix() for path in paths[:_MOST_NAMED])
+    more = f" and {len(paths) - _MOST_NAMED} more" if len(paths) > _MOST_NAMED else ""
+    log.info("%s: of %s stays behind what its ignore files say: %s%s", key, source, named, more)
 
 
 def _file_problem(path: Path) -> str:

@@ -7,7 +7,7 @@ the winner's.
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -50,13 +50,13 @@ class StagingCounts:
 def places(layout: Layout, sources: Iterable[LocalSource]) -> Iterator[tuple[LocalSource, str]]:
     """The URI on the store for each source.
 
-    Every source has one of its own, such as the many empty ``__init__.py`` of a package.
+    What has another name in containers has one of its own, such as the many empty ``__init__.py`` of a package.
     """
-    seen: Counter[tuple[str, str]] = Counter()
+    seen: defaultdict[tuple[str, str], dict[str, int]] = defaultdict(dict)
     for source in sources:
         content = source.sha256, source.path.name
-        seen[content] += 1
-        yield source, layout.cached(*content, copy=seen[content])
+        copies = seen[content]
+        yield source, layout.cached(*content, copy=copies.setdefault(source.name, len(copies) + 1))
 
 
 class Stager:
@@ -72,29 +72,32 @@ class Stager:
 
         Raises StagingFailed; what was complete by then stays for the next job.
         """
+        placed = list(places(self._layout, sources))
+        once = {uri: source for source, uri in placed}  # what several task types have is staged for all of them
         with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="tony-staging") as pool:
-            futures = [pool.submit(self._stage_one, source, uri) for source, uri in places(self._layout, sources)]
+            futures = {uri: pool.submit(self._stage_one, source, uri) for uri, source in once.items()}
             try:
-                staged = [future.result() for future in futures]
+                staged = {uri: future.result() for uri, future in futures.items()}
             except (StorageError, OSError) as error:
-                for future in futures:
+                for future in futures.values():
                     future.cancel()
                 raise StagingFailed(f"the job's files could not be staged: {error}") from error
-        for _, was_there, size in staged:
+        for uri, (_, was_there) in staged.items():
             if was_there:
                 self.counts.reused += 1
-                self.counts.reused_bytes += size
+                self.counts.reused_bytes += once[uri].size
             else:
                 self.counts.uploaded += 1
-                self.counts.uploaded_bytes += size
-        return [resource for resource, _, _ in staged]
+                self.counts.uploaded_bytes += once[uri].size
+        return [stored_resource(staged[uri][0], each.name, each.kind, each.sha256) for each, uri in placed]
 
-    def _stage_one(self, source: LocalSource, uri: str) -> tuple[LocalizedResource, bool, int]:
+    def _stage_one(self, source: LocalSource, uri: str) -> tuple[FileStatus, bool]:
+        """What is at the URI then, and whether it was there before."""
         status = self._usable(uri, source)
         was_there = status is not None
         if status is None:
             status = self._upload(uri, source)
-        return stored_resource(status, source.name, source.kind, source.sha256), was_there, source.size
+        return status, was_there
 
     def _usable(self, uri: str, source: LocalSource) -> FileStatus | None:
         """What is there under this content's name, if it can be this content."""

@@ -9,29 +9,17 @@ from __future__ import annotations
 import json
 from functools import partial
 
-import attrs
-
+from tony_provider.cluster.application_about import read_about
 from tony_provider.cluster.base import CONTROL_SECONDS
 from tony_provider.cluster.errors import ClusterError, UnexpectedAnswer
 from tony_provider.cluster.open import OpenCluster
 from tony_provider.cluster.plain_http import refuse_plain_http
 from tony_provider.cluster.sealed_control import send_sealed
-from tony_provider.runtime import contract
 from tony_provider.runtime.codec import CodecError, load_json, to_plain
-from tony_provider.runtime.foreign_json import ForeignJsonError, read_json
-from tony_provider.runtime.most_bytes import APPLICATION
 from tony_provider.runtime.protocol.store_token import StoreToken
 from tony_provider.runtime.protocol.token_life import TokenLife
-from tony_provider.runtime.storage import uris
-from tony_provider.runtime.storage.helpers import read_whole
 
 ACTION = "tokens"
-
-
-@attrs.frozen
-class _About:
-    authority: str  # whose certificate vouches for the application's master
-    others: frozenset[str]  # the names of the tokens that it has beside the store's
 
 
 def renew_store_token(
@@ -46,7 +34,7 @@ def renew_store_token(
     if opened.tokens is None:
         return None
     refuse_plain_http(opened.settings)
-    about = _about(opened, application_dir)
+    about = read_about(opened.storage, application_dir)
     newer = opened.tokens.newer(about.others)
     try:
         ask = partial(opened.cluster.control, application_id, ACTION, seconds=seconds)
@@ -65,14 +53,3 @@ def _order(token: StoreToken) -> bytes:
     """As masters of older releases know it, too, which have one token each."""
     plain = to_plain(token)
     return json.dumps({key: value for key, value in plain.items() if value != []}).encode()
-
-
-def _about(opened: OpenCluster, application_dir: str) -> _About:
-    """What its submission wrote down of an application."""
-    uri = uris.join(application_dir, contract.LAUNCH_DIR, contract.APPLICATION_FILE)
-    try:
-        found = read_json(read_whole(opened.storage, uri, APPLICATION))
-        others = [str(each["name"]) for each in found.get("other_hdfs", [])]
-        return _About(str(found["authority"]), frozenset(filter(None, [*others, found.get("key_server", "")])))
-    except (ForeignJsonError, KeyError, TypeError, AttributeError) as error:
-        raise UnexpectedAnswer(f"{uri} does not name the application's authority: it is of an older release") from error

@@ -12,10 +12,11 @@ import attrs
 from tony_provider.cluster.application_ref import ApplicationFinder
 from tony_provider.cluster.base import Application, Submission
 from tony_provider.cluster.checkpoint_chains import FormerOwners
+from tony_provider.cluster.environments.built_environments import BuiltEnvironments, note_uses
 from tony_provider.cluster.errors import ClusterUnreachable, StagingFailed, SubmissionRefused, is_unforeseen
 from tony_provider.cluster.history.job_specification import JobSpecification
 from tony_provider.cluster.open import OpenCluster
-from tony_provider.cluster.prepared_submission import PreparedSubmission
+from tony_provider.cluster.prepared_submission import PreparedSubmission, shared_cache
 from tony_provider.cluster.sharing import share_records
 from tony_provider.cluster.sources import LocalSource, stored_resource
 from tony_provider.cluster.staging import Stager
@@ -58,6 +59,7 @@ class SubmissionAttempt:
 
     def keep(self, specification: JobSpecification) -> None:
         """Keep it for people who look at the job later, and let them in. Raises StagingFailed."""
+        self._note_environments()
         directory = self.prepared.layout.application_dir(self.prepared.request.identity, self.application_id)
         uri = uris.join(directory, contract.HISTORY_DIR, contract.SPECIFICATION_FILE)
         try:
@@ -66,6 +68,15 @@ class SubmissionAttempt:
             raise StagingFailed(f"the job could not be staged: {error}") from error
         request = self.prepared.request
         share_records(self._opened.storage, self.prepared.layout, request.identity, self.application_id, request.job)
+
+    def _note_environments(self) -> None:
+        """That the job uses them, and has read those of the shared cache: a later job need not read these again."""
+        built = [each for each in self.prepared.environments.values() if each.built]
+        note_uses(BuiltEnvironments(self._opened.storage, self.prepared.layout), [each.python_env for each in built])
+        shared = shared_cache(self._opened)
+        for each in built:
+            if shared is not None and each.shared:
+                shared.note_checked(self._opened.storage.status(each.python_env))
 
     def hand_over(self, submission: Submission, before_submit: Callable[[str], object] | None) -> None:
         """Raises SubmissionRefused, StagingFailed; as ``before_submit``."""

@@ -16,11 +16,14 @@ from tony_provider.cluster.base import Submission
 from tony_provider.cluster.description import ApplicationSite, Resources, describe, submission_of
 from tony_provider.cluster.errors import StagingFailed
 from tony_provider.cluster.prepared_submission import PreparedSubmission
-from tony_provider.cluster.sources import LocalSource
+from tony_provider.cluster.registry_credentials import registry_tokens
+from tony_provider.cluster.sources import LocalSource, Source
 from tony_provider.cluster.training_plan import TrainingPlan
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import ApplicationDescription, LocalizedResource
 from tony_provider.runtime.hadoop.tokens import Credentials
+from tony_provider.runtime.spec.images import image_of_master
+from tony_provider.runtime.spec.python_env import JOBS_OWN
 from tony_provider.runtime.storage.errors import StorageError, StorageExists
 
 _OPENING_TRIES = 5  # of a chain, while other tries of the training open theirs
@@ -64,13 +67,16 @@ class StoreChanges(Protocol):
 def build_submission(prepared: PreparedSubmission, changes: StoreChanges) -> Submission:
     """Raises StagingFailed, SourceMissing, ClusterError."""
     request = prepared.request
-    credentials = Credentials(secrets=application_secrets(changes.application_id, request.secrets))
+    credentials = Credentials(
+        registry_tokens(prepared.registries, changes.application_id),
+        application_secrets(changes.application_id, request.secrets),
+    )
     try:
         with ThreadPoolExecutor(1, thread_name_prefix="tony-staging") as beside:
             staging = beside.submit(changes.stage, prepared.local_sources)
             changes.add_store_tokens(credentials)
             chain = _chosen_chain(prepared)
-            resources = _resources(prepared, staging.result())
+            resources = resources_of(prepared, staging.result())
         return _written(prepared, changes, resources, credentials, chain)
     except StorageError as error:
         raise StagingFailed(f"the job could not be staged: {error}") from error
@@ -95,13 +101,38 @@ def _written(
             continue
         if file.sha256 is not None:
             credentials.secrets[contract.SECRET_DESCRIPTION] = file.sha256.encode()
-        return submission_of(where, description, file, credentials)
+        return submission_of(where, description, file, resources, credentials)
     raise StagingFailed("other tries of this training keep opening chains of their own; start the task again")
 
 
-def _resources(prepared: PreparedSubmission, staged: list[LocalizedResource]) -> Resources:
-    """``staged``: what became of ``local_sources``, in their order."""
+def resources_of(prepared: PreparedSubmission, staged: list[LocalizedResource]) -> Resources:
+    """What containers get; ``staged`` is what became of ``local_sources``, in their order."""
     runtime = prepared.runtime
     if isinstance(runtime, LocalSource):
         runtime, staged = staged[0], staged[1:]
-    return Resources(runtime, [*staged, *prepared.sources.stored])
+    local = zip(prepared.sources.local, staged, strict=True)
+    uses: list[tuple[Source, LocalizedResource]] = [
+        *local,
+        *((each, each.resource) for each in prepared.sources.stored),
+    ]
+    by_type = {
+        task_type: own
+        for task_type in prepared.request.job.tasks
+        if (own := [resource for source, resource in uses if source.task_type == task_type])
+    }
+    of_tasks = [resource for source, resource in uses if source.task_type is None]
+    return Resources(runtime, of_tasks, by_type, _of_master(prepared, uses))
+
+
+def _of_master(
+    prepared: PreparedSubmission, uses: Sequence[tuple[Source, LocalizedResource]]
+) -> list[LocalizedResource]:
+    """The job's environment for the application master too, unless the connection names a Python on the nodes.
+
+    It can be large; but where the nodes, or the master's image, have no Python of their own, nothing else could run it.
+    """
+    content = prepared.environments.get(JOBS_OWN)
+    named_for_nodes = prepared.opened.settings.python and image_of_master(prepared.request.job) is None
+    if named_for_nodes or (content is not None and not content.brings_python):
+        return []
+    return [resource for source, resource in uses if source.key == JOBS_OWN][:1]

@@ -29,7 +29,7 @@ def submit(
     attempt = SubmissionAttempt(prepared, application_id)
     try:
         laid_over = merge(request.overrides or {}, request.advice or {})
-        specification = specification_of(prepared.request.job, request.given, laid_over, mask)
+        specification = specification_of(prepared.request.job, request.given, laid_over, mask, prepared.environments)
         with ThreadPoolExecutor(1, thread_name_prefix="tony-specification") as beside:
             kept = beside.submit(attempt.keep, specification)
             submission = build_submission(prepared, attempt)

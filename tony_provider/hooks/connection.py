@@ -98,6 +98,7 @@ def settings_of(
         network=extra.network(),
         staging_dir=extra.text("staging_dir"),
         runtime_archive=extra.text("runtime_archive"),
+        shared_cache=extra.text("shared_cache"),
         # On the worker's own machine the worker's own Python is sure to suit.
         python=extra.texts("python") or ([sys.executable] if local else []),
         gpu_dealing=_gpu_dealing(extra),

@@ -114,6 +114,11 @@ CONNECTION_FIELDS: dict[str, dict[str, Any]] = {
             "Made by `airflow tony runtime build`, for nodes whose Python is not the worker's: a file on the worker or "
             "a URI such as hdfs:///apps/tony/tony-runtime.zip.",
         ),
+        shared_cache=_text(
+            "Shared cache",
+            "A directory of the store with Python environments for all users, such as hdfs:///apps/tony, that an "
+            "administrator owns and nobody else may write to. Default: none.",
+        ),
         log_size=_text(
             "Log size",
             "How much of its container's log directory a task's output may fill, in jobs that do not say it "

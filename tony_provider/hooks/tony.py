@@ -23,7 +23,7 @@ from tony_provider.cluster.input_figures import InputFigures, InputLook
 from tony_provider.cluster.layout import Layout
 from tony_provider.cluster.model_export import EXPORT_SECONDS, export_model
 from tony_provider.cluster.open import OpenCluster, open_cluster
-from tony_provider.cluster.prepared_submission import check_policy, with_defaults
+from tony_provider.cluster.prepared_submission import check_policy, shared_cache, suitable_environments, with_defaults
 from tony_provider.cluster.preview import Preview, preview
 from tony_provider.cluster.previous_application import PreviousApplication, owner_of, previous_application
 from tony_provider.cluster.results import Delivered
@@ -42,9 +42,12 @@ from tony_provider.runtime.storage.base import Storage
 
 if TYPE_CHECKING:  # imported where they are used, as few processes do
     from tony_provider.cluster.diagnosis.finding import Report
+    from tony_provider.cluster.environments.built_environments import BuiltEnvironments
+    from tony_provider.cluster.environments.old_environments import OldEnvironments
     from tony_provider.cluster.garbage import Garbage
     from tony_provider.cluster.history.former_runs import FormerRuns
     from tony_provider.cluster.history.job_history import JobHistory
+    from tony_provider.cluster.tunnel.tunnel import TaskTunnel
     from tony_provider.runtime.protocol.token_life import TokenLife
 
 
@@ -140,11 +143,13 @@ class TonyHook(BaseHook):
     def check_sources(self, job: JobSpec, search_path: Sequence[Path]) -> None:
         """Check the job's files, archives, environment and inputs.
 
-        Raises SourceMissing for what is not there, JobNotAllowed for files that the connection does not allow.
+        Raises SourceMissing for what is not there, JobNotAllowed for files that the connection does not allow,
+        JobRejected for an environment that is not for the nodes.
         """
         sources = SourceFinder(self.storage(), self.layout.root, search_path).find(job)
         if found := self.settings.policy.file_problems(sources):
             raise JobNotAllowed(found)
+        suitable_environments(self._open, job, sources)
         check_inputs(job, self.storage(), self.layout.root)
 
     def input_figures(self, job: JobSpec, seconds: float) -> dict[str, InputFigures | str]:
@@ -213,6 +218,25 @@ class TonyHook(BaseHook):
         local = self.settings.local
         without = [str(uris.parse(str(local.root)))] if local is not None else []
         return Garbage(self.get_conn(), self.storage(), self.layout, models, without, history_ms)
+
+    def built_environments(self) -> BuiltEnvironments:
+        """The Python environments that `airflow tony env build` has put into the staging directory's cache."""
+        from tony_provider.cluster.environments.built_environments import BuiltEnvironments
+
+        return BuiltEnvironments(self.storage(), self.layout)
+
+    def shared_environments(self) -> BuiltEnvironments | None:
+        """Those of the cache that users share; None where the connection names none."""
+        from tony_provider.cluster.environments.built_environments import BuiltEnvironments
+
+        cache = shared_cache(self._open)
+        return None if cache is None else BuiltEnvironments(self.storage(), Layout(cache.root), shared=True)
+
+    def old_environments(self) -> OldEnvironments:
+        """Those of them that no job has used for long, to be listed and removed."""
+        from tony_provider.cluster.environments.old_environments import OldEnvironments
+
+        return OldEnvironments(self.get_conn(), self.built_environments())
 
     def application(self, application_id: str) -> Application | None:
         """What the cluster says of the application; None when it does not know it (any more)."""
@@ -291,10 +315,25 @@ class TonyHook(BaseHook):
     def control(
         self, application_id: str, action: str, body: Mapping[str, Any], *, seconds: float = CONTROL_SECONDS
     ) -> dict[str, Any]:
-        """Ask the master of a running application to ``stop`` it (``{"reason": …, "grace": seconds}``), or for a
-        ``checkpoint`` or an ``export`` now (``{"reason": …}``); see ``Cluster.control``.
+        """Ask the master of a running application to ``stop`` it (``{"reason": …, "grace": seconds}``), to ``suspend``
+        or ``resume`` it, or for a ``checkpoint`` or an ``export`` now (``{"reason": …}``); see ``Cluster.control``.
         """
         return self.get_conn().control(application_id, action, body, seconds=seconds)
+
+    def resize(self, application_id: str, tasks: Mapping[str, int], reason: str) -> dict[str, Any]:
+        """Have a running job go on with so many tasks of these types: ``{"worker": 4}``.
+
+        Returns how many there were, or were to be, before (``before``), and what the job was doing (``state``). Raises
+        NotResizable, a ClusterError, before anything is asked when the job does not allow that, or the cluster could
+        never hold it.
+        """
+        from tony_provider.cluster.resizing import check_resize
+
+        found = self.application_ref(application_id=application_id)
+        if found and found.identity:
+            directory = self.application_dir(found.identity, application_id)
+            check_resize(self.get_conn(), self.storage(), directory, tasks)
+        return self.control(application_id, "resize", {"tasks": dict(tasks), "reason": reason})
 
     def renew_store_token(self, identity: Identity, application_id: str) -> TokenLife | None:
         """Bring a running application a newer HDFS token; returns how long it holds.
@@ -305,6 +344,35 @@ class TonyHook(BaseHook):
         from tony_provider.cluster.store_renewal import renew_store_token
 
         return renew_store_token(self._open, self.application_dir(identity, application_id), application_id)
+
+    def tunnel(
+        self,
+        identity: Identity,
+        application_id: str,
+        task: str,
+        port: int = 0,
+        *,
+        local_port: int = 0,
+        tell: Callable[[str], None] = lambda news: None,
+    ) -> TaskTunnel:
+        """A tunnel to a server of a task of a running application; a context manager, whose ``port`` leads there.
+
+        :param task: such as ``worker:0``.
+        :param port: that the task's program listens on, 0: the first that it was given (``TONY_PORT``).
+        :param local_port: of this machine's loopback, 0: any that is free.
+        :param tell: gets news for people, from another thread.
+
+        Only the application's owner and those who may modify it are let through.
+        """
+        from tony_provider.cluster.application_about import read_about
+        from tony_provider.cluster.tunnel.carrier import expect_running
+        from tony_provider.cluster.tunnel.tunnel import TaskTunnel
+
+        expect_running(self.get_conn(), application_id)
+        about = read_about(self.storage(), self.application_dir(identity, application_id))
+        return TaskTunnel(
+            self.get_conn(), application_id, about.authority, task, port, local_port=local_port, tell=tell
+        )
 
     def export(self, application_id: str, reason: str, *, seconds: float = EXPORT_SECONDS) -> ExportedModel:
         """Ask a running job for an export of its model, and wait so long for it; the job goes on.

@@ -14,6 +14,7 @@ from tony_provider.cluster.presets import Presets
 from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.exceptions import TonySpecError
 from tony_provider.hooks.tony import TonyHook
+from tony_provider.job_files.parameters import parted
 from tony_provider.operators.tries import TaskRun
 from tony_provider.runtime.parsing.layers import DEFAULT, Layer, Layers
 from tony_provider.runtime.parsing.overrides import check_overrides
@@ -57,7 +58,7 @@ def layers_of(
         given["timeouts"] = {"queue": _seconds(queue_timeout)}
     try:
         over = load_source(overrides, "overrides") if overrides else {}
-        above = [Layer("the job", load_source(job)), Layer("arguments", given)]
+        above = [Layer("the job", job_alone(job)), Layer("arguments", given)]
         preset = (over if "preset" in over else Layers(above).merged()).get("preset")
         below = [Layer(DEFAULT, {"name": default_name}), *([presets().layer(preset)] if preset else [])]
         layers = Layers([*below, *above])
@@ -65,6 +66,11 @@ def layers_of(
         return layers.over(over, "overrides")
     except SpecError as error:
         raise TonySpecError(str(error)) from error
+
+
+def job_alone(job: Mapping[str, Any] | str) -> Mapping[str, Any]:
+    """The job, without the parameters that its file may name: Airflow has filled in the DAG's. Raises SpecError."""
+    return parted(load_source(job))[1]
 
 
 def job_of(layers: Layers, completed: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda _: {}) -> JobSpec:
@@ -109,7 +115,7 @@ def request_of(
             warm_start=task.warm_start,
             checkpoint_key=task.checkpoint_key,
         ),
-        load_source(task.job),
+        job_alone(task.job),
         load_source(task.overrides or {}, "overrides"),
         watched=task.wait_for_completion,
         made=[Path(each.source) for each in sent.files if each not in job.files],

@@ -11,6 +11,7 @@ from typing import Optional
 import attrs
 
 from tony_provider.runtime.spec.model import JobSpec
+from tony_provider.runtime.spec.opening_hours import ZoneOffset
 from tony_provider.runtime.storage import WebHdfsConfig
 
 
@@ -41,6 +42,7 @@ class YarnAccess:
     proxies: list[str] = attrs.field(factory=list)  # hosts of YARN's web proxies: whom the master's page answers
     administrators: Optional[str] = None  # yarn.admin.acl, where YARN heeds access lists; None: it heeds none
     queue_administrators: list[str] = attrs.field(factory=list)  # access lists of the job's queue and those above it
+    racks: dict[str, str] = attrs.field(factory=dict)  # of the nodes that the job's tasks may be wanted on, by name
     rpc_protection: str = ""  # hadoop.rpc.protection: what is listed there, and stronger, is accepted; empty: anything
 
 
@@ -83,6 +85,7 @@ class ApplicationDescription:
     resources: list[LocalizedResource]  # of every task's container, the runtime archive and this file left out
     runtime: LocalizedResource  # the runtime archive
     python: list[str] = attrs.field(factory=list)  # interpreters on the nodes to try first, see launch.sh
+    resources_by_type: dict[str, list[LocalizedResource]] = attrs.field(factory=dict)  # of a task type's, beside these
     yarn: Optional[YarnAccess] = None  # exactly one of yarn and local
     local: Optional[LocalAccess] = None
     chain_dir: str = ""  # URI of the checkpoint chain's directory on the store: checkpoints, owner
@@ -97,8 +100,13 @@ class ApplicationDescription:
     environment: dict[str, str] = attrs.field(factory=dict)  # variables of user processes; the job's own go over them
     authority: str = ""  # PEM: the certificate that vouches for the application's master; its key is thrown away
     other_hdfs: list[OtherHdfs] = attrs.field(factory=list)  # that inputs, outputs and programs may name
+    zone_offsets: list[ZoneOffset] = attrs.field(factory=list)  # of the job's windows; empty: they are in UTC
     key_server: str = ""  # its URI (kms://…), where the application has a token of it; empty: none
     version: int = 1
+
+    def resources_of(self, task_type: str) -> list[LocalizedResource]:
+        """What the containers of a task type get, the runtime archive and this file left out."""
+        return [*self.resources, *self.resources_by_type.get(task_type, [])]
 
     def owns(self, resource: LocalizedResource) -> bool:
         """Whether a resource goes with the application; others, such as the runtime, stay on the nodes for the next."""

@@ -88,7 +88,8 @@ WORK_DIR = "tony-work"  # what is ours and the user process's own places; launch
 TENSORBOARD_PROGRAM = f"{WORK_DIR}/show_tensorboard.py"  # what the key ``tensorboard`` of a job runs
 RUNTIME_DIR = "tony"  # the runtime archive, unpacked
 APPLICATION_FILE = "tony-application.json"  # the ApplicationDescription
-PYTHON_ENV_DIR = "python_env"  # an archived environment, unpacked
+PYTHON_ENV_DIR = "python_env"  # an archived environment, unpacked; or what one is made of: a PEX, wheels
+ENVIRONMENT_FILE = "tony-environment.json"  # in an archive of `airflow tony env build`, and beside it
 CLUSTER_SPEC_FILE = "tony-cluster.json"
 TF_CONFIG_FILE = "tony-tf-config.json"
 

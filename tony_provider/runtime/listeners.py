@@ -15,6 +15,7 @@ _TABLES = ("tcp", "tcp6")  # a server on every address of both kinds is in the s
 _LOCAL, _REMOTE, _STATE, _USER, _INODE = 1, 2, 3, 7, 9  # columns of proc_net_tcp(5)
 _LISTENING = "0A"
 _OPEN = ("01", "08")  # established, and closed by this side alone
+_HALF = ("04", "05")  # closed by the other side, which may still read: so it is as long as a process has it
 # Words of addresses as the kernel writes them, in this machine's byte order.
 _WORD = 4  # bytes
 _EVERY = "00000000"
@@ -69,8 +70,10 @@ def peer_users(connection: Connected, proc: Path = Path("/proc")) -> set[int]:
         # In this order: one that nobody has accepted by then is still that of a socket that listened before.
         listening = listening_users(port, host, proc)
         for row in _rows(proc):
-            if row.state in _OPEN and (row.local, row.remote) in ends:
-                return {row.user} if row.is_taken else listening
+            if (row.local, row.remote) in ends and row.is_taken and row.state in (*_OPEN, *_HALF):
+                return {row.user}
+            if (row.local, row.remote) in ends and row.state in _OPEN:
+                return listening
         time.sleep(_PAUSE)
     return set()
 

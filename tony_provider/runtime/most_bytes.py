@@ -17,4 +17,5 @@ EVENT_SEGMENT = 16 << 20  # one segment of the event log, compressed; all of the
 FETCHED_PART = 64 << 20  # a task's part of an input, of some hundred thousand files
 MASTER_ANSWER = 32 << 20  # of an application master, over the proxy
 YARN_ANSWER = 256 << 20  # of a ResourceManager: a listing of a hundred thousand applications
+NODE_ANSWER = 16 << 20  # of a NodeManager: its configuration, some 200 KiB, or the end of a container's log
 ADDRESSES = 16 << 20  # of all tasks, unpacked: some 60 bytes each

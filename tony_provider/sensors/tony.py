@@ -21,9 +21,9 @@ class TonyJobSensor(TonySensor):
 
     Which job, and how to wait for it, say the arguments of ``TonySensor``.
 
-    :param states: names of states of the job (``WAITING``, ``STARTING``, ``RUNNING``, ``RESTARTING``, ``RECOVERING``,
-        ``FINISHING``, ``SUCCEEDED``, ``FAILED``, ``KILLED``) or of its application before (``NEW``, ``NEW_SAVING``,
-        ``SUBMITTED``, ``ACCEPTED``) or after (``FINISHED``); a list, or text with commas. A state may
+    :param states: names of states of the job (``WAITING``, ``STARTING``, ``RUNNING``, ``RESTARTING``, ``SUSPENDED``,
+        ``RECOVERING``, ``FINISHING``, ``SUCCEEDED``, ``FAILED``, ``KILLED``) or of its application before (``NEW``,
+        ``NEW_SAVING``, ``SUBMITTED``, ``ACCEPTED``) or after (``FINISHED``); a list, or text with commas. A state may
         be over between two looks: name those that may follow it, too. Templated.
     :return: see ``SensorResult``: each key is an XCom of its own.
 

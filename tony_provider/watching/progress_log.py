@@ -13,7 +13,13 @@ from tony_provider.runtime.quantities import left, number, percent, size, speed,
 PROGRESS_INTERVAL = 10.0  # seconds between progress lines, at least
 MAX_ROWS = 20  # of one task table; a large gang is summed up below it
 
-_NOT_TOGETHER = (JobState.WAITING, JobState.STARTING, JobState.RESTARTING, JobState.RECOVERING)
+_NOT_TOGETHER = (
+    JobState.WAITING,
+    JobState.STARTING,
+    JobState.RESTARTING,
+    JobState.SUSPENDED,
+    JobState.RECOVERING,
+)
 _HEADER = ("task", "state", "node", "step", "steps/s", "memory")
 
 

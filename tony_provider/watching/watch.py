@@ -72,7 +72,7 @@ class JobWatch:
     def wants_look(self, seen: Observation) -> bool:
         """Whether the job itself must be looked at: its time in the queue is over, and it may still wait there."""
         late = self._deadlines.queue is not None and time.time() > self._deadlines.queue
-        return late and not seen.whole and (seen.status is None or seen.status.generation == 0)
+        return late and not seen.whole and (seen.status is None or not _counts_itself(seen.status))
 
     def _look(self, seen: Observation) -> Reason | None:
         self._tell_unreadable(seen.unreadable)
@@ -132,10 +132,16 @@ def _waits(application: Application, status: JobStatus | None) -> bool:
     """Whether the gang has never been together: the application master's container is still missing, or its tasks'.
 
     Later on, an application may wait for containers that it has lost, or for its next master; that is no waiting in a
-    queue, and its own timeouts bound it.
+    queue, and its own timeouts bound it. So they do for one that was suspended: its time in the queue counts anew.
     """
-    if status is not None and status.generation > 0:
+    if status is not None and _counts_itself(status):
         return False
     if application.state is not ApplicationState.RUNNING:
         return True
     return status is not None and status.state is JobState.WAITING
+
+
+def _counts_itself(status: JobStatus) -> bool:
+    """Whether only the application master knows how long the job has been waiting for containers by now."""
+    was_suspended = status.times is not None and status.times.suspended > 0
+    return status.generation > 0 or was_suspended

@@ -82,10 +82,12 @@ def test_nodes_with_and_without_totals() -> None:
     }
     expected = {"memory-mb": 4096, "vcores": 4, GPU: 2}
     assert nodes({"nodes": {"node": [new, old]}}) == [
-        Node("a", frozenset({"gpu"}), expected),
-        Node("b", frozenset(), expected),
+        Node("a", frozenset({"gpu"}), expected, free={"memory-mb": 0, "vcores": 0}),
+        Node("b", frozenset(), expected, free={"memory-mb": 4000, "vcores": 3, GPU: 2}),
     ]
-    assert nodes({"nodes": {"node": new}}) == [Node("a", frozenset({"gpu"}), expected)]
+    assert nodes({"nodes": {"node": new}}) == [
+        Node("a", frozenset({"gpu"}), expected, free={"memory-mb": 0, "vcores": 0})
+    ]
     assert resources({"memory": 1, "vCores": 2}) == {"memory-mb": 1, "vcores": 2}
 
 

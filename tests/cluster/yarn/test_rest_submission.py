@@ -15,11 +15,23 @@ from tony_provider.runtime.application import (
     YarnAccess,
 )
 from tony_provider.runtime.hadoop.tokens import HDFS_TOKEN, Credentials, Token
-from tony_provider.runtime.spec.model import AccessNames, AclSpec, AmSpec, Docker, Duration, JobSpec, Memory, TaskSpec
+from tony_provider.runtime.spec.model import (
+    AccessNames,
+    AclSpec,
+    AmSpec,
+    ContainerRuntime,
+    Docker,
+    Duration,
+    JobSpec,
+    Memory,
+    TaskSpec,
+)
 
 
 def context(credentials: Credentials | None = None, **job: Any) -> dict[str, Any]:
-    spec = JobSpec("standalone", **{"tasks": {"worker": TaskSpec("true")}, "name": "clicks", **job})
+    spec = JobSpec(
+        "standalone", **{"tasks": {"worker": TaskSpec("true")}, "name": "clicks", "python_env": "e.zip", **job}
+    )
     runtime = LocalizedResource("tony", "hdfs://nn/cache/a b/tony.zip", 7, 8, ResourceKind.ARCHIVE)
     file = LocalizedResource("tony-application.json", "hdfs://nn/jobs/x/tony-application.json", 9, 10)
     description = ApplicationDescription(
@@ -30,7 +42,7 @@ def context(credentials: Credentials | None = None, **job: Any) -> dict[str, Any
         None,
         [],
         runtime,
-        python=["python_env/bin/python", "/usr/bin/python3.11"],
+        python=["/usr/bin/python3.11"],
         yarn=YarnAccess(["rm:8030"]),
     )
     submission = Submission(description, file, [runtime, file], credentials or Credentials(), ["tony-abc"])
@@ -125,6 +137,18 @@ def test_docker_is_asked_for_by_environment() -> None:
     assert environment["YARN_CONTAINER_RUNTIME_TYPE"] == "docker"
     assert environment["YARN_CONTAINER_RUNTIME_DOCKER_IMAGE"] == "training:1"
     assert environment["YARN_CONTAINER_RUNTIME_DOCKER_MOUNTS"] == "/data:/data:ro,/models:/models:rw"
+
+
+def test_the_master_may_run_in_another_image_or_in_none() -> None:
+    own = context(docker=Docker("training:1"), am=AmSpec(docker=Docker("small:1")))
+    environment = entries(own["am-container-spec"]["environment"])
+    assert environment["YARN_CONTAINER_RUNTIME_DOCKER_IMAGE"] == "small:1"
+    none = context(docker=Docker("training:1"), am=AmSpec(docker=Docker(runtime=ContainerRuntime.NONE)))
+    environment = entries(none["am-container-spec"]["environment"])
+    # Said, since an image may be what the nodes start by default.
+    assert environment["YARN_CONTAINER_RUNTIME_TYPE"] == "default"
+    assert not [name for name in environment if "DOCKER" in name]
+    assert environment["TONY_PYTHON_CANDIDATES"] == "python_env/bin/python:/usr/bin/python3.11"
 
 
 def test_secrets_travel_in_the_credentials_only() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tony_provider.cluster.errors import JobRejected, JobTooLarge
 from tony_provider.cluster.yarn.cluster_view import ClusterView, Node, Queue, queues, shared_labels
-from tony_provider.cluster.yarn.job_check import too_little
+from tony_provider.cluster.yarn.job_check import too_little, waits_for
 from tony_provider.runtime.resource_names import GPU
 from tony_provider.runtime.spec.model import AmSpec, JobSpec, Memory, Milestone, Role, StartRule, TaskSpec
 
@@ -160,3 +160,33 @@ def test_labels_are_shared_unless_it_is_said_that_they_are_not() -> None:
     labels = [{"name": "a", "exclusivity": "true"}, {"name": "b", "exclusivity": "false"}, {"name": "c"}]
     assert shared_labels({"nodeLabelInfo": labels}) == {"b", "c"}
     assert shared_labels({"nodeLabels": ["d"]}) == {"d"}
+
+
+def test_what_one_user_may_have_of_a_queue() -> None:
+    """YARN gives a last container to whoever has not more than the limit before."""
+    ml = Queue("root.ml", "RUNNING", True, False, None, maximum={"": 100.0}, guaranteed={"": 25.0}, user_factor=2.0)
+    view = attrs.evolve(VIEW, queues=[ml])
+    assert too_little(job(4, GIB), view) == []
+    assert too_little(job(5, GIB), attrs.evolve(view, queues=[attrs.evolve(ml, user_factor=None)])) == []
+    assert too_little(job(6, GIB), view) == [
+        "1 x 256 MiB (am) + 6 x 1024 MiB (tasks.worker) is 6400 MiB; a user gets 4096 MiB in the queue, 2 times its "
+        "25 % of the nodes"
+    ]
+    # However small the queue, one container is given.
+    tiny = attrs.evolve(ml, guaranteed={"": 1.0}, user_factor=1.0)
+    assert too_little(job(1, GIB), attrs.evolve(view, queues=[tiny])) == []
+
+
+def test_what_is_not_free_now_is_waited_for() -> None:
+    busy = [attrs.evolve(node, free={"memory-mb": 2 * GIB, "vcores": -1}) for node in PLAIN]
+    view = attrs.evolve(VIEW, nodes=[*busy, attrs.evolve(LABELLED, free={"memory-mb": 8 * GIB, GPU: 2})])
+    assert waits_for(job(2, GIB), view) == []
+    assert waits_for(job(1, 3 * GIB, node_label="gpu", gpus=4), view) == [
+        "tasks.worker.gpus: no node with the label 'gpu' has 4 GPUs free; the most is 2 GPUs"
+    ]
+    assert waits_for(job(4, 1536), view) == [
+        "1 x 256 MiB (am) + 4 x 1536 MiB (tasks.worker) is 6400 MiB; the nodes have 4096 MiB free together"
+    ]
+    assert waits_for(job(2, 2 * GIB), view) == [
+        "1 x 256 MiB (am) + 2 x 2048 MiB (tasks.worker) is 4352 MiB; the nodes have 4096 MiB free together"
+    ]

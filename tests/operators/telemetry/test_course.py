@@ -53,6 +53,29 @@ def test_a_job_that_was_restarted() -> None:
     assert checkpoint.attributes == {"tony.step": 10, "tony.uri": "hdfs://n/10"}
 
 
+def test_a_job_that_was_suspended() -> None:
+    suspended = [
+        *RESTARTED[:4],
+        event("suspending", 300, suspended="the day belongs to others"),
+        event("suspended", 320),
+        event("suspended", 330),  # by another application master
+        event("resumed", 500, suspended=None),
+        event("requested", 500),
+        event("gang_complete", 540),
+        event("rendezvous", 560, generation=2),
+        event("verdict", 600),
+    ]
+    assert told(suspended) == [
+        ("waiting", 50, 200),
+        ("localisation", 200, 250),
+        ("generation", 250, 320),
+        ("suspended", 320, 500),
+        ("waiting", 500, 560),
+        ("generation", 560, 600),
+        ("end", 600, 700),
+    ]
+
+
 def test_a_job_that_never_began() -> None:
     assert told([]) == [("waiting", 50, 700)]
     assert told(RESTARTED[:2]) == [("waiting", 50, 700)]

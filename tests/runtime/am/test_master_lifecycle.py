@@ -23,7 +23,7 @@ from tony_provider.runtime.hadoop.tokens import AM_RM_TOKEN, Credentials, Token
 from tony_provider.runtime.local.archives import shared_cache
 from tony_provider.runtime.protocol.final_report import read_report
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, JobStatus
-from tony_provider.runtime.spec.model import Docker, JobSpec, TaskSpec
+from tony_provider.runtime.spec.model import ContainerRuntime, Docker, JobSpec, TaskSpec
 from tony_provider.runtime.storage import LocalStorage
 
 JOB = JobSpec("standalone", {"worker": TaskSpec("true", instances=2)})
@@ -95,9 +95,12 @@ def test_description_that_cannot_be_read(tmp_path: Path, content: bytes | None, 
         MasterContext.of_process(staged.environment, staged.own)
 
 
-async def test_docker_on_the_local_cluster_is_refused(tmp_path: Path) -> None:
-    staged = stage(tmp_path, attrs.evolve(JOB, docker=Docker("image")))
-    with pytest.raises(ResourceManagerError, match="docker: the local cluster runs no Docker containers"):
+@pytest.mark.parametrize("of_type", [False, True])
+async def test_docker_on_the_local_cluster_is_refused(tmp_path: Path, of_type: bool) -> None:
+    (name, task), *_ = JOB.tasks.items()
+    own = attrs.evolve(JOB, tasks={**JOB.tasks, name: attrs.evolve(task, docker=Docker("image"))})
+    staged = stage(tmp_path, own if of_type else attrs.evolve(JOB, docker=Docker("image")))
+    with pytest.raises(ResourceManagerError, match="docker: the local cluster starts no images"):
         open_resource_manager(staged.description, staged.credentials)
 
 
@@ -130,4 +133,33 @@ async def test_executors_get_no_secret_of_the_application_master(tmp_path: Path)
         contract.ENV_TASK,
         contract.ENV_TASK_ATTEMPT,
         contract.ENV_PYTHON_CANDIDATES,
+    }
+
+
+def test_containers_in_docker_get_the_credentials_of_registries(tmp_path: Path) -> None:
+    """And no others: what runs on the node itself has no image to fetch."""
+    tasks = {
+        "worker": TaskSpec("true"),
+        "gpu": TaskSpec("true", docker=Docker("gpu:1", oci_runtime="nvidia")),
+        "plain": TaskSpec("true", docker=Docker(runtime=ContainerRuntime.NONE)),
+        "runc": TaskSpec("true", docker=Docker(runtime=ContainerRuntime.RUNC)),
+    }
+    staged = stage(tmp_path, JobSpec("standalone", tasks, docker=Docker("cpu:1")))
+    staged.credentials.tokens = {"r": Token.of_registry("registry:5000", "YWxpY2U6c2VjcmV0", "application_1_1")}
+    task_key = staged.credentials.secrets[contract.SECRET_TASK_KEY]
+    here = Address("127.0.0.1", 1)
+    launches = ExecutorLaunches(staged.description, staged.credentials, task_key, staged.description.runtime, here)
+    given = {}
+    for task_type in tasks:
+        launch = launches.launch(f"{task_type}:0", 1, Container("container_1_0001_01_000002", "n:1"))
+        environment = {name.rpartition("_")[2]: value for name, value in launch.env.items() if "RUNTIME" in name}
+        given[task_type] = (environment["TYPE"], environment.get("IMAGE"), environment.get("RUNTIME"))
+        assert list(Credentials.from_bytes(launch.credentials).tokens) == (
+            ["r"] if given[task_type][0] == "docker" else []
+        )
+    assert given == {
+        "worker": ("docker", "cpu:1", None),
+        "gpu": ("docker", "gpu:1", "nvidia"),
+        "plain": ("default", None, None),
+        "runc": ("runc", "cpu:1", None),
     }

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from tony_provider.runtime.executor import own_address as own_address_module
-from tony_provider.runtime.executor.own_address import OwnAddress, own_address
+from tony_provider.runtime.executor.own_address import OwnAddress, address_in_image, own_address
 
 
 def test_a_job_on_this_machine_alone_listens_on_its_loopback() -> None:
@@ -23,6 +23,24 @@ def test_a_name_that_means_the_loopback_only_here_binds_nothing() -> None:
 def test_an_address_that_the_container_has_not_binds_nothing() -> None:
     """A container of Docker's has a network of its own: its node's address is not there. 192.0.2.1 is nobody's."""
     assert own_address("192.0.2.1", ["192.0.2.1"]) is None
+
+
+def test_a_container_in_an_image_is_reached_at_its_node_where_it_shares_the_nodes_network() -> None:
+    assert address_in_image("127.0.0.1") == "127.0.0.1"
+    assert address_in_image("localhost") == "localhost"
+    assert address_in_image("no-such-host.invalid") == "no-such-host.invalid"
+
+
+def test_a_container_in_a_network_of_dockers_is_reached_at_what_its_name_stands_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """192.0.2.1, nobody's, is the node's address; the container's name stands for an address that it has."""
+    monkeypatch.setattr(socket, "gethostbyname", lambda _: "127.0.0.1")
+    assert address_in_image("192.0.2.1") == "192.0.2.1"  # a name that only means the container itself is no help
+    own = [own_address_module._first_address(name) for _, name in socket.if_nameindex()]
+    for address in (each for each in own if each and not each.startswith("127.")):
+        monkeypatch.setattr(socket, "gethostbyname", lambda _, found=address: found)
+        assert address_in_image("192.0.2.1") == address
 
 
 def test_a_name_without_an_address_binds_nothing() -> None:

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import attrs
@@ -162,6 +163,68 @@ def test_without_a_suitable_python_one_line_says_what_to_do(container: Container
         f"{unbuilt} ({VERSION}); the runtime was built for 2.7, 3.14. Name a suitable interpreter, or a runtime built "
         'for one of these by "airflow tony runtime build --python 3.9,3.12", in the connection.\n'
     )
+
+
+IMAGE = "YARN_CONTAINER_RUNTIME_DOCKER_IMAGE"
+
+
+def test_libraries_for_another_machine_or_c_library_do_not_suit(container: Container) -> None:
+    """As those of the archive do not suit a Python of Alpine's."""
+    container.unpack(LIBRARIES)
+    core = container.directory / contract.RUNTIME_DIR / "lib" / LIBRARIES / "grpc" / "_cython"
+    core.mkdir(parents=True)
+    (core / f"cygrpc.cpython-{VERSION.replace('.', '')}-riscv64-linux-musl.so").touch()
+    python = container.python("path/python3")
+    container.path += f":{python.parent}"
+    done = container.run()
+    assert done.returncode == exit_codes.NO_PYTHON
+    assert f"found {python} ({VERSION} for {sys.implementation._multiarch}); the runtime" in done.stderr
+    (core / f"cygrpc{EXTENSION_SUFFIXES[0]}").touch()
+    assert container.run().returncode == 7
+
+
+def test_in_an_image_without_a_suitable_python_one_line_names_the_image(container: Container) -> None:
+    container.unpack("cp27")
+    old = container.script("path/python3", "echo 3.6; exit 1")
+    container.path += f":{old.parent}"
+    done = container.run(**{IMAGE: "registry/tf:2"})
+    assert done.returncode == exit_codes.NO_PYTHON
+    assert done.stderr.startswith(
+        "no Python in the image registry/tf:2 (looked for in PATH, /usr/local/bin, /usr/bin and /opt/*/bin) suits the "
+        f"tony runtime: found {old} (3.6)"
+    )
+    assert done.stderr.endswith(
+        "the runtime was built for 2.7. Put one into the image, bring one along as python_env, or name a runtime built "
+        'for one of these by "airflow tony runtime build --python 3.9,3.12", in the connection.\n'
+    )
+    assert done.stderr.count("\n") == 1
+
+
+def _in_a_view_of_its_own(command: str) -> list[str]:
+    return ["unshare", "--map-root-user", "--mount", "/bin/sh", "-c", f"mount -t tmpfs none /opt && {command}"]
+
+
+@pytest.mark.skipif(
+    subprocess.run(_in_a_view_of_its_own("true"), capture_output=True, check=False).returncode != 0,
+    reason="no mount namespace may be made here",
+)
+@pytest.mark.parametrize("in_image", [True, False])
+def test_in_an_image_a_python_is_found_beside_path(container: Container, tmp_path: Path, in_image: bool) -> None:
+    """In an /opt that only this container sees, of a version that no machine has."""
+    container.unpack("cp399")
+    python = container.script("conda", 'case "$*" in *main.py*) echo "chosen: $0"; exit 7 ;; *) echo 3.99 ;; esac')
+    script = f"mkdir -p /opt/conda/bin && cp '{python}' /opt/conda/bin/python3 && exec sh tony/launch.sh executor"
+    done = subprocess.run(
+        _in_a_view_of_its_own(script),
+        env={"PATH": os.defpath, **({IMAGE: "tf"} if in_image else {})},
+        cwd=container.directory,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == (7 if in_image else exit_codes.NO_PYTHON), done.stderr
+    assert done.stdout == ("chosen: /opt/conda/bin/python3\n" if in_image else "")
 
 
 def test_no_python_at_all(container: Container) -> None:

@@ -156,6 +156,7 @@ def test_what_environments_hold(tmp_path: Path) -> None:
     for number, made in enumerate(
         (
             tar(
+                ("./", tarfile.DIRTYPE, ""),  # as `tar -C folder .` has it
                 ("bin/python3", FILE, ""),
                 ("bin/python", LINK, "python3"),
                 ("lib/py", LINK, "../bin/python3"),

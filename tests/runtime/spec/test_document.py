@@ -23,6 +23,7 @@ from tony_provider.runtime.spec.model import (
     AmSpec,
     CheckpointFormat,
     CheckpointSpec,
+    ContainerRuntime,
     Docker,
     Duration,
     ExportSpec,
@@ -36,11 +37,14 @@ from tony_provider.runtime.spec.model import (
     MirrorScope,
     Moment,
     Network,
+    OpenHours,
     OutputCommit,
     OutputLayout,
     OutputSpec,
+    PidNamespace,
     PortRange,
     Processes,
+    PythonEnv,
     ReadinessProbe,
     Resource,
     RestartPolicy,
@@ -52,7 +56,9 @@ from tony_provider.runtime.spec.model import (
     TensorBoardSpec,
     Timeouts,
     Tolerance,
+    Windows,
 )
+from tony_provider.runtime.spec.placement import Placement, PlacementConstraint, PlacementScope
 from tony_provider.runtime.spec.problems import SpecError
 from tony_provider.runtime.spec.resource_amount import ResourceAmount
 from tony_provider.runtime.spec.source import load_source
@@ -62,9 +68,12 @@ DOCUMENT = (Path(__file__).parents[3] / "docs" / "job-specification.md").read_te
 LEVELS: dict[str, type[Any]] = {
     "Job": JobSpec,
     "Tasks": TaskSpec,
+    "Placement": Placement,
+    "Constraints": PlacementConstraint,
     "Am": AmSpec,
     "Docker": Docker,
     "Timeouts": Timeouts,
+    "Windows": Windows,
     "Restart": RestartPolicy,
     "Checkpoint": CheckpointSpec,
     "Export": ExportSpec,
@@ -89,19 +98,27 @@ TYPES: dict[Any, str] = {
     SuccessRule: "success",
     StartRule: "start",
     Network: "network",
+    ContainerRuntime: "container runtime",
+    PidNamespace: "pid namespace",
     ReadinessProbe: "[probe](#one-after-the-other)",
     Milestone: "milestone",
     dict[str, Milestone]: "mapping of milestones",
     Tolerance: "tolerance",
+    OpenHours: "hours",
     Processes: "processes",
+    PythonEnv: "environment",
     InputDeal: "deal",
     OutputCommit: "commit",
     OutputLayout: "layout",
     InputFormat: "input format",
     PortRange: "port range",
+    Placement: "[placement](#placement)",
+    PlacementScope: "rule scope",
+    list[PlacementConstraint]: "list of [constraints](#constraints)",
     AmSpec: "[am](#am)",
     Docker: "[docker](#docker)",
     Timeouts: "[timeouts](#timeouts)",
+    Windows: "[windows](#windows)",
     RestartPolicy: "[restart](#restart)",
     CheckpointSpec: "[checkpoint](#checkpoint)",
     ExportSpec: "[export](#export)",
@@ -112,6 +129,7 @@ TYPES: dict[Any, str] = {
     TensorBoardSpec: "[tensorboard](#tensorboard)",
     list[int]: "list of integers",
     list[str]: "list of text",
+    list[OpenHours]: "list of hours",
     list[Resource]: "list of resources",
     dict[str, str]: "mapping of text",
     dict[str, ResourceAmount]: "mapping of amounts",
@@ -135,8 +153,8 @@ def rows(text: str) -> list[list[str]]:
     return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in table[0].splitlines()[2:]]
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", DOCUMENT, re.MULTILINE | re.DOTALL)
+def blocks(language: str, text: str = DOCUMENT) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize("title", LEVELS)
@@ -185,7 +203,7 @@ tasks: {worker: {command: "true", memory: 8GB, cpus: 4}}
 
 
 def test_the_example_of_a_merge_is_what_it_gives() -> None:
-    base, overrides, parsed = (load_source(block) for block in blocks("yaml")[-3:])
+    base, overrides, parsed = (load_source(block) for block in blocks("yaml", section("Overrides"))[-3:])
     assert merge(base, overrides) == parsed
     assert parse_job(base, overrides=overrides) == parse_job(parsed)
 

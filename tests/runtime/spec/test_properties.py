@@ -61,7 +61,7 @@ NEARLY = st.fixed_dictionaries(
         "tags": ANYTHING,
         "timeouts": ANYTHING,
         "port_range": ANYTHING,
-        "docker": ANYTHING,
+        "docker": ANYTHING | st.fixed_dictionaries({"image": st.just("a")}, optional={"runtime": st.just("runc")}),
         "tensorboard": ANYTHING,
     },
 )
@@ -108,8 +108,9 @@ def test_any_text_is_a_job_or_a_spec_error(source: Any) -> None:
 NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True)
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
 WORDS = st.from_regex(r"[A-Za-z0-9_.-]{1,12}", fullmatch=True).filter(
-    lambda word: word not in (".", "..", "tmp", "sysfs", "tony", "python_env") and not word.startswith("tony-")
+    lambda word: word not in (".", "..", "tmp", "sysfs", "tony", "python_env", "below") and not word.startswith("tony-")
 )
+IMAGES = st.from_regex(r"[a-z0-9]{1,8}(:[a-z0-9]{1,8})?", fullmatch=True)
 LABELS = st.none() | st.from_regex(r"[0-9A-Za-z][0-9A-Za-z_-]{0,8}", fullmatch=True)
 ENV_NAMES = st.from_regex(r"[A-Z][A-Z0-9_]{0,8}", fullmatch=True).filter(
     lambda name: not name.startswith("TONY_") and name != "TF_CONFIG"
@@ -122,6 +123,17 @@ RESOURCES = st.lists(
     max_size=4,
     unique_by=lambda resource: resource.target,
 )
+
+
+def _several(words: list[str]) -> str:
+    return ",".join(f"{word}.whl" for word in words)
+
+
+def _elsewhere(resources: list[Resource]) -> list[Resource]:
+    """Under names that the job's own files have not."""
+    return [attrs.evolve(resource, name=f"below/{resource.target}") for resource in resources]
+
+
 TASKS = st.builds(
     TaskSpec,
     command=TEXT.filter(str.strip),
@@ -135,8 +147,11 @@ TASKS = st.builds(
         max_size=2,
     ),
     node_label=LABELS,
+    docker=st.none() | st.builds(Docker, IMAGES, tmpfs=st.none() | st.just(["/dev/shm"])),
     env=ENVIRONMENTS,
     role=st.sampled_from([None, Role.WORKER, Role.PS, Role.EVALUATOR, Role.SIDECAR]),
+    python_env=st.none() | WORDS | st.lists(WORDS, min_size=2, max_size=3).map(_several),
+    files=RESOURCES.map(_elsewhere),
 )
 JOBS = st.builds(
     JobSpec,
@@ -152,7 +167,7 @@ JOBS = st.builds(
     am=st.builds(AmSpec, MEMORY, st.integers(1, 8), LABELS),
     files=RESOURCES,
     python_env=st.none() | WORDS,
-    docker=st.none() | st.builds(Docker, WORDS, st.lists(st.just("/a:/b:ro"), max_size=2)),
+    docker=st.none() | st.builds(Docker, IMAGES, st.lists(st.just("/a:/b:ro"), max_size=2)),
     env=ENVIRONMENTS,
     secrets=st.lists(NAMES.map(lambda name: f"secret_{name}"), max_size=3, unique=True),
     timeouts=st.builds(Timeouts, st.none() | SECONDS, SECONDS, SECONDS, st.none(), SECONDS, SECONDS),

@@ -8,7 +8,7 @@ from tests.secure.field import Field
 from tests.secure.row import row
 
 _SIGHT = ("", "sections", "status", "metrics", "logs/worker-0", "logs/worker-1")
-_ORDERS = ("stop", "checkpoint", "export", "tokens")
+_ORDERS = ("stop", "checkpoint", "export", "suspend", "resume", "resize", "tokens")
 _REASON = json.dumps({"reason": "by somebody else", "name": "0" * 32, "data": ""})
 
 

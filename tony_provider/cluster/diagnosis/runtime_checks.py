@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from tony_provider.cluster.diagnosis.finding import Finding, ok, problem
+from tony_provider.cluster.environments.node_pythons import of_runtime
 from tony_provider.cluster.settings import Settings
 from tony_provider.cluster.sources import in_store
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage
+from tony_provider.runtime.wheel_name import version_text
 
 WHAT = "Runtime"
-_LIBRARIES = re.compile(r"lib/cp3(\d+)/")
 _BUILD = "make one: airflow tony runtime build --python <versions of the nodes>"
 
 
@@ -52,15 +52,15 @@ def is_stored(archive: str | None) -> bool:
 def _archive(path: Path) -> Finding:
     what = f"{WHAT} {path}"
     try:
-        with zipfile.ZipFile(path) as opened:
-            minors = {int(match[1]) for name in opened.namelist() if (match := _LIBRARIES.match(name))}
+        with path.open("rb") as file:
+            versions = of_runtime(file).versions
     except FileNotFoundError:
         return problem(what, "it is not on this host", _BUILD)
     except (OSError, zipfile.BadZipFile) as error:
         return problem(what, f"it cannot be read ({error})", _BUILD)
-    if not minors:
+    if not versions:
         return problem(what, "it is no runtime archive", _BUILD)
-    return ok(what, f"for Python {', '.join(f'3.{minor}' for minor in sorted(minors))}; no node was looked at")
+    return ok(what, f"for Python {', '.join(map(version_text, sorted(versions)))}; no node was looked at")
 
 
 def _interpreters(pythons: list[str]) -> Iterator[Finding]:

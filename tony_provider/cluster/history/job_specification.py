@@ -6,6 +6,8 @@ from typing import Any, ClassVar
 
 import attrs
 
+from tony_provider.cluster.history.environment_content import EnvironmentContent
+
 
 @attrs.frozen(kw_only=True)
 class JobSpecification:
@@ -16,4 +18,5 @@ class JobSpecification:
     job: dict[str, Any]  # as parsed: with overrides and all defaults
     given: dict[str, Any] | None = None  # as it was written, before anything was laid over it; None: not known
     overrides: dict[str, Any] | None = None  # what was laid over it; None: nothing
+    environments: dict[str, EnvironmentContent] = attrs.field(factory=dict)  # by their keys in the job
     version: int = 1  # of this form

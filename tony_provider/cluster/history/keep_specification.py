@@ -6,6 +6,9 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import attrs
+
+from tony_provider.cluster.history.environment_content import EnvironmentContent
 from tony_provider.cluster.history.job_specification import JobSpecification
 from tony_provider.runtime.codec import to_plain
 from tony_provider.runtime.spec.model import JobSpec
@@ -17,13 +20,20 @@ _ENV = "env"
 
 
 def specification_of(
-    job: JobSpec, given: Mapping[str, Any] | None, overrides: Mapping[str, Any] | None, mask: Mask
+    job: JobSpec,
+    given: Mapping[str, Any] | None,
+    overrides: Mapping[str, Any] | None,
+    mask: Mask,
+    environments: Mapping[str, EnvironmentContent] | None = None,
 ) -> JobSpecification:
     """What is kept of a job: as it is submitted, and of what it was made where that is known."""
     return JobSpecification(
         job=as_shown(to_plain(job), mask),
         given=None if given is None else as_shown(_plain(given), mask),
         overrides=as_shown(_plain(overrides), mask) if overrides else None,
+        environments={
+            key: attrs.evolve(each, python_env=mask(each.python_env, "")) for key, each in (environments or {}).items()
+        },
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tony_provider.cluster.settings import LocalSettings
 from tony_provider.runtime.peak import Peak
+from tony_provider.runtime.spec.images import images
 from tony_provider.runtime.spec.model import JobSpec, StartRule
 
 
@@ -15,8 +16,15 @@ def problems(job: JobSpec, limits: LocalSettings) -> list[str]:
         for name, task in job.tasks.items()
         if task.resources
     ]
-    if job.docker is not None:
-        found.append("docker: the local backend starts plain processes, not images")
+    found += [
+        f"tasks.{name}.placement: this machine is the only node; leave it out"
+        for name, task in job.tasks.items()
+        if task.placement is not None
+    ]
+    if in_image := [path.removesuffix(".docker") for path, image in images(job).items() if image is not None]:
+        found.append(
+            f"docker: the local backend starts plain processes, not images, and {', '.join(in_image)} would run in one"
+        )
     return found
 
 

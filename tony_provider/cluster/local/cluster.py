@@ -72,7 +72,7 @@ class LocalCluster(Cluster):
         return getpass.getuser()
 
     def check(self, job: JobSpec) -> None:
-        if found := [*lifetime.problems(job.timeouts, time.time()), *problems(job, self._settings)]:
+        if found := [*lifetime.problems(job, time.time()), *problems(job, self._settings)]:
             raise JobRejected(found)
 
     def queue_problem(self, queue: str) -> str | None:
@@ -198,7 +198,7 @@ class LocalCluster(Cluster):
         if application is not None and application.is_final:
             self._folder(application_id).remove_work()
 
-    def access(self, application_id: str, queue: str | None = None) -> LocalAccess:
+    def access(self, application_id: str, job: JobSpec | None = None) -> LocalAccess:
         limits = self._settings
         return LocalAccess(str(self._folder(application_id).path), limits.memory, limits.vcores, limits.gpus)
 

@@ -27,6 +27,8 @@ def ask_master(folder: Path, path: str, body: Mapping[str, Any], seconds: float)
     if response.ok and answer is not None:
         return answer
     said = answer.get("error") if answer is not None else response.status_code
+    if response.status_code >= requests.codes.server_error:
+        raise MasterOutOfReach(f"the master of {folder.name} cannot take this: {printable(str(said))}")
     raise UnexpectedAnswer(f"the application's master does not take this: {printable(str(said))}")
 
 

@@ -23,6 +23,7 @@ from tony_provider.cluster.base import (
     Pages,
     Submission,
 )
+from tony_provider.cluster.bounded_answers import ask, json_object
 from tony_provider.cluster.bounded_status import bounded
 from tony_provider.cluster.errors import (
     ClusterAuthError,
@@ -40,6 +41,7 @@ from tony_provider.cluster.yarn import master_timeout, web_access
 from tony_provider.cluster.yarn.client_configuration import client_properties
 from tony_provider.cluster.yarn.cluster_view import (
     ClusterView,
+    Node,
     Queue,
     as_list,
     node_labels,
@@ -49,8 +51,17 @@ from tony_provider.cluster.yarn.cluster_view import (
     shared_labels,
     units,
 )
-from tony_provider.cluster.yarn.job_check import problems, too_little
+from tony_provider.cluster.yarn.image_check import NodeSettings, image_problems, nodes_for_images
+from tony_provider.cluster.yarn.job_check import problems, too_little, waits_for
 from tony_provider.cluster.yarn.master_proxy import MasterProxy
+from tony_provider.cluster.yarn.placement_check import (
+    HANDLER,
+    HIDDEN,
+    handler_problems,
+    names_nodes,
+    placement_problems,
+    racks_of,
+)
 from tony_provider.cluster.yarn.queue_administrators import queue_administrators
 from tony_provider.cluster.yarn.queue_check import queue_problem
 from tony_provider.cluster.yarn.rest import RestError, YarnRest, path_segment
@@ -62,6 +73,7 @@ from tony_provider.runtime.codec import from_plain
 from tony_provider.runtime.foreign_json import made_printable
 from tony_provider.runtime.hadoop.gss_reasons import explained
 from tony_provider.runtime.hadoop.ids import ApplicationId, ContainerId
+from tony_provider.runtime.most_bytes import NODE_ANSWER
 from tony_provider.runtime.protocol import output_piece
 from tony_provider.runtime.protocol.output_piece import OutputPiece
 from tony_provider.runtime.protocol.status import FinalStatus, JobStatus
@@ -83,7 +95,8 @@ _SHORTEST_LIFETIME = 1.0  # seconds: YARN takes no end that has passed
 _NODES_SECONDS = 10.0  # that a job which is too large waits for nodes that are about to register
 _NOT_RENEWED = "Failed to renew token"  # as diagnostics begin, when HDFS does not let the ResourceManager
 _NODES_POLL = 2.0
-_LOG_TIMEOUT = 10.0  # seconds to get a log from a NodeManager
+_NODE_SECONDS = 10.0  # for an answer of a NodeManager: a log, its settings
+_NODES_ASKED = 3  # whether they start images; as a rule all nodes are set alike
 
 
 class YarnCluster(Cluster):
@@ -112,14 +125,25 @@ class YarnCluster(Cluster):
         with self._spare_id_lock:
             self._spare_id = str(offer["application-id"])
         view = self._view(offer)
-        if found := [*lifetime.problems(job.timeouts, time.time()), *problems(job, view)]:
+        handler = self._placement_handler() if any(map(job.placed_by_rules, job.tasks)) else None
+        found = [*lifetime.problems(job, time.time()), *problems(job, view)]
+        if found := [*found, *handler_problems(job, handler), *placement_problems(job, view)]:
             raise JobRejected(found)
+        self._check_images(job, view)
         self._check_room(job, offer, view)
+
+    def _placement_handler(self) -> str | None:
+        """Who of YARN places containers by rules; None: nobody can, HIDDEN: it is not to be seen."""
+        try:
+            return self.rest.setting(HANDLER)
+        except ConfigurationHidden as error:
+            log.info("Whether YARN places containers by rules is not to be seen (%s)", error)
+            return HIDDEN
 
     def _view(self, offer: Mapping[str, Any]) -> ClusterView:
         labels = self.rest.request("/ws/v1/cluster/get-node-labels")
         largest = offer.get("maximum-resource-capability") or {}
-        known = nodes(self.rest.call(lambda rm: rm.cluster_nodes()))  # in whatever state
+        known = self._nodes()
         return ClusterView(
             queues=self.queues(),
             labels=frozenset(node_labels(labels)),
@@ -129,6 +153,35 @@ class YarnCluster(Cluster):
             shared_labels=frozenset(shared_labels(labels)),
             missing=sum(not node.works for node in known),
         )
+
+    def _nodes(self) -> list[Node]:
+        """Every node that the ResourceManager knows of, in whatever state."""
+        return nodes(self.rest.call(lambda rm: rm.cluster_nodes()))
+
+    def _check_images(self, job: JobSpec, view: ClusterView) -> None:
+        """Raises JobRejected where some nodes that could have the containers were asked, and none would start them."""
+        found: list[str] = []
+        for node in nodes_for_images(job, view.nodes)[:_NODES_ASKED]:
+            settings = self._node_settings(node)
+            if settings is None:  # as a rule no worker may ask any of them
+                break
+            of_node = image_problems(job, self._user, settings)
+            if not of_node:
+                return
+            found = found or of_node
+        if found:
+            raise JobRejected(found)
+
+    def _node_settings(self, node: Node) -> NodeSettings | None:
+        """What a NodeManager says of itself; None where it cannot be asked, or does not say."""
+        try:
+            response = self._ask_node(node.web, "/conf", {"format": "json"}, accept="application/json")
+            listed = (json_object(response) or {}).get("properties") if response.ok else None
+            properties = {str(each["key"]): str(each.get("value", "")) for each in listed or ()}
+        except (requests.RequestException, ClusterAuthError, AttributeError, KeyError, TypeError) as error:
+            log.info("The settings of the NodeManager of %s cannot be had: %s", node.host, error)
+            return None
+        return NodeSettings(node.host, node.version, properties) if properties else None
 
     def _check_room(self, job: JobSpec, offer: Mapping[str, Any], view: ClusterView) -> None:
         """Raises JobTooLarge, or warns where nodes may come."""
@@ -142,6 +195,8 @@ class YarnCluster(Cluster):
                 raise JobTooLarge(found)
             time.sleep(_NODES_POLL)  # a ResourceManager that has just started hears of its nodes one by one
             view = self._view(offer)
+        if found := waits_for(job, view):
+            log.info("This job waits for room at first: %s", "; ".join(found))
 
     def queue_problem(self, queue: str) -> str | None:
         known = self.queues()
@@ -300,36 +355,49 @@ class YarnCluster(Cluster):
 
     def _container_log(self, node: str, container_id: str, max_bytes: int) -> str:
         """From the NodeManager, which keeps it until it is aggregated or too old; empty when it has none."""
+        for path in (f"containerlogs/{container_id}/stderr", f"containers/{container_id}/logs/stderr"):
+            try:  # negative: from the end
+                response = self._ask_node(node, f"/ws/v1/node/{path}", {"size": f"-{max_bytes}"})
+            except (requests.RequestException, ClusterAuthError) as error:
+                log.info("The log of %s cannot be had from %s: %s", container_id, node, error)
+                return ""
+            if response.ok:
+                return _log_contents(response.text)[-max_bytes:]
+        return ""
+
+    def _ask_node(self, node: str, path: str, params: dict[str, str], *, accept: str = "*/*") -> requests.Response:
+        """A NodeManager's answer, whatever it is. Raises requests.RequestException, ClusterAuthError."""
         config = self.rest.config
         scheme = urlsplit(config.addresses[0]).scheme
-        params: dict[str, str] = {} if config.auth is not None or not config.user else {"user.name": config.user}
+        user: dict[str, str] = {} if config.auth is not None or not config.user else {"user.name": config.user}
         with requests.Session() as session:
             session.trust_env = config.trust_env
             session.auth, session.verify = config.auth, config.verify
-            for path in (f"containerlogs/{container_id}/stderr", f"containers/{container_id}/logs/stderr"):
-                try:
-                    response = session.get(
-                        f"{scheme}://{node}/ws/v1/node/{path}",
-                        params={**params, "size": f"-{max_bytes}"},  # negative: from the end
-                        timeout=_LOG_TIMEOUT,
-                    )
-                except (requests.RequestException, ClusterAuthError) as error:
-                    log.info("The log of %s cannot be had from %s: %s", container_id, node, error)
-                    return ""
-                if response.ok:
-                    return _log_contents(response.text)[-max_bytes:]
-        return ""
+            answer: requests.Response = ask(
+                session,
+                "GET",
+                f"{scheme}://{node}{path}",
+                NODE_ANSWER,
+                _NODE_SECONDS,
+                params={**user, **params},
+                headers={"Accept": accept},
+                timeout=_NODE_SECONDS,
+            )
+            return answer
 
     def forget(self, application_id: str) -> None:
         """Do nothing: nothing of an application is kept on this side."""
 
-    def access(self, application_id: str, queue: str | None = None) -> YarnAccess:
+    def access(self, application_id: str, job: JobSpec | None = None) -> YarnAccess:
         administrators = web_access.administrators(self.rest)
         return YarnAccess(
             self.schedulers(),
             web_access.proxies(self.rest),
             administrators,
-            [] if administrators is None else queue_administrators(queue, self.queues() or ()),
+            []
+            if administrators is None
+            else queue_administrators(job.queue if job is not None else None, self.queues() or ()),
+            racks_of(job, self._nodes()) if job is not None and names_nodes(job) else {},
             rpc_protection(self.rest),
         )
 

@@ -27,6 +27,8 @@ class Queue:
     maximum: dict[str, float] = attrs.field(
         factory=dict
     )  # percent of the nodes with a label, or ""; 100 where not said
+    guaranteed: dict[str, float] = attrs.field(factory=dict)  # likewise, of its own; where said
+    user_factor: float | None = None  # one user gets so many times that at most; None: no limit, or not said
     default_label: str = ""  # of containers that ask for none
     submitters: tuple[str, ...] | None = None  # access lists of those who may submit; None: the scheduler shows none
     administrators: tuple[str, ...] = ()  # access lists of those who may do all with what runs in it; as far as shown
@@ -43,7 +45,12 @@ class Node:
     host: str
     labels: frozenset[str]
     resources: dict[str, int]  # in all, used or not; memory in MiB
+    free: dict[str, int] = attrs.field(factory=dict)  # of these, not used now
     works: bool = True
+    rack: str = ""  # as in YARN's topology
+    attributes: dict[str, str] = attrs.field(factory=dict)  # by prefix/name; from Hadoop 3.2 on
+    web: str = ""  # host:port of its web address
+    version: str = ""  # of its Hadoop
 
 
 @attrs.frozen
@@ -76,7 +83,9 @@ def _below(queue: dict[str, Any], path: str) -> Iterator[Queue]:
         is_leaf=not children and "leaf" in str(queue.get("type", "leaf")).lower(),
         makes_children=_makes_children(queue),
         labels=None if not labels or "*" in labels else labels,
-        maximum=_maximum(queue),
+        maximum=_by_label(queue, "absoluteMaxCapacity"),
+        guaranteed=_by_label(queue, "absoluteCapacity"),
+        user_factor=_user_factor(queue),
         default_label=str(queue.get("defaultNodeLabelExpression") or ""),
         submitters=_access_lists(queue, "SUBMIT_APP", _ADMINISTER) or None,
         administrators=_access_lists(queue, _ADMINISTER),
@@ -91,11 +100,16 @@ def _makes_children(queue: dict[str, Any]) -> bool:
     return eligibility != "off" or bool(queue.get("autoCreateChildQueueEnabled", False))
 
 
-def _maximum(queue: dict[str, Any]) -> dict[str, float]:
+def _user_factor(queue: dict[str, Any]) -> float | None:
+    factor = float(queue.get("userLimitFactor") or -1)
+    return factor if factor > 0 else None
+
+
+def _by_label(queue: dict[str, Any], share: str) -> dict[str, float]:
     parts = as_list((queue.get("capacities") or {}).get("queueCapacitiesByPartition"))
     found = {str(part.get("partitionName") or ""): part for part in parts}
     known = {"": queue, **found}
-    return {label: float(part["absoluteMaxCapacity"]) for label, part in known.items() if "absoluteMaxCapacity" in part}
+    return {label: float(part[share]) for label, part in known.items() if share in part}
 
 
 def _access_lists(queue: dict[str, Any], *kinds: str) -> tuple[str, ...]:
@@ -123,19 +137,30 @@ def nodes(answer: dict[str, Any]) -> list[Node]:
 
 
 def _node(node: dict[str, Any]) -> Node:
+    used, free = resources(node.get("usedResource") or {}), resources(node.get("availableResource") or {})
+    free |= {MEMORY: int(node.get("availMemoryMB", 0)), VCORES: int(node.get("availableVirtualCores", 0))}
     if "totalResource" in node:
         total = resources(node["totalResource"])
     else:  # before 3.3
-        used, available = resources(node.get("usedResource") or {}), resources(node.get("availableResource") or {})
-        total = {name: used.get(name, 0) + available.get(name, 0) for name in {*used, *available}}
-        total[MEMORY] = int(node.get("usedMemoryMB", 0)) + int(node.get("availMemoryMB", 0))
-        total[VCORES] = int(node.get("usedVirtualCores", 0)) + int(node.get("availableVirtualCores", 0))
+        total = {name: used.get(name, 0) + free.get(name, 0) for name in {*used, *free}}
+        total[MEMORY] = int(node.get("usedMemoryMB", 0)) + free[MEMORY]
+        total[VCORES] = int(node.get("usedVirtualCores", 0)) + free[VCORES]
     return Node(
         host=str(node.get("nodeHostName", "")),
         labels=frozenset(str(label) for label in as_list(node.get("nodeLabels"))),
         resources=total,
+        free={name: max(0, number) for name, number in free.items()},  # less than none, where a node was made smaller
         works=str(node.get("state", "RUNNING")) == "RUNNING",
+        rack=str(node.get("rack") or ""),
+        attributes=dict(_attributes(node)),
+        web=str(node.get("nodeHTTPAddress", "")),
+        version=str(node.get("version", "")),
     )
+
+
+def _attributes(node: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for entry in as_list((node.get("nodeAttributesInfo") or {}).get("nodeAttributeInfo")):
+        yield f"{entry.get('prefix')}/{entry.get('name')}", str(entry.get("value") or "")
 
 
 def resources(info: dict[str, Any]) -> dict[str, int]:

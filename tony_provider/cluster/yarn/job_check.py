@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tony_provider.cluster.yarn.cluster_view import ClusterView, Node
+import attrs
+
+from tony_provider.cluster.yarn.cluster_view import ClusterView, Node, Queue
 from tony_provider.cluster.yarn.demand import Demand, demands
 from tony_provider.cluster.yarn.queue_check import find_queue, queue_problem
 from tony_provider.cluster.yarn.room import shortages
 from tony_provider.runtime.peak import Peak
+from tony_provider.runtime.resource_names import VCORES
 from tony_provider.runtime.spec.model import JobSpec, TaskSpec
 
 
@@ -37,8 +40,27 @@ def too_little(job: JobSpec, view: ClusterView) -> list[str]:
     found = [problem for demand in needed for problem in _node_problems(demand, view)]
     if found or any(not _has_nodes(demand.label, view) for demand in needed):
         return found
-    queue = find_queue(job.queue, view.queues) if job.queue is not None and view.queues is not None else None
-    return shortages(needed, Peak(job), view.nodes, queue, view.shared_labels)
+    return shortages(needed, Peak(job), view.nodes, _queue(job, view), view.shared_labels)
+
+
+def waits_for(job: JobSpec, view: ClusterView) -> list[str]:
+    """What the nodes have too little of that is free now, so that the job waits; for one that has room on idle ones.
+
+    Virtual cores are left out: where YARN does not heed them, more of them are in use than there are.
+    """
+    idle = attrs.evolve(view, nodes=[attrs.evolve(node, resources=node.free) for node in view.nodes])
+    needed = [_without(VCORES, demand) for demand in demands(job, view.units)]
+    found = [problem for demand in needed for problem in _node_problems(demand, idle, " free")]
+    return found or shortages(needed, Peak(job), idle.nodes, _queue(job, view), view.shared_labels, " free")
+
+
+def _queue(job: JobSpec, view: ClusterView) -> Queue | None:
+    """The job's; None where it is not known."""
+    return find_queue(job.queue, view.queues) if job.queue is not None and view.queues is not None else None
+
+
+def _without(resource: str, demand: Demand) -> Demand:
+    return attrs.evolve(demand, resources={name: n for name, n in demand.resources.items() if name != resource})
 
 
 def _has_nodes(label: str | None, view: ClusterView) -> bool:
@@ -78,8 +100,8 @@ def _unit_problems(what: str, task: TaskSpec, view: ClusterView) -> Iterator[str
             )
 
 
-def _node_problems(demand: Demand, view: ClusterView) -> Iterator[str]:
-    """Why no node could take such a container."""
+def _node_problems(demand: Demand, view: ClusterView, free: str = "") -> Iterator[str]:
+    """Why no node could take such a container; ``free``: a word for what the nodes of the view have."""
     nodes = [node for node in view.nodes if (demand.label in node.labels if demand.label else True)]
     if not nodes:  # one may come yet
         return
@@ -90,10 +112,10 @@ def _node_problems(demand: Demand, view: ClusterView) -> Iterator[str]:
             where = f"node with the label {demand.label!r}" if demand.label else "node"
             fitting = False
             wanted, at_most = demand.amount(name, number), demand.amount(name, most)
-            yield f"{demand.key(name)}: no {where} has {wanted}; the most is {at_most}"
+            yield f"{demand.key(name)}: no {where} has {wanted}{free}; the most is {at_most}"
     if fitting and not any(_fits(demand, node) for node in nodes):
         wanted = ", ".join(demand.amount(name, number) for name, number in demand.resources.items())
-        yield f"{demand.what}: no single node has all of {wanted}"
+        yield f"{demand.what}: no single node has all of {wanted}{free}"
 
 
 def _fits(demand: Demand, node: Node) -> bool:

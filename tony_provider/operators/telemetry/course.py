@@ -12,6 +12,7 @@ MOST_SPANS = 500  # of one application; the oldest checkpoints are left out
 Events = Sequence[Mapping[str, Any]]
 _CONTAINERS_THERE = ("gang_complete", "first_container")
 _GENERATION_OVER = ("stopping", "verdict")
+_SUSPENDED = "suspended"  # the event, and the stretch that begins with it
 _GANG = "gang"  # what a restart of all tasks is of, in its event
 
 
@@ -29,7 +30,8 @@ def course(events: Events, started_ms: int, finished_ms: int) -> list[Stretch]:
     """What a job did between its submission and its end, in order; what its events do not tell is left out.
 
     The stretches are ``waiting`` for containers, ``localisation`` until all executors have registered, each
-    ``generation``, each ``restart`` between two of them, the copy of each ``checkpoint``, and the ``end``.
+    ``generation``, each ``restart`` between two of them, the time ``suspended`` and the ``waiting`` after it, the copy
+    of each ``checkpoint``, and the ``end``.
     """
     known = [event for event in events if isinstance(event.get("time_ms"), int)]
     main = [*_beginning(known, started_ms, finished_ms), *_generations(known, finished_ms), *_end(known, finished_ms)]
@@ -54,9 +56,11 @@ def _generations(events: Events, finished_ms: int) -> Iterator[Stretch]:
     number = 0
     now: tuple[str, int] | None = None  # what it does, and since when
     for event in [*events, {"event": _GENERATION_OVER[-1], "time_ms": finished_ms}]:
-        following = _following(event)
-        if following is None or (now is not None and following == now[0] == "restart"):
+        following, doing = _following(event), now[0] if now is not None else None
+        if following is None or (following == doing != "generation"):
             continue
+        if following == "waiting" and doing != _SUSPENDED:
+            continue  # of the beginning, or for a later stage
         if now is not None:
             yield Stretch(now[0], now[1], event["time_ms"], {"tony.generation": number})
         if following == "generation":
@@ -71,6 +75,10 @@ def _following(event: Mapping[str, Any]) -> str | None:
     name = event.get("event")
     if name == "rendezvous":
         return "generation"
+    if name == _SUSPENDED:
+        return _SUSPENDED
+    if name == "requested":
+        return "waiting"
     if name == "restarting" and _GANG in _data(event, "restarting"):
         return "restart"
     return "" if name in _GENERATION_OVER else None

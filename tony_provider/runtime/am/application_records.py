@@ -74,6 +74,7 @@ class ApplicationRecords:
         )
         self._publishing = asyncio.gather(self._status_file.run(), self._events.run(), self.series.run())
         self._publishing.add_done_callback(_log_fault)
+        self.changed()  # what was noted before: of a job that waits, nothing may change for days
 
     def changed(self, *, soon: bool = True) -> None:
         """Have the status written: it is another one."""

@@ -11,6 +11,7 @@ from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.local.archives import shared_cache
 from tony_provider.runtime.private_memory import keep_memory_private
 from tony_provider.runtime.protocol import tracking
+from tony_provider.runtime.spec.images import images
 
 
 def open_resource_manager(description: ApplicationDescription, credentials: Credentials) -> ResourceManager:
@@ -27,8 +28,8 @@ def open_resource_manager(description: ApplicationDescription, credentials: Cred
         return YarnResourceManager(description, description.yarn, credentials)
     if description.local is None:
         raise ResourceManagerError("the application's description names neither a YARN nor a local cluster")
-    if description.job.docker:
-        raise ResourceManagerError("docker: the local cluster runs no Docker containers; leave it out, or use YARN")
+    if named := [path for path, image in images(description.job).items() if image is not None]:
+        raise ResourceManagerError(f"{named[0]}: the local cluster starts no images; leave it out, or use YARN")
     from tony_provider.runtime.am.local.resource_manager import LocalResourceManager
 
     return LocalResourceManager(description, description.local, shared_cache(description.local))

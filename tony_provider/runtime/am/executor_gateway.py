@@ -18,6 +18,7 @@ from tony_provider.runtime.am.session.session import Session
 from tony_provider.runtime.am.session.state.process_state import ProcessEnd
 from tony_provider.runtime.am.session.state.task import Heartbeat
 from tony_provider.runtime.am.store_access import StoreAccess
+from tony_provider.runtime.am.tunnel_streams import TunnelStreams
 from tony_provider.runtime.protocol import points, tony_pb2
 from tony_provider.runtime.task_identity import TaskIdentity
 
@@ -45,6 +46,7 @@ class ExecutorGateway(Listener):
     ) -> None:
         self.streams = ExecutorStreams()
         self.executor_requests = ExecutorRequests(self.streams)
+        self.tunnel_streams = TunnelStreams(self.streams)
         self._session = session
         self._checkpoints = checkpoints
         self._inputs = inputs
@@ -66,6 +68,8 @@ class ExecutorGateway(Listener):
             self.executor_requests.answered(stream, message.tail.question, message)
         elif kind == "page":
             self.executor_requests.answered(stream, message.page.question, message)
+        elif kind == "tunnel":
+            self.tunnel_streams.received(stream, message.tunnel)
         elif kind == "last_words":
             self._last_outputs.keep(stream.identity, message.last_words.output)
             self._post(partial(self._received, stream, message))
@@ -74,6 +78,7 @@ class ExecutorGateway(Listener):
 
     def detached(self, stream: Stream) -> None:
         self.executor_requests.ended(stream)
+        self.tunnel_streams.ended(stream)
         self._post(partial(self._detached, stream))
 
     # ---- the steps ---------------------------------------------------------------------------------------------

@@ -8,8 +8,9 @@ from tony_provider.runtime import contract
 from tony_provider.runtime.address import Address
 from tony_provider.runtime.am.resource_manager import Container, Launch
 from tony_provider.runtime.application import ApplicationDescription, LocalizedResource
-from tony_provider.runtime.hadoop.tokens import AM_RM_TOKEN, NM_TOKEN, Credentials
+from tony_provider.runtime.hadoop.tokens import AM_RM_TOKEN, NM_TOKEN, REGISTRY_TOKEN, Credentials
 from tony_provider.runtime.launch.command_line import command, environment
+from tony_provider.runtime.spec.images import image_of, is_dockers
 from tony_provider.runtime.storage import Storage, uris
 from tony_provider.runtime.task_identity import TaskIdentity, make_token
 
@@ -50,20 +51,21 @@ class ExecutorLaunches:
 
     def launch(self, task: str, attempt: int, container: Container) -> Launch:
         """The launch of one container, whose credentials prove who its executor is."""
-        identity = TaskIdentity(self.description.application_id, container.id, task, attempt)
+        description = self.description
+        identity = TaskIdentity(description.application_id, container.id, task, attempt)
         return Launch(
             command=command("executor"),
-            env=self._environment(task, attempt),
-            resources=[self.description.runtime, self.application_file, *self.description.resources],
+            env=self._environment(identity),
+            resources=[description.runtime, self.application_file, *description.resources_of(identity.task_type)],
             credentials=self._credentials(identity),
         )
 
-    def _environment(self, task: str, attempt: int) -> dict[str, str]:
+    def _environment(self, identity: TaskIdentity) -> dict[str, str]:
         return {
-            **environment(self.description),
+            **environment(self.description, identity.task_type),
             contract.ENV_AM_ADDRESS: str(self.address),
-            contract.ENV_TASK: task,
-            contract.ENV_TASK_ATTEMPT: str(attempt),
+            contract.ENV_TASK: identity.task,
+            contract.ENV_TASK_ATTEMPT: str(identity.attempt),
         }
 
     def _credentials(self, identity: TaskIdentity) -> bytes:
@@ -77,5 +79,7 @@ class ExecutorLaunches:
             or (name.startswith(contract.SECRET_USER_PREFIX) and name not in withheld)
         }
         secrets[contract.SECRET_TASK_TOKEN] = make_token(self.task_key, identity).encode()
-        tokens = {alias: token for alias, token in mine.tokens.items() if token.kind not in _KEPT_TOKENS}
+        in_docker = is_dockers(image_of(self.description.job, identity.task_type))
+        withheld_tokens = _KEPT_TOKENS if in_docker else _KEPT_TOKENS | {REGISTRY_TOKEN}
+        tokens = {alias: token for alias, token in mine.tokens.items() if token.kind not in withheld_tokens}
         return Credentials(tokens, secrets).to_bytes()

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Callable, Optional, Union
 
@@ -37,6 +37,7 @@ from tony_provider.runtime.am.resource_manager import (
     Event,
     LaunchFailed,
     NodeLeaving,
+    NotPlaced,
     Preempting,
     Registered,
     ResourceManager,
@@ -111,7 +112,13 @@ class Master:
         started = former.history.started if former else None
         self._started_ms = epoch_ms() if started is None else int(started * 1000)
         job = description.job
-        self.session = Session(job, get_framework(job.framework), jitter=jitter, epoch=time.time() - _now())
+        self.session = Session(
+            job,
+            get_framework(job.framework),
+            jitter=jitter,
+            epoch=time.time() - _now(),
+            zone_offsets=description.zone_offsets,
+        )
         epoch = self.session.state.epoch
         records.series.begin(min(_now(), self._started_ms / 1000 - epoch), epoch)
         self._leader = ""
@@ -186,6 +193,18 @@ class Master:
         asked_ms = epoch_ms()
         self._steps.put_nowait(partial(self.session.export_requested, reason, asked_ms))
         return asked_ms
+
+    def suspend(self, reason: str) -> None:
+        """Have all containers given back, after a checkpoint."""
+        self._steps.put_nowait(partial(self.session.suspend_requested, reason))
+
+    def resume(self, reason: str) -> None:
+        """Have the job go on, should it be suspended."""
+        self._steps.put_nowait(partial(self.session.resume_requested, reason))
+
+    def resize(self, counts: Mapping[str, int], reason: str) -> None:
+        """Have the job go on with so many tasks of these types."""
+        self._steps.put_nowait(partial(self.session.resize_requested, counts, reason))
 
     def give_up(self, error: Union[SupersededError, DismissedError]) -> None:
         """Have ``run`` end with this error: the tasks are somebody else's."""
@@ -308,6 +327,8 @@ class Master:
             return [Note("cluster_reachable", "the cluster answers again")]
         if isinstance(event, Allocated):
             return session.allocated(event.key, event.container, now)
+        if isinstance(event, NotPlaced):
+            return session.not_placed(event.key, event.reason, now)
         if isinstance(event, LaunchFailed):
             return session.launch_failed(event.container_id, printable(event.reason), now)
         if isinstance(event, Completed):

@@ -41,6 +41,7 @@ from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.inputs.finding import BadInputError
 from tony_provider.runtime.outputs.publish_error import PublishError
 from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus, JobState, JobStatus
+from tony_provider.runtime.sealed.tls_pipe import master_context
 from tony_provider.runtime.spec.model import AfterSuccess
 from tony_provider.runtime.storage import Storage, StorageError
 from tony_provider.runtime.task_identity import secret
@@ -109,9 +110,12 @@ async def serve(context: MasterContext, storage: Storage, resource_manager: Reso
     try:
         authenticator = open_gate(description, context.user)
         user_secrets = list(contract.user_secrets(secrets).values())
-        tokens = await token_route(access, secrets)
+        sealed = await asyncio.to_thread(master_context, secrets)
+        tokens = token_route(access, sealed)
         tls = await asyncio.to_thread(proxy_tls, secrets)
-        web_app = await WebApp.open(description, storage, context.host, authenticator, tokens, user_secrets, tls)
+        web_app = await WebApp.open(
+            description, storage, context.host, authenticator, sealed, tokens=tokens, secrets=user_secrets, tls=tls
+        )
         registered = await resource_manager.register(
             host=server.address.host, port=server.address.port, tracking_url=web_app.url
         )

@@ -19,7 +19,7 @@ from tony_provider.runtime.text import one_line, printable
 from tony_provider.runtime.varint import EndlessNumber, read_varint
 
 _KINDS = {field.number: field.name for field in tony_pb2.FromExecutor.DESCRIPTOR.fields}
-_PASSED_ON = ("tail", "page", "last_words")  # kinds whose bytes nobody here has to understand
+_PASSED_ON = ("tail", "page", "last_words", "tunnel")  # kinds whose bytes nobody here has to understand
 _LENGTH_DELIMITED = 2
 _LONGEST_HOST = 255
 

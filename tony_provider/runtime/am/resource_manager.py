@@ -14,6 +14,7 @@ import attrs
 
 from tony_provider.runtime.application import LocalizedResource
 from tony_provider.runtime.protocol.status import FinalStatus
+from tony_provider.runtime.spec.placement import Placement
 
 
 @attrs.frozen
@@ -27,6 +28,8 @@ class ContainerRequest:
     resources: dict[str, int] = attrs.field(factory=dict)  # countable ones by YARN's names, GPUs as yarn.io/gpu
     units: dict[str, str] = attrs.field(factory=dict)  # YARN's, of resources that are not counted in their own
     node_label: Optional[str] = None
+    placement: Optional[Placement] = None  # None: anywhere
+    tags: list[str] = attrs.field(factory=list)  # that its container gets where rules place containers; else none
 
 
 @attrs.frozen
@@ -76,6 +79,14 @@ class Allocated:
 
     key: int
     container: Container
+
+
+@attrs.frozen
+class NotPlaced:
+    """Event: the cluster found no place for the container of a request; it is asked for again."""
+
+    key: int
+    reason: str
 
 
 @attrs.frozen
@@ -171,7 +182,15 @@ class NodeLeaving:
 
 
 Event = Union[
-    Allocated, LaunchFailed, Completed, StopRequested, ConnectionLost, ConnectionRestored, Preempting, NodeLeaving
+    Allocated,
+    NotPlaced,
+    LaunchFailed,
+    Completed,
+    StopRequested,
+    ConnectionLost,
+    ConnectionRestored,
+    Preempting,
+    NodeLeaving,
 ]
 
 

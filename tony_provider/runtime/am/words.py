@@ -11,6 +11,7 @@ from tony_provider.runtime import shell
 from tony_provider.runtime.am.resource_manager import ContainerExit, ExitReason
 from tony_provider.runtime.quantities import amount
 from tony_provider.runtime.resource_names import GPU, MEMORY, VCORES
+from tony_provider.runtime.spec import placement
 from tony_provider.runtime.spec.model import TaskSpec
 
 _CONTAINER = {
@@ -57,7 +58,8 @@ def size(task: TaskSpec, node_label: Optional[str] = None) -> str:
     parts = [amount(name, number) for name, number in wanted.items()]
     parts += [amount(name, each.value, each.units) for name, each in sorted(task.resources.items())]
     label = task.node_label or node_label
-    return ", ".join([*parts, f"node label {label}"] if label else parts)
+    where = placement.words(task.placement) if task.placement else ""
+    return ", ".join([*parts, *([f"node label {label}"] if label else []), *([where] if where else [])])
 
 
 def some(names: Iterable[str], most: int = 5) -> str:

@@ -24,7 +24,7 @@ class ContainerMeters:
         self._context = context
         self._disks = DiskMeter()
         self._node = NodeMeter()
-        self._network = NetworkMeter(docker=context.container.job.docker is not None)
+        self._network = NetworkMeter(docker=context.container.image is not None)
         self._gpus: Optional[GpuMeter] = None  # until a container with GPUs knows which
 
     def fill(self, heartbeat: tony_pb2.Heartbeat, pids: Iterable[int]) -> None:

@@ -25,6 +25,7 @@ from tony_provider.runtime.executor.run import Run
 from tony_provider.runtime.executor.sigterm import SigtermHandler, cancel
 from tony_provider.runtime.executor.tensorboard.container_role import event_files
 from tony_provider.runtime.executor.tensorboard.tunnel import Tunnel
+from tony_provider.runtime.executor.tunnel_ends import TunnelEnds
 from tony_provider.runtime.frameworks.base import MAIN_PORT
 from tony_provider.runtime.protocol import points, timing, tony_pb2
 from tony_provider.runtime.spec.model import MirrorScope
@@ -50,6 +51,7 @@ class Executor:
         self._commit_requests = CommitRequests(self._link.send)
         self._input_requests = InputRequests(self._link.send)
         self._tunnel = Tunnel(self._link, context.ports.numbers[MAIN_PORT], container.tensorboard_path)
+        self._tunnel_ends = TunnelEnds(self._link, context.ports.numbers, container.job.port_range, container.host)
         self._event_files = event_files(context)
         self._pulse = HeartbeatContent(context)
         self._beat_seconds = timing.HEARTBEAT_INTERVAL
@@ -75,6 +77,7 @@ class Executor:
             code = self._verdict(link, beating, running, copying)
             await self._wind_down(running, link)
         finally:
+            await self._tunnel_ends.close()
             await cancel(*everything, *self._errands)
         return code
 
@@ -155,6 +158,8 @@ class Executor:
             self._send_on_errand(asyncio.to_thread(take_newer_token, self._context, message.newer_token))
         elif kind == "page_wanted":
             self._send_on_errand(self._tunnel.answer(message.page_wanted))
+        elif kind == "tunnel":
+            self._tunnel_ends.take(message.tunnel)
         elif kind == "tail_wanted":
             self._send_on_errand(answer_tail(self._context.output, message.tail_wanted, self._link.send))
         else:
@@ -162,6 +167,7 @@ class Executor:
 
     def _on_welcome(self, welcome: tony_pb2.Welcome) -> None:
         self._where.met(welcome.am_attempt)
+        self._tunnel_ends.begin()
         self._beat_seconds = welcome.heartbeat_seconds or timing.HEARTBEAT_INTERVAL
 
     def _on_rendezvous(self, rendezvous: tony_pb2.Rendezvous) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Optional
 
 import attrs
 
@@ -13,9 +14,11 @@ from tony_provider.runtime import container_inputs, contract, task_identity
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.container_inputs import ContainerError, variable
 from tony_provider.runtime.executor.container_credentials import ContainerCredentials
+from tony_provider.runtime.executor.own_address import address_in_image
 from tony_provider.runtime.frameworks import get_framework
 from tony_provider.runtime.ranks import in_cluster
-from tony_provider.runtime.spec.model import TENSORBOARD, JobSpec, Role, TaskSpec
+from tony_provider.runtime.spec.images import image_of
+from tony_provider.runtime.spec.model import TENSORBOARD, Docker, JobSpec, Role, TaskSpec
 from tony_provider.runtime.task_identity import TaskIdentity
 
 
@@ -30,7 +33,7 @@ class ExecutorContainer:
     task_type: str
     index: int
     master: str  # host:port of the application master
-    host: str  # by which other nodes know this one
+    host: str  # by which others reach this container: its node's, but in a network of Docker's its own
     node: str  # host:port of the NodeManager
     directory: Path  # working directory
     log_dir: Path
@@ -51,7 +54,8 @@ class ExecutorContainer:
         description = container_inputs.description(directory, credentials.secrets)
         if task_type not in description.job.tasks:
             raise ContainerError(f"{task} is no task of the job, which has {', '.join(description.job.tasks)}")
-        host = variable(environ, contract.ENV_NODE_HOST)
+        node = variable(environ, contract.ENV_NODE_HOST)
+        in_image = image_of(description.job, task_type) is not None
         return cls(
             description=description,
             credentials=credentials,
@@ -62,8 +66,8 @@ class ExecutorContainer:
             task_type=task_type,
             index=int(index),
             master=variable(environ, contract.ENV_AM_ADDRESS),
-            host=host,
-            node=f"{host}:{variable(environ, contract.ENV_NODE_PORT)}",
+            host=address_in_image(node) if in_image else node,
+            node=f"{node}:{variable(environ, contract.ENV_NODE_PORT)}",
             directory=directory,
             log_dir=Path(variable(environ, contract.ENV_LOG_DIR)),
             environ=environ,
@@ -81,6 +85,16 @@ class ExecutorContainer:
     @property
     def spec(self) -> TaskSpec:
         return self.job.tasks[self.task_type]
+
+    @property
+    def node_host(self) -> str:
+        """The node that the container is on."""
+        return self.node.rpartition(":")[0]
+
+    @property
+    def image(self) -> Optional[Docker]:
+        """What the container runs in; None: it is a plain process of its node."""
+        return image_of(self.job, self.task_type)
 
     @property
     def command(self) -> str:

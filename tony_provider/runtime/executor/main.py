@@ -87,7 +87,7 @@ def _context(container: ExecutorContainer, guard: Optional[socket.socket]) -> Ex
         output=Output.of(container.log_dir, workspace.root, container.job.logs.max_size, container.process_count),
         storage=storage,
         checkpoints=CheckpointDirectory(container, workspace, storage),
-        delivered=DeliveredFiles(container.directory, container.description.resources),
+        delivered=DeliveredFiles(container.directory, container.description.resources_of(container.task_type)),
         hadoop=HadoopAccess(container, workspace.hadoop) if container.job.hadoop else None,
         gpus=_gpus(container, guard),
     )

@@ -43,6 +43,22 @@ def own_address(host: str, others: Iterable[str]) -> Optional[OwnAddress]:
     return OwnAddress(address, _interface(address, is_loopback=is_loopback))
 
 
+def address_in_image(node: str) -> str:
+    """By which the other tasks reach a container in an image on ``node``. Asks DNS.
+
+    That is the node's where the container shares its network. One with a network of its own is reached by its own
+    address there, the one that its host name stands for: YARN and Docker give each such container a name.
+    """
+    try:
+        of_node = {str(entry[4][0]) for entry in socket.getaddrinfo(node, None, type=socket.SOCK_STREAM)}
+        own = socket.gethostbyname(socket.gethostname())
+    except OSError:
+        return node
+    if any(map(_is_here, of_node)) or ipaddress.ip_address(own).is_loopback or not _is_here(own):
+        return node
+    return own
+
+
 def _is_here(address: str) -> bool:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:

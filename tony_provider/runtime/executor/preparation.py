@@ -22,6 +22,7 @@ from tony_provider.runtime.executor.executor_context import ExecutorContext
 from tony_provider.runtime.executor.gpus.dealt_gpus import NoGpusError
 from tony_provider.runtime.executor.order import Order
 from tony_provider.runtime.executor.own_address import own_address
+from tony_provider.runtime.executor.python.python_bin import python_bin
 from tony_provider.runtime.executor.workspace import Workspace
 from tony_provider.runtime.frameworks import get_framework
 from tony_provider.runtime.frameworks.task_environment import task_environment
@@ -76,7 +77,7 @@ def prepare(context: ExecutorContext, order: Order, cancelled: threading.Event) 
     _fetch_warm_start(context, cancelled)
     resumed = _put_checkpoint(context, order, cancelled)
     try:
-        return _prepared(context, order, resumed, gpus)
+        return _prepared(context, order, resumed, gpus, cancelled)
     except OSError as error:  # this node's trouble, as a rule a full disk
         raise PreparationError(f"its files could not be written: {error}") from error
 
@@ -147,14 +148,20 @@ def _resumes(context: ExecutorContext) -> bool:
     return role is Role.EVALUATOR or (in_cluster(role) and role is not Role.PS)
 
 
-def _prepared(context: ExecutorContext, order: Order, resumed: Optional[Resumed], gpus: Mapping[str, str]) -> Prepared:
+def _prepared(
+    context: ExecutorContext,
+    order: Order,
+    resumed: Optional[Resumed],
+    gpus: Mapping[str, str],
+    cancelled: threading.Event,
+) -> Prepared:
     container = context.container
-    python_bin = context.workspace.python_bin(container.job.python_env)
+    own_bin = python_bin(container, context.workspace, cancelled)
     after = f", from {resumed.point.label}" if resumed else ""
-    context.output.note(f"{container.identity.task}, generation {order.generation}, on {container.host}{after}")
+    context.output.note(f"{container.identity.task}, generation {order.generation}, on {container.node_host}{after}")
     before = {**_hadoop(context), **_listening(container, order)}
     launches = tuple(
-        _launch(context, workspace, order, resumed, python_bin, before, gpus) for workspace in context.workspaces
+        _launch(context, workspace, order, resumed, own_bin, before, gpus) for workspace in context.workspaces
     )
     return Prepared(resumed, launches)
 
@@ -164,7 +171,7 @@ def _launch(
     workspace: Workspace,
     order: Order,
     resumed: Optional[Resumed],
-    python_bin: Path,
+    own_bin: Path,
     before: Mapping[str, str],
     after: Mapping[str, str],
 ) -> ProcessLaunch:
@@ -182,7 +189,7 @@ def _launch(
     for name, text in found.files.items():
         Path(workspace.files, name).write_text(text)
     environ = user_environment(
-        container, workspace, {**before, **found.env, **container.framework_secrets, **after}, resumed, python_bin
+        container, workspace, {**before, **found.env, **container.framework_secrets, **after}, resumed, own_bin
     )
     command = "\n".join(filter(None, [found.before, container.command]))
     if container.process_count == 1:

@@ -26,6 +26,7 @@ from tony_provider.runtime.executor.order import Order
 from tony_provider.runtime.executor.preparation import PreparationError, Prepared, prepare
 from tony_provider.runtime.executor.process_stop import ProcessStop
 from tony_provider.runtime.executor.progress_reports import ProgressReader
+from tony_provider.runtime.executor.python.errors import PythonEnvError
 from tony_provider.runtime.executor.readiness import Readiness
 from tony_provider.runtime.executor.result_upload import keep_results
 from tony_provider.runtime.executor.run_inputs import RunInputs
@@ -36,7 +37,6 @@ from tony_provider.runtime.executor.upload_retries import NotKeptError, UploadRe
 from tony_provider.runtime.executor.user_process import UserProcess
 from tony_provider.runtime.executor.user_processes import UserProcesses
 from tony_provider.runtime.executor.user_progress import UserProgress
-from tony_provider.runtime.executor.workspace import PythonEnvError
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.spec.model import MirrorScope
 from tony_provider.runtime.text import replaced

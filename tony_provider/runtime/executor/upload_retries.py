@@ -87,6 +87,6 @@ class UploadRetries:
         context = self._context
         return (
             f"what it left could not be kept within {context.container.job.timeouts.upload:g} s (timeouts.upload): "
-            f"{error}. It is in {context.workspace.root} on {context.container.host}, until YARN removes the directory "
-            "of the container"
+            f"{error}. It is in {context.workspace.root} on {context.container.node_host}, until YARN removes the "
+            "directory of the container"
         )

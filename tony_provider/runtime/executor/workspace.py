@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import pkgutil
 import shutil
-import sys
 from pathlib import Path
-from typing import Optional
 
 import attrs
 
@@ -39,10 +37,6 @@ _SDK = (
 )
 
 
-class PythonEnvError(Exception):
-    """The job's Python environment is not on this node."""
-
-
 @attrs.frozen
 class Workspace:
     """The paths of one container's workspace, as one of its user processes has them, and how they are prepared.
@@ -70,6 +64,11 @@ class Workspace:
     def files(self) -> Path:
         """The directory for the files that tell the process of the cluster."""
         return self.own if self.local_rank else self.container
+
+    @property
+    def python(self) -> Path:
+        """The directory for the virtual environment that is made of a PEX, of wheels, or of packages."""
+        return self.root / "python"
 
     @property
     def home(self) -> Path:
@@ -201,32 +200,6 @@ class Workspace:
     def request_export(self, reason: str) -> None:
         """Ask the user process for an export, until it takes note or the next one starts. Blocks; raises OSError."""
         self.export_request.write_text(reason + "\n")
-
-    def python_bin(self, python_env: Optional[str]) -> Path:
-        """The directory whose ``python`` is the job's: its environment's, else one that leads to our own interpreter.
-
-        Blocks; raises PythonEnvError, and OSError when the disk is full.
-        """
-        if python_env is None:
-            return self._shims()
-        on_node = Path(python_env.removeprefix("file://"))
-        unpacked = self.container / contract.PYTHON_ENV_DIR  # when it is an archive
-        directory = on_node if on_node.is_absolute() and on_node.is_dir() else unpacked
-        if not directory.is_dir():
-            raise PythonEnvError(f"python_env: there is no directory {python_env} on this node")
-        if not os.access(directory / "bin" / "python", os.X_OK):
-            raise PythonEnvError(f"python_env {python_env}: its bin/python is missing or cannot be run on this node")
-        return directory / "bin"
-
-    def _shims(self) -> Path:
-        directory = self.root / "bin"
-        directory.mkdir(mode=0o700, exist_ok=True)
-        quoted = "'" + sys.executable.replace("'", "'\\''") + "'"
-        for name in ("python", "python3"):
-            shim = directory / name
-            shim.write_text(f'#!/bin/sh\nexec {quoted} "$@"\n')
-            shim.chmod(0o700)
-        return directory
 
 
 def _unpack(package: str, name: str, path: Path) -> None:

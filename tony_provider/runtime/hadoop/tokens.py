@@ -16,7 +16,7 @@ import attrs
 from google.protobuf.message import DecodeError
 
 from tony_provider.runtime.hadoop.errors import CredentialsError
-from tony_provider.runtime.hadoop.frames import parse_into, split_delimited
+from tony_provider.runtime.hadoop.frames import delimited, parse_into, split_delimited
 from tony_provider.runtime.hadoop.proto import security_pb2
 from tony_provider.runtime.hadoop.writable import WritableReader, encode_bytes, encode_text, encode_vlong
 
@@ -25,6 +25,7 @@ NM_TOKEN = "NMToken"
 HDFS_TOKEN = "HDFS_DELEGATION_TOKEN"
 WEBHDFS_TOKEN = "WEBHDFS delegation"
 KEY_SERVER_TOKEN = "kms-dt"
+REGISTRY_TOKEN = "DOCKER_CLIENT_CREDENTIAL_TOKEN"
 
 _MAGIC = b"HDTS"
 _WRITABLE, _PROTOBUF = 0, 1
@@ -50,6 +51,17 @@ class Token:
         return security_pb2.TokenProto(
             identifier=self.identifier, password=self.password, kind=self.kind, service=self.service
         )
+
+    @classmethod
+    def of_registry(cls, registry: str, auth: str, application_id: str) -> Token:
+        """What NodeManagers take for a registry of images: ``auth`` as in a config.json of Docker's client.
+
+        Its identifier is YARN's DockerCredentialTokenIdentifierProto: two texts.
+        """
+        identifier = b"".join(
+            tag + delimited(text.encode()) for tag, text in ((b"\x0a", registry), (b"\x12", application_id))
+        )
+        return cls(identifier, auth.encode(), REGISTRY_TOKEN, registry)
 
     @classmethod
     def from_url_string(cls, text: str) -> Token:

@@ -52,17 +52,20 @@ def resource_request(
     priority: int,
     allocation_request_id: int,
     node_label: Optional[str] = None,
+    where: str = ANYWHERE,
+    relax_locality: bool = True,
 ) -> yarn.ResourceRequestProto:
-    """A request for ``count`` containers anywhere; 0 withdraws them.
+    """A request for ``count`` containers on a node, on a rack or anywhere; 0 withdraws them.
 
-    It counts for this (priority, allocation_request_id, capability) in all.
+    It counts for this (priority, allocation_request_id, capability, where) in all. ``relax_locality``: for a rack, that
+    it may be any node of it; for anywhere, that it may be any node at all, and not only those that are asked for, too.
     """
     return yarn.ResourceRequestProto(
         priority=yarn.PriorityProto(priority=priority),
-        resource_name=ANYWHERE,
+        resource_name=where,
         capability=capability,
         num_containers=count,
-        relax_locality=True,
+        relax_locality=relax_locality,
         node_label_expression=node_label,
         execution_type_request=yarn.ExecutionTypeRequestProto(
             execution_type=yarn.GUARANTEED, enforce_execution_type=True

@@ -10,10 +10,10 @@ from tony_provider.runtime.spec.problems import child
 
 
 def wanted(job: JobSpec, name: str) -> int:
-    """How many shards an input must have at least: with a static deal one for each task."""
+    """How many shards an input must have at least: with a static deal one for each task, the job resized or not."""
     if job.inputs[name].deal is InputDeal.QUEUE:
         return 1
-    return sum(job.tasks[each].instances for each in job.readers(name))
+    return sum(job.tasks[each].most_instances for each in job.readers(name))
 
 
 def too_few(job: JobSpec, name: str, shards: int) -> Optional[str]:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from typing import Optional
 
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.launch import LAUNCHER
-from tony_provider.runtime.spec.model import Docker
+from tony_provider.runtime.launch.image_variables import image_variables, plain_variables
+from tony_provider.runtime.spec.images import image_of, image_of_master, own_keys
+from tony_provider.runtime.spec.model import PythonEnv
+from tony_provider.runtime.spec.python_env import EnvironmentKind, kind_of, node_directory
 
+_OF_IMAGES = ("python3", "python")  # on the PATH of an image
 YARN_LOG_DIR = "<LOG_DIR>"  # NodeManagers put the container's log directory in its place (ApplicationConstants)
 
 
@@ -27,22 +32,33 @@ def on_yarn(words: Sequence[str]) -> str:
     return " ".join(["exec", *map(shlex.quote, words), f"1>{YARN_LOG_DIR}/stdout", f"2>{YARN_LOG_DIR}/stderr"])
 
 
-def environment(description: ApplicationDescription) -> dict[str, str]:
-    """The variables that all containers of an application have in common; no secret is in them."""
+def environment(description: ApplicationDescription, task_type: Optional[str] = None) -> dict[str, str]:
+    """The variables of the containers of a task type, or of the application master's; no secret is in them."""
+    job = description.job
+    python_env = job.python_env if task_type is None else job.python_env_of(task_type)
+    image = image_of_master(job) if task_type is None else image_of(job, task_type)
     variables = {}
-    if description.python:
-        variables[contract.ENV_PYTHON_CANDIDATES] = ":".join(description.python)
-    if description.job.docker is not None:
-        variables.update(_docker(description.job.docker))
+    if candidates := _interpreters(python_env, description.python, in_image=image is not None):
+        variables[contract.ENV_PYTHON_CANDIDATES] = ":".join(candidates)
+    if image is not None:
+        variables.update(image_variables(image))
+    elif own_keys(job):
+        variables.update(plain_variables())
     return variables
 
 
-def _docker(docker: Docker) -> dict[str, str]:
-    """What makes a NodeManager run a container in an image.
+def _interpreters(python_env: Optional[PythonEnv], of_nodes: Sequence[str], *, in_image: bool) -> list[str]:
+    """Those that the launcher tries first: that of the environment, an image's own, those that the connection names.
 
-    https://hadoop.apache.org/docs/stable/hadoop-yarn/hadoop-yarn-site/DockerContainers.html
+    The connection has them for nodes, and an image is none.
     """
-    variables = {"YARN_CONTAINER_RUNTIME_TYPE": "docker", "YARN_CONTAINER_RUNTIME_DOCKER_IMAGE": docker.image}
-    if docker.mounts:
-        variables["YARN_CONTAINER_RUNTIME_DOCKER_MOUNTS"] = ",".join(docker.mounts)
-    return variables
+    return [*_brought(python_env), *(_OF_IMAGES if in_image else ()), *of_nodes]
+
+
+def _brought(python_env: Optional[PythonEnv]) -> list[str]:
+    """The one that an environment brings along, if it does."""
+    kind = None if python_env is None else kind_of(python_env)
+    if python_env is None or kind not in (EnvironmentKind.ARCHIVE, EnvironmentKind.DIRECTORY):
+        return []
+    directory = contract.PYTHON_ENV_DIR if kind is EnvironmentKind.ARCHIVE else node_directory(python_env)
+    return [f"{directory}/bin/python"]

@@ -191,6 +191,8 @@ def _parts(entry: tarfile.TarInfo) -> list[tuple[int, int]]:
 
 
 def _extract_tar(tar: tarfile.TarFile, entry: tarfile.TarInfo, directory: Path) -> None:
+    if entry.isdir() and posixpath.normpath(entry.name) == ".":  # `tar -C folder .` begins with it
+        return
     _make_way(directory, entry.name)
     if entry.islnk():
         _check_way(directory, entry.linkname)

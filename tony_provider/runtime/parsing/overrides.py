@@ -21,6 +21,7 @@ ALLOWED_BY_DEFAULT = (
     "priority",
     "tasks.*.instances",
     "tasks.*.min_instances",
+    "tasks.*.max_instances",
     "tasks.*.memory",
     "tasks.*.vcores",
     "tasks.*.gpus",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Optional
 
 from tony_provider.runtime import contract, resource_names
@@ -12,13 +12,27 @@ from tony_provider.runtime.frameworks import UnknownFrameworkError, get_framewor
 from tony_provider.runtime.frameworks import names as framework_names
 from tony_provider.runtime.frameworks.base import Framework, fits
 from tony_provider.runtime.parsing.validate_acls import acl_problems
+from tony_provider.runtime.parsing.validate_docker import docker_problems
 from tony_provider.runtime.parsing.validate_export import export_problems
 from tony_provider.runtime.parsing.validate_inputs import input_problems
 from tony_provider.runtime.parsing.validate_outputs import output_problems
+from tony_provider.runtime.parsing.validate_placement import placement_problems
 from tony_provider.runtime.parsing.validate_starts import start_problems
+from tony_provider.runtime.parsing.validate_windows import windows_problems
+from tony_provider.runtime.peak import takes_gang_along
 from tony_provider.runtime.spec.environments import environments
-from tony_provider.runtime.spec.model import PER_GPU, TENSORBOARD, JobSpec, Role, SuccessRule, TaskSpec, role_of
+from tony_provider.runtime.spec.model import (
+    PER_GPU,
+    TENSORBOARD,
+    JobSpec,
+    Resource,
+    Role,
+    SuccessRule,
+    TaskSpec,
+    role_of,
+)
 from tony_provider.runtime.spec.problems import NOT_GIVEN, Problem, child, item
+from tony_provider.runtime.spec.python_env import ALLOWED, kind_of, named_environments
 from tony_provider.runtime.spec.reader import suggestion
 from tony_provider.runtime.spec.tensorboard import task_of
 
@@ -37,8 +51,6 @@ _QUEUE = re.compile(r"[\w.@%+-]+")
 _NODE_LABEL = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,254}")  # YARN's CommonNodeLabelsManager
 _TAG = re.compile(r"[!-+\--~]+")  # printable ASCII without blank and comma, which REST lists them with
 _RESOURCE_NAME = re.compile(r"(?:[0-9A-Za-z.-]+/)?\w[\w.-]*", re.ASCII)  # YARN's ResourceUtils
-_IMAGE = re.compile(r"[\w./:@-]+", re.ASCII)
-_MOUNT = re.compile(r"/[^:,\s]*:/[^:,\s]*(?::(?:ro|rw))?")
 
 _OWN_RESOURCES = {
     "memory": "memory",
@@ -73,11 +85,13 @@ def validate(job: JobSpec) -> list[Problem]:
         *_names(job),
         *_tags(job),
         *_master(job),
+        *placement_problems(job),
         *_localized(job),
-        *_docker(job),
+        *docker_problems(job),
         *_environment(job),
         *acl_problems(job),
         *_timeouts(job),
+        *windows_problems(job),
         *_restart(job),
         *_checkpoint(job),
         *export_problems(job),
@@ -199,9 +213,10 @@ def _names(job: JobSpec) -> Iterator[Problem]:
         yield Problem("queue", job.queue, "must be a queue's name or path, such as ml or root.ml, without blanks")
     if job.priority is not None:
         yield from _at_least(0, "priority", job.priority)
-    if job.python_env is not None and (not job.python_env.strip() or not job.python_env.isprintable()):
-        yield Problem("python_env", job.python_env, "must be a path or URI")
     yield from _node_label(job.node_label, "node_label")
+    for path, _, environment in named_environments(job):
+        if kind_of(environment) is None:
+            yield Problem(path, environment, f"several are wheels, and nothing else; one is {ALLOWED}")
 
 
 def _tags(job: JobSpec) -> Iterator[Problem]:
@@ -228,8 +243,16 @@ def _master(job: JobSpec) -> Iterator[Problem]:
 
 
 def _localized(job: JobSpec) -> Iterator[Problem]:
-    taken: dict[str, str] = {}
-    for key, resources in (("files", job.files), ("archives", job.archives)):
+    of_all: dict[str, str] = {}
+    yield from _targets({"files": job.files, "archives": job.archives}, of_all)
+    for name, task in job.tasks.items():
+        path = child("tasks", name)
+        yield from _targets({child(path, "files"): task.files, child(path, "archives"): task.archives}, {**of_all})
+
+
+def _targets(lists: Mapping[str, Sequence[Resource]], taken: dict[str, str]) -> Iterator[Problem]:
+    """``taken``: where each name is given that the same containers have; these names are added to it."""
+    for key, resources in lists.items():
         for index, resource in enumerate(resources):
             path = item(key, index)
             if not resource.source.strip() or not resource.source.isprintable():
@@ -254,18 +277,6 @@ def _bad_target(target: str) -> str:
     if parts[0] in _TAKEN_NAMES or parts[0].startswith(_OWN_FILES):
         return "the name is used by YARN or by us in the working directory; give another with SRC::NAME"
     return ""
-
-
-def _docker(job: JobSpec) -> Iterator[Problem]:
-    if job.docker is None:
-        return
-    if not _IMAGE.fullmatch(job.docker.image):
-        yield Problem("docker.image", job.docker.image, "must be an image's name, such as registry/name:tag")
-    for index, mount in enumerate(job.docker.mounts):
-        if not _MOUNT.fullmatch(mount):
-            yield Problem(
-                item("docker.mounts", index), mount, "must be SOURCE:TARGET:MODE, absolute paths and ro or rw"
-            )
 
 
 def _environment(job: JobSpec) -> Iterator[Problem]:
@@ -326,6 +337,7 @@ def _restart(job: JobSpec) -> Iterator[Problem]:
         yield Problem("restart.memory_limit", policy.memory_limit, "means nothing without memory_step")
     for task_type, task in job.tasks.items():
         yield from _min_instances(job, task_type, task)
+        yield from _max_instances(job, task_type, task)
 
 
 def _min_instances(job: JobSpec, task_type: str, task: TaskSpec) -> Iterator[Problem]:
@@ -339,6 +351,23 @@ def _min_instances(job: JobSpec, task_type: str, task: TaskSpec) -> Iterator[Pro
     if framework is not None and not framework.elastic(role_of(task_type, task)):
         role = role_of(task_type, task).value
         yield Problem(path, task.min_instances, f"{job.framework} cannot go on with fewer tasks of the role {role}")
+
+
+def _max_instances(job: JobSpec, task_type: str, task: TaskSpec) -> Iterator[Problem]:
+    if task.max_instances is None:
+        return
+    path, role = child(child("tasks", task_type), "max_instances"), role_of(task_type, task)
+    if task.max_instances < task.instances:
+        yield Problem(path, task.max_instances, f"must not be less than instances ({task.instances})")
+    framework = _known_framework(job)
+    if framework is None:
+        return
+    if not framework.elastic(role):
+        message = f"{job.framework} cannot go on with another number of tasks of the role {role.value}"
+        yield Problem(path, task.max_instances, message)
+    elif not takes_gang_along(job, role, task.restart or framework.scope(role)):
+        message = "only tasks that start again with the whole gang can become more or fewer; leave `restart` out"
+        yield Problem(path, task.max_instances, message)
 
 
 def _checkpoint(job: JobSpec) -> Iterator[Problem]:

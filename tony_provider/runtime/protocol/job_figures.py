@@ -22,6 +22,7 @@ class TimeUse:
     start: float = 0.0  # until the first step of the first generation, as far as its reports tell
     training: float = 0.0
     restarts: float = 0.0  # the gang was down, up to its next step; of tasks that start again alone, their part of it
+    suspended: float = 0.0  # nothing ran and nothing was asked for: somebody had suspended the job
     end: float = 0.0  # from the verdict until everything was stopped and kept
     checkpoints: float = 0.0  # copying them to the store, in the background: part of the others
     repeated: float = 0.0  # training that was lost to restarts and done again: part of ``training``

@@ -22,6 +22,15 @@ MOST_STEPS = 10_000  # of checkpoints that a task holds, and are not committed y
 MOST_PORTS = 4096  # of one container
 MOST_HELD_SHARDS = 100_000  # of one user process
 
+TUNNEL_WINDOW = 128 << 10  # bytes of a stream that may be on their way in one direction
+TUNNEL_STREAMS = 64  # of one tunnel; a browser opens some six connections to a server, and each WebSocket is one
+MOST_TUNNEL_STREAMS = 256  # of all tunnels of a job: with the window, 64 MiB of the master's memory at worst
+MOST_TUNNELS = 8  # of a job
+TUNNELS_OF_ONE = 4  # user
+TUNNEL_UP = 44 << 10  # bytes in one request of a tunnel, in base64 less than a request may have
+TUNNEL_DOWN = 512 << 10  # bytes in one answer
+TUNNEL_WAIT = 10.0  # seconds that a request for what comes next is held, at most
+
 LARGEST_MESSAGE = 16 << 20  # bytes; a checkpoint of 100,000 files takes some 10 MiB to announce
 LARGEST_OTHER = (2 << 20) + (64 << 10)  # bytes of every message but that; the end of a log with what is around it
 LARGEST_HEARTBEAT = 1 << 20  # bytes

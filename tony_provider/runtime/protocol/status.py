@@ -25,6 +25,7 @@ class JobState(str, Enum):
     STARTING = "STARTING"  # containers are there, executors are starting or registering
     RUNNING = "RUNNING"
     RESTARTING = "RESTARTING"  # between two generations: tasks stop, lost containers are replaced, the step is chosen
+    SUSPENDED = "SUSPENDED"  # all containers were given back, and are asked for again when somebody says so
     RECOVERING = "RECOVERING"  # a new application master waits for the running tasks to register with it
     FINISHING = "FINISHING"  # the verdict is known, tasks are being stopped and logs kept
     SUCCEEDED = "SUCCEEDED"
@@ -200,6 +201,7 @@ class JobStatus:
     export: Optional[ExportedModel] = None  # the newest export of the model that is on the store
     export_request: Optional[ExportRequest] = None  # that is not answered yet
     restarts: int = 0  # of the gang or of single tasks, whatever they were for
+    resizing: dict[str, int] = attrs.field(factory=dict)  # how many tasks there are to be, of types being resized
     failure: Optional[Failure] = None
     warnings: list[str] = attrs.field(factory=list)  # such as a side-car that failed, a checkpoint that is not kept
     troubles: list[str] = attrs.field(factory=list)  # whom the application master cannot reach just now, since when

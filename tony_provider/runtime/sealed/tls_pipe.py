@@ -43,11 +43,8 @@ def client_context(authority: str) -> ssl.SSLContext:
     return context
 
 
-class TlsPipe:
-    """One end of a TLS connection: takes what has come from the other end, and gives what is to go there.
-
-    Each message is of at most ``MOST`` bytes and holds no newline.
-    """
+class TlsEnd:
+    """One end of a TLS connection: takes what has come from the other end, and gives what is to go there."""
 
     def __init__(self, context: ssl.SSLContext, application_id: Optional[str] = None) -> None:
         """``application_id``: whose master the other end must be; None: this end is the master."""
@@ -56,20 +53,21 @@ class TlsPipe:
             self._incoming, self._outgoing, server_side=application_id is None, server_hostname=application_id
         )
         self._open = False
-        self._message = b""
 
     def take(self, data: bytes) -> None:
         """Take what has come. Raises PipeError."""
         self._incoming.write(data)
         self._shake_hands()
 
-    def give(self, message: Optional[bytes] = None) -> bytes:
-        """What is to go to the other end, with a message once both know each other. Raises PipeError."""
+    def write(self, data: bytes) -> None:
+        """Say this to the other end, once both know each other. Raises PipeError."""
+        if not self._open:
+            raise PipeError("the other end has not proved who it is")
+        self._tls.write(data)
+
+    def outgoing(self) -> bytes:
+        """What is to go to the other end by now. Raises PipeError."""
         self._shake_hands()
-        if message is not None:
-            if not self._open:
-                raise PipeError("the other end has not proved who it is")
-            self._tls.write(message + _END)
         return self._outgoing.read()
 
     @property
@@ -77,24 +75,19 @@ class TlsPipe:
         """Whether both ends have agreed on their keys, and the master has proved to be the one."""
         return self._open
 
-    def message(self) -> Optional[bytes]:
-        """The message that has come; None: not all of it yet. Raises PipeError."""
+    def read(self, most: int) -> bytes:
+        """What the other end has said; empty: nothing more by now. Raises PipeError."""
         if not self._open:
-            return None
+            return b""
         try:
-            while _END not in self._message and len(self._message) <= MOST:
-                piece = self._tls.read(MOST)
-                if not piece:
-                    raise PipeError("the other end has closed the connection before it had said all")
-                self._message += piece
+            said = self._tls.read(most)
         except ssl.SSLWantReadError:
-            pass
+            return b""
         except ssl.SSLError as error:
             raise PipeError(str(error)) from error
-        if len(self._message) > MOST + len(_END):
-            raise PipeError(f"a message of more than {MOST} bytes")
-        message, end, _ = self._message.partition(_END)
-        return message if end else None
+        if not said:
+            raise PipeError("the other end has closed the connection before it had said all")
+        return said
 
     def _shake_hands(self) -> None:
         if self._open:
@@ -108,3 +101,27 @@ class TlsPipe:
         except ssl.SSLError as error:
             raise PipeError(f"the other end does not speak TLS 1.3: {error}") from error
         self._open = True
+
+
+class TlsPipe(TlsEnd):
+    """One end of a TLS connection for messages, each of at most ``MOST`` bytes and without a newline."""
+
+    def __init__(self, context: ssl.SSLContext, application_id: Optional[str] = None) -> None:
+        super().__init__(context, application_id)
+        self._message = b""
+
+    def give(self, message: Optional[bytes] = None) -> bytes:
+        """What is to go to the other end, with a message once both know each other. Raises PipeError."""
+        self._shake_hands()
+        if message is not None:
+            self.write(message + _END)
+        return self.outgoing()
+
+    def message(self) -> Optional[bytes]:
+        """The message that has come; None: not all of it yet. Raises PipeError."""
+        while _END not in self._message and len(self._message) <= MOST and (piece := self.read(MOST)):
+            self._message += piece
+        if len(self._message) > MOST + len(_END):
+            raise PipeError(f"a message of more than {MOST} bytes")
+        message, end, _ = self._message.partition(_END)
+        return message if end else None

@@ -11,6 +11,7 @@ from typing import NewType, Optional
 
 import attrs
 
+from tony_provider.runtime.spec.placement import Placement, own_tags, targets
 from tony_provider.runtime.spec.resource_amount import ResourceAmount
 
 Memory = NewType("Memory", int)
@@ -27,6 +28,11 @@ Tolerance = NewType("Tolerance", str)
 
 NO_TOLERANCE = Tolerance("0")
 
+OpenHours = NewType("OpenHours", str)
+"""Hours of the week: days, hours, or both, ``Mon-Fri 22:00-06:00``; see opening_hours."""
+
+PythonEnv = NewType("PythonEnv", str)
+"""Where the Python of commands is: a path or URI; of wheels also several, with commas between. See ``python_env``."""
 
 Processes = NewType("Processes", str)
 """How many user processes a container runs: a whole number, at least 1, or ``gpus``."""
@@ -135,6 +141,44 @@ class Resource:
         return self.name if self.name is not None else self.source.rstrip("/").rpartition("/")[2]
 
 
+@attrs.frozen
+class Windows:
+    """When the job may have containers; outside of these hours it is suspended. Written as a list, or with its zone."""
+
+    open: list[OpenHours]  # hours of the week; those that end before they begin go on into the next day
+    zone: str = "UTC"  # by whose clocks, as the IANA names it: Europe/Berlin
+
+
+class PidNamespace(str, Enum):
+    """Whose processes a container in an image sees."""
+
+    HOST = "host"  # all of its node
+
+
+class ContainerRuntime(str, Enum):
+    """What a NodeManager starts containers by."""
+
+    DOCKER = "docker"  # the node's Docker, from an image
+    RUNC = "runc"  # runc, from an image whose layers an administrator has put on HDFS; Hadoop 3.3 and newer
+    NONE = "none"  # nothing: as plain processes of the node
+
+
+@attrs.frozen
+class Docker:
+    """The image that containers run in, where the NodeManagers allow it. What is not given is the job's, or YARN's."""
+
+    image: Optional[str] = None  # its name, as the nodes' Docker knows it; required, of the job or of the type
+    mounts: Optional[list[str]] = None  # source:target:mode; default: none
+    runtime: Optional[ContainerRuntime] = None  # default: docker
+    tmpfs: Optional[list[str]] = None  # directories that are in memory, such as /dev/shm; default: none
+    network: Optional[str] = None  # a network of Docker's, or host; default: the nodes' own default
+    privileged: Optional[bool] = None  # with all of the node's devices and capabilities; default: false
+    pid_namespace: Optional[PidNamespace] = None  # default: one of the container's own
+    oci_runtime: Optional[str] = None  # by which Docker starts the image, such as nvidia; default: Docker's own
+    delayed_removal: Optional[bool] = None  # what has ended is kept for a while, to be looked at; default: false
+    client_config: Optional[str] = None  # a config.json of Docker's client: credentials of registries; the job's only
+
+
 _AM_MEMORY = 512  # MiB, of an application master with up to a thousand tasks
 _AM_MEMORY_PER_THOUSAND = 200  # MiB; `make bench ONLY=scale` measures what is needed
 
@@ -148,6 +192,7 @@ class AmSpec:
     node_label: Optional[str] = None  # default: the job's
     attempts: int = 2  # how often YARN may start it; the next one adopts the running tasks. The cluster caps it
     attempts_window: Duration = Duration(3600)  # older deaths of it do not count (YARN's failures validity interval)
+    docker: Optional[Docker] = None  # over the job's docker; false: on the node itself
 
 
 @attrs.frozen
@@ -170,6 +215,8 @@ class TaskSpec:
     gpus: int = 0  # yarn.io/gpu
     resources: dict[str, ResourceAmount] = attrs.field(factory=dict)  # others of the cluster, by YARN's names
     node_label: Optional[str] = None  # default: the job's
+    placement: Optional[Placement] = None  # on which nodes, beside and apart from which others; default: anywhere
+    docker: Optional[Docker] = None  # over the job's docker, key by key; false: as plain processes
     env: dict[str, str] = attrs.field(factory=dict)  # over the job's env
     secrets: list[str] = attrs.field(factory=list)  # of the job's: that only types get which name them
     role: Optional[Role] = None  # default: by the type's name
@@ -179,24 +226,30 @@ class TaskSpec:
     restart: Optional[RestartScope] = None  # when one of them fails; default: what the framework needs
     processes: Processes = Processes("1")  # in each container, each with a rank; gpus: one for each GPU
     min_instances: Optional[int] = None  # the least that goes on when lost ones cannot be replaced; default: all
+    max_instances: Optional[int] = None  # the most that it may be resized to; default: it cannot be resized
+    python_env: Optional[PythonEnv] = None  # the Python of its command; default: the job's
+    files: list[Resource] = attrs.field(factory=list)  # beside the job's
+    archives: list[Resource] = attrs.field(factory=list)  # beside the job's
 
     @property
     def process_count(self) -> int:
         """How many user processes each container runs, at least one."""
         return max(1, self.gpus if self.processes == PER_GPU else int(self.processes))
 
+    @property
+    def most_instances(self) -> int:
+        """How many tasks of the type there may be at most: as many as it may be resized to."""
+        return self.instances if self.max_instances is None else self.max_instances
+
+    @property
+    def least_instances(self) -> int:
+        """How many tasks of the type there must be for the job to go on."""
+        return self.instances if self.min_instances is None else self.min_instances
+
 
 def role_of(task_type: str, task: TaskSpec) -> Role:
     """The role given, else the one that the name says (``tensorboard`` says side-car), else worker."""
     return task.role if task.role is not None else _ROLE_BY_NAME.get(task_type, Role.WORKER)
-
-
-@attrs.frozen
-class Docker:
-    """Run the containers in a Docker image, where the NodeManagers allow it (yarn.nodemanager.runtime.linux.docker)."""
-
-    image: str
-    mounts: list[str] = attrs.field(factory=list)  # source:target:mode
 
 
 @attrs.frozen
@@ -267,6 +320,7 @@ class TensorBoardSpec:
     vcores: int = 1
     node_label: Optional[str] = None  # default: the job's
     env: dict[str, str] = attrs.field(factory=dict)  # over the job's env
+    docker: Optional[Docker] = None  # over the job's docker; false: on the node itself
 
 
 EVERYBODY = "*"  # as the only user of an access list
@@ -375,12 +429,13 @@ class JobSpec:
     am: AmSpec = attrs.field(factory=AmSpec)
     files: list[Resource] = attrs.field(factory=list)  # a directory is taken with all that is below it
     archives: list[Resource] = attrs.field(factory=list)  # unpacked into a directory of that name
-    python_env: Optional[str] = None  # a directory on the nodes with bin/python, or an archive (venv-pack, conda-pack)
-    docker: Optional[Docker] = None
+    python_env: Optional[PythonEnv] = None  # a directory on the nodes, an archive, a PEX or wheels: see python_env.py
+    docker: Optional[Docker] = None  # the image of all containers, the master's too; default: plain processes
     env: dict[str, str] = attrs.field(factory=dict)  # of the user processes
     secrets: list[str] = attrs.field(factory=list)  # names only; the values travel in the containers' credentials
     acls: AclSpec = attrs.field(factory=AclSpec)  # who else may look at it, and interfere with it
     timeouts: Timeouts = attrs.field(factory=Timeouts)
+    windows: Optional[Windows] = None  # when it may have containers; default: at any time
     restart: RestartPolicy = attrs.field(factory=RestartPolicy)
     checkpoint: CheckpointSpec = attrs.field(factory=CheckpointSpec)
     export: ExportSpec = attrs.field(factory=ExportSpec)
@@ -412,11 +467,28 @@ class JobSpec:
         role = self.role(task_type)
         if self.start is StartRule.FIRST_COME and (role.is_tracked or role is Role.ONCE):
             return min(1, task.instances)
-        return task.instances if task.min_instances is None else task.min_instances
+        return task.least_instances
+
+    def placed_by_rules(self, task_type: str) -> bool:
+        """Whether YARN places a type's containers by rules, or by its containers those of other types.
+
+        Raises ValueError where a rule names what is no tag.
+        """
+        own = self.tasks[task_type].placement
+        if own is not None and own.by_rules:
+            return True
+        tags = set(own_tags(task_type, own))
+        rules = [task.placement for task in self.tasks.values() if task.placement is not None]
+        return any(target.own and target.tag in tags for placement in rules for target in targets(placement))
 
     def secrets_withheld(self, task_type: str) -> set[str]:
         """The names of the secrets that a task type does not get: other types name them, and it does not."""
         return {name for task in self.tasks.values() for name in task.secrets} - {*self.tasks[task_type].secrets}
+
+    def python_env_of(self, task_type: str) -> Optional[PythonEnv]:
+        """The Python environment of a task type: its own, or else the job's. None: the nodes' own Python."""
+        own = self.tasks[task_type].python_env
+        return self.python_env if own is None else own
 
     def role(self, task_type: str) -> Role:
         """The role of a task type; raises KeyError for one that is not in ``tasks``."""
@@ -439,8 +511,8 @@ class JobSpec:
 
     @property
     def size(self) -> int:
-        """How many tasks the job has."""
-        return sum(task.instances for task in self.tasks.values())
+        """How many tasks the job has, or may be resized to."""
+        return sum(task.most_instances for task in self.tasks.values())
 
     @property
     def am_memory(self) -> Memory:

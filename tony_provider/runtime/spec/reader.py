@@ -13,6 +13,7 @@ from tony_provider.runtime.spec.model import (
     AclSpec,
     AmSpec,
     CheckpointSpec,
+    ContainerRuntime,
     Docker,
     Duration,
     InputSpec,
@@ -20,16 +21,20 @@ from tony_provider.runtime.spec.model import (
     LogSpec,
     Memory,
     Moment,
+    OpenHours,
     OutputSpec,
     PortRange,
     Processes,
+    PythonEnv,
     Resource,
     RestartPolicy,
     TaskSpec,
     TensorBoardSpec,
     Timeouts,
     Tolerance,
+    Windows,
 )
+from tony_provider.runtime.spec.placement import Placement, PlacementConstraint
 from tony_provider.runtime.spec.problems import NOT_GIVEN, Problem, child, item
 from tony_provider.runtime.spec.resource_amount import ResourceAmount
 from tony_provider.runtime.spec.units import (
@@ -39,21 +44,31 @@ from tony_provider.runtime.spec.units import (
     parse_integer,
     parse_memory,
     parse_moment,
+    parse_open_hours,
     parse_processes,
+    parse_python_env,
     parse_resource_amount,
     parse_tolerance,
 )
 from tony_provider.runtime.text import is_writable
 
 _UNREADABLE: Any = object()
-_STAND_INS: dict[Any, Any] = {str: "", int: 0, Resource: Resource("")}  # for a list's element that could not be read
+_STAND_INS: dict[Any, Any] = {
+    str: "",
+    int: 0,
+    Resource: Resource(""),
+    OpenHours: OpenHours(""),
+    PlacementConstraint: PlacementConstraint(),
+}  # for a list's element that could not be read
 
 _AMOUNTS: dict[Any, Callable[[object], Any]] = {
     Memory: parse_memory,
     Duration: parse_duration,
     Moment: parse_moment,
     Tolerance: parse_tolerance,
+    OpenHours: parse_open_hours,
     Processes: parse_processes,
+    PythonEnv: parse_python_env,
     ResourceAmount: parse_resource_amount,
     int: parse_integer,
     bool: parse_boolean,
@@ -73,8 +88,11 @@ _OTHER_NAMES = {
 _LEVELS: tuple[tuple[type[Any], str], ...] = (
     (JobSpec, "the top level"),
     (TaskSpec, "tasks.<type>"),
+    (Placement, "tasks.<type>.placement"),
+    (PlacementConstraint, "tasks.<type>.placement.constraints"),
     (AmSpec, "am"),
     (Timeouts, "timeouts"),
+    (Windows, "windows"),
     (Docker, "docker"),
     (RestartPolicy, "restart"),
     (CheckpointSpec, "checkpoint"),
@@ -129,10 +147,14 @@ class Reader:
             return self._port_range(value, path)
         if wanted is TensorBoardSpec:
             return self._tensorboard(value, path)
+        if wanted is Docker:
+            return self._docker(value, path)
         if wanted is InputSpec and isinstance(value, str):
             return self._object(InputSpec, {"paths": [value]}, path)
         if wanted is OutputSpec and isinstance(value, str):
             return self._object(OutputSpec, {"path": value}, path)
+        if wanted is Windows and isinstance(value, (str, list)):
+            return self._object(Windows, {"open": [value] if isinstance(value, str) else value}, path)
         if issubclass(wanted, Enum):
             return self._enum(wanted, value, path)
         return self._object(wanted, value, path)
@@ -255,6 +277,16 @@ class Reader:
             return TensorBoardSpec() if parse_boolean(value) else None
         except UnitError:
             return self._fail(path, value, "must be true, false or a mapping such as {memory: 1GiB}")
+
+    def _docker(self, value: object, path: str) -> Any:
+        if isinstance(value, Mapping):
+            return self._object(Docker, value, path)
+        try:
+            if not parse_boolean(value):
+                return Docker(runtime=ContainerRuntime.NONE)
+        except UnitError:
+            pass
+        return self._fail(path, value, "must be a mapping such as {image: registry/name:tag}, or false: no image")
 
     def _port_range(self, value: object, path: str) -> Any:
         if isinstance(value, Mapping):

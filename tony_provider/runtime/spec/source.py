@@ -21,6 +21,7 @@ _NULL = "tag:yaml.org,2002:null"
 _MERGE = "tag:yaml.org,2002:merge"
 _SCALARS = {f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "timestamp", "value")}
 _MOST_MERGED = 100_000
+_DEEPEST_FLOW = 100  # brackets and braces within each other; no job has ten
 _SEQUENCE = "tag:yaml.org,2002:seq"
 _MAPPING = "tag:yaml.org,2002:map"
 
@@ -104,6 +105,12 @@ class _Loader(yaml.SafeLoader):
     """SafeLoader's scanner, parser and composer, with two implicit types left: null and merge."""
 
     yaml_implicit_resolvers: dict[Any, Any] = {}  # noqa: RUF012 - PyYAML's own interface
+
+    def fetch_flow_collection_start(self, token: Any) -> None:
+        """A bracket or brace: PyYAML takes seconds for some hundreds of them that are not closed."""
+        if self.flow_level >= _DEEPEST_FLOW:
+            raise RecursionError
+        super().fetch_flow_collection_start(token)
 
 
 _Loader.add_implicit_resolver(_NULL, re.compile(r"(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""])

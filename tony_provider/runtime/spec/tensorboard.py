@@ -18,6 +18,7 @@ def task_of(tensorboard: TensorBoardSpec) -> TaskSpec:
         memory=tensorboard.memory,
         vcores=tensorboard.vcores,
         node_label=tensorboard.node_label,
+        docker=tensorboard.docker,
         env=tensorboard.env,
         role=Role.SIDECAR,
     )

@@ -11,8 +11,19 @@ import re
 from datetime import datetime, timedelta
 from fractions import Fraction
 
-from tony_provider.runtime.spec.model import PER_GPU, Duration, Memory, Moment, Processes, Tolerance
+from tony_provider.runtime.spec.model import (
+    PER_GPU,
+    Duration,
+    Memory,
+    Moment,
+    OpenHours,
+    Processes,
+    PythonEnv,
+    Tolerance,
+)
+from tony_provider.runtime.spec.opening_hours import read_hours
 from tony_provider.runtime.spec.resource_amount import UNITS, ResourceAmount
+from tony_provider.runtime.text import is_writable
 
 MAX_INTEGER = 2**31 - 1  # YARN's resources, priorities and counts are Java ints on Hadoop 2
 MAX_DURATION = 3650 * 86400  # seconds; ten years is a slip of the keyboard
@@ -159,6 +170,16 @@ def parse_boolean(value: object) -> bool:
     raise UnitError("must be true or false")
 
 
+def parse_open_hours(value: object) -> OpenHours:
+    """Hours of the week: ``22:00-06:00``, ``Sat-Sun``, ``Mon-Fri 22:00-06:00``."""
+    text = value.strip() if isinstance(value, str) else ""
+    try:
+        read_hours(text)
+    except ValueError as error:
+        raise UnitError(str(error)) from None
+    return OpenHours(text)
+
+
 def parse_tolerance(value: object) -> Tolerance:
     """A number of tasks, or a share of them: ``3``, ``5%``, ``0.5%``."""
     text = value.strip() if isinstance(value, str) else ""
@@ -214,3 +235,20 @@ def _duration_text(text: str) -> Fraction:
 
 def _is_negative(text: str) -> bool:
     return text.startswith("-") and text[1:2].isdigit()
+
+
+def parse_python_env(value: object) -> PythonEnv:
+    """Where an environment is: a path or URI, or several in a list or with commas between."""
+    listed = isinstance(value, (list, tuple))
+    parts: list[object] = list(value) if isinstance(value, (list, tuple)) else [value]
+    texts = [part for part in parts if isinstance(part, str)]
+    if len(texts) < len(parts):
+        raise UnitError("must be a path or URI, or of wheels a list of them")
+    if listed and any("," in text for text in texts):
+        raise UnitError("the name of a wheel in a list has no comma")
+    text = ",".join(texts)
+    if not is_writable(text):
+        raise UnitError("must not hold half a surrogate pair")
+    if not text.isprintable() or not all(part.strip() for part in text.split(",")):
+        raise UnitError("must be a path or URI, or of wheels a list of them")
+    return PythonEnv(",".join(part.strip() for part in text.split(",")))

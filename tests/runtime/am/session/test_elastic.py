@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.runtime.am.session.world import World, job, point, task_type
-from tony_provider.runtime.am.session.elastic import GROW_WAIT
+from tony_provider.runtime.am.session.checkpoints.session_checkpoints import CHECKPOINT_WAIT
 from tony_provider.runtime.protocol.status import FinalStatus, JobState
 from tony_provider.runtime.ranks import ranks
 from tony_provider.runtime.spec.model import Milestone, RestartPolicy, Role
@@ -71,7 +71,7 @@ def test_it_grows_after_a_time_where_no_checkpoint_comes() -> None:
     gang.start_all()
     gang.grant()
     gang.register("worker:1")
-    gang.wait(GROW_WAIT - 1)
+    gang.wait(CHECKPOINT_WAIT - 1)
     assert gang.generation == 2
     gang.wait(3)
     gang.obey_all()
@@ -86,7 +86,7 @@ def test_growing_is_not_counted() -> None:
     gang.start_all()
     gang.grant()
     gang.register("worker:1")
-    gang.wait(GROW_WAIT + 1)
+    gang.wait(CHECKPOINT_WAIT + 1)
     gang.obey_all()
     assert gang.generation == 3
     assert gang.session.verdict is None

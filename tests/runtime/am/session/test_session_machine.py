@@ -25,6 +25,7 @@ from tony_provider.runtime.spec.model import (
     Memory,
     Milestone,
     MirrorScope,
+    OpenHours,
     OutputSpec,
     ReadinessProbe,
     RestartPolicy,
@@ -34,11 +35,22 @@ from tony_provider.runtime.spec.model import (
     SuccessRule,
     TaskSpec,
     Tolerance,
+    Windows,
 )
 
 JOBS: list[tuple[dict[str, int | TaskSpec], list[str]]] = [
     ({"worker": 3}, ["worker"]),
     ({"worker": task_type(3, min_instances=2)}, ["worker"]),
+    ({"worker": task_type(2, min_instances=1, max_instances=4)}, ["worker"]),
+    ({"chief": 1, "ps": 1, "worker": task_type(1, max_instances=3), "evaluator": 1}, ["chief"]),
+    (
+        {
+            "prepare": 1,
+            "worker": task_type(2, min_instances=1, max_instances=3),
+            "export": task_type(1, role=Role.ONCE, after={"worker": Milestone.SUCCEEDED}),
+        },
+        ["worker"],
+    ),
     ({"chief": 1, "ps": 1, "worker": 2}, ["chief"]),
     ({"ps": 2, "chief": 1, "worker": 2}, ["chief"]),
     ({"chief": 1, "worker": 1, "evaluator": 1, "sidecar": 1}, ["chief", "worker"]),
@@ -108,6 +120,7 @@ POLICIES = [
     RestartPolicy(budget=1000, memory_step=Memory(512), node_losses=1),
     RestartPolicy(budget=1000, same_failure=3),
 ]
+ALWAYS_BUT_SIX_MINUTES = Windows([OpenHours("13:58-13:52")])  # the world begins at 13:48
 EXITS: list[int | ExitReason] = [0, 1, 137, 143, *(reason for reason in ExitReason if reason is not ExitReason.EXITED)]
 # grace, last copies, logs, the release, and some more
 LONGEST_END = 30 + 60 + 30 + 10 + 5
@@ -133,6 +146,7 @@ class SessionMachine(RuleBasedStateMachine):
         keeps=st.booleans(),
         outputs=st.booleans(),
         every=st.sampled_from([None, 1, 2]),
+        windows=st.sampled_from([None, None, ALWAYS_BUT_SIX_MINUTES]),
         jitter=st.floats(0, 1),
         timeouts=st.fixed_dictionaries(
             {},
@@ -158,6 +172,7 @@ class SessionMachine(RuleBasedStateMachine):
         alone: bool,
         outputs: bool,
         every: int | None,
+        windows: Windows | None,
         **world: Any,
     ) -> None:
         tasks, decisive = which
@@ -166,8 +181,15 @@ class SessionMachine(RuleBasedStateMachine):
             success=success,
             outputs={"out": OutputSpec("/out")} if outputs else {},
             export=ExportSpec(every=every),
+            windows=windows,
         )
-        if alone and not any(task.restart is RestartScope.GANG or task.min_instances for task in spec.tasks.values()):
+        gangs = (
+            task.restart is RestartScope.GANG or task.min_instances or task.max_instances
+            for task in spec.tasks.values()
+        )
+        if any(task.max_instances for task in spec.tasks.values()):
+            alone = False
+        if alone and not any(gangs):
             spec = attrs.evolve(spec, start=start, tolerated_failures=tolerated)
         elif spec.tasks["worker"].restart is RestartScope.TASK:
             spec = attrs.evolve(spec, tolerated_failures=tolerated)
@@ -175,6 +197,7 @@ class SessionMachine(RuleBasedStateMachine):
 
     def _all_goes_well(self) -> None:
         self.w.answers = self.w.keeps = True
+        self.w.resume()
         for _ in range(40):
             if self.w.finished:
                 return
@@ -456,7 +479,11 @@ class SessionMachine(RuleBasedStateMachine):
     def _is_calm(self) -> bool:
         """Every user process runs, and nothing is under way."""
         session = self.w.session
-        if session.phase is not JobState.RUNNING or len(self._running()) < len(self._tasks()):
+        if (
+            session.resizing.wanted
+            or session.phase is not JobState.RUNNING
+            or len(self._running()) < len(self._tasks())
+        ):
             return False
         return not any(group.restart or group.root_cause.pending for group in session.groups.every)
 
@@ -473,6 +500,30 @@ class SessionMachine(RuleBasedStateMachine):
     @rule()
     def stop(self) -> None:
         self.w.stop()
+
+    @rule()
+    def suspend(self) -> None:
+        self.w.suspend()
+
+    @precondition(lambda self: self.w.session.suspension.reason is not None)
+    @rule()
+    def resume(self) -> None:
+        self.w.resume()
+
+    @precondition(lambda self: self._most() is not None)
+    @rule(data=st.data())
+    def resize(self, data: st.DataObject) -> None:
+        spec = self.w.spec.tasks["worker"]
+        number = data.draw(st.integers(spec.least_instances, spec.most_instances))
+        late = self.w.session.resizing.is_too_late
+        self.w.resize(worker=number)
+        assert late or self.w.session.resizing.wanted.get("worker", self._number("worker")) == number
+
+    def _most(self) -> int | None:
+        return self.w.spec.tasks["worker"].max_instances
+
+    def _number(self, name: str) -> int:
+        return sum(1 for task in self._tasks() if task.type == name)
 
     # ---- what must hold ----------------------------------------------------------------------------------------
 
@@ -494,6 +545,14 @@ class SessionMachine(RuleBasedStateMachine):
         ours = {task.container.id for task in self._tasks() if task.has_container and task.container}
         assert self.w.held <= ours | self.w.leaving | self.former, "a container that no task knows was not given back"
         assert len(self.w.outstanding) <= sum(1 for task in self._tasks() if task.key is not None)
+
+    @invariant()
+    def suspended_it_has_nothing_and_starts_nothing(self) -> None:
+        if not self.world or self.w.session.phase is not JobState.SUSPENDED:
+            return
+        assert not self.w.outstanding
+        assert not any(task.has_container or task.key for task in self._tasks())
+        assert self.w.session.suspension.reason is not None
 
     @invariant()
     def budget_is_kept(self) -> None:
@@ -553,7 +612,21 @@ class SessionMachine(RuleBasedStateMachine):
             return
         absent = [task for task in self._tasks() if task.absent]
         assert all(task.role is Role.WORKER for task in absent)
-        assert len(absent) <= 1
+        assert len(absent) <= (3 if self._most() else 1)
+
+    @invariant()
+    def there_are_as_many_as_may_be(self) -> None:
+        if not self.world or not self._most():
+            return
+        spec = self.w.spec.tasks["worker"]
+        assert spec.least_instances <= self._number("worker") <= spec.most_instances
+        indices = [task.index for task in self._tasks() if task.type == "worker"]
+        assert indices == list(range(len(indices)))
+        assert all(task.key is None and not task.has_container for task in self._dismissed())
+
+    def _dismissed(self) -> list[Task]:
+        session = self.w.session
+        return [task for task in session.state.by_name.values() if task not in session.tasks]
 
     @invariant()
     def somebody_leads(self) -> None:

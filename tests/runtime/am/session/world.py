@@ -322,6 +322,8 @@ class World:
             own = self.session.groups.of(task)
             if own is not self.session.groups.gang and (own.restart or _has_begun(task)):
                 continue  # in an earlier stage
+            if self.session.groups.is_needless(task):
+                continue
             if in_cluster(task.role) and not task.absent and not task.over and not task.waits:
                 assert task.name in action.starts, f"a rendezvous without {task.name}"
 
@@ -592,6 +594,15 @@ class World:
 
     def stop(self, reason: str = "killed by somebody") -> None:
         self.carry_out(self.session.stop_requested(reason, self.now))
+
+    def suspend(self, reason: str = "somebody needs the cluster") -> None:
+        self.carry_out(self.session.suspend_requested(reason, self.now))
+
+    def resume(self, reason: str = "nobody needs the cluster") -> None:
+        self.carry_out(self.session.resume_requested(reason, self.now))
+
+    def resize(self, reason: str = "there is room", **counts: int) -> None:
+        self.carry_out(self.session.resize_requested(counts, reason, self.now))
 
     def preempt(self, *names: str) -> None:
         containers = [self.container(name) for name in names]

@@ -31,8 +31,23 @@ DEADLINE = 30.0  # seconds that anything here may take
 
 
 @attrs.define
+class Sizes:
+    """Of a job with two workers, which may be five."""
+
+    is_too_late: bool = False
+
+    def refusal(self, counts: Mapping[str, int]) -> str | None:
+        return None if counts.keys() == {"worker"} and counts["worker"] <= 5 else f"not {dict(counts)}"
+
+    def number(self, name: str) -> int:
+        return 2
+
+
+@attrs.define
 class Session:
     verdict: Verdict | None = None
+    phase: JobState = JobState.RUNNING
+    resizing: Sizes = attrs.field(factory=Sizes)
 
 
 @attrs.define
@@ -54,6 +69,15 @@ class Master:
     def ask_export(self, reason: str) -> int:
         self.asked.append(("export", reason))
         return 1700000000000
+
+    def suspend(self, reason: str) -> None:
+        self.asked.append(("suspend", reason))
+
+    def resume(self, reason: str) -> None:
+        self.asked.append(("resume", reason))
+
+    def resize(self, counts: Mapping[str, int], reason: str) -> None:
+        self.asked.append(("resize", dict(counts), reason))
 
 
 def router(master: Master, timeouts: Timeouts | None = None) -> Router:

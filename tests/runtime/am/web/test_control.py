@@ -9,11 +9,12 @@ import pytest
 
 from tests.runtime.am.web.site import Answered, Master, OpenGate, ask, router, serving
 from tony_provider.runtime.am.session.actions import Verdict
+from tony_provider.runtime.am.session.checkpoints.session_checkpoints import CHECKPOINT_WAIT
 from tony_provider.runtime.am.web.routes import Routes
 from tony_provider.runtime.am.web.server import WebServer
 from tony_provider.runtime.codec import load_json
-from tony_provider.runtime.protocol.status import FinalStatus, JobStatus
-from tony_provider.runtime.protocol.timing import stop_seconds
+from tony_provider.runtime.protocol.status import FinalStatus, JobState, JobStatus
+from tony_provider.runtime.protocol.timing import KEEP_LOGS, RELEASE_WAIT, STOP_SLACK, stop_seconds
 from tony_provider.runtime.spec.model import Duration, Timeouts
 
 TIMEOUTS = Timeouts(grace=Duration(30), checkpoint=Duration(60))
@@ -80,6 +81,87 @@ async def test_a_job_that_is_ending_exports_nothing_more(place: Place) -> None:
     place.master.session.verdict = Verdict(FinalStatus.KILLED, "enough")
     answered = await place.put("export", {"reason": "to evaluate it"})
     assert (answered.status, answered.json()["error"]) == (409, "the job is ending: nobody is left to export a model")
+    assert place.master.asked == []
+
+
+async def test_a_job_can_be_suspended(place: Place) -> None:
+    answered = await place.put("suspend", {"reason": "the day belongs to others"})
+    assert answered.status == 202
+    longest = CHECKPOINT_WAIT + 30 + 60 + STOP_SLACK + KEEP_LOGS + RELEASE_WAIT
+    assert answered.json() == {"suspended_within": longest, "state": "RUNNING"}
+    place.master.session.phase = JobState.SUSPENDED
+    again = await place.put("suspend", {"reason": "the day belongs to others"})
+    assert (again.status, again.json()) == (202, {"suspended_within": 0.0, "state": "SUSPENDED"})
+
+
+async def test_and_resumed(place: Place) -> None:
+    place.master.session.phase = JobState.SUSPENDED
+    answered = await place.put("resume", {"reason": "it is night"})
+    assert (answered.status, answered.json()) == (202, {"state": "SUSPENDED"})
+    assert place.master.asked == [("resume", "it is night")]
+
+
+@pytest.mark.parametrize(
+    ("order", "why"),
+    [
+        ("suspend", "the job is ending: nothing is left to suspend"),
+        ("resume", "the job is ending: it cannot go on any more"),
+    ],
+)
+@pytest.mark.parametrize("verdict", [None, Verdict(FinalStatus.KILLED, "enough")])
+async def test_a_job_that_is_ending_is_not_suspended(
+    place: Place, order: str, why: str, verdict: Verdict | None
+) -> None:
+    place.master.session.verdict = verdict
+    place.master.session.phase = JobState.FINISHING
+    answered = await place.put(order, {"reason": "r"})
+    assert (answered.status, answered.json()["error"]) == (409, why)
+    assert place.master.asked == []
+
+
+@pytest.mark.parametrize("order", ["suspend", "resume"])
+@pytest.mark.parametrize("body", [None, {}, {"reason": ""}, {"reason": "r", "until": "tomorrow"}])
+async def test_these_orders_have_a_reason_and_nothing_else(place: Place, order: str, body: object) -> None:
+    assert (await place.put(order, body)).status == 400
+    assert place.master.asked == []
+
+
+async def test_a_job_is_resized(place: Place) -> None:
+    answered = await place.put("resize", {"tasks": {"worker": 4}, "reason": "there is room"})
+    assert (answered.status, answered.json()) == (202, {"before": {"worker": 2}, "state": "RUNNING"})
+    assert place.master.asked == [("resize", {"worker": 4}, "there is room")]
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ({"tasks": {"worker": 6}, "reason": "r"}, "not {'worker': 6}"),
+        ({"tasks": {}, "reason": "r"}, "not {}"),
+        ({"tasks": {"worker": 4}, "reason": ""}, "reason: text of 1 to 2000 characters"),
+        ({"tasks": {"worker": "4"}, "reason": "r"}, "ResizeOrder.tasks['worker']"),
+        ({"tasks": {"worker": True}, "reason": "r"}, "ResizeOrder.tasks['worker']"),
+        ({"tasks": {"worker": 4.5}, "reason": "r"}, "ResizeOrder.tasks['worker']"),
+        ({"tasks": {"worker": None}, "reason": "r"}, "ResizeOrder.tasks['worker']"),
+        ({"tasks": ["worker"], "reason": "r"}, "tasks"),
+        ({"worker": 4, "reason": "r"}, "tasks"),
+        (None, "the body is empty"),
+    ],
+)
+async def test_what_cannot_be_is_refused_in_words(place: Place, body: object, why: str) -> None:
+    answered = await place.put("resize", body)
+    assert answered.status == 400
+    assert why in answered.json()["error"]
+    assert place.master.asked == []
+
+
+async def test_a_job_that_is_ending_is_not_resized(place: Place) -> None:
+    order = {"tasks": {"worker": 4}, "reason": "there is room"}
+    place.master.session.resizing.is_too_late = True
+    late = await place.put("resize", order)
+    assert (late.status, "never start again" in late.json()["error"]) == (409, True)
+    place.master.session.verdict = Verdict(FinalStatus.KILLED, "enough")
+    ending = await place.put("resize", order)
+    assert (ending.status, ending.json()["error"]) == (409, "the job is ending: nothing is left to resize")
     assert place.master.asked == []
 
 

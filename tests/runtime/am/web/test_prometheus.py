@@ -68,7 +68,7 @@ def test_what_it_says_of_a_job() -> None:
     assert {dict(labels)["state"]: value for (name, labels), value in found.items() if name == "tony_job_state"} == {
         state: state == "RUNNING"
         for state in (
-            "WAITING STARTING RUNNING RESTARTING RECOVERING FINISHING SUCCEEDED FAILED KILLED".split()  # noqa: SIM905
+            "WAITING STARTING RUNNING RESTARTING SUSPENDED RECOVERING FINISHING SUCCEEDED FAILED KILLED".split()  # noqa: SIM905
         )
     }
     assert found[series("tony_job_progress_ratio")] == 0.25

@@ -30,7 +30,17 @@ async def put(path: str, **headers: str) -> tuple[Answered, list[tuple[object, .
         {"Referer": "http://rm.example:8088/proxy/application_1_0002/"},
     ],
 )
-@pytest.mark.parametrize("path", ["/control/stop", "/control/checkpoint", "/control/export"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/control/stop",
+        "/control/checkpoint",
+        "/control/export",
+        "/control/suspend",
+        "/control/resume",
+        "/control/resize",
+    ],
+)
 async def test_no_order_is_taken_from_a_browser(path: str, headers: dict[str, str]) -> None:
     answered, asked = await put(path, **headers)
     assert (answered.status, asked) == (403, [])

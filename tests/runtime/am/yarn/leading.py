@@ -36,7 +36,8 @@ class Led:
         folder = folder / application_id
         folder.mkdir()
         command = (
-            f"exec {sys.executable} -m tests.runtime.am.yarn.led_master {folder} {','.join(cluster.state.scheduler)}"
+            f"exec {sys.executable} -m tests.runtime.am.yarn.led_master {folder} {','.join(cluster.state.scheduler)} "
+            + " ".join(f"{node}={rack}" for node, rack in racks_of(cluster).items())
         )
         asked = {
             "application-id": application_id,
@@ -75,9 +76,9 @@ class Led:
             lambda: f"{count} {kind} of attempt {self.attempt}: {self.events(kind)}\n{self.logs()}",
         )
 
-    def ask(self, keys: list[int], memory: int) -> list[dict[str, Any]]:
+    def ask(self, keys: list[int], memory: int, **more: Any) -> list[dict[str, Any]]:
         """``tell`` it to ask for containers, and wait until all of them run; they come in the order of the keys."""
-        self.tell("request", keys=keys, memory=memory)
+        self.tell("request", keys=keys, memory=memory, **more)
         until(lambda: set(keys) <= {event["key"] for event in self.events("Allocated")}, self.logs)
         by_key = {event["key"]: event["container"] for event in self.events("Allocated")}
         made = [by_key[key] for key in keys]
@@ -145,3 +146,9 @@ class Led:
             for file in sorted(folder.glob("stderr"))
         ]
         return "\n".join([*texts, *(f"== {each}\n{each.read_text()}" for each in self.folder.glob("events-*"))])
+
+
+def racks_of(cluster: HadoopCluster) -> dict[str, str]:
+    """The racks of the nodes of a cluster that has several, by their hosts."""
+    hosts = [node.host for node in cluster.state.addresses.nodemanagers]
+    return dict(zip(hosts, cluster.settings.racks, strict=False))

@@ -1,7 +1,7 @@
 """An application master that does what a test tells it, and writes down what the ResourceManager makes happen.
 
-Started by YARN as ``python -m tests.runtime.am.yarn.led_master FOLDER host:port,…``. Orders are lines of JSON in
-``FOLDER/orders-<attempt>``, what happens is lines of JSON in ``FOLDER/events-<attempt>``.
+Started by YARN as ``python -m tests.runtime.am.yarn.led_master FOLDER host:port,… [NODE=RACK …]``. Orders are lines of
+JSON in ``FOLDER/orders-<attempt>``, what happens is lines of JSON in ``FOLDER/events-<attempt>``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,13 @@ import attrs
 from tony_provider.runtime.am.resource_manager import Allocated, Container, ContainerRequest, Launch
 from tony_provider.runtime.am.yarn.resource_manager import YarnResourceManager
 from tony_provider.runtime.application import ApplicationDescription, LocalizedResource, ResourceKind, YarnAccess
+from tony_provider.runtime.codec import from_plain
 from tony_provider.runtime.contract import ENV_TOKEN_FILE
 from tony_provider.runtime.hadoop.ids import ContainerId
 from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.protocol.status import FinalStatus
 from tony_provider.runtime.spec.model import JobSpec
+from tony_provider.runtime.spec.placement import Placement
 
 LOOK_SECONDS = 0.05
 PRIORITY = 1
@@ -75,8 +77,21 @@ class LedMaster:
                 await acts[order.pop("order")](**order)
             await asyncio.sleep(LOOK_SECONDS)
 
-    async def request(self, keys: list[int], memory: int) -> None:
-        self.rm.request([ContainerRequest(key, PRIORITY, memory, 1) for key in keys])
+    async def request(
+        self,
+        keys: list[int],
+        memory: int,
+        placement: dict[str, Any] | None = None,
+        tags: Sequence[str] = (),
+        node_label: str | None = None,
+    ) -> None:
+        where = None if placement is None else from_plain(placement, Placement)
+        self.rm.request(
+            [
+                ContainerRequest(key, PRIORITY, memory, 1, node_label=node_label, placement=where, tags=list(tags))
+                for key in keys
+            ]
+        )
 
     async def cancel(self, keys: list[int]) -> None:
         self.rm.cancel(keys)
@@ -96,11 +111,11 @@ class LedMaster:
             file.write(json.dumps({"event": event, **values}) + "\n")
 
 
-async def main(folder: Path, scheduler: str, credentials: Credentials) -> None:
+async def main(folder: Path, scheduler: str, racks: dict[str, str], credentials: Credentials) -> None:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(name)s %(message)s")
     container = ContainerId.parse(os.environ["CONTAINER_ID"])
     nothing = LocalizedResource("tony", "hdfs://nn/none", 0, 0, ResourceKind.ARCHIVE)
-    access = YarnAccess(scheduler.split(","))
+    access = YarnAccess(scheduler.split(","), racks=racks)
     application = str(container.attempt.application)
     description = ApplicationDescription(
         application, "alice", JobSpec("standalone", {}), "hdfs://nn/job", None, [], nothing, yarn=access
@@ -111,4 +126,4 @@ async def main(folder: Path, scheduler: str, credentials: Credentials) -> None:
 
 if __name__ == "__main__":
     tokens = Credentials.from_bytes(Path(os.environ[ENV_TOKEN_FILE]).read_bytes())
-    asyncio.run(main(Path(sys.argv[1]), sys.argv[2], tokens))
+    asyncio.run(main(Path(sys.argv[1]), sys.argv[2], dict(each.split("=") for each in sys.argv[3:]), tokens))

@@ -41,7 +41,7 @@ class AsksMachine(RuleBasedStateMachine):
     @rule()
     def ask(self) -> None:
         self.key += 1
-        self.asks.request([request(self.key)])
+        self.asks.request([request(self.key)], 0.0)
         self.wanted.add(self.key)
 
     @precondition(lambda self: self.key)
@@ -59,11 +59,11 @@ class AsksMachine(RuleBasedStateMachine):
     @rule(answered=st.booleans(), meanwhile=st.booleans())
     def heartbeat(self, answered: bool, meanwhile: bool) -> None:
         """The ResourceManager takes a call in whether or not its answer arrives."""
-        saying = self.asks.next()
+        saying = self.asks.next(0.0)
         self.hear(saying, self.believed, self.told, self.blacklist)
         if meanwhile and saying.asks:
-            self.asks.cancel([saying.asks[0].allocation_request_id])
-            self.wanted.discard(saying.asks[0].allocation_request_id)
+            self.asks.cancel([saying.asks[0].key])
+            self.wanted.discard(saying.asks[0].key)
         if answered:
             self.asks.said(saying)
 
@@ -71,7 +71,7 @@ class AsksMachine(RuleBasedStateMachine):
     def hear(saying: Saying, believed: set[int], told: set[ContainerId], blacklist: set[str]) -> None:
         """As a ResourceManager does."""
         for ask in saying.asks:
-            (believed.add if ask.num_containers else believed.discard)(ask.allocation_request_id)
+            (believed.add if ask.count else believed.discard)(ask.key)
         told |= {ContainerId.from_proto(release) for release in saying.releases}
         if saying.blacklist is not None:
             blacklist |= set(saying.blacklist.blacklist_additions)
@@ -109,7 +109,7 @@ class AsksMachine(RuleBasedStateMachine):
     @invariant()
     def one_more_heartbeat_says_it_all(self) -> None:
         believed, told, blacklist = set(self.believed), set(self.told), set(self.blacklist)
-        self.hear(self.asks.next(), believed, told, blacklist)
+        self.hear(self.asks.next(0.0), believed, told, blacklist)
         assert believed == self.wanted
         assert self.released <= told
         assert blacklist == self.avoided
@@ -121,8 +121,8 @@ TestAsks.settings = settings(max_examples=100, stateful_step_count=30, deadline=
 
 def test_ask_says_everything() -> None:
     asks = ContainerAsks()
-    asks.request([request(7)])
-    (said,) = asks.next().asks
+    asks.request([request(7)], 0.0)
+    (said,) = asks.next(0.0).resource_requests({})
     assert (said.allocation_request_id, said.num_containers, said.resource_name) == (7, 1, "*")
     assert (said.capability.memory, said.capability.virtual_cores) == (512, 1)
     assert [(each.key, each.value) for each in said.capability.resource_value_map] == [("yarn.io/gpu", 1)]
@@ -131,23 +131,23 @@ def test_ask_says_everything() -> None:
 
 def test_refused_request_is_not_repeated() -> None:
     asks = ContainerAsks()
-    asks.request([request(1)])
-    asks.refused(asks.next())
-    assert asks.next() == Saying()
+    asks.request([request(1)], 0.0)
+    asks.refused(asks.next(0.0))
+    assert asks.next(0.0) == Saying()
     assert not asks.outstanding
 
 
 def test_thousands_of_requests_are_said_in_several_calls_each_once() -> None:
     asks = ContainerAsks()
     number = 2 * MOST_ASKS + 1
-    asks.request(request(key) for key in range(1, number + 1))
+    asks.request((request(key) for key in range(1, number + 1)), 0.0)
     said: list[int] = []
     calls = 0
     while asks.more:
-        saying = asks.next()
+        saying = asks.next(0.0)
         asks.said(saying)
-        said += [ask.allocation_request_id for ask in saying.asks]
+        said += [ask.key for ask in saying.asks]
         calls += 1
     assert calls == 3
     assert sorted(said) == list(range(1, number + 1))
-    assert not asks.next().asks
+    assert not asks.next(0.0).asks

@@ -60,7 +60,7 @@ export const Empty = ({ children }) => html`<div className="empty">${children}</
 // For screen readers: what has changed on a page that renews itself.
 export const Announcement = ({ text }) => html`<p className="unseen" role="status" aria-live="polite">${text}</p>`;
 
-const LOOKS = { SUCCEEDED: "good", FAILED: "bad", LOST: "bad", KILLED: "quiet", STOPPED: "quiet" };
+const LOOKS = { SUCCEEDED: "good", FAILED: "bad", LOST: "bad", KILLED: "quiet", SUSPENDED: "quiet", STOPPED: "quiet" };
 
 export const State = ({ state }) => html`<span className=${`badge ${LOOKS[state] ?? "busy"}`}>${state}</span>`;
 

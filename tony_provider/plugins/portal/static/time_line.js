@@ -15,13 +15,14 @@ const BEGINS = {
   rendezvous: "training",
   restarting: "restart",
   recovering: "restart",
+  suspended: "suspended",
   stopping: "ending",
   verdict: "ending",
 };
-const NAMES = { waiting: "Waiting for containers", starting: "Files", training: "Generation", restart: "Restart", ending: "Ending" };
+const NAMES = { waiting: "Waiting for containers", starting: "Files", training: "Generation", restart: "Restart", suspended: "Suspended", ending: "Ending" };
 const MARKS = { checkpoint: "checkpoint", failed: "failure", given_up: "failure", container_lost: "failure", node_loss: "failure", exported: "export" };
 // The rest is shown on demand.
-const MAIN = new Set([...Object.keys(BEGINS), ...Object.keys(MARKS), "resume_chosen", "started_again", "replaced", "recovered", "smaller", "stage", "early_end", "store_unavailable", "dropped", "memory_raised", "not_copied", "checkpoint_refused"]);
+const MAIN = new Set([...Object.keys(BEGINS), ...Object.keys(MARKS), "suspending", "resumed", "resume_chosen", "started_again", "replaced", "recovered", "smaller", "larger", "resizing", "resized", "stage", "early_end", "store_unavailable", "dropped", "memory_raised", "not_copied", "checkpoint_refused"]);
 
 const text = (value) => (typeof value === "string" ? value : "");
 
@@ -51,7 +52,7 @@ function phases(events, endMs) {
       found.push({ kind: "training", from: event.at, until: endMs, name: `${NAMES.training} ${generation}` });
     }
     const kind = BEGINS[event.event];
-    if (!kind || (open?.kind === kind && kind !== "training") || (kind === "waiting" && open)) continue;
+    if (!kind || (open?.kind === kind && kind !== "training") || (kind === "waiting" && open && open.kind !== "suspended")) continue;
     if (open) open.until = event.at;
     if (kind === "training") generation += 1;
     found.push({ kind, from: event.at, until: endMs, name: kind === "training" ? `${NAMES.training} ${generation}` : NAMES[kind] });

@@ -12,6 +12,7 @@ const PARTS = [
   ["training", "Training", "steps that counted"],
   ["repeated", "Trained again", "steps that restarts had lost"],
   ["restarts", "Restarts", "while tasks were down: all of them, or the part of them that started again alone"],
+  ["suspended", "Suspended", "no container was held or asked for"],
   ["end", "End", "stopping, and keeping what was left"],
 ];
 

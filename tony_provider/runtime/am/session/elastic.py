@@ -10,15 +10,13 @@ from collections.abc import Collection
 from typing import Optional
 
 from tony_provider.runtime.am import words
-from tony_provider.runtime.am.session.checkpoints.session_checkpoints import SessionCheckpoints
+from tony_provider.runtime.am.session.checkpoints.session_checkpoints import CHECKPOINT_WAIT, SessionCheckpoints
 from tony_provider.runtime.am.session.restarts.restart_groups import RestartGroups
 from tony_provider.runtime.am.session.restarts.restarts import Restarts
 from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.frameworks.base import Framework
-from tony_provider.runtime.protocol.status import JobState
-
-GROW_WAIT = 60.0  # seconds for a checkpoint to be committed before the gang starts again with more tasks
+from tony_provider.runtime.protocol.status import JobState, TaskState
 
 
 class Elastic:
@@ -41,6 +39,7 @@ class Elastic:
         self._restarts = restarts
         self._checkpoints = checkpoints
         self._grow_at: Optional[float] = None
+        self._first_at: Optional[float] = None  # one that the gang lacks is there, and others are asked for
 
     # ---- smaller -----------------------------------------------------------------------------------------------
 
@@ -64,27 +63,34 @@ class Elastic:
     # ---- larger ------------------------------------------------------------------------------------------------
 
     def tick(self, now: float) -> None:
-        waiting = self._waiting
+        waiting = self._waiting(now)
         if not waiting:
             self._grow_at = None
         elif self._grow_at is None:
-            self._grow_at = now + GROW_WAIT
+            self._grow_at = now + CHECKPOINT_WAIT
             self._checkpoints.ask(f"the gang grows by {words.some(waiting)}")
         elif now >= self._grow_at:
             self._grow(waiting, now)
 
     def committed(self, now: float) -> None:
         """Record that a checkpoint is on the store: starting again costs no step."""
-        waiting = self._waiting
+        waiting = self._waiting(now)
         if waiting:
             self._grow(waiting, now)
 
-    @property
-    def _waiting(self) -> list[str]:
-        """Tasks that the gang lacks and could have."""
-        if self._state.phase is not JobState.RUNNING or self._groups.gang_has_succeeded:
+    def _waiting(self, now: float) -> list[str]:
+        """Tasks that the gang lacks and could have: all of them, or those that came in the time that a gang has."""
+        absent: list[Task] = []
+        if self._state.phase is JobState.RUNNING and not self._groups.gang_has_succeeded:
+            absent = [task for task in self._state.tasks if task.absent]
+        there = [task.name for task in absent if task.ready]
+        if not there:
+            self._first_at = None
             return []
-        return [task.name for task in self._state.tasks if task.absent and task.ready]
+        if self._first_at is None:
+            self._first_at = now
+        late = any(not task.ready and task.state is not TaskState.LOST for task in absent)
+        return [] if late and now < self._first_at + self._state.job.timeouts.allocation else there
 
     def _grow(self, waiting: list[str], now: float) -> None:
         self._restarts.again(self._groups.gang, f"the gang grows by {words.some(waiting)}", now)

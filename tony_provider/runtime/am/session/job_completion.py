@@ -132,7 +132,7 @@ class JobCompletion:
         """It begins where it ended the last time."""
         tasks = self._state.tasks
         for _ in tasks:
-            task = tasks[self._looking_at]
+            task = tasks[self._looking_at % len(tasks)]
             if task.decisive and not task.absent and not task.given_up and task.state is not TaskState.SUCCEEDED:
                 return False
             self._looking_at = (self._looking_at + 1) % len(tasks)

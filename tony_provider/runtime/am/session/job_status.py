@@ -44,6 +44,7 @@ def job_status(
         export=state.export,
         export_request=state.export_request,
         restarts=state.restarts,
+        resizing=dict(session.resizing.wanted),
         failure=verdict.failure if verdict else None,
         times=session.times.figures(now),
         use=session.use.figures(),

@@ -19,6 +19,8 @@ def message(session: Session, now: float) -> str:
         return f"the tasks have succeeded; publishing {words.some(session.state.job.outputs)}"
     if session.verdict:
         return first_line(session.verdict.message)
+    if session.suspension.reason is not None and session.phase not in (JobState.RECOVERING, JobState.FINISHING):
+        return _suspended(session, first_line(session.suspension.reason))
     if session.phase is JobState.WAITING:
         return session.containers.gang.describe(now)
     if session.phase is JobState.STARTING:
@@ -32,7 +34,17 @@ def message(session: Session, now: float) -> str:
     if session.phase is JobState.FINISHING:
         evaluators = words.some(task.name for task in session.tasks if not task.told_to_stop and not task.ended)
         return f"training has succeeded, waiting for {evaluators}"
-    return "; ".join([_running(session), *session.stages.describe(), *_single_restarts(session, now)])
+    further = (*session.resizing.describe(), *session.stages.describe(), *_single_restarts(session, now))
+    return "; ".join([_running(session), *further])
+
+
+def _suspended(session: Session, reason: str) -> str:
+    if session.phase is JobState.SUSPENDED:
+        return f"suspended: {reason}; `airflow tony resume` has it go on"
+    if session.suspension.waits_for_checkpoint:
+        return f"to be suspended, once there is a checkpoint: {reason}"
+    busy = [task for task in session.tasks if task.busy]
+    return f"to be suspended: {_stopping(busy) or 'its containers are given back'}; {reason}"
 
 
 def _starting(session: Session, now: float) -> str:
@@ -48,7 +60,7 @@ def _starting(session: Session, now: float) -> str:
 def _running(session: Session) -> str:
     running = sum(1 for task in session.tasks if task.state is TaskState.RUNNING)
     said = [f"{running} of {count(len(session.tasks), 'task')} running", *_others(session)]
-    absent = [task for task in session.tasks if task.absent]
+    absent = [task for task in session.tasks if task.absent and task.type not in session.resizing.wanted]
     if absent:
         said.append(f"going on without {_names(absent)}")
     return ", ".join(said)
@@ -76,12 +88,9 @@ def _single_restarts(session: Session, now: float) -> Iterator[str]:
 
 def _waiting_for(restart: Restart, now: float) -> str:
     tasks = [task for task in restart.members if not task.absent and not task.over]
-    busy = [task for task in tasks if task.busy]
-    stopping = [task for task in busy if task.process and task.process.runs]
+    stopping = _stopping([task for task in tasks if task.busy])
     if stopping:
-        return f"stopping {_names(stopping)}"
-    if busy:
-        return f"the last checkpoint of {_names(busy)} is copied"
+        return stopping
     requested = [task for task in tasks if task.state is TaskState.REQUESTED]
     if requested:
         return f"waiting for a new container for {_names(requested)}"
@@ -89,6 +98,14 @@ def _waiting_for(restart: Restart, now: float) -> str:
     if missing:
         return f"waiting for {_names(missing)} to register"
     return _wait(restart.not_before, now) or "choosing the checkpoint to go on from"
+
+
+def _stopping(busy: Sequence[Task]) -> str:
+    """What something is still to come of; empty: of nobody."""
+    running = [task for task in busy if task.process and task.process.runs]
+    if running:
+        return f"stopping {_names(running)}"
+    return f"the last checkpoint of {_names(busy)} is copied" if busy else ""
 
 
 def _wait(not_before: Optional[float], now: float) -> str:

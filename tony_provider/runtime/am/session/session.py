@@ -21,6 +21,7 @@ from tony_provider.runtime.am.session.figures.type_ledger import TypeLedger
 from tony_provider.runtime.am.session.job_completion import JobCompletion
 from tony_provider.runtime.am.session.recovery.history import History
 from tony_provider.runtime.am.session.recovery.recovery import Recovery
+from tony_provider.runtime.am.session.resizing import Resizing
 from tony_provider.runtime.am.session.restarts.container_failures import ContainerFailures
 from tony_provider.runtime.am.session.restarts.early_ends import EarlyEnds
 from tony_provider.runtime.am.session.restarts.finished_tasks import FinishedTasks
@@ -31,14 +32,17 @@ from tony_provider.runtime.am.session.stages import Stages
 from tony_provider.runtime.am.session.state.process_state import ProcessEnd
 from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Heartbeat, Task
+from tony_provider.runtime.am.session.suspension import Suspension
 from tony_provider.runtime.am.session.timers.advance_notices import AdvanceNotices
 from tony_provider.runtime.am.session.timers.liveness import Liveness
+from tony_provider.runtime.am.session.timers.opening_times import OpeningTimes
 from tony_provider.runtime.am.session.timers.timers import Timers
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.frameworks.base import Framework
 from tony_provider.runtime.protocol.export_status import ExportedModel
 from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState, JobStatus
 from tony_provider.runtime.spec.model import JobSpec
+from tony_provider.runtime.spec.opening_hours import ZoneOffset
 
 
 class Session:
@@ -47,8 +51,19 @@ class Session:
     ``now`` is the session's time: seconds of a clock that never goes back.
     """
 
-    def __init__(self, job: JobSpec, framework: Framework, *, jitter: Callable[[], float], epoch: float = 0.0) -> None:
-        """``jitter`` gives random numbers from 0 to 1; ``epoch`` + the session's time = seconds since the epoch."""
+    def __init__(
+        self,
+        job: JobSpec,
+        framework: Framework,
+        *,
+        jitter: Callable[[], float],
+        epoch: float = 0.0,
+        zone_offsets: Sequence[ZoneOffset] = (),
+    ) -> None:
+        """``jitter`` gives random numbers from 0 to 1; ``epoch`` + the session's time = seconds since the epoch.
+
+        ``zone_offsets``: of the time zone of the job's windows.
+        """
         self.state = SessionState(job, framework, epoch)
         self.containers = Containers(self.state, jitter)
         self.times = TimeLedger(self.state)
@@ -72,6 +87,13 @@ class Session:
         self._notices = AdvanceNotices(self.state, self.containers, self._checkpoints)
         self._elastic = Elastic(self.state, framework, self.groups, self._restarts, self._checkpoints)
         self.stages = Stages(self.state, self.containers, self._completion, self._restarts)
+        self.suspension = Suspension(
+            self.state, self.containers, self.groups, self._restarts, self._checkpoints, self.stages
+        )
+        self.resizing = Resizing(
+            self.state, self.containers, self.groups, self._restarts, self._checkpoints, self.suspension
+        )
+        self._opening_times = OpeningTimes(self.state, self.suspension, zone_offsets)
         self._liveness = Liveness(self.state, self.groups, self._restarts, self._container_failures, self._reports)
         self._timers = Timers(
             self.state,
@@ -82,9 +104,17 @@ class Session:
             self._container_failures,
             self._liveness,
             self._elastic,
+            self._opening_times,
         )
         self.recovery = Recovery(
-            self.state, self.containers, self.groups, self._restarts, self._finished, self._reports
+            self.state,
+            self.containers,
+            self.groups,
+            self._restarts,
+            self._finished,
+            self._reports,
+            self.stages,
+            self.suspension,
         )
 
     @property
@@ -170,8 +200,10 @@ class Session:
     def start(self, now: float, largest: Optional[Largest] = None) -> list[Action]:
         """Begin: ask for the gang's containers. ``largest``: what the cluster gives at most, where that is known."""
         self._begin(now, now, largest)
-        self.containers.ask_for(self.state.tasks, now)
-        self._restarts.prepare_start(now)
+        self._opening_times.tick(now)
+        if self.suspension.reason is None:
+            self.containers.ask_for(self.state.tasks, now)
+            self._restarts.prepare_start(now)
         return self._checked(now)
 
     def recover(
@@ -191,6 +223,8 @@ class Session:
         if former:
             self.times.take_over(former, now)
             self.use.take_over(former, now)
+        self.suspension.take_over(history.suspended, by_windows=history.by_windows, out_of_hours=history.out_of_hours)
+        self.resizing.take_over(history.resizing)
         self.recovery.begin(containers, history, now)
         if history.verdict:
             self.recovery.leave_to_end(now)
@@ -207,6 +241,11 @@ class Session:
     def allocated(self, key: int, container: Container, now: float) -> list[Action]:
         """The cluster has given a container for the request with this key."""
         self.containers.granted(key, container, now)
+        return self._checked(now)
+
+    def not_placed(self, key: int, reason: str, now: float) -> list[Action]:
+        """The cluster has found no place for the container of the request with this key; it is asked for again."""
+        self.containers.not_placed(key, reason)
         return self._checked(now)
 
     def launch_failed(self, container_id: str, reason: str, now: float) -> list[Action]:
@@ -241,6 +280,21 @@ class Session:
             self._completion.kill(reason, now, grace)
         return self._checked(now)
 
+    def suspend_requested(self, reason: str, now: float) -> list[Action]:
+        """Somebody wants all containers given back, after a checkpoint. Asked again, nothing changes."""
+        self.suspension.ask(reason)
+        return self._checked(now)
+
+    def resume_requested(self, reason: str, now: float) -> list[Action]:
+        """Somebody wants a job that is suspended, or about to be, to go on. One that is not goes on as it does."""
+        self.suspension.resume(reason, now)
+        return self._checked(now)
+
+    def resize_requested(self, counts: Mapping[str, int], reason: str, now: float) -> list[Action]:
+        """Somebody wants so many tasks of these types. Asked again, or beyond what the job allows, nothing changes."""
+        self.resizing.ask(counts, reason)
+        return self._checked(now)
+
     def fail(self, kind: FailureKind, message: str, now: float) -> list[Action]:
         """End the job for a reason that is no task's."""
         self._completion.fail(Failure(kind, message), now)
@@ -263,7 +317,9 @@ class Session:
         self.times.copied(copy_seconds)
         before = self.state.checkpoint or self.state.generation.resume
         self._checkpoints.committed(point)
+        self.suspension.committed(now)
         self._elastic.committed(now)
+        self.resizing.committed(now)
         self._exports.committed(point, before, now)
         return self._checked(now)
 
@@ -413,7 +469,12 @@ class Session:
         state = self.state
         self.recovery.check(now)
         if state.verdict is None and state.phase is not JobState.RECOVERING:
-            self._restarts.check(now)
+            self.suspension.check(now)
+            self._restarts.decide(now)
+        if state.verdict is None and state.phase is not JobState.RECOVERING:
+            self.resizing.check(now)
+            self._restarts.advance(now)
+            self.resizing.look_at_end()
         # Also while a later stage waits for its containers: what decides may be over without it.
         if state.verdict is None and state.phase is not JobState.RECOVERING and not self._restarts.undecided:
             self._completion.look_at_success(now)

@@ -7,7 +7,7 @@ as at the job's start.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Optional
 
 import attrs
@@ -45,15 +45,20 @@ class Stages:
         self._containers = containers
         self._completion = completion
         self._restarts = restarts
-        self._tasks: dict[str, list[Task]] = {name: [] for name in state.job.tasks}
-        for task in state.tasks:
-            self._tasks[task.type].append(task)
-        self._waiting = {
+        self._tasks = state.of_type
+        self._all = {
             name: [_Wait(other, self._tasks[other], milestone) for other, milestone in after.items()]
             for name in state.job.tasks
             if (after := state.job.waits_for(name))
         }
+        self._waiting = self._all  # those of which somebody waits, or did when it was looked at last
         self._since: Optional[float] = None  # somebody waits, and nobody has begun since
+
+    def begin_anew(self, tasks: Iterable[Task], types: Collection[str]) -> None:
+        """Have these tasks wait again for whoever is of these types, which begin anew as well."""
+        for task in tasks:
+            task.waits = any(other in types for other in self._state.job.waits_for(task.type))
+        self._waiting, self._since = self._all, None
 
     def check(self, now: float) -> None:
         """Open the next stage once it may be, or end the job because it cannot be."""
@@ -123,7 +128,7 @@ class _Wait:
     def over(self) -> bool:
         """Asked after each of the messages of thousands of executors, so it begins where it ended the last time."""
         for _ in self.tasks:
-            if not self._reached(self.tasks[self._looking_at]):
+            if not self._reached(self.tasks[self._looking_at % len(self.tasks)]):
                 return False
             self._looking_at = (self._looking_at + 1) % len(self.tasks)
         return self.hopeless is None

@@ -4,6 +4,9 @@
 ``PUT control/stop``       ``{"reason": …, "grace": s}``    ends as killed, for this reason, see StopAnswer
 ``PUT control/checkpoint`` ``{"reason": …}``                user processes are asked for a checkpoint now
 ``PUT control/export``     ``{"reason": …}``                the leading task is asked for its model now
+``PUT control/suspend``    ``{"reason": …}``                all containers are given back, after a checkpoint
+``PUT control/resume``     ``{"reason": …}``                they are asked for again, and the job goes on
+``PUT control/resize``     ``{"tasks": …, "reason": …}``    it goes on with so many tasks of these types
 ``GET status``                                              the job's status
 ======================== ============================== =============================================
 
@@ -15,18 +18,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Optional, Protocol, TypeVar
 
 import attrs
 
 from tony_provider.runtime.am.session.actions import Verdict
+from tony_provider.runtime.am.session.checkpoints.session_checkpoints import CHECKPOINT_WAIT
 from tony_provider.runtime.am.web.http_messages import HttpError, HttpRequest, HttpResponse
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.codec import CodecError, load_json
 from tony_provider.runtime.protocol.export_status import ExportedModel
-from tony_provider.runtime.protocol.status import JobStatus
-from tony_provider.runtime.protocol.timing import stop_seconds
+from tony_provider.runtime.protocol.status import JobState, JobStatus
+from tony_provider.runtime.protocol.timing import KEEP_LOGS, RELEASE_WAIT, STOP_SLACK, stop_seconds
 from tony_provider.runtime.spec.model import Timeouts
 from tony_provider.runtime.text import is_writable
 
@@ -38,11 +43,28 @@ _LONGEST_REASON = 2000  # characters
 _LONGEST_GRACE = 86400.0  # seconds
 
 
+class SteeredSizes(Protocol):
+    """The part of the session's resizing that control needs."""
+
+    @property
+    def is_too_late(self) -> bool: ...
+
+    def refusal(self, counts: Mapping[str, int]) -> Optional[str]: ...
+
+    def number(self, name: str) -> int: ...
+
+
 class SteeredSession(Protocol):
     """The part of the session that control needs."""
 
     @property
+    def resizing(self) -> SteeredSizes: ...
+
+    @property
     def verdict(self) -> Optional[Verdict]: ...
+
+    @property
+    def phase(self) -> JobState: ...
 
 
 class Steered(Protocol):
@@ -58,6 +80,12 @@ class Steered(Protocol):
     def ask_checkpoint(self, reason: str) -> None: ...
 
     def ask_export(self, reason: str) -> int: ...
+
+    def suspend(self, reason: str) -> None: ...
+
+    def resume(self, reason: str) -> None: ...
+
+    def resize(self, counts: Mapping[str, int], reason: str) -> None: ...
 
 
 @attrs.frozen
@@ -108,6 +136,51 @@ class ExportAsked:
     checkpoint: Optional[ResumePoint] = None  # the newest committed checkpoint so far, which any program leaves
 
 
+@attrs.frozen
+class SuspendOrder:
+    """The body of ``PUT control/suspend``: give all containers back, until somebody says otherwise."""
+
+    reason: str
+
+
+@attrs.frozen
+class SuspendAnswer:
+    """The answer to a SuspendOrder. Once the job's state is SUSPENDED, nothing runs and nothing is asked for."""
+
+    suspended_within: float  # seconds: a checkpoint is waited for, processes have their grace, and logs are kept
+    state: JobState  # the job's, when it was asked
+
+
+@attrs.frozen
+class ResumeOrder:
+    """The body of ``PUT control/resume``: have a suspended job go on."""
+
+    reason: str
+
+
+@attrs.frozen
+class ResumeAnswer:
+    """The answer to a ResumeOrder."""
+
+    state: JobState  # the job's, when it was asked
+
+
+@attrs.frozen
+class ResizeOrder:
+    """The body of ``PUT control/resize``: go on with so many tasks."""
+
+    tasks: dict[str, int]  # by type
+    reason: str
+
+
+@attrs.frozen
+class ResizeAnswer:
+    """The answer to a ResizeOrder. Once the job's status has no more ``resizing`` of these types, it is done."""
+
+    before: dict[str, int]  # how many tasks there were, or were to be, of these types
+    state: JobState  # the job's, when it was asked
+
+
 class Control:
     """The HTTP handlers of control. Used within a running event loop."""
 
@@ -148,6 +221,53 @@ class Control:
         asked_ms, status = self._master.ask_export(order.reason), self._master.status()
         answer = ExportAsked(asked_ms, status.export, status.checkpoint)
         return HttpResponse.of_object(answer, HTTPStatus.ACCEPTED)
+
+    async def suspend(self, request: HttpRequest) -> HttpResponse:
+        """Have all containers given back. Asked again, nothing changes."""
+        order = _read(request, SuspendOrder)
+        _check_reason(order.reason)
+        self._check_goes_on("nothing is left to suspend")
+        log.info("%r asks for the job to be suspended: %s", request.user, order.reason)
+        state = self._master.session.phase
+        self._master.suspend(order.reason)
+        within = 0.0 if state is JobState.SUSPENDED else self._longest_suspension
+        return HttpResponse.of_object(SuspendAnswer(within, state), HTTPStatus.ACCEPTED)
+
+    async def resume(self, request: HttpRequest) -> HttpResponse:
+        """Have a job that is suspended, or about to be, go on. One that is not does so anyway."""
+        order = _read(request, ResumeOrder)
+        _check_reason(order.reason)
+        self._check_goes_on("it cannot go on any more")
+        log.info("%r asks for the job to go on: %s", request.user, order.reason)
+        state = self._master.session.phase
+        self._master.resume(order.reason)
+        return HttpResponse.of_object(ResumeAnswer(state), HTTPStatus.ACCEPTED)
+
+    async def resize(self, request: HttpRequest) -> HttpResponse:
+        """Have more tasks of some types, or fewer. Asked again, nothing changes."""
+        order = _read(request, ResizeOrder)
+        _check_reason(order.reason)
+        self._check_goes_on("nothing is left to resize")
+        session = self._master.session
+        if problem := session.resizing.refusal(order.tasks):
+            raise HttpError(HTTPStatus.BAD_REQUEST, problem)
+        if session.resizing.is_too_late:
+            raise HttpError(HTTPStatus.CONFLICT, "the tasks that train together have succeeded: they never start again")
+        log.info("%r asks for %s: %s", request.user, order.tasks, order.reason)
+        answer = ResizeAnswer({name: session.resizing.number(name) for name in order.tasks}, session.phase)
+        self._master.resize(order.tasks, order.reason)
+        return HttpResponse.of_object(answer, HTTPStatus.ACCEPTED)
+
+    def _check_goes_on(self, otherwise: str) -> None:
+        session = self._master.session
+        if session.verdict is not None or session.phase is JobState.FINISHING:
+            raise HttpError(HTTPStatus.CONFLICT, f"the job is ending: {otherwise}")
+
+    @property
+    def _longest_suspension(self) -> float:
+        """Seconds from the order to the end of the last container."""
+        stop = self._timeouts.grace + self._timeouts.checkpoint + STOP_SLACK
+        return CHECKPOINT_WAIT + stop + KEEP_LOGS + RELEASE_WAIT
 
     async def status(self, request: HttpRequest) -> HttpResponse:
         return await asyncio.to_thread(HttpResponse.of_object, self._master.status())

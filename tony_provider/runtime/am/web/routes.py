@@ -92,6 +92,9 @@ def router(
             Route("PUT", "/control/stop", AccessType.MODIFY, control.stop),
             Route("PUT", "/control/checkpoint", AccessType.MODIFY, control.checkpoint),
             Route("PUT", "/control/export", AccessType.MODIFY, control.export),
+            Route("PUT", "/control/suspend", AccessType.MODIFY, control.suspend),
+            Route("PUT", "/control/resume", AccessType.MODIFY, control.resume),
+            Route("PUT", "/control/resize", AccessType.MODIFY, control.resize),
             *more,
         ]
     )

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Mapping
+import ssl
 from functools import partial
 from http import HTTPStatus
 from typing import Optional
@@ -15,18 +14,16 @@ from tony_provider.runtime.am.web.router import AccessType, Route
 from tony_provider.runtime.am.web.sealed_orders import SealedOrders
 from tony_provider.runtime.codec import CodecError, dump_json, load_json
 from tony_provider.runtime.protocol.store_token import StoreToken
-from tony_provider.runtime.sealed.tls_pipe import master_context
 
 log = logging.getLogger(__name__)
 
 PATH = "/control/tokens"
 
 
-async def token_route(access: StoreAccess, secrets: Mapping[str, bytes]) -> Optional[Route]:
-    """None: the store asks for no token. Raises OSError, MissingSecretError."""
+def token_route(access: StoreAccess, context: ssl.SSLContext) -> Optional[Route]:
+    """``context``: of the master's end of sealed conversations. None: the store asks for no token."""
     if access.life is None:
         return None
-    context = await asyncio.to_thread(master_context, secrets)
     orders = SealedOrders(context, partial(_obey, access))
     return Route("PUT", PATH, AccessType.MODIFY, orders.put)
 

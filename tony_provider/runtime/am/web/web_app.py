@@ -18,6 +18,7 @@ from tony_provider.runtime.am.web.routes import Routes, router
 from tony_provider.runtime.am.web.server import WebServer
 from tony_provider.runtime.am.web.tensorboard.tensorboard_pages import TensorBoardPages
 from tony_provider.runtime.am.web.tensorboard.tensorboard_routes import TensorBoard
+from tony_provider.runtime.am.web.tunnels.tunnel_route import Tunnels
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.protocol import timing
 from tony_provider.runtime.storage import Storage
@@ -33,9 +34,11 @@ class WebApp:
     _server: WebServer
     _description: ApplicationDescription
     _storage: Storage
+    _sealed: ssl.SSLContext  # of the master's end of what is sealed
     _tokens: Optional[Route]  # by which a newer token of the store is brought; None: it asks for none
     _secrets: Sequence[str] = attrs.field(factory=tuple, repr=False)
     _tails: Optional[LogTails] = None
+    _tunnels: Optional[Tunnels] = None
     _curves: JobCurves = attrs.field(factory=JobCurves)
     _drawing: Optional[asyncio.Task[None]] = None
     _looking_up: Optional[asyncio.Task[None]] = None
@@ -47,13 +50,15 @@ class WebApp:
         storage: Storage,
         host: str,
         authenticator: Authenticator,
+        sealed: ssl.SSLContext,
+        *,
         tokens: Optional[Route] = None,
         secrets: Sequence[str] = (),
         tls: Optional[ssl.SSLContext] = None,
     ) -> WebApp:
         """``secrets``: values that are masked in what tasks have printed; ``tls``: None is http. Raises OSError."""
         server = await WebServer.bind(host, description.job.port_range, tls)
-        return cls(authenticator, server, description, storage, tokens, secrets)
+        return cls(authenticator, server, description, storage, sealed, tokens, secrets)
 
     @property
     def url(self) -> str:
@@ -77,6 +82,7 @@ class WebApp:
         job, executor_requests = self._description.job, master.executors.executor_requests
         self._tails = LogTails(executor_requests, self._storage, self._description.application_dir, self._secrets)
         tensorboard = TensorBoard(TensorBoardPages(executor_requests), master.status) if job.tensorboard else None
+        self._tunnels = Tunnels(self._sealed, master.executors.tunnel_streams)
         routes = router(
             master,
             job.timeouts,
@@ -84,7 +90,11 @@ class WebApp:
             curves=self._curves,
             use=master.use,
             places=tensorboard.places if tensorboard else tuple,
-            more=[*(tensorboard.routes if tensorboard else ()), *([self._tokens] if self._tokens else ())],
+            more=[
+                self._tunnels.route,
+                *(tensorboard.routes if tensorboard else ()),
+                *([self._tokens] if self._tokens else ()),
+            ],
         )
         self._drawing = asyncio.create_task(self._draw(master), name="curves")
         await self._start(routes)
@@ -97,6 +107,8 @@ class WebApp:
             await asyncio.sleep(every)
 
     async def close(self) -> None:
+        if self._tunnels:
+            self._tunnels.close()
         await self._server.stop()
         for task in filter(None, (self._drawing, self._looking_up)):
             task.cancel()

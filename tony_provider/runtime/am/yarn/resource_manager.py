@@ -22,6 +22,7 @@ from tony_provider.runtime.am.resource_manager import (
     Largest,
     Launch,
     LaunchFailed,
+    NotPlaced,
     Registered,
     ResourceManager,
     ResourceManagerError,
@@ -55,6 +56,10 @@ _BUSY = 0.2  # seconds between heartbeats while an answer is expected soon
 _IDLE = 1.0
 _BUSY_FOR = 10.0  # seconds after a change
 _LEAST = 0.05
+_NOT_PLACED = {
+    yarn.RRP_COULD_NOT_PLACE_ON_NODE: "YARN finds no node on which its placement constraints hold",
+    yarn.RRP_COULD_NOT_SCHEDULE_ON_NODE: "the nodes on which its placement constraints hold have no room, or its queue",
+}
 
 
 class YarnResourceManager(ResourceManager):
@@ -72,7 +77,9 @@ class YarnResourceManager(ResourceManager):
         self._asks = ContainerAsks()
         self._notices = PreemptionMessages()
         self._nodes = NMClient(description, settings)
+        self._racks = access.racks
         self._containers: dict[str, yarn.ContainerProto] = {}
+        self._tags: dict[str, list[str]] = {}  # of containers that have any
         self._events = EventQueue()
         self._background = Background(self._events.fail)
         self._wake = asyncio.Event()
@@ -90,6 +97,7 @@ class YarnResourceManager(ResourceManager):
         self._nodes.learn(answer.nm_tokens_from_previous_attempts)
         for container in answer.containers_from_previous_attempts:
             self._containers[_id(container)] = container
+            self._tags[_id(container)] = list(container.allocation_tags)
         most = answer.maximumCapability
         return Registered(
             largest=Largest(
@@ -100,7 +108,8 @@ class YarnResourceManager(ResourceManager):
         )
 
     def request(self, requests: Sequence[ContainerRequest]) -> None:
-        self._asks.request(requests)
+        held = {tag for tags in self._tags.values() for tag in tags}
+        self._asks.request(requests, asyncio.get_running_loop().time(), held)
         self._hurry()
 
     def cancel(self, keys: Sequence[int]) -> None:
@@ -158,9 +167,13 @@ class YarnResourceManager(ResourceManager):
                 continue
 
     async def _allocate(self) -> None:
-        saying = self._asks.next()
+        saying = self._asks.next(asyncio.get_running_loop().time())
         request = service.AllocateRequestProto(
-            ask=saying.asks, release=saying.releases, blacklist_request=saying.blacklist, progress=self._progress
+            ask=saying.resource_requests(self._racks),
+            scheduling_requests=saying.scheduling_requests,
+            release=saying.releases,
+            blacklist_request=saying.blacklist,
+            progress=self._progress,
         )
         try:
             answer = await self._scheduler.allocate(request)
@@ -193,6 +206,8 @@ class YarnResourceManager(ResourceManager):
             self._found_late(container)
         for container in answer.allocated_containers:
             self._allocated(container)
+        for rejected in answer.rejected_scheduling_requests:
+            self._not_placed(rejected)
         self._notice(answer)  # before the containers that end for it
         for status in answer.completed_container_statuses:
             self._completed(status)
@@ -226,12 +241,19 @@ class YarnResourceManager(ResourceManager):
             self._asks.release([ContainerId.from_proto(container.id)])
             return
         self._containers[_id(container)] = container
+        self._tags[_id(container)] = request.tags
         self._hurry()
         self._events.put(Allocated(request.key, _container(container)))
+
+    def _not_placed(self, rejected: yarn.RejectedSchedulingRequestProto) -> None:
+        key = rejected.request.allocationRequestId
+        if self._asks.not_placed(key, asyncio.get_running_loop().time()):
+            self._events.put(NotPlaced(key, _NOT_PLACED.get(rejected.reason, "YARN finds no place for it")))
 
     def _completed(self, status: yarn.ContainerStatusProto) -> None:
         container_id = ContainerId.from_proto(status.container_id)
         self._asks.completed(container_id)
+        self._tags.pop(str(container_id), None)
         self._hurry()  # others may follow
         if self._containers.pop(str(container_id), None):
             ended = container_exits.from_status(status.exit_status)

@@ -51,6 +51,17 @@ class NodeStateProto(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     NS_DECOMMISSIONING: _ClassVar[NodeStateProto]
     NS_SHUTDOWN: _ClassVar[NodeStateProto]
 
+class NodeAttributeOpCodeProto(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    NO_OP: _ClassVar[NodeAttributeOpCodeProto]
+    EQ: _ClassVar[NodeAttributeOpCodeProto]
+    NE: _ClassVar[NodeAttributeOpCodeProto]
+
+class RejectionReasonProto(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    RRP_COULD_NOT_PLACE_ON_NODE: _ClassVar[RejectionReasonProto]
+    RRP_COULD_NOT_SCHEDULE_ON_NODE: _ClassVar[RejectionReasonProto]
+
 class AMCommandProto(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     AM_RESYNC: _ClassVar[AMCommandProto]
@@ -92,6 +103,11 @@ NS_LOST: NodeStateProto
 NS_REBOOTED: NodeStateProto
 NS_DECOMMISSIONING: NodeStateProto
 NS_SHUTDOWN: NodeStateProto
+NO_OP: NodeAttributeOpCodeProto
+EQ: NodeAttributeOpCodeProto
+NE: NodeAttributeOpCodeProto
+RRP_COULD_NOT_PLACE_ON_NODE: RejectionReasonProto
+RRP_COULD_NOT_SCHEDULE_ON_NODE: RejectionReasonProto
 AM_RESYNC: AMCommandProto
 AM_SHUTDOWN: AMCommandProto
 APP_UNDEFINED: FinalApplicationStatusProto
@@ -187,7 +203,7 @@ class ResourceUtilizationProto(_message.Message):
     def __init__(self, pmem: _Optional[int] = ..., vmem: _Optional[int] = ..., cpu: _Optional[float] = ...) -> None: ...
 
 class ContainerProto(_message.Message):
-    __slots__ = ("id", "nodeId", "node_http_address", "resource", "priority", "container_token", "execution_type", "allocation_request_id", "version")
+    __slots__ = ("id", "nodeId", "node_http_address", "resource", "priority", "container_token", "execution_type", "allocation_request_id", "version", "allocation_tags")
     ID_FIELD_NUMBER: _ClassVar[int]
     NODEID_FIELD_NUMBER: _ClassVar[int]
     NODE_HTTP_ADDRESS_FIELD_NUMBER: _ClassVar[int]
@@ -197,6 +213,7 @@ class ContainerProto(_message.Message):
     EXECUTION_TYPE_FIELD_NUMBER: _ClassVar[int]
     ALLOCATION_REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
+    ALLOCATION_TAGS_FIELD_NUMBER: _ClassVar[int]
     id: ContainerIdProto
     nodeId: NodeIdProto
     node_http_address: str
@@ -206,7 +223,8 @@ class ContainerProto(_message.Message):
     execution_type: ExecutionTypeProto
     allocation_request_id: int
     version: int
-    def __init__(self, id: _Optional[_Union[ContainerIdProto, _Mapping]] = ..., nodeId: _Optional[_Union[NodeIdProto, _Mapping]] = ..., node_http_address: _Optional[str] = ..., resource: _Optional[_Union[ResourceProto, _Mapping]] = ..., priority: _Optional[_Union[PriorityProto, _Mapping]] = ..., container_token: _Optional[_Union[_security_pb2.TokenProto, _Mapping]] = ..., execution_type: _Optional[_Union[ExecutionTypeProto, str]] = ..., allocation_request_id: _Optional[int] = ..., version: _Optional[int] = ...) -> None: ...
+    allocation_tags: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, id: _Optional[_Union[ContainerIdProto, _Mapping]] = ..., nodeId: _Optional[_Union[NodeIdProto, _Mapping]] = ..., node_http_address: _Optional[str] = ..., resource: _Optional[_Union[ResourceProto, _Mapping]] = ..., priority: _Optional[_Union[PriorityProto, _Mapping]] = ..., container_token: _Optional[_Union[_security_pb2.TokenProto, _Mapping]] = ..., execution_type: _Optional[_Union[ExecutionTypeProto, str]] = ..., allocation_request_id: _Optional[int] = ..., version: _Optional[int] = ..., allocation_tags: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ContainerStatusProto(_message.Message):
     __slots__ = ("container_id", "state", "diagnostics", "exit_status", "capability", "executionType")
@@ -379,6 +397,94 @@ class ResourceBlacklistRequestProto(_message.Message):
     blacklist_additions: _containers.RepeatedScalarFieldContainer[str]
     blacklist_removals: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, blacklist_additions: _Optional[_Iterable[str]] = ..., blacklist_removals: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class PlacementConstraintTargetProto(_message.Message):
+    __slots__ = ("targetType", "targetKey", "targetValues")
+    class TargetType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        NODE_ATTRIBUTE: _ClassVar[PlacementConstraintTargetProto.TargetType]
+        ALLOCATION_TAG: _ClassVar[PlacementConstraintTargetProto.TargetType]
+        SELF: _ClassVar[PlacementConstraintTargetProto.TargetType]
+    NODE_ATTRIBUTE: PlacementConstraintTargetProto.TargetType
+    ALLOCATION_TAG: PlacementConstraintTargetProto.TargetType
+    SELF: PlacementConstraintTargetProto.TargetType
+    TARGETTYPE_FIELD_NUMBER: _ClassVar[int]
+    TARGETKEY_FIELD_NUMBER: _ClassVar[int]
+    TARGETVALUES_FIELD_NUMBER: _ClassVar[int]
+    targetType: PlacementConstraintTargetProto.TargetType
+    targetKey: str
+    targetValues: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, targetType: _Optional[_Union[PlacementConstraintTargetProto.TargetType, str]] = ..., targetKey: _Optional[str] = ..., targetValues: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class SimplePlacementConstraintProto(_message.Message):
+    __slots__ = ("scope", "targetExpressions", "minCardinality", "maxCardinality", "attributeOpCode")
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    TARGETEXPRESSIONS_FIELD_NUMBER: _ClassVar[int]
+    MINCARDINALITY_FIELD_NUMBER: _ClassVar[int]
+    MAXCARDINALITY_FIELD_NUMBER: _ClassVar[int]
+    ATTRIBUTEOPCODE_FIELD_NUMBER: _ClassVar[int]
+    scope: str
+    targetExpressions: _containers.RepeatedCompositeFieldContainer[PlacementConstraintTargetProto]
+    minCardinality: int
+    maxCardinality: int
+    attributeOpCode: NodeAttributeOpCodeProto
+    def __init__(self, scope: _Optional[str] = ..., targetExpressions: _Optional[_Iterable[_Union[PlacementConstraintTargetProto, _Mapping]]] = ..., minCardinality: _Optional[int] = ..., maxCardinality: _Optional[int] = ..., attributeOpCode: _Optional[_Union[NodeAttributeOpCodeProto, str]] = ...) -> None: ...
+
+class CompositePlacementConstraintProto(_message.Message):
+    __slots__ = ("compositeType", "childConstraints")
+    class CompositeType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        AND: _ClassVar[CompositePlacementConstraintProto.CompositeType]
+        OR: _ClassVar[CompositePlacementConstraintProto.CompositeType]
+        DELAYED_OR: _ClassVar[CompositePlacementConstraintProto.CompositeType]
+    AND: CompositePlacementConstraintProto.CompositeType
+    OR: CompositePlacementConstraintProto.CompositeType
+    DELAYED_OR: CompositePlacementConstraintProto.CompositeType
+    COMPOSITETYPE_FIELD_NUMBER: _ClassVar[int]
+    CHILDCONSTRAINTS_FIELD_NUMBER: _ClassVar[int]
+    compositeType: CompositePlacementConstraintProto.CompositeType
+    childConstraints: _containers.RepeatedCompositeFieldContainer[PlacementConstraintProto]
+    def __init__(self, compositeType: _Optional[_Union[CompositePlacementConstraintProto.CompositeType, str]] = ..., childConstraints: _Optional[_Iterable[_Union[PlacementConstraintProto, _Mapping]]] = ...) -> None: ...
+
+class PlacementConstraintProto(_message.Message):
+    __slots__ = ("simpleConstraint", "compositeConstraint")
+    SIMPLECONSTRAINT_FIELD_NUMBER: _ClassVar[int]
+    COMPOSITECONSTRAINT_FIELD_NUMBER: _ClassVar[int]
+    simpleConstraint: SimplePlacementConstraintProto
+    compositeConstraint: CompositePlacementConstraintProto
+    def __init__(self, simpleConstraint: _Optional[_Union[SimplePlacementConstraintProto, _Mapping]] = ..., compositeConstraint: _Optional[_Union[CompositePlacementConstraintProto, _Mapping]] = ...) -> None: ...
+
+class ResourceSizingProto(_message.Message):
+    __slots__ = ("numAllocations", "resources")
+    NUMALLOCATIONS_FIELD_NUMBER: _ClassVar[int]
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    numAllocations: int
+    resources: ResourceProto
+    def __init__(self, numAllocations: _Optional[int] = ..., resources: _Optional[_Union[ResourceProto, _Mapping]] = ...) -> None: ...
+
+class SchedulingRequestProto(_message.Message):
+    __slots__ = ("allocationRequestId", "priority", "executionType", "allocationTags", "resourceSizing", "placementConstraint")
+    ALLOCATIONREQUESTID_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    EXECUTIONTYPE_FIELD_NUMBER: _ClassVar[int]
+    ALLOCATIONTAGS_FIELD_NUMBER: _ClassVar[int]
+    RESOURCESIZING_FIELD_NUMBER: _ClassVar[int]
+    PLACEMENTCONSTRAINT_FIELD_NUMBER: _ClassVar[int]
+    allocationRequestId: int
+    priority: PriorityProto
+    executionType: ExecutionTypeRequestProto
+    allocationTags: _containers.RepeatedScalarFieldContainer[str]
+    resourceSizing: ResourceSizingProto
+    placementConstraint: PlacementConstraintProto
+    def __init__(self, allocationRequestId: _Optional[int] = ..., priority: _Optional[_Union[PriorityProto, _Mapping]] = ..., executionType: _Optional[_Union[ExecutionTypeRequestProto, _Mapping]] = ..., allocationTags: _Optional[_Iterable[str]] = ..., resourceSizing: _Optional[_Union[ResourceSizingProto, _Mapping]] = ..., placementConstraint: _Optional[_Union[PlacementConstraintProto, _Mapping]] = ...) -> None: ...
+
+class RejectedSchedulingRequestProto(_message.Message):
+    __slots__ = ("reason", "request")
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    reason: RejectionReasonProto
+    request: SchedulingRequestProto
+    def __init__(self, reason: _Optional[_Union[RejectionReasonProto, str]] = ..., request: _Optional[_Union[SchedulingRequestProto, _Mapping]] = ...) -> None: ...
 
 class PreemptionContainerProto(_message.Message):
     __slots__ = ("id",)

@@ -47,13 +47,14 @@ class RegisterApplicationMasterResponseProto(_message.Message):
     def __init__(self, maximumCapability: _Optional[_Union[_yarn_pb2.ResourceProto, _Mapping]] = ..., client_to_am_token_master_key: _Optional[bytes] = ..., application_ACLs: _Optional[_Iterable[_Union[_yarn_pb2.ApplicationACLMapProto, _Mapping]]] = ..., containers_from_previous_attempts: _Optional[_Iterable[_Union[_yarn_pb2.ContainerProto, _Mapping]]] = ..., queue: _Optional[str] = ..., nm_tokens_from_previous_attempts: _Optional[_Iterable[_Union[_yarn_pb2.NMTokenProto, _Mapping]]] = ..., scheduler_resource_types: _Optional[_Iterable[_Union[SchedulerResourceTypes, str]]] = ..., resource_types: _Optional[_Iterable[_Union[_yarn_pb2.ResourceTypeInfoProto, _Mapping]]] = ...) -> None: ...
 
 class AllocateRequestProto(_message.Message):
-    __slots__ = ("ask", "release", "blacklist_request", "response_id", "progress", "update_requests", "tracking_url")
+    __slots__ = ("ask", "release", "blacklist_request", "response_id", "progress", "update_requests", "scheduling_requests", "tracking_url")
     ASK_FIELD_NUMBER: _ClassVar[int]
     RELEASE_FIELD_NUMBER: _ClassVar[int]
     BLACKLIST_REQUEST_FIELD_NUMBER: _ClassVar[int]
     RESPONSE_ID_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     UPDATE_REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    SCHEDULING_REQUESTS_FIELD_NUMBER: _ClassVar[int]
     TRACKING_URL_FIELD_NUMBER: _ClassVar[int]
     ask: _containers.RepeatedCompositeFieldContainer[_yarn_pb2.ResourceRequestProto]
     release: _containers.RepeatedCompositeFieldContainer[_yarn_pb2.ContainerIdProto]
@@ -61,11 +62,12 @@ class AllocateRequestProto(_message.Message):
     response_id: int
     progress: float
     update_requests: _containers.RepeatedCompositeFieldContainer[_yarn_pb2.UpdateContainerRequestProto]
+    scheduling_requests: _containers.RepeatedCompositeFieldContainer[_yarn_pb2.SchedulingRequestProto]
     tracking_url: str
-    def __init__(self, ask: _Optional[_Iterable[_Union[_yarn_pb2.ResourceRequestProto, _Mapping]]] = ..., release: _Optional[_Iterable[_Union[_yarn_pb2.ContainerIdProto, _Mapping]]] = ..., blacklist_request: _Optional[_Union[_yarn_pb2.ResourceBlacklistRequestProto, _Mapping]] = ..., response_id: _Optional[int] = ..., progress: _Optional[float] = ..., update_requests: _Optional[_Iterable[_Union[_yarn_pb2.UpdateContainerRequestProto, _Mapping]]] = ..., tracking_url: _Optional[str] = ...) -> None: ...
+    def __init__(self, ask: _Optional[_Iterable[_Union[_yarn_pb2.ResourceRequestProto, _Mapping]]] = ..., release: _Optional[_Iterable[_Union[_yarn_pb2.ContainerIdProto, _Mapping]]] = ..., blacklist_request: _Optional[_Union[_yarn_pb2.ResourceBlacklistRequestProto, _Mapping]] = ..., response_id: _Optional[int] = ..., progress: _Optional[float] = ..., update_requests: _Optional[_Iterable[_Union[_yarn_pb2.UpdateContainerRequestProto, _Mapping]]] = ..., scheduling_requests: _Optional[_Iterable[_Union[_yarn_pb2.SchedulingRequestProto, _Mapping]]] = ..., tracking_url: _Optional[str] = ...) -> None: ...
 
 class AllocateResponseProto(_message.Message):
-    __slots__ = ("a_m_command", "response_id", "allocated_containers", "completed_container_statuses", "limit", "updated_nodes", "num_cluster_nodes", "preempt", "nm_tokens", "am_rm_token", "application_priority", "update_errors", "updated_containers", "containers_from_previous_attempts")
+    __slots__ = ("a_m_command", "response_id", "allocated_containers", "completed_container_statuses", "limit", "updated_nodes", "num_cluster_nodes", "preempt", "nm_tokens", "am_rm_token", "application_priority", "update_errors", "updated_containers", "containers_from_previous_attempts", "rejected_scheduling_requests")
     A_M_COMMAND_FIELD_NUMBER: _ClassVar[int]
     RESPONSE_ID_FIELD_NUMBER: _ClassVar[int]
     ALLOCATED_CONTAINERS_FIELD_NUMBER: _ClassVar[int]
@@ -80,6 +82,7 @@ class AllocateResponseProto(_message.Message):
     UPDATE_ERRORS_FIELD_NUMBER: _ClassVar[int]
     UPDATED_CONTAINERS_FIELD_NUMBER: _ClassVar[int]
     CONTAINERS_FROM_PREVIOUS_ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    REJECTED_SCHEDULING_REQUESTS_FIELD_NUMBER: _ClassVar[int]
     a_m_command: _yarn_pb2.AMCommandProto
     response_id: int
     allocated_containers: _containers.RepeatedCompositeFieldContainer[_yarn_pb2.ContainerProto]
@@ -94,7 +97,8 @@ class AllocateResponseProto(_message.Message):
     update_errors: _containers.RepeatedCompositeFieldContainer[_yarn_pb2.UpdateContainerErrorProto]
     updated_containers: _containers.RepeatedCompositeFieldContainer[_yarn_pb2.UpdatedContainerProto]
     containers_from_previous_attempts: _containers.RepeatedCompositeFieldContainer[_yarn_pb2.ContainerProto]
-    def __init__(self, a_m_command: _Optional[_Union[_yarn_pb2.AMCommandProto, str]] = ..., response_id: _Optional[int] = ..., allocated_containers: _Optional[_Iterable[_Union[_yarn_pb2.ContainerProto, _Mapping]]] = ..., completed_container_statuses: _Optional[_Iterable[_Union[_yarn_pb2.ContainerStatusProto, _Mapping]]] = ..., limit: _Optional[_Union[_yarn_pb2.ResourceProto, _Mapping]] = ..., updated_nodes: _Optional[_Iterable[_Union[_yarn_pb2.NodeReportProto, _Mapping]]] = ..., num_cluster_nodes: _Optional[int] = ..., preempt: _Optional[_Union[_yarn_pb2.PreemptionMessageProto, _Mapping]] = ..., nm_tokens: _Optional[_Iterable[_Union[_yarn_pb2.NMTokenProto, _Mapping]]] = ..., am_rm_token: _Optional[_Union[_security_pb2.TokenProto, _Mapping]] = ..., application_priority: _Optional[_Union[_yarn_pb2.PriorityProto, _Mapping]] = ..., update_errors: _Optional[_Iterable[_Union[_yarn_pb2.UpdateContainerErrorProto, _Mapping]]] = ..., updated_containers: _Optional[_Iterable[_Union[_yarn_pb2.UpdatedContainerProto, _Mapping]]] = ..., containers_from_previous_attempts: _Optional[_Iterable[_Union[_yarn_pb2.ContainerProto, _Mapping]]] = ...) -> None: ...
+    rejected_scheduling_requests: _containers.RepeatedCompositeFieldContainer[_yarn_pb2.RejectedSchedulingRequestProto]
+    def __init__(self, a_m_command: _Optional[_Union[_yarn_pb2.AMCommandProto, str]] = ..., response_id: _Optional[int] = ..., allocated_containers: _Optional[_Iterable[_Union[_yarn_pb2.ContainerProto, _Mapping]]] = ..., completed_container_statuses: _Optional[_Iterable[_Union[_yarn_pb2.ContainerStatusProto, _Mapping]]] = ..., limit: _Optional[_Union[_yarn_pb2.ResourceProto, _Mapping]] = ..., updated_nodes: _Optional[_Iterable[_Union[_yarn_pb2.NodeReportProto, _Mapping]]] = ..., num_cluster_nodes: _Optional[int] = ..., preempt: _Optional[_Union[_yarn_pb2.PreemptionMessageProto, _Mapping]] = ..., nm_tokens: _Optional[_Iterable[_Union[_yarn_pb2.NMTokenProto, _Mapping]]] = ..., am_rm_token: _Optional[_Union[_security_pb2.TokenProto, _Mapping]] = ..., application_priority: _Optional[_Union[_yarn_pb2.PriorityProto, _Mapping]] = ..., update_errors: _Optional[_Iterable[_Union[_yarn_pb2.UpdateContainerErrorProto, _Mapping]]] = ..., updated_containers: _Optional[_Iterable[_Union[_yarn_pb2.UpdatedContainerProto, _Mapping]]] = ..., containers_from_previous_attempts: _Optional[_Iterable[_Union[_yarn_pb2.ContainerProto, _Mapping]]] = ..., rejected_scheduling_requests: _Optional[_Iterable[_Union[_yarn_pb2.RejectedSchedulingRequestProto, _Mapping]]] = ...) -> None: ...
 
 class FinishApplicationMasterRequestProto(_message.Message):
     __slots__ = ("diagnostics", "tracking_url", "final_application_status")

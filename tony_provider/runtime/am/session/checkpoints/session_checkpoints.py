@@ -21,6 +21,7 @@ from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.protocol.status import Failure, FailureKind
 
 MOST_DAMAGED = 10  # resume points in a row
+CHECKPOINT_WAIT = 60.0  # seconds for one that was asked for to be committed, before processes are stopped without it
 
 
 class SessionCheckpoints:

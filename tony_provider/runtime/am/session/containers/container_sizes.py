@@ -10,6 +10,7 @@ import attrs
 from tony_provider.runtime.am.resource_manager import ContainerRequest, Largest
 from tony_provider.runtime.resource_names import GPU
 from tony_provider.runtime.spec.model import JobSpec, Memory, TaskSpec
+from tony_provider.runtime.spec.placement import own_tags
 
 
 class ContainerSizes:
@@ -72,6 +73,8 @@ class ContainerSizes:
             resources=resources,
             units={name: amount.units for name, amount in spec.resources.items() if amount.units},
             node_label=spec.node_label or self._job.node_label,
+            placement=spec.placement,
+            tags=own_tags(task_type, spec.placement) if self._job.placed_by_rules(task_type) else [],
         )
 
     def _set(self, task_type: str, memory: int) -> None:

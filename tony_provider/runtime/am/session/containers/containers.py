@@ -62,6 +62,11 @@ class Containers:
         if state.phase is JobState.WAITING and self.gang.brings(task):
             self._look_at_gang()
 
+    def not_placed(self, key: int, reason: str) -> None:
+        """Tell that a container is asked for again, since there is no place for it yet."""
+        if task := self.gang.asked(key):
+            self._state.note("not_placed", f"{reason}; asking again: {self.gang.words([task])}", task)
+
     def adopt(self, task: Task, container: Container, attempt: int) -> None:
         """Take over a container that a former application master launched."""
         task.attempt, task.yields, task.failure = attempt, False, None
@@ -180,6 +185,26 @@ class Containers:
         for task in self.gang.wanted:
             self._give_back(task, now, why)
         state.note("given_back", f"{why}; giving them back, asking again in {span(wait)}")
+
+    def suspend(self, tasks: Sequence[Task], now: float, why: str) -> None:
+        """Give the containers of these tasks back, and ask for none until somebody says so."""
+        self._state.enter(JobState.SUSPENDED)
+        self._state.emit(*self.gang.cancel_all())
+        for task in tasks:
+            self._give_back(task, now, why)
+
+    def join(self, tasks: Sequence[Task], now: float) -> None:
+        """Ask for containers for these tasks as well, which the job has got."""
+        self._state.emit(self.gang.join(tasks))
+
+    def part(self, tasks: Sequence[Task], now: float, why: str) -> None:
+        """Give the containers of these tasks back, which the job does without."""
+        self._state.emit(*self.gang.part(tasks))
+        for task in tasks:
+            self._give_back(task, now, why)
+            task.failure = None
+        if self._state.phase is JobState.WAITING:
+            self._look_at_gang()
 
     @property
     def _gang_and_later(self) -> list[Task]:

@@ -29,7 +29,7 @@ class Gang:
 
     def __init__(self, job: JobSpec, tasks: Sequence[Task], sizes: ContainerSizes, jitter: Callable[[], float]) -> None:
         self._job = job
-        self._tasks = tasks  # that begin together
+        self._tasks = list(tasks)  # that begin together
         self._names = {task.name for task in tasks}
         self._sizes = sizes
         self._jitter = jitter
@@ -61,7 +61,7 @@ class Gang:
 
     def begin(self, tasks: Sequence[Task], now: float) -> None:
         """Wait for the whole gang from now on, which is these tasks; see timeouts.queue."""
-        self._tasks, self._names = tasks, {task.name for task in tasks}
+        self._tasks, self._names = list(tasks), {task.name for task in tasks}
         asked = {**self._waiting, **self._others}
         self._waiting = {key: task for key, task in asked.items() if self.brings(task)}
         self._others = {key: task for key, task in asked.items() if not self.brings(task)}
@@ -71,6 +71,25 @@ class Gang:
         if len(lacking) < len(self.wanted):  # a former application master got the others
             self._fewest, self._give_back_at = len(lacking), now + self._job.timeouts.allocation
 
+    def join(self, tasks: Sequence[Task]) -> Optional[RequestContainers]:
+        """Have these begin together with the others as well, and ask for their containers, or do so after the pause."""
+        self._tasks += tasks
+        self._names |= {task.name for task in tasks}
+        if self._ask_at is not None:
+            return None
+        if self._fewest is not None:
+            self._fewest += len(tasks)
+        return self.ask(tasks)
+
+    def part(self, tasks: Sequence[Task]) -> list[Action]:
+        """Do without these from now on. Their requests are withdrawn."""
+        actions = [action for task in tasks for action in self.withdraw(task)]
+        self._tasks = [task for task in self._tasks if task not in tasks]
+        self._names -= {task.name for task in tasks}
+        if self._fewest is not None:
+            self._fewest = min(self._fewest, len(self._waiting))
+        return actions
+
     def ask(self, tasks: Iterable[Task]) -> RequestContainers:
         """Ask for one container for each of the tasks."""
         requests = []
@@ -79,6 +98,10 @@ class Gang:
             (self._waiting if self.brings(task) else self._others)[task.key] = task
             requests.append(self._sizes.request(task.type, task.key))
         return RequestContainers(tuple(requests))
+
+    def asked(self, key: int) -> Optional[Task]:
+        """The task that waits for the answer to the request with this key."""
+        return self._waiting.get(key) or self._others.get(key)
 
     def granted(self, key: int, now: float) -> Optional[Task]:
         """The task that asked with this key; None when nobody waits for a container for it any more."""

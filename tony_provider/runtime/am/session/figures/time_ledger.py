@@ -13,7 +13,7 @@ from tony_provider.runtime.protocol.job_figures import TimeUse
 from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskProgress
 
 ALLOCATION, LOCALISATION, START = "allocation", "localisation", "start"  # fields of TimeUse
-TRAINING, RESTARTS, END = "training", "restarts", "end"
+TRAINING, RESTARTS, SUSPENDED, END = "training", "restarts", "suspended", "end"
 _SILENT = 600.0  # seconds without a report after which a program counts as one that makes none
 _BY_STATE = {
     JobState.WAITING: ALLOCATION,
@@ -21,6 +21,7 @@ _BY_STATE = {
     JobState.RESTARTING: RESTARTS,
     JobState.RUNNING: TRAINING,
     JobState.RECOVERING: TRAINING,
+    JobState.SUSPENDED: SUSPENDED,
 }
 
 
@@ -46,7 +47,7 @@ class TimeLedger:
 
     def __init__(self, state: SessionState) -> None:
         self._state = state
-        self._seconds = dict.fromkeys((ALLOCATION, LOCALISATION, START, TRAINING, RESTARTS, END), 0.0)
+        self._seconds = dict.fromkeys((ALLOCATION, LOCALISATION, START, TRAINING, RESTARTS, SUSPENDED, END), 0.0)
         self._checkpoints = 0.0
         self._repeated = 0.0
         self._doing = ALLOCATION
@@ -153,6 +154,8 @@ class TimeLedger:
             return END
         if state.phase is JobState.RECOVERING:
             return self._doing
+        if state.phase is JobState.SUSPENDED:
+            return SUSPENDED
         if state.phase is not JobState.RUNNING:
             return RESTARTS if was_down else _BY_STATE[state.phase]
         if self._works == state.generation.number:

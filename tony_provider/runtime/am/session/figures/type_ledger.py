@@ -125,7 +125,7 @@ class TypeLedger:
         spec = self._sizes.of(name)
         return TypeUse(
             type=name,
-            tasks=spec.instances,
+            tasks=self._state.instances[name],
             container_seconds=round(ledger.held, 1),
             memory_bytes=spec.memory << 20,
             vcores=spec.vcores,

@@ -49,6 +49,11 @@ class History:
     checkpoint: Optional[ResumePoint] = None  # the newest that was committed
     export: Optional[ExportedModel] = None  # the newest
     export_request: Optional[ExportRequest] = None  # that was not answered
+    suspended: Optional[str] = None  # why the job is suspended, or was about to be; None: it is not
+    by_windows: bool = False  # it is, since none of its windows is open; else somebody had it so
+    out_of_hours: bool = False  # somebody has it go on, though none of its windows is open
+    instances: dict[str, int] = attrs.field(factory=dict)  # tasks by type, where it was resized
+    resizing: dict[str, Optional[int]] = attrs.field(factory=dict)  # and where it was to be; None: that is over
     verdict: Optional[Verdict] = None  # that the job was ending with
     parts: list[OutputPart] = attrs.field(factory=list)  # of outputs: those that count, once all that decide succeeded
 

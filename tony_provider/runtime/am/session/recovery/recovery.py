@@ -6,7 +6,7 @@ executors say when they register.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Optional
 
 import attrs
@@ -21,9 +21,11 @@ from tony_provider.runtime.am.session.restarts.repeated_failures import Repeated
 from tony_provider.runtime.am.session.restarts.restart_budget import RestartBudget
 from tony_provider.runtime.am.session.restarts.restart_groups import RestartGroups
 from tony_provider.runtime.am.session.restarts.restarts import Restarts
+from tony_provider.runtime.am.session.stages import Stages
 from tony_provider.runtime.am.session.state.process_state import ProcessState
 from tony_provider.runtime.am.session.state.session_state import Generation, SessionState
 from tony_provider.runtime.am.session.state.task import Task
+from tony_provider.runtime.am.session.suspension import Suspension
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.protocol.status import JobState, TaskState
 from tony_provider.runtime.quantities import count
@@ -47,6 +49,8 @@ class Recovery:
         restarts: Restarts,
         finished: FinishedTasks,
         executors: ExecutorReports,
+        stages: Stages,
+        suspension: Suspension,
     ) -> None:
         self._state = state
         self._containers = containers
@@ -54,6 +58,8 @@ class Recovery:
         self._restarts = restarts
         self._finished = finished
         self._reports = executors
+        self._stages = stages
+        self._suspension = suspension
         self._listed: dict[str, Container] = {}  # those whose executors were not heard of yet
         self._until = 0.0
         self._told_by = 0.0
@@ -91,6 +97,8 @@ class Recovery:
             return f"{container_id} is not one of the containers that are waited for"
         if task.over:
             return f"{task.name} is over"
+        if not self._state.has(task):
+            return f"the job goes on without {task.name}"
         if task.waits:
             return f"{task.name} is to begin anew"
         newest = task.attempt
@@ -163,11 +171,12 @@ class Recovery:
         self._state.emit(self._containers.nodes.choose())
         if not tasks:
             self._state.enter(JobState.RUNNING)  # whoever waits begins next
+        elif not adopted and self._suspension.reason is not None:
+            self._request_anew(missing)
+            self._suspension.stay(now)
         elif not adopted or (missing and self._gathers(adopted)):
-            for task in missing:
-                task.back_to_request()
-                task.replaced, task.absent = 0, False
-            self._wait_again(missing, {task.type for task in tasks})
+            self._request_anew(missing)
+            self._stages.begin_anew(missing, {task.type for task in tasks})
             self._containers.ask_for([task for task in tasks if not task.waits], now)
             self._restarts.prepare_start(now)
         elif not self._newest:
@@ -180,6 +189,12 @@ class Recovery:
                 self._state.enter(JobState.RESTARTING)
             self._go_on_running(adopted, missing, now)
 
+    @staticmethod
+    def _request_anew(tasks: Sequence[Task]) -> None:
+        for task in tasks:
+            task.back_to_request()
+            task.replaced, task.absent = 0, False
+
     def _gathers(self, adopted: Sequence[Task]) -> bool:
         """Whether the gang was still being brought together: nobody has had a user process in its container."""
         return not self._state.first_come and not any(task.process for task in adopted)
@@ -188,11 +203,6 @@ class Recovery:
         if task.over or task.waits:
             return False
         return task.has_container or not self._groups.is_needless(task)
-
-    def _wait_again(self, tasks: Sequence[Task], types: Collection[str]) -> None:
-        """All of these types begin anew, so one comes after the other again."""
-        for task in tasks:
-            task.waits = any(other in types for other in self._state.job.waits_for(task.type))
 
     def _go_on_running(self, adopted: list[Task], missing: list[Task], now: float) -> None:
         for task in adopted:
@@ -248,10 +258,12 @@ class Recovery:
 
     def _remember(self, history: History) -> None:
         state = self._state
+        state.resize({name: number for name, number in history.instances.items() if name in state.instances})
+        self._groups.follow(state.tasks)
         state.generation = Generation(history.generation, history.resume, without=frozenset(history.absent))
         state.checkpoint, state.restarts = history.checkpoint, history.restarts
         state.export, state.export_request = history.export, history.export_request
-        for task in state.tasks:
+        for task in state.by_name.values():
             known = history.tasks.get(task.name, TaskHistory())
             task.attempt, task.start = known.attempt, max(known.start, history.start)
             task.waits = task.waits and not task.start

@@ -26,7 +26,7 @@ class EarlyEnds:
         self._state = state
         self._completion = completion
         # What has just ended elsewhere may be told with the next heartbeat only.
-        self._wait = state.job.timeouts.grace + timing.heartbeat_interval(len(state.tasks))
+        self._wait = state.job.timeouts.grace + timing.heartbeat_interval(state.job.size)
         self._ended: dict[str, tuple[ProcessState, float]] = {}  # by task, and when
 
     def ended(self, task: Task, process: ProcessState, now: float) -> None:

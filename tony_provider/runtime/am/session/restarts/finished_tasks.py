@@ -92,6 +92,13 @@ class FinishedTasks:
             task.enter(TaskState.LOST)
             self._state.note("not_needed", "the others have succeeded; no container is asked for", task)
 
+    def do_without_the_rest(self, now: float) -> None:
+        """Have no containers for the rest of a gang that has succeeded: parameter servers, and who was missing."""
+        for task in self._groups.gang.members:
+            succeeded = task.state is TaskState.SUCCEEDED and task.role is not Role.PS
+            if not succeeded and not task.over:
+                self.do_without(task, now)
+
     def tolerates(self, task: Task) -> bool:
         """Whether the job goes on though this task has failed for good."""
         if task.role is Role.SIDECAR:

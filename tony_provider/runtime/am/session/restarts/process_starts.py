@@ -237,7 +237,7 @@ def _is_missing(task: Task) -> bool:
 def _held_up(restart: Restart, holds: Callable[[Task], bool]) -> bool:
     """Whether a member holds the start up. Asked after each of the messages of thousands of executors."""
     for _ in restart.members:
-        if holds(restart.members[restart.looking_at]):
+        if holds(restart.members[restart.looking_at % len(restart.members)]):
             return True
         restart.looking_at = (restart.looking_at + 1) % len(restart.members)
     return False

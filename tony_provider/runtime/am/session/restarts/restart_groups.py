@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Optional
 
 import attrs
@@ -75,6 +76,10 @@ class RestartGroups:
     def of(self, task: Task) -> RestartGroup:
         """The group that starts again when this task fails."""
         return self._own.get(task.name, self.gang)
+
+    def follow(self, tasks: Sequence[Task]) -> None:
+        """Have the gang be of these tasks: the job has got more, or has fewer. None of those starts again alone."""
+        self.gang.members[:] = [task for task in tasks if in_cluster(task.role) or task.name not in self._own]
 
     @property
     def gang_has_succeeded(self) -> bool:

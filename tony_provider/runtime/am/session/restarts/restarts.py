@@ -47,6 +47,7 @@ class Restarts:
         self._groups = groups
         self._starts = starts
         self._finished = finished
+        self.held = False  # nothing starts, and whatever ran was told to stop
         self._active = {GANG: groups.gang}  # and those of which something is under way, among thousands; it goes first
 
     def prepare_start(self, now: float) -> None:
@@ -90,6 +91,43 @@ class Restarts:
             self._open(group, reason, now)
             self._schedule(group, reason, now)
 
+    def hold(self, reason: str, now: float) -> None:
+        """Stop whatever runs, and start nothing until ``let_go``, or until ``rest`` and a start that is prepared then.
+
+        What has succeeded by itself alone stays what it is.
+        """
+        self.held = True
+        for group in self._groups.every:
+            if group is self._groups.gang and self._groups.gang_has_succeeded:
+                self._finished.do_without_the_rest(now)
+                continue
+            members = [task for task in group.members if self._is_to_stop(task)]
+            if group.restart is None and any(self._groups.of(task) is group for task in members):
+                self._halt(group, members, reason, now)
+
+    def _is_to_stop(self, task: Task) -> bool:
+        if task.over or task.waits or self._groups.preparing(task):
+            return False
+        return task.state is not TaskState.SUCCEEDED or self._groups.of(task) is self._groups.gang
+
+    def let_go(self, reason: str, now: float) -> None:
+        """Have everything that ``hold`` has stopped start again."""
+        if not self.held:
+            return
+        self.held = False
+        for group in self._groups.every:
+            restart = group.restart
+            if restart is None or restart.not_before is not None or group.root_cause.pending:
+                continue
+            if not self._is_ending(restart):
+                self._schedule(group, reason, now)
+
+    def rest(self) -> None:
+        """Forget every start that was being prepared: all containers are given back."""
+        self.held = False
+        for group in self._groups.every:
+            group.rest()
+
     def give_up(self, task: Task, failure: Failure, now: float) -> None:
         """Do without this task, or end the job."""
         if self._finished.tolerates(task):
@@ -103,15 +141,18 @@ class Restarts:
         """Whether something has failed, and it is not known yet what comes of it."""
         return any(group.root_cause.pending for group in self._active.values())
 
-    def check(self, now: float) -> None:
-        """Draw the consequences of failures, and take the next steps of the starts that are being prepared."""
+    def decide(self, now: float) -> None:
+        """Draw the consequences of failures."""
         for group in list(self._active.values()):
             if group.root_cause.pending:
                 self._decide(group, now)
             if self._state.verdict:
                 return
+
+    def advance(self, now: float) -> None:
+        """Take the next steps of the starts that are being prepared."""
         for group in list(self._active.values()):
-            if group.restart and not self._is_ending(group.restart):
+            if group.restart and not self.held and not self._is_ending(group.restart):
                 self._starts.advance(group, now)
         self._active = {name: group for name, group in self._active.items() if self._is_under_way(group)}
 
@@ -163,16 +204,21 @@ class Restarts:
         """Stop what has to start again."""
         if group.restart:
             return
-        group.restart = Restart(first_line(reason), list(group.members))
+        self._halt(group, group.members, reason, now)
+        for task in group.members:
+            self._starts.renew(task, now, first_line(reason))
+
+    def _halt(self, group: RestartGroup, members: Iterable[Task], reason: str, now: float) -> None:
+        """Stop these of a group, which are to start again together."""
+        group.restart = Restart(first_line(reason), list(members))
         self._active[group.name] = group
         if group is self._groups.gang and self._state.phase is JobState.RUNNING:
             self._state.enter(JobState.RESTARTING)
         stacks = FailureKind.STALLED in group.root_cause.kinds
-        for task in group.members:
+        for task in group.restart.members:
             if self._groups.of(task) is not group:
                 self._groups.of(task).rest()
             self._starts.stop(task, now, reason, stacks=stacks)
-            self._starts.renew(task, now, group.restart.reason)
 
     def _schedule(self, group: RestartGroup, reason: str, now: float, delay: float = 0.0) -> None:
         if group.restart is None:

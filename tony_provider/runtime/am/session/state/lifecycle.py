@@ -32,32 +32,43 @@ class ImpossibleTransitionError(RuntimeError):
 _STOPPED = "the job has ended"
 _NOT_TO_BE_HAD = "no container is to be had for it, and the gang goes on without"
 _START = "its user process is ordered"
+_SUSPENDED = "the job is suspended: nobody runs any more, and nothing is asked for"
 _OVER = "every container has ended, or its executor has taken leave"
 
 JOB: Transitions[JobState] = {
     JobState.WAITING: {
         JobState.STARTING: "the containers of the whole gang are there",
         JobState.RECOVERING: "the application master is not the first one of its application",
+        JobState.SUSPENDED: _SUSPENDED,
         JobState.FINISHING: "the verdict is known",
     },
     JobState.STARTING: {
         JobState.RUNNING: "all executors have registered: a generation begins",
         JobState.WAITING: "a lost container was not replaced in time: all are given back",
+        JobState.SUSPENDED: _SUSPENDED,
         JobState.FINISHING: "the verdict is known",
     },
     JobState.RUNNING: {
         JobState.RESTARTING: "the gang starts again",
         JobState.WAITING: "what a gang has waited for is there: its containers are asked for",
+        JobState.SUSPENDED: _SUSPENDED,
         JobState.FINISHING: "the verdict is known, or all that decide have succeeded",
     },
     JobState.RESTARTING: {
         JobState.RUNNING: "the next generation begins",
         JobState.WAITING: "a lost container was not replaced in time: all are given back",
+        JobState.SUSPENDED: _SUSPENDED,
+        JobState.FINISHING: "the verdict is known",
+    },
+    JobState.SUSPENDED: {
+        JobState.WAITING: "the job is resumed: its containers are asked for",
+        JobState.RUNNING: "the job is resumed, and only tasks that have waited for others are left",
         JobState.FINISHING: "the verdict is known",
     },
     JobState.RECOVERING: {
         JobState.RUNNING: "executors with user processes are back",
         JobState.STARTING: "executors are back, of a gang all, and nothing had begun yet",
+        JobState.SUSPENDED: "no executor is back, of a job that is suspended",
         JobState.WAITING: "no executor is back, or a part of a gang that had not begun yet",
         JobState.FINISHING: "the verdict is known",
     },

@@ -69,7 +69,7 @@ class SessionState:
         self.job = job
         self.epoch = epoch
         self.successes: set[str] = set()  # names of the tasks that decide and have succeeded
-        self.tasks = [
+        self._every = [  # also those that the job may be resized to
             Task(
                 name,
                 index,
@@ -81,12 +81,16 @@ class SessionState:
             )
             for name, spec in job.tasks.items()
             for role in [job.role(name)]
-            for index in range(spec.instances)
+            for index in range(spec.most_instances)
         ]
+        self.instances = {name: spec.instances for name, spec in job.tasks.items()}  # as many as there are at present
+        self.tasks: list[Task] = []
+        self.of_type: dict[str, list[Task]] = {name: [] for name in job.tasks}
         self.first_come = job.start is StartRule.FIRST_COME
-        for task in self.tasks:
+        for task in self._every:
             task.waits = bool(job.waits_for(task.type))
-        self.by_name = {task.name: task for task in self.tasks}
+        self.by_name = {task.name: task for task in self._every}
+        self.resize({})
         self._lifecycle = Lifecycle("the job", lifecycle.JOB, JobState.WAITING)
         self.generation = Generation()
         self.checkpoint: Optional[ResumePoint] = None  # the newest that was committed
@@ -106,6 +110,21 @@ class SessionState:
     def enter(self, phase: JobState) -> None:
         """Raises ImpossibleTransitionError."""
         self._lifecycle.enter(phase)
+
+    def resize(self, instances: Mapping[str, int]) -> None:
+        """Have so many tasks of these types from now on. Whoever holds ``tasks`` or ``of_type`` sees it."""
+        self.instances.update(instances)
+        self.tasks[:] = [task for task in self._every if self.has(task)]
+        for name, tasks in self.of_type.items():
+            tasks[:] = [task for task in self.tasks if task.type == name]
+
+    def beyond(self, task_type: str, instances: int) -> list[Task]:
+        """The tasks of a type, also of those that it may be resized to, that it has not with so many."""
+        return [task for task in self._every if task.type == task_type and task.index >= instances]
+
+    def has(self, task: Task) -> bool:
+        """Whether the job has this task at present, which it may be resized to."""
+        return task.index < self.instances[task.type]
 
     @property
     def finished(self) -> bool:

@@ -31,7 +31,7 @@ class Liveness:
         self._restarts = restarts
         self._container_failures = container_failures
         self._reports = executors
-        self.heartbeat_seconds = timing.heartbeat_interval(len(state.tasks))
+        self.heartbeat_seconds = timing.heartbeat_interval(state.job.size)
         self.lost_after = timing.lost_after(self.heartbeat_seconds)
 
     def forgive(self, seconds: float, now: float) -> None:

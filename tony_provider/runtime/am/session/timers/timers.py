@@ -15,6 +15,7 @@ from tony_provider.runtime.am.session.restarts.restarts import Restarts
 from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.am.session.timers.liveness import Liveness
+from tony_provider.runtime.am.session.timers.opening_times import OpeningTimes
 from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState, TaskState
 from tony_provider.runtime.spec.model import Role
 
@@ -37,6 +38,7 @@ class Timers:
         container_failures: ContainerFailures,
         liveness: Liveness,
         elastic: Elastic,
+        opening_times: OpeningTimes,
     ) -> None:
         self._state = state
         self._timeouts = state.job.timeouts
@@ -47,6 +49,7 @@ class Timers:
         self._container_failures = container_failures
         self._liveness = liveness
         self._elastic = elastic
+        self._opening_times = opening_times
         self._started = 0.0
         self._ticked: Optional[float] = None
 
@@ -59,6 +62,7 @@ class Timers:
         self._forgive_own_sleep(now)
         if self._state.verdict is None:
             self._look_at_lifetime(now)
+            self._opening_times.tick(now)
             self._look_at_queue(now)
             self._look_at_starts(now)
             self._liveness.tick(now)

@@ -47,6 +47,7 @@ _JOB_TONES = {
     JobState.SUCCEEDED: Tone.GOOD,
     JobState.FAILED: Tone.BAD,
     JobState.KILLED: Tone.QUIET,
+    JobState.SUSPENDED: Tone.QUIET,
 }
 _TASK_TONES = {
     TaskState.RUNNING: Tone.GOOD,

@@ -1,0 +1,58 @@
+"""``airflow tony suspend`` and ``airflow tony resume``."""
+
+from __future__ import annotations
+
+from tests.cli.conftest import Tony
+from tests.hooks.jobs import SECONDS, ended, identity, job, running
+from tests.waiting import until
+from tony_provider.cluster.identity import Identity
+from tony_provider.cluster.submission_request import SubmissionRequest
+from tony_provider.hooks.tony import TonyHook
+
+COMMAND = """
+test -z "$TONY_RESUME_STEP" || { echo "from step $TONY_RESUME_STEP"; exec sleep 600; }
+while [ ! -e "$TONY_CHECKPOINT_REQUEST" ]; do sleep 0.05; done
+rm "$TONY_CHECKPOINT_REQUEST"; cd "$TONY_CHECKPOINT_DIR"; echo some > mine-7
+echo '{"step": 7, "entry": "mine-7", "files": [{"path": "mine-7", "size": 5}]}' > half; mv half mine-7.tony.json
+exec sleep 600
+"""
+
+
+def reached(local: TonyHook, which: Identity, application_id: str, state: str) -> None:
+    def there() -> bool:
+        status = local.job_status(which, application_id)
+        return status is not None and status.state.value == state
+
+    until(there, f"{application_id} {state}", SECONDS)
+
+
+def test_a_job_is_suspended_and_resumed_from_the_command_line(tony: Tony, local: TonyHook) -> None:
+    """By a program that is a shell script."""
+    which = identity(local, "suspend")
+    application_id = local.submit(SubmissionRequest(job(COMMAND, timeouts={"grace": "2s"}), which))
+    running(local, which, application_id)
+    asked = tony("suspend", application_id, "--reason", "the day belongs to others")
+    assert asked.code == 0, asked.error
+    first, second = asked.out.splitlines()
+    assert first.startswith(f"{application_id} gives its containers back, after a checkpoint, within ")
+    assert second == f"`airflow tony resume {application_id}` has it go on"
+    reached(local, which, application_id, "SUSPENDED")
+    shown = tony("status", application_id).out
+    assert "the day belongs to others" in " ".join(shown.split())
+    again = tony("suspend", application_id)
+    assert (again.code, again.out) == (0, f"{application_id} is suspended already\n")
+
+    resumed = tony("resume", application_id)
+    assert resumed.out == f"{application_id} asks for its containers, and goes on from its newest checkpoint\n"
+    reached(local, which, application_id, "RUNNING")
+    needless = tony("resume", application_id)
+    assert (needless.code, needless.out) == (0, f"{application_id} goes on; it was not suspended\n")
+    status = local.job_status(which, application_id)
+    assert status is not None
+    assert (status.resumed_step, status.generation, status.restarts) == (7, 2, 0)
+
+    local.kill(application_id, "seen")
+    ended(local, application_id)
+    for command in ("suspend", "resume"):
+        over = tony(command, application_id)
+        assert (over.code, "has already ended" in over.error) == (1, True)

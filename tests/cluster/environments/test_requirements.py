@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tony_provider.cluster.environments.installing import BuildFailed, BuildTarget
+from tony_provider.cluster.environments.requirements import RequirementsProblem, read_requirements
+
+
+def key(folder: Path, text: str, name: str = "requirements.txt") -> str:
+    (folder / name).write_text(text)
+    return read_requirements(folder / name).key("3.12", "linux_x86_64")
+
+
+def test_the_key_is_of_what_counts(tmp_path: Path) -> None:
+    first = key(tmp_path, "numpy==2.0 \\\n    --hash=sha256:aa\n# for the model\nsix  # small\n")
+    assert key(tmp_path, "numpy==2.0 --hash=sha256:aa\n\nsix\n") == first
+    assert key(tmp_path, "numpy==2.1 --hash=sha256:aa\nsix\n") != first
+    found = read_requirements(tmp_path / "requirements.txt")
+    assert len({found.key("3.12", "a"), found.key("3.11", "a"), found.key("3.12", "b")}) == 3
+
+
+def test_included_files_count_with_their_content(tmp_path: Path) -> None:
+    (tmp_path / "base.txt").write_text("six==1.16\n")
+    first = key(tmp_path, "-r base.txt\nnumpy\n")
+    assert key(tmp_path, "-c base.txt\nnumpy\n") != first
+    (tmp_path / "base.txt").write_text("six==1.17\n")
+    assert key(tmp_path, "-r base.txt\nnumpy\n") != first
+    (tmp_path / "base.txt").write_text("-r requirements.txt\n")
+    with pytest.raises(RequirementsProblem, match="includes itself"):
+        read_requirements(tmp_path / "requirements.txt")
+
+
+@pytest.mark.parametrize(
+    "line", ["-e .", "--editable=lib", "./lib", "../lib/x", "/opt/lib", "lib @ file:///x", "a.whl"]
+)
+def test_code_of_this_machine_is_refused(tmp_path: Path, line: str) -> None:
+    with pytest.raises(RequirementsProblem, match="is of this machine"):
+        key(tmp_path, f"numpy\n{line}\n")
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["x @ https://example.com/x-1.whl", "--index-url https://example.com/simple", "torch[cuda]>=2; python_version>'3'"],
+)
+def test_what_an_index_has_is_not(tmp_path: Path, line: str) -> None:
+    assert key(tmp_path, f"{line}\n")
+
+
+def test_files_that_are_none(tmp_path: Path) -> None:
+    with pytest.raises(RequirementsProblem, match="names no requirement"):
+        key(tmp_path, "# nothing\n")
+    with pytest.raises(RequirementsProblem, match="uv export"):
+        key(tmp_path, "version = 1", "uv.lock")
+    with pytest.raises(RequirementsProblem, match="cannot be read"):
+        read_requirements(tmp_path / "gone.txt")
+
+
+def test_platforms() -> None:
+    assert BuildTarget.of(None, None).glibc is None
+    assert BuildTarget.of((3, 99), None).glibc == 28
+    assert BuildTarget.of((3, 9), "manylinux_2_17_aarch64") == BuildTarget((3, 9), "aarch64", 17)
+    names = list(BuildTarget((3, 9), "x86_64", 17).pip_platforms)
+    assert names[:2] == ["manylinux_2_17_x86_64", "manylinux2014_x86_64"]
+    assert names[-1] == "manylinux1_x86_64"
+    with pytest.raises(BuildFailed, match="--platform: 'win32' is none"):
+        BuildTarget.of(None, "win32")

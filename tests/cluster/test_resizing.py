@@ -1,0 +1,18 @@
+"""What a job would be after a resize, as the cluster is asked whether it could hold it."""
+
+from __future__ import annotations
+
+from tony_provider.cluster.resizing import resized
+from tony_provider.cluster.yarn.demand import demands
+from tony_provider.runtime.parsing.parse import parse_job
+
+
+def test_all_that_are_asked_for_must_have_room_and_of_other_types_what_is_needed() -> None:
+    worker = {"command": "true", "instances": 4, "min_instances": 2, "max_instances": 9}
+    job = parse_job({"framework": "generic", "tasks": {"worker": worker, "more": worker}})
+    assert (job.size, job.at_once("worker")) == (18, 2)
+
+    larger = resized(job, {"worker": 9})
+
+    counts = {demand.what: demand.count for demand in demands(larger, {})}
+    assert counts == {"am": 1, "tasks.worker": 9, "tasks.more": 2}

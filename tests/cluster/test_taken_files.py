@@ -1,0 +1,67 @@
+"""What of a directory is taken along: what git would take, with a last word of our own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tony_provider.cluster.taken_files import IgnoreFileError, files_below
+
+NAMES = ("a", "b.py", "log", "x.log", "deep")
+PATHS = [
+    *NAMES,
+    *(f"{above}/{name}" for above in ("src", "data") for name in NAMES),
+    *(f"src/in/{name}" for name in ("b.py", "x.log")),
+]
+PATTERNS = st.sampled_from(
+    [
+        *("*.log", "!x.log", "/a", "src/", "in/", "**/in", "data/*", "!data/a", "src/**/x.log", "# no", "", "b.py "),
+        *("/data/deep", "lo?", "[ab]", "!*.py", "**/*.py", "src/in/*", "!src/in/b.py", "\\!x"),
+    ]
+)
+RULES = st.lists(PATTERNS, max_size=5).map("\n".join)
+
+
+def taken(folder: Path) -> list[str]:
+    return sorted(each.relative_to(folder).as_posix() for each in files_below(folder, []))
+
+
+def plant(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+@settings(max_examples=40, deadline=None)
+@given(RULES, RULES)
+def test_it_is_what_git_would_take(of_all: str, of_src: str) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        plant(folder, {**dict.fromkeys(PATHS, ""), ".gitignore": of_all, "src/.gitignore": of_src})
+        environ = {"PATH": os.environ["PATH"], "HOME": name, "GIT_CONFIG_NOSYSTEM": "1"}
+        for command in (["git", "init", "--quiet"], ["git", "ls-files", "--others", "--exclude-standard"]):
+            done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=True)
+        assert taken(folder) == sorted(done.stdout.splitlines())
+
+
+def test_our_own_ignore_file_has_the_last_word(tmp_path: Path) -> None:
+    plant(tmp_path, dict.fromkeys(("train.py", "weights.npz", "notes.md", "deep/weights.npz"), ""))
+    plant(tmp_path, {".gitignore": "*.npz\n", ".tonyignore": "*.md\n!weights.npz\n.*ignore\n"})
+    assert taken(tmp_path) == ["deep/weights.npz", "train.py", "weights.npz"]
+
+
+def test_directories_above_are_not_asked(tmp_path: Path) -> None:
+    plant(tmp_path, {".gitignore": "*\n", "src/train.py": ""})
+    assert taken(tmp_path / "src") == ["train.py"]
+
+
+def test_a_rule_that_is_none(tmp_path: Path) -> None:
+    plant(tmp_path, {".tonyignore": "!\n"})
+    with pytest.raises(IgnoreFileError, match=r"\.tonyignore cannot be used: Invalid"):
+        taken(tmp_path)

@@ -1,0 +1,130 @@
+"""tf-yarn: what ``run_on_yarn(…)`` is given, read from source that is never executed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.importing.jobs import imported, imported_text, why
+from tony_provider.importing.imported import NotImportable
+
+PROGRAM = """
+import os
+from tf_yarn import NodeLabel
+from tf_yarn.tensorflow import TaskSpec, run_on_yarn
+import winequality
+
+raise SystemExit("this program was executed")
+GIB = 2**10
+SIZE = 4
+OUT = f"hdfs:///user/{os.getlogin()}/out"
+SPECS = {
+    "chief": TaskSpec(memory="2 GiB", vcores=4),
+    "worker": TaskSpec(48 * GIB, 4, instances=(SIZE - 1), label=NodeLabel.GPU),
+    "ps": TaskSpec(memory=GIB, vcores=8, label=NodeLabel.CPU),
+    "evaluator": TaskSpec(memory="2 GiB", vcores=cores()),
+    "tensorboard": TaskSpec(memory="1 GiB", vcores=1, tb_model_dir=OUT),
+}
+run_on_yarn(
+    experiment_fn,
+    task_specs=SPECS,
+    pyenv_zip_path="viewfs://cluster/envs/tf.tar.gz",
+    files={**editable(), os.path.basename(winequality.__file__): winequality.__file__, "w": "words.txt"},
+    env={"LEVEL": "info", "WHERE": OUT},
+    queue="ml",
+    name="wine" + "s",
+    nb_retries=2,
+    file_systems=["hdfs://other"],
+    retries=3,
+)
+"""
+
+
+def test_a_call_becomes_a_job(tmp_path: Path) -> None:
+    found = imported_text(tmp_path, "run.py", PROGRAM, command="python train.py")
+    assert found.job == {
+        "framework": "tensorflow",
+        "name": "wines",
+        "queue": "ml",
+        "tensorboard": {"memory": "1 GiB", "vcores": 1},
+        "python_env": "viewfs://cluster/envs/tf.tar.gz",
+        "files": ["winequality.py", "words.txt::w"],
+        "env": {"LEVEL": "info"},
+        "tasks": {
+            "chief": {"instances": 1, "memory": "2 GiB", "vcores": 4, "command": "python train.py"},
+            "worker": {
+                "instances": 3,
+                "memory": 49152,
+                "vcores": 4,
+                "node_label": "gpu",
+                "command": "python train.py",
+            },
+            "ps": {"instances": 1, "memory": 1024, "vcores": 8, "command": "python train.py"},
+            "evaluator": {"instances": 1, "memory": "2 GiB", "command": "python train.py"},
+        },
+    }
+    assert found.arguments == {"retries": 2}
+
+
+def test_what_only_running_it_would_tell_is_named(tmp_path: Path) -> None:
+    found = imported_text(tmp_path, "run.py", PROGRAM, command="python train.py")
+    assert "only running the program" in why(found, "task.evaluator.vcores")
+    assert "only running the program" in why(found, "env 'WHERE'")
+    assert "only running the program" in why(found, "files **")
+    assert "unknown argument" in why(found, "retries")
+    assert "@task.tony" in why(found, "experiment_fn")
+    assert "TONY_TENSORBOARD_DIR" in why(found, "task.tensorboard.tb_model_dir")
+
+
+def test_the_program_is_not_invented(tmp_path: Path) -> None:
+    with pytest.raises(NotImportable, match=r"tasks\.ps\.command: what experiment_fn holds, as a program"):
+        imported_text(tmp_path, "run.py", PROGRAM)
+
+
+@pytest.mark.parametrize(
+    ("module", "more", "framework"),
+    [
+        ("tf_yarn.pytorch", "", "pytorch"),
+        ("tf_yarn.distributed", "", "standalone"),
+        ("tf_yarn", "", "tensorflow"),
+        ("tf_yarn", ', custom_task_module="tf_yarn.tensorflow.tasks.gloo_allred_task"', "horovod"),
+    ],
+)
+def test_the_module_says_which_framework(tmp_path: Path, module: str, more: str, framework: str) -> None:
+    text = f"import {module}\nrun_on_yarn(f, {{'worker': TaskSpec(1024, 1, nb_proc_per_worker=2)}}{more})"
+    found = imported_text(tmp_path, "run.py", text, command="python x.py")
+    assert found.job["framework"] == framework
+    assert found.job["tasks"]["worker"]["processes"] == 2
+
+
+def test_the_call_alone_and_an_older_one(tmp_path: Path) -> None:
+    alone = imported('run_on_yarn(f, {"chief": TaskSpec("1 GiB", 1)})', command="python x.py")
+    assert alone.job["tasks"] == {"chief": {"instances": 1, "memory": "1 GiB", "vcores": 1, "command": "python x.py"}}
+    older = imported('run_on_yarn("/envs/tf.zip", f, task_specs={"chief": TaskSpec("1 GiB", 1)})', command="x")
+    assert older.job["python_env"] == "/envs/tf.zip"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("run_on_yarn(f, task_specs={'a': TaskSpec(1, 1)}", "is no Python"),
+        ("run_on_yarn(f, {})\nrun_on_yarn(g, {})", r"has 2 calls of run_on_yarn \(lines 1, 2\)"),
+        ("# run_on_yarn(", "has 0 calls"),
+        ("run_on_yarn(f)", "no task_specs"),
+        ("run_on_yarn(f, specs())", "only running the program"),
+        ("run_on_yarn(f, {'a': make()})", "is no TaskSpec"),
+        ("X = X\nrun_on_yarn(f, X)", "only running"),
+        ("run_on_yarn(f, {'a': TaskSpec(" + "-" * 5000 + "1, 1)})", "nested too deeply|is no Python"),
+        (
+            "a = 'xx'\n"
+            + "\n".join(f"b{n} = b{n - 1} + b{n - 1}" for n in range(1, 60))
+            + "\nb0 = a\nrun_on_yarn(f, b59)",
+            "only running",
+        ),
+        ("x = 10**9**9\nrun_on_yarn(f, {'a': TaskSpec(x, 1)})", "what its tasks run is not known"),
+    ],
+)
+def test_bad_sources_are_refused(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(NotImportable, match=said):
+        imported_text(tmp_path, "run.py", text)

@@ -1,0 +1,294 @@
+"""TonY: every key of its configuration has a rule, and its client's calls become jobs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.importing.jobs import imported, imported_text, why, xml
+from tony_provider.importing.imported import NotImportable
+from tony_provider.importing.tony_keys import KEYS
+from tony_provider.runtime.parsing.parse import parse_job
+from tony_provider.runtime.spec.model import Milestone, Role
+
+NAMES = [
+    line for line in (Path(__file__).parent / "tony_keys.txt").read_text().splitlines() if not line.startswith("#")
+]
+CLIENT = ("java", "-cp", "tony.jar", "com.linkedin.tony.cli.ClusterSubmitter")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_key_is_mapped_or_listed_with_a_reason(name: str, tmp_path: Path) -> None:
+    key = name.replace("<type>", "worker").replace("<group>", "A").replace("<resource>", "fpgas")
+    rule = KEYS.find(key)
+    assert rule is not None
+    if not rule[0].here:
+        given = {"tony.worker.instances": 1, "tony.worker.command": "true", key: "7"}
+        found = imported_text(tmp_path, "tony.xml", xml(**given))
+        assert why(found, key), name
+
+
+def test_no_rule_is_for_a_key_that_tony_has_not() -> None:
+    shapes = {name.replace("<type>", "<>").replace("<group>", "<>").replace("<resource>", "<>") for name in NAMES}
+    ours = {key for key in KEYS if "<setting>" not in key and "<part>" not in key}
+    assert {_shape(key) for key in ours} - shapes == set()
+
+
+def _shape(key: str) -> str:
+    for name in ("type", "group", "resource"):
+        key = key.replace(f"<{name}>", "<>")
+    return key
+
+
+def test_a_configuration_becomes_a_job(tmp_path: Path) -> None:
+    text = xml(
+        tony__application__name="clicks",
+        tony__yarn__queue="ml",
+        tony__application__tags="a,b",
+        tony__application__timeout="3600000",
+        tony__worker__instances=4,
+        tony__worker__memory="8g",
+        tony__worker__gpus=1,
+        tony__worker__command="python train.py",
+        tony__ps__instances=1,
+        tony__ps__memory="3g",
+        tony__ps__command="python train.py",
+        tony__evaluator__memory="9g",
+        tony__containers__resources="hdfs:///data/vocab.txt,/data/words.txt::dictionary,/envs/x.zip#archive",
+        tony__execution__envs="A=1,TONY_B=2",
+        tony__am__retry_count=2,
+        tony__am__gpus=1,
+        fs__defaultFS="hdfs://nn",
+    )
+    found = imported_text(tmp_path, "tony.xml", text)
+    assert found.job == {
+        "framework": "tensorflow",
+        "name": "clicks",
+        "queue": "ml",
+        "tags": ["a", "b"],
+        "timeouts": {"lifetime": "3600s"},
+        "files": ["hdfs:///data/vocab.txt", "/data/words.txt::dictionary"],
+        "archives": ["/envs/x.zip"],
+        "env": {"A": "1"},
+        "tasks": {
+            "worker": {"instances": 4, "memory": "8g", "gpus": 1, "command": "python train.py"},
+            "ps": {"instances": 1, "memory": "3g", "command": "python train.py"},
+        },
+    }
+    assert found.arguments == {"retries": 2}
+    assert why(found, "tony.execution.envs TONY_B") == "names that begin with TONY_ are ours"
+    assert "master" in why(found, "tony.am.gpus")
+    assert [each.key for each in found.left if "Hadoop" in each.key] == ["1 keys of Hadoop, such as fs.defaultFS"]
+
+
+def test_a_call_of_its_client_becomes_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the sources in the working directory, and the environment as TonY unpacks it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "src").mkdir()
+    for name in ("train.py", "model.py", ".hidden"):
+        (tmp_path / "src" / name).write_text("")
+    (tmp_path / "test.xml").write_text(xml(tony__worker__instances=1, tony__worker__memory="4g"))
+    found = imported(
+        *CLIENT,
+        "--python_venv=/envs/venv.zip",
+        "--src_dir=src",
+        "--executes=train.py",
+        "--task_params=--steps 1000 --out /tmp/model",
+        "--conf_file=test.xml",
+        "--python_binary_path=venv/bin/python",
+        "-conf",
+        "tony.worker.instances=2",
+        "-shell_env",
+        "LEVEL=info",
+        "-hdfs_classpath",
+        "hdfs:///jars",
+        "-executs",
+        "x.py",
+    )
+    assert found.job == {
+        "framework": "tensorflow",
+        "files": ["src/model.py", "src/train.py"],
+        "archives": ["/envs/venv.zip::venv"],
+        "env": {"LEVEL": "info"},
+        "tasks": {
+            "worker": {
+                "instances": 2,
+                "memory": "4g",
+                "command": "venv/venv/bin/python train.py --steps 1000 --out /tmp/model",
+            }
+        },
+    }
+    assert why(found, "hdfs_classpath") == "nothing of Java is needed"
+    assert why(found, "-executs") == "no option of TonY's client; did you mean executes?"
+
+
+def test_sources_that_are_elsewhere_are_taken_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = ["-src_dir", "my src", "-executes", "my src/train.py", "-python_binary_path", "x/bin/python"]
+    found = imported(*CLIENT, *given, "-python_venv", "x.zip", "-conf", "tony.worker.instances=1")
+    assert found.job["files"] == ["my src"]
+    assert found.job["tasks"]["worker"]["command"] == "cd 'my src' && ../venv/x/bin/python train.py"
+
+
+def test_an_environment_with_its_bin_at_the_top_is_our_own(tmp_path: Path) -> None:
+    given = ["-python_venv", "hdfs:///envs/tf.tar.gz", "-python_binary_path", "bin/python", "-executes", "train.py"]
+    found = imported(*CLIENT, *given, "-conf", "tony.worker.instances=1")
+    assert found.job["python_env"] == "hdfs:///envs/tf.tar.gz"
+    assert found.job["tasks"]["worker"]["command"] == "python train.py"
+
+
+def test_a_tool_that_starts_the_client_has_options_of_its_own() -> None:
+    tool = ("gcloud", "dataproc", "jobs", "submit", "hadoop", "--class", CLIENT[-1], "--jars", "gs://a/tony.jar", "--")
+    found = imported(*tool, "--executes", "unzip tf.zip && tf/bin/python x.py", "--conf", "tony.worker.instances=1")
+    assert found.job["tasks"]["worker"]["command"] == "unzip tf.zip && tf/bin/python x.py"
+    assert [each.key for each in found.left] == ["variables"]
+
+
+def test_variables_that_a_program_names_are_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "src").mkdir()
+    program = "spec = os.environ['CLUSTER_SPEC']\nWORLD = 1  # no variable\nport = os.getenv(\"TB_PORT\")\n"
+    (tmp_path / "src" / "train.py").write_text(program)
+    given = ["-src_dir", "src", "-executes", "train.py", "-python_binary_path", "python3"]
+    found = imported(*CLIENT, *given, "-conf", "tony.worker.instances=1")
+    command = found.job["tasks"]["worker"]["command"]
+    assert command == 'export CLUSTER_SPEC="$TONY_CLUSTER_SPEC" && python3 train.py'
+    assert "set by the command" in why(found, "CLUSTER_SPEC")
+    assert "nothing here says" in why(found, "TB_PORT")
+    torch = imported(*CLIENT, *given, "-conf", "tony.worker.instances=1", "-conf", "tony.application.framework=pytorch")
+    assert 'CLUSTER_SPEC="$TONY_CLUSTER_SPEC"' in torch.job["tasks"]["worker"]["command"]
+
+
+def test_options_alone_are_read_when_they_are_said_to_be_tonys() -> None:
+    found = imported("-conf", "tony.worker.instances=3", "-executes", "./run.sh", system="tony")
+    assert found.job["tasks"] == {"worker": {"instances": 3, "command": "./run.sh"}}
+
+
+def test_types_that_others_wait_for_are_preparation(tmp_path: Path) -> None:
+    text = xml(
+        tony__worker__instances=2,
+        tony__ps__instances=1,
+        tony__fetch__instances=1,
+        tony__worker__depends_on="fetch",
+        tony__containers__command="./go.sh",
+    )
+    job = parse_job(imported_text(tmp_path, "tony.xml", text).job)
+    assert job.role("fetch") is Role.ONCE
+    assert job.tasks["worker"].after == job.tasks["ps"].after == {"fetch": Milestone.SUCCEEDED}
+
+
+def test_stages_side_cars_and_those_who_only_serve(tmp_path: Path) -> None:
+    text = xml(
+        tony__worker__instances=2,
+        tony__loader__instances=1,
+        tony__helper__instances=1,
+        tony__watcher__instances=1,
+        tony__application__prepare_stage="loader",
+        tony__application__training_stage="worker,helper,watcher",
+        tony__application__untracked__jobtypes="ps,helper",
+        tony__application__sidecar__jobtypes="watcher",
+        tony__containers__command="./go.sh",
+    )
+    job = parse_job(imported_text(tmp_path, "tony.xml", text).job)
+    assert (job.role("loader"), job.role("watcher"), job.tasks["helper"].decides) == (Role.ONCE, Role.SIDECAR, False)
+    assert job.tasks["worker"].after == {"loader": Milestone.SUCCEEDED}
+
+
+def test_a_service_that_others_wait_for_is_a_side_car_that_has_started(tmp_path: Path) -> None:
+    text = xml(
+        tony__application__untracked__jobtypes="features",
+        tony__worker__instances=2,
+        tony__features__instances=1,
+        tony__application__prepare_stage="features",
+        tony__containers__command="./go.sh",
+    )
+    job = parse_job(imported_text(tmp_path, "tony.xml", text).job)
+    assert job.role("features") is Role.SIDECAR
+    assert job.tasks["worker"].after == {"features": Milestone.STARTED}
+
+
+def test_mxnets_scheduler_has_no_type_and_its_servers_no_command(tmp_path: Path) -> None:
+    text = xml(
+        tony__application__framework="mxnet",
+        tony__scheduler__instances=1,
+        tony__server__instances=2,
+        tony__worker__instances=2,
+        tony__worker__command="python fit.py",
+    )
+    found = imported_text(tmp_path, "tony.xml", text)
+    assert found.job["tasks"]["server"] == {"role": "ps", "instances": 2}
+    assert why(found, "tony.scheduler.instances") == "MXNet's scheduler runs beside rank 0"
+
+
+def test_images_count_where_docker_is_enabled(tmp_path: Path) -> None:
+    given = {
+        "tony.worker.instances": 1,
+        "tony.worker.command": "true",
+        "tony.docker.containers.image": "a/b:1",
+        "tony.docker.containers.mount": "/data:/data:ro",
+        "tony.docker.ps.image": "other:1",
+    }
+    without = imported_text(tmp_path, "tony.xml", xml(**given))
+    assert "docker" not in without.job
+    assert "not true" in why(without, "tony.docker.containers.image")
+    found = imported_text(tmp_path, "tony.xml", xml(**given, **{"tony.docker.enabled": "true"}))
+    assert found.job["docker"] == {"image": "a/b:1", "mounts": ["/data:/data:ro"]}
+    assert "one image" in why(found, "tony.docker.ps.image")
+
+
+def test_tensorboards_directory_is_ours(tmp_path: Path) -> None:
+    given = {
+        "tony.worker.instances": 1,
+        "tony.worker.command": "true",
+        "tony.application.tensorboard-log-dir": "/logs",
+        "tony.tensorboard.memory": "3g",
+    }
+    found = imported_text(tmp_path, "tony.xml", xml(**given))
+    assert found.job["tensorboard"] == {"memory": "3g"}
+
+
+def test_a_single_node_is_one_worker_by_itself(tmp_path: Path) -> None:
+    found = imported_text(tmp_path, "tony.xml", xml(tony__containers__command="python one.py"))
+    assert found.job == {"framework": "standalone", "tasks": {"worker": {"instances": 1, "command": "python one.py"}}}
+
+
+def test_what_is_not_known_is_named_and_not_invented(tmp_path: Path) -> None:
+    text = xml(tony__worker__instances=1, tony__worker__memori="2g")
+    with pytest.raises(NotImportable, match=r"tasks\.worker\.command: TonY takes it from -executes") as raised:
+        imported_text(tmp_path, "tony.xml", text)
+    assert "--command 'python train.py'" in str(raised.value)
+    found = imported_text(tmp_path, "tony.xml", text, command="python x.py")
+    assert found.job["tasks"] == {"worker": {"instances": 1, "command": "python x.py"}}
+    assert "unknown key" in why(found, "tony.worker.memori")
+
+
+def test_a_value_that_is_none_is_listed(tmp_path: Path) -> None:
+    text = xml(
+        tony__worker__instances=1,
+        tony__worker__memory="lots",
+        tony__worker__vcores="two",
+        tony__application__tags="good,not good",
+        tony__containers__command="true",
+    )
+    found = imported_text(tmp_path, "tony.xml", text)
+    assert found.job["tags"] == ["good"]
+    assert found.job["tasks"] == {"worker": {"instances": 1, "command": "true"}}
+    assert "not an amount of memory" in why(found, "tony.worker.memory")
+    assert why(found, "tony.worker.vcores") == "should be a whole number"
+    assert "printable ASCII" in why(found, "tony.application.tags")
+
+
+def test_of_a_list_only_what_is_wrong_is_left(tmp_path: Path) -> None:
+    tags = [f"tag{n}" if n % 3 else f"tony- {n}" for n in range(14)]
+    given = {"tony.worker.instances": 1, "tony.worker.command": "true", "tony.application.tags": ",".join(tags)}
+    found = imported_text(tmp_path, "tony.xml", xml(**given))
+    assert set(found.job.get("tags", [])) <= {tag for tag in tags if " " not in tag}
+    assert {each.value for each in found.left if isinstance(each.value, str)} >= {tag for tag in tags if " " in tag}
+
+
+def test_passwords_are_not_shown(tmp_path: Path) -> None:
+    given = {"tony.worker.instances": 1, "tony.worker.command": "true", "tony.https.keystore.password": "hunter2"}
+    found = imported_text(tmp_path, "tony.xml", xml(**given))
+    assert "hunter2" not in " ".join(map(str, found.left))
+    assert "tony.https.keystore.password (…)" in " ".join(map(str, found.left))

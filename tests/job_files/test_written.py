@@ -1,0 +1,159 @@
+"""Job and DAG files as they are written: formatted, parsed by Airflow, rendered and valid."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.dag_processing.dagbag import DagBag
+from airflow.sdk.definitions.param import ParamsDict
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tony_provider.job_files.moved import moved
+from tony_provider.job_files.parameters import parted
+from tony_provider.job_files.python_text import literal
+from tony_provider.job_files.write_dag import DagFile, dag_id_of
+from tony_provider.job_files.write_job import job_text
+from tony_provider.operators.tony import TonyTrainOperator
+from tony_provider.runtime.parsing.parse import parse_job
+from tony_provider.runtime.spec.source import load_source
+
+JOB: dict[str, Any] = {
+    "framework": "tensorflow",
+    "name": "retrain clicks",
+    "files": ["train.py", "hdfs:///data/vocab.txt::vocab.txt", *(f"hdfs:///data/part-{n}.txt" for n in range(4))],
+    "env": {"FAST": "{{ params.fast }}", "QUOTED": 'it\'s "both"', "PATHS": "C:\\temp"},
+    "timeouts": {"lifetime": "1d"},
+    "tasks": {
+        "worker": {
+            "instances": "{{ params.workers }}",
+            "memory": "8GiB",
+            "command": "set -e\npython train.py --rate={{ params.rate }}\n",
+        },
+        "ps": {"command": f"python train.py {' '.join(f'--option-{n}={n}' for n in range(20))}"},
+    },
+}
+PARAMETERS: dict[str, Any] = {
+    "workers": {"type": "integer", "default": 2, "minimum": 1, "maximum": 8, "title": "Workers"},
+    "rate": {"type": "number", "default": 0.01, "description": "Of the optimizer, whose steps are so long. " * 3},
+    "fast": {"type": "boolean", "default": False},
+}
+
+
+def dag_file(**more: Any) -> DagFile:
+    parameters, job = parted({"parameters": PARAMETERS, **JOB})
+    return DagFile("retrain_clicks", job, parameters, origin="clicks.tony.yaml", start=date(2026, 1, 2), **more)
+
+
+def formatted(path: Path, *options: str) -> str:
+    command = [sys.executable, "-m", "ruff", "format", "--isolated", "--diff", *options, str(path)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stdout
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"schedule": "@daily", "arguments": {"retries": 3, "tony_conn_id": "other", "proxy_user": "carol"}},
+        {"notes": ['key ("""x"""): why \\ not', "word " * 60]},
+    ],
+)
+def test_a_dag_file_is_formatted_and_parsed_and_its_job_valid(
+    tmp_path: Path, airflow_db: None, more: dict[str, Any]
+) -> None:
+    path = tmp_path / "clicks_dag.py"
+    path.write_text(dag_file(**more).text())
+    assert formatted(path) == formatted(path, "--line-length", "120") == ""
+    bag = DagBag(dag_folder=str(tmp_path))
+    assert bag.import_errors == {}
+    dag = bag.dags["retrain_clicks"]
+    (task,) = dag.tasks
+    assert isinstance(task, TonyTrainOperator)
+    assert task.retries == more.get("arguments", {}).get("retries", task.retries)
+    assert dag.params.get_param("workers").schema == {"type": "integer", "title": "Workers", "minimum": 1, "maximum": 8}
+    context: Any = {"params": ParamsDict(dag.params).validate()}
+    task.render_template_fields(context)
+    job = parse_job(task.job)
+    assert (job.tasks["worker"].instances, job.env["FAST"], job.env["QUOTED"]) == (2, "False", 'it\'s "both"')
+    assert job.tasks["worker"].command.strip().endswith("--rate=0.01")
+
+
+def test_a_job_without_parameters_is_no_template(tmp_path: Path, airflow_db: None) -> None:
+    """Bash's length of a variable begins like a comment of Jinja's, and Docker's formats like a template."""
+    command = "echo ${#HOME} && docker ps --format '{{ .Names }}'"
+    job = {"framework": "standalone", "tasks": {"worker": {"command": command}}}
+    (tmp_path / "as_it_is.py").write_text(DagFile("as_it_is", job, origin="x").text())
+    (task,) = DagBag(dag_folder=str(tmp_path)).dags["as_it_is"].tasks
+    assert isinstance(task, TonyTrainOperator)
+    task.render_template_fields({})
+    assert task.job == job
+
+
+def test_a_job_file_reads_as_it_was(tmp_path: Path) -> None:
+    job = {"framework": "standalone", "env": {"A": "on", "B": "010", "C": "null", "D": "~", "E": "1:30", "F": "x: y"}}
+    job["tasks"] = {"worker": {"instances": 2, "command": "set -e\nrun  \n\tthis #\n"}}
+    text = job_text(job, ["From here.", "- one thing: " + "word " * 40])
+    assert max(map(len, text.splitlines())) <= 120
+    assert parse_job(text) == parse_job(job)
+    assert load_source(text)["env"] == job["env"]
+
+
+_PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=40),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(_PLAIN)
+def test_literals_are_the_values(value: Any) -> None:
+    text = literal(value)
+    assert eval(text) == value
+
+
+@given(st.dictionaries(st.text(max_size=8), st.text(max_size=40), max_size=4))
+def test_jobs_text_reads_as_it_was(env: dict[str, str]) -> None:
+    known = {f"A{n}": value for n, value in enumerate(env.values()) if value.isprintable()}
+    assert load_source(job_text({"framework": "x", "env": known}))["env"] == known
+
+
+def test_relative_paths_lead_where_they_did(tmp_path: Path) -> None:
+    before, after = tmp_path / "jobs" / "clicks", tmp_path / "dags"
+    for each in (before, after):
+        each.mkdir(parents=True)
+    job = {
+        "files": [
+            "train.py",
+            "/data/x",
+            "hdfs:///y",
+            "lib::code",
+            {"source": "a.txt", "name": "b.txt"},
+            "{{ params.x }}",
+        ],
+        "archives": ["env.zip"],
+        "python_env": "env.tar.gz",
+    }
+    assert moved(job, before, after) == {
+        "files": [
+            "../jobs/clicks/train.py",
+            "/data/x",
+            "hdfs:///y",
+            "../jobs/clicks/lib::code",
+            {"source": "../jobs/clicks/a.txt", "name": "b.txt"},
+            "{{ params.x }}",
+        ],
+        "archives": ["../jobs/clicks/env.zip"],
+        "python_env": "../jobs/clicks/env.tar.gz",
+    }
+    assert moved(job, before, before) == job
+    assert moved({"python_env": "/opt/envs/tf"}, before, after) == {"python_env": "/opt/envs/tf"}
+
+
+@pytest.mark.parametrize(("name", "dag_id"), [("retrain clicks", "retrain_clicks"), ("été", "t"), ("***", "training")])
+def test_ids_are_made_of_names(name: str, dag_id: str) -> None:
+    assert dag_id_of(name) == dag_id

@@ -1,0 +1,74 @@
+"""What the containers of each task type get: files and interpreters of its own beside those of all."""
+
+from __future__ import annotations
+
+import attrs
+
+from tony_provider.runtime.address import Address
+from tony_provider.runtime.am.executor_launches import ExecutorLaunches
+from tony_provider.runtime.am.resource_manager import Container, Launch
+from tony_provider.runtime.application import ApplicationDescription, LocalizedResource, ResourceKind
+from tony_provider.runtime.hadoop.tokens import Credentials
+from tony_provider.runtime.launch.command_line import environment
+from tony_provider.runtime.parsing.parse import parse_job
+
+JOB = parse_job(
+    {
+        "framework": "standalone",
+        "python_env": "hdfs:///envs/tf.tar.gz",
+        "tasks": {
+            "worker": {"command": "x"},
+            "prepare": {"command": "x", "python_env": "/opt/envs/tools"},
+            "score": {"command": "x", "python_env": "score.pex"},
+        },
+    }
+)
+
+
+def resource(name: str) -> LocalizedResource:
+    return LocalizedResource(name, f"hdfs://nn/cache/{name}", 1, 2)
+
+
+DESCRIPTION = ApplicationDescription(
+    "application_1_0001",
+    "me",
+    JOB,
+    "hdfs://nn/jobs/x",
+    None,
+    [resource("train.py")],
+    LocalizedResource("tony", "hdfs://nn/cache/tony.zip", 1, 2, ResourceKind.ARCHIVE),
+    python=["/usr/bin/python3.12"],
+    resources_by_type={"worker": [resource("python_env")], "score": [resource("python_env/score.pex")]},
+)
+
+
+def launch(task: str, description: ApplicationDescription = DESCRIPTION) -> Launch:
+    launches = ExecutorLaunches(description, Credentials(), b"key", resource("description"), Address("node", 1))
+    return launches.launch(task, 1, Container("container_1", "node:1"))
+
+
+def test_files_of_a_task_type_go_to_its_containers_alone() -> None:
+    names = {task: [each.name for each in launch(task).resources] for task in ("worker:0", "prepare:0", "score:0")}
+    of_all = ["tony", "description", "train.py"]
+    assert names == {
+        "worker:0": [*of_all, "python_env"],
+        "prepare:0": of_all,
+        "score:0": [*of_all, "python_env/score.pex"],
+    }
+
+
+def test_the_executor_is_run_by_its_own_environment_where_that_brings_a_python() -> None:
+    found = {task: launch(task).env["TONY_PYTHON_CANDIDATES"] for task in ("worker:0", "prepare:0", "score:0")}
+    assert found == {
+        "worker:0": "python_env/bin/python:/usr/bin/python3.12",
+        "prepare:0": "/opt/envs/tools/bin/python:/usr/bin/python3.12",
+        "score:0": "/usr/bin/python3.12",
+    }
+    assert environment(DESCRIPTION)["TONY_PYTHON_CANDIDATES"] == found["worker:0"]  # of the master
+
+
+def test_without_any_of_it_there_is_no_such_variable() -> None:
+    job = parse_job({"framework": "standalone", "tasks": {"worker": {"command": "x"}}})
+    plain = attrs.evolve(DESCRIPTION, job=job, python=[], resources_by_type={})
+    assert "TONY_PYTHON_CANDIDATES" not in launch("worker:0", plain).env
+    assert environment(plain) == {}

@@ -1,0 +1,49 @@
+"""``airflow tony env build``: build a Python environment for jobs, once for each content."""
+
+from __future__ import annotations
+
+import re
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+from tony_provider.cli.command import command
+from tony_provider.cli.named import hook_of
+from tony_provider.cli.printing import say
+from tony_provider.cluster.environments.build import build_environment
+from tony_provider.cluster.environments.installing import BuildFailed, BuildTarget
+from tony_provider.cluster.environments.requirements import read_requirements
+from tony_provider.runtime.text import printable
+from tony_provider.runtime.wheel_name import Version
+
+_PYTHON = re.compile(r"3\.(\d{1,2})")
+_OLDEST = 9
+
+
+@command
+def build(args: Namespace) -> None:
+    """The command. Prints the environment's URI alone, so that a shell can take it; all else is for people."""
+    target = BuildTarget.of(_version(args.python), args.platform)
+    requirements = read_requirements(Path(args.requirements))
+    with hook_of(args) as hook:
+        own, shared = hook.built_environments(), hook.shared_environments()
+        if args.shared and shared is None:
+            raise BuildFailed(f"--shared: the connection {args.conn_id!r} names no `shared_cache`")
+        kept = shared if args.shared and shared is not None else own
+        others = [] if args.shared or shared is None else [shared]
+        try:
+            built = build_environment(kept, requirements, target, args.installer, others)
+        except OSError as error:
+            raise BuildFailed(f"the environment could not be built: {error}") from error
+    if built.was_there:
+        print(printable("It is there already: nothing was built"), file=sys.stderr)  # noqa: T201
+    say(built.uri)
+
+
+def _version(text: str | None) -> Version | None:
+    if text is None:
+        return None
+    match = _PYTHON.fullmatch(text)
+    if match is None or int(match[1]) < _OLDEST:
+        raise BuildFailed(f"--python: {text!r} is not a version of Python; write 3.9 or newer, such as 3.12")
+    return 3, int(match[1])

@@ -1,0 +1,89 @@
+"""Requirements that an environment is built of: a file in pip's form, those that it includes, or a ``pylock.toml``."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+
+from tony_provider.cluster.errors import ClusterError
+
+_INCLUDED = re.compile(r"(?:-r|-c|--requirement|--constraint)[ =]*(?P<file>\S+)")
+_EDITABLE = re.compile(r"(?:-e|--editable)\b")
+_LOCAL = re.compile(r"\.{0,2}/.*|(?:[^@\s]+\s*@\s*)?file:.*|(?!.*://)\S*\.(?:whl|tar\.gz|zip)")
+_COMMENT = re.compile(r"(?:^|\s)#.*")
+_LOCK = re.compile(r"pylock(?:\.[^.]+)?\.toml")
+
+
+class RequirementsProblem(ClusterError):  # noqa: N818 - named for what is wrong, as the others
+    """A file of requirements that no environment can be built of."""
+
+    permanent = True
+
+
+@attrs.frozen
+class Requirements:
+    """What is to be installed, as far as it counts: comments do not."""
+
+    file: Path
+    lines: list[str]
+
+    @property
+    def is_lock(self) -> bool:
+        """Whether it is a ``pylock.toml``, which pip does not read."""
+        return _LOCK.fullmatch(self.file.name) is not None
+
+    @property
+    def has_hashes(self) -> bool:
+        return any("--hash" in line for line in self.lines)
+
+    def key(self, python: str, platform: str) -> str:
+        """The name of what is built of them for this Python and platform, by their content."""
+        content = "\n".join(["1", python, platform, *self.lines])
+        return hashlib.sha256(content.encode()).hexdigest()
+
+
+def read_requirements(file: Path) -> Requirements:
+    """Raises RequirementsProblem."""
+    if _LOCK.fullmatch(file.name):
+        return Requirements(file, _text(file).splitlines())
+    if file.suffix in (".lock", ".toml"):
+        raise RequirementsProblem(
+            f"{file} is neither a file of requirements in pip's form nor a pylock.toml; make one of it, such as by "
+            "`uv export --format requirements.txt` or `poetry export`"
+        )
+    lines = list(_lines(file, []))
+    if not lines:
+        raise RequirementsProblem(f"{file} names no requirement")
+    return Requirements(file, lines)
+
+
+def _lines(file: Path, above: list[Path]) -> Iterator[str]:
+    """Of the file, and of those that it includes in their place."""
+    if file.resolve() in above:
+        raise RequirementsProblem(f"{file} includes itself")
+    joined = re.sub(r"\\\n", " ", _text(file))
+    for line in (" ".join(_COMMENT.sub("", each).split()) for each in joined.splitlines()):
+        if not line:
+            continue
+        if _EDITABLE.match(line) or _LOCAL.fullmatch(line):
+            raise RequirementsProblem(
+                f"{file}: {line!r} is of this machine, and what is in it would not be told by the environment's name; "
+                "give the job such code by its key files, or as a wheel"
+            )
+        included = _INCLUDED.fullmatch(line)
+        if included is None:
+            yield line
+        else:
+            yield "-c" if line.startswith(("-c", "--c")) else "-r"
+            yield from _lines(file.parent / included["file"], [*above, file.resolve()])
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RequirementsProblem(f"{file} cannot be read: {error}") from error

@@ -1,0 +1,95 @@
+"""A job of ours while it is made of somebody else's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tony_provider.importing.imported import LeftBehind
+from tony_provider.runtime.spec.model import PREPARE, Role
+from tony_provider.runtime.spec.problems import NOT_GIVEN
+
+Path = tuple[str, ...]
+
+_SERVICE_ROLES = {role.value for role in Role} - {Role.WORKER.value} | {"tensorboard"}
+_MOST_LETTERS = 32  # of a task type's name
+
+
+class Draft:
+    """What is known so far. ``origins`` has, for each key that was carried over, theirs."""
+
+    def __init__(self) -> None:
+        self.job: dict[str, Any] = {}
+        self.arguments: dict[str, Any] = {}
+        self.left: list[LeftBehind] = []
+        self.origins: dict[Path, str] = {}
+        self.no_command: dict[str, str] = {}  # by task type: why nobody knows its command
+        self.exports = ""  # what every command begins with
+        self._types: dict[str, str] = {}  # ours by theirs
+
+    def put(self, path: Path | str, value: Any, key: str) -> None:
+        """Set a key of ours, by its path, to what stands at ``key`` of theirs."""
+        path = _path(path)
+        place = self.job
+        for name in path[:-1]:
+            place = place.setdefault(name, {})
+        place[path[-1]] = value
+        self.origins[path] = key
+
+    def add(self, path: Path | str, value: Any, key: str) -> None:
+        """Append to a list of ours, once."""
+        found = self.get(path) or []
+        if value not in found:
+            self.put(path, [*found, value], key)
+
+    def get(self, path: Path | str) -> Any:
+        """What a key of ours has; None: nothing."""
+        found: Any = self.job
+        for name in _path(path):
+            found = found.get(name) if isinstance(found, Mapping) else None
+        return found
+
+    def remove(self, path: Path) -> Any:
+        """Take a key of ours out again, or an element of a list; its value."""
+        place: Any = self.job
+        for name in path[:-1]:
+            place = place[int(name)] if isinstance(place, list) else place[name]
+        return place.pop(int(path[-1]) if isinstance(place, list) else path[-1])
+
+    def leave(self, key: str, why: str, value: object = NOT_GIVEN) -> None:
+        """Note that something of theirs is not carried over, once."""
+        left = LeftBehind(key, why, value)
+        if left not in self.left:
+            self.left.append(left)
+
+    @property
+    def tasks(self) -> dict[str, dict[str, Any]]:
+        tasks: dict[str, dict[str, Any]] = self.job.setdefault("tasks", {})
+        return tasks
+
+    def task_type(self, name: str) -> str:
+        """Our name of a task type: one for each of theirs, told where it differs."""
+        if name not in self._types:
+            ours = re.sub(r"[^a-z0-9_]+", "_", name.lower()).strip("_")[:_MOST_LETTERS] or "task"
+            ours = ours if ours[0].isalpha() else f"task_{ours}"[:_MOST_LETTERS]
+            while ours in self._types.values():
+                ours = f"{ours[: _MOST_LETTERS - 1]}x"
+            self._types[name] = ours
+            if ours != name:
+                self.leave(name, f"is called {ours}: a task type's name has lower-case letters, digits and _")
+        return self._types[name]
+
+    def service_type(self, name: str) -> str:
+        """As ``task_type``, for a system to which names mean nothing: here some of them are roles."""
+        if name == PREPARE:
+            self._types.setdefault(name, "prepare_service")
+            self.leave(name, "is called prepare_service: all others wait for a task type named prepare")
+        ours = self.task_type(name)
+        if ours in _SERVICE_ROLES:
+            self.put(("tasks", ours, "role"), Role.WORKER.value, name)
+        return ours
+
+
+def _path(path: Path | Sequence[str] | str) -> Path:
+    return tuple(path.split(".")) if isinstance(path, str) else tuple(path)

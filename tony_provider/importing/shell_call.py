@@ -1,0 +1,55 @@
+"""Commands as ours run them: in the working directory, by /bin/sh."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+from tony_provider.importing.draft import Draft
+
+_PACKED = re.compile(r"bin/python[\d.]*")  # an environment whose top is that of the archive
+_VENV = "venv"  # the directory that TonY unpacks an environment into
+
+
+def python_call(
+    draft: Draft, program: str, *, arguments: str | None, python: str | None, environment: str | None, top: str
+) -> str:
+    """The command of TonY's client for a program; its environment comes along as it was packed.
+
+    ``top``: the way from where the command runs to the working directory, which the environment is in.
+    """
+    if environment is not None:
+        if python is None or _PACKED.fullmatch(python):
+            draft.put("python_env", environment, "-python_venv")
+            python = None if python is None else "python"
+        else:
+            draft.add("archives", f"{environment}::{_VENV}", "-python_venv")
+            draft.leave(
+                "-python_venv",
+                "is unpacked as TonY does it. Packed anew by venv-pack or conda-pack, it can be `python_env`, whose "
+                "`bin` comes first on PATH",
+                environment,
+            )
+            python = python if python.startswith("/") else f"{top}{_VENV}/{python}"
+    return " ".join(part for part in (python, program, arguments) if part)
+
+
+def source_folder(draft: Draft, name: str, below: Path, key: str) -> str:
+    """Take a source directory along: what is in it lies in the working directory itself.
+
+    Where this machine has it not, it is taken as a whole, and what is returned is the directory to begin commands in.
+    """
+    folder = below / name
+    if folder.is_dir():
+        for each in sorted(folder.iterdir()):
+            if not each.name.startswith(".") and each.name != "__pycache__":
+                draft.add("files", f"{name.rstrip('/')}/{each.name}", key)
+        return ""
+    draft.add("files", name.rstrip("/"), key)
+    draft.leave(
+        key,
+        "is not on this machine, so it is taken as a whole; commands begin in it, and other files are above it",
+        name,
+    )
+    return shlex.quote(Path(name.rstrip("/")).name)

@@ -1,0 +1,228 @@
+"""Skein: an application's specification in YAML or JSON."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tony_provider.importing.draft import Draft
+from tony_provider.importing.imported import NotImportable
+from tony_provider.importing.keys import Carry, Keys, argument, by, elsewhere, left, to
+from tony_provider.importing.source import Source
+from tony_provider.importing.system import System
+from tony_provider.importing.values import below, environment, memory, number, some, truth
+
+_ARCHIVES = (".zip", ".tar.gz", ".tgz")
+_BASH = re.compile(r"(?:^|[;&|(]\s*|\n\s*)(?:source|declare|shopt|pushd|popd)\s|\[\[|<<<|<\(|\bpipefail\b|&>|\$\{!")
+_MANY = 1000  # restarts, in place of any number
+_PLACES = "nodes and racks are not chosen here; node labels are carried over"
+
+
+def _script(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
+    """Skein runs it by bash; /bin/sh does, unless it says something that is bash's alone."""
+    lines = [str(each) for each in value] if isinstance(value, list) else [str(value)]
+    text = " && ".join(lines).strip()
+    if _BASH.search(text):
+        text = f"bash -c {shlex.quote(text)}"
+    name = draft.task_type(names[0]) if names else "chief"
+    draft.put(("tasks", name, "command"), text, key)
+
+
+def _files(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
+    """Of every service: here they are the job's, and each task finds all of them."""
+    if not isinstance(value, Mapping):
+        draft.leave(key, "should be a mapping of names to files", value)
+        return
+    for target, given in value.items():
+        file = given if isinstance(given, Mapping) else {"source": given}
+        source = str(file.get("source", "")).removeprefix("file://")
+        kind = str(file.get("type", "infer")).lower()
+        is_archive = kind == "archive" or (kind == "infer" and source.endswith(_ARCHIVES))
+        written = source if source.rpartition("/")[2] == target else f"{source}::{target}"
+        draft.add("archives" if is_archive else "files", written, key)
+        for option in ("visibility", "size", "timestamp"):
+            if option in file:
+                draft.leave(f"{key}.{target}.{option}", "files are staged by their content, for this user alone")
+
+
+def _env(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
+    taken, refused = environment(below(value))
+    for name, text in taken.items():
+        draft.put(("tasks", draft.task_type(names[0]) if names else "chief", "env", name), text, key)
+    for name, why in refused.items():
+        draft.leave(f"{key}.{name}", why)
+
+
+def _depends(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
+    for other in value if isinstance(value, list) else [value]:
+        draft.put(("tasks", draft.task_type(names[0]), "after", draft.task_type(str(other))), "started", key)
+
+
+def _restarts(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
+    """Of each service: here the budget is the job's, so it is that of the service with the most."""
+    given = number(value)
+    if given == 0:
+        draft.put(("tasks", draft.task_type(names[0]), "restart"), "never", key)
+        return
+    budget = _MANY if given < 0 else given
+    if given < 0:
+        draft.leave(key, f"any number of them is {_MANY} here; restarts after progress cost nothing", value)
+    before = draft.get("restart.budget")
+    if before not in (None, budget):
+        draft.leave(
+            key, f"`restart.budget` is the job's: {max(before, budget)}, which is that of another service", value
+        )
+    draft.put("restart.budget", max(before or 0, budget), key)
+
+
+def _failures(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
+    if truth(value):
+        why = "its failure fails the job; `role: sidecar` is only reported, `tolerated_failures` bounds them"
+        draft.leave(key, why, value)
+
+
+def _instances(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
+    draft.put(("tasks", draft.task_type(names[0]), "instances"), number(value), key)
+
+
+def _of_master(name: str, read: Callable[[Any], Any]) -> Carry:
+    """Of the application master: where it runs a script, that is a chief here, which is as large."""
+
+    def carry(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
+        draft.put(("tasks", "chief", name) if "chief" in draft.tasks else ("am", name), read(value), key)
+
+    return carry
+
+
+def _fpgas(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
+    if count := some(value):
+        draft.put(("tasks", draft.task_type(names[0]), "resources", "yarn.io/fpga"), count, key)
+
+
+_ACL = "the page of the job is for those of `acls.view`"
+
+KEYS = Keys(
+    {
+        "name": to("name"),
+        "queue": to("queue"),
+        "user": argument("proxy_user", lambda value: value or None),
+        "node_label": to("node_label", lambda value: value or None),
+        "tags": to("tags"),
+        "max_attempts": to("am.attempts", some),
+        "file_systems": left("`hadoop: true` in the job, and `other_hdfs` of the connection", "other_hdfs"),
+        "acls.enable": left("`acls` counts on clusters that heed access lists"),
+        "acls.view_users": to("acls.view.users"),
+        "acls.view_groups": to("acls.view.groups"),
+        "acls.modify_users": to("acls.modify.users"),
+        "acls.modify_groups": to("acls.modify.groups"),
+        "acls.ui_users": left(_ACL, "acls.view"),
+        "acls.ui_groups": left(_ACL, "acls.view"),
+        "master.resources.memory": by(_of_master("memory", memory), "am.memory"),
+        "master.resources.vcores": by(_of_master("vcores", number), "am.vcores"),
+        "master.resources.gpus": left("nothing of the user's runs in the master"),
+        "master.resources.fpgas": left("nothing of the user's runs in the master"),
+        "master.script": by(_script, "tasks.chief.command"),
+        "master.files": by(_files, "files"),
+        "master.env": by(_env, "tasks.chief.env"),
+        "master.security": left("certificates are made for each application"),
+        "master.log_level": left("nothing to set"),
+        "master.log_config": left("nothing to set"),
+        "services.<type>.resources.memory": to("tasks.<type>.memory", memory),
+        "services.<type>.resources.vcores": to("tasks.<type>.vcores", number),
+        "services.<type>.resources.gpus": to("tasks.<type>.gpus", some),
+        "services.<type>.resources.fpgas": by(_fpgas, "tasks.<type>.resources"),
+        "services.<type>.instances": by(_instances, "tasks.<type>.instances"),
+        "services.<type>.script": by(_script, "tasks.<type>.command"),
+        "services.<type>.commands": by(_script, "tasks.<type>.command"),
+        "services.<type>.files": by(_files, "files"),
+        "services.<type>.env": by(_env, "tasks.<type>.env"),
+        "services.<type>.depends": by(_depends, "tasks.<type>.after"),
+        "services.<type>.max_restarts": by(_restarts, "restart.budget"),
+        "services.<type>.allow_failures": by(_failures, "tolerated_failures"),
+        "services.<type>.node_label": to("tasks.<type>.node_label", lambda value: value or None),
+        "services.<type>.nodes": left(_PLACES),
+        "services.<type>.racks": left(_PLACES),
+        "services.<type>.relax_locality": left(_PLACES),
+        "services": elsewhere("tasks"),
+    }
+)
+_WITHIN = Keys({key: rule for key, rule in KEYS.rules.items() if key != "services"})
+
+
+def _knows(source: Source) -> bool:
+    plain = source.document
+    if plain is None or "framework" in plain or "components" in plain or "roles" in plain:
+        return False
+    return isinstance(plain.get("services"), Mapping) or isinstance(plain.get("master"), Mapping)
+
+
+def _read(source: Source) -> Draft:
+    plain = source.document
+    if plain is None:
+        raise NotImportable(f"{source.told}: is no mapping in YAML or JSON")
+    draft = Draft()
+    draft.put("framework", "standalone", "services")
+    services = plain.get("services") or {}
+    if not isinstance(services, Mapping):
+        raise NotImportable(f"{source.told}: `services` should be a mapping")
+    there = {name: service for name, service in services.items() if _is_there(draft, name, service)}
+    for name in there:
+        draft.put(("tasks", draft.service_type(name), "instances"), 1, name)
+    if below(plain, "master").get("script"):
+        draft.put("tasks.chief.instances", 1, "master.script")
+        draft.put("success", "chief", "master.script")
+    _WITHIN.carry_all(draft, {**plain, "services": there})
+    _of_absent(draft, set(services) - set(there))
+    _say_what_differs(draft, there)
+    return draft
+
+
+def _is_there(draft: Draft, name: str, service: object) -> bool:
+    if not isinstance(service, Mapping):
+        draft.leave(f"services.{name}", "should be a mapping", service)
+        return False
+    if str(service.get("instances", 1)) == "0":
+        draft.leave(f"services.{name}.instances", "a task type has one at least, so this service is left out", 0)
+        return False
+    return True
+
+
+def _of_absent(draft: Draft, absent: set[str]) -> None:
+    """What waits for a service that is not there waits for nobody."""
+    for name, task in draft.tasks.items():
+        for other in [each for each in task.get("after", {}) if each in {draft.task_type(each) for each in absent}]:
+            draft.leave(
+                f"services.{name}.depends", f"{other} is not there", draft.remove(("tasks", name, "after", other))
+            )
+
+
+def _say_what_differs(draft: Draft, services: Mapping[str, Any]) -> None:
+    if unsaid := [name for name, service in services.items() if "max_restarts" not in service]:
+        draft.leave(
+            f"services.{unsaid[0]}.max_restarts",
+            "is not given, which is 0 to Skein: a failure ends the application. Here the task starts again, up to "
+            "`restart.budget` times (3); `restart: never` of a task type is Skein's rule",
+        )
+    if dependencies := [name for name in services if any(name in _listed(each) for each in services.values())]:
+        draft.leave(
+            f"services.{dependencies[0]}",
+            "the job waits for it to end; if it serves the others and never ends by itself, give it `role: sidecar`",
+        )
+
+
+def _listed(service: Mapping[str, Any]) -> list[Any]:
+    depends = service.get("depends") or []
+    return depends if isinstance(depends, list) else [depends]
+
+
+SYSTEM = System(
+    name="skein",
+    title="Skein",
+    page="from-skein",
+    takes="a specification in YAML or JSON",
+    keys=(KEYS,),
+    knows=_knows,
+    read=_read,
+)

@@ -1,0 +1,100 @@
+"""What an import was given: a file, or a call as people type it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from tony_provider.importing.imported import NotImportable
+from tony_provider.runtime.spec.problems import SpecError
+from tony_provider.runtime.spec.source import load_source
+
+_ENDS = re.compile(r"#|[&;|]+$|[0-9&]?>")  # of a command, as a shell has it
+_MOST_BYTES = 4 << 20  # of a file; that of TonY's whole configuration has some 100 KiB
+
+
+@attrs.frozen(slots=False)  # for what is kept once it was read
+class Source:
+    """A file with its text, or the words of a call."""
+
+    told: str  # what messages call it
+    folder: Path  # where relative paths in it begin
+    text: str = ""
+    words: Sequence[str] = ()
+
+    @property
+    def is_file(self) -> bool:
+        return not self.words
+
+    @property
+    def begins_like_xml(self) -> bool:
+        return self.text.lstrip("\ufeff \t\r\n").startswith("<")
+
+    @cached_property
+    def document(self) -> Mapping[str, Any] | None:
+        """The mapping that the text holds as YAML or JSON; None: it holds none."""
+        if not self.is_file or self.begins_like_xml:
+            return None
+        try:
+            return load_source(self.text)
+        except SpecError:
+            return None
+
+    def calls(self, is_call: Callable[[Sequence[str]], bool]) -> list[Sequence[str]]:
+        """The words of the calls in it that are of some kind: its own, or those of each command of a shell script."""
+        if self.words:
+            return [self.words] if is_call(self.words) else []
+        lines = self.text.replace("\\\r\n", " ").replace("\\\n", " ").splitlines()
+        return [words for words in map(_words, lines) if words and is_call(words)]
+
+    def call(self, is_call: Callable[[Sequence[str]], bool]) -> Sequence[str] | None:
+        """The words of the one call of a kind; None: there is none. Raises NotImportable where there are several."""
+        found = self.calls(is_call)
+        if len(found) > 1:
+            raise NotImportable(
+                f"{self.told}: has {len(found)} such calls, and a job is made of one; give that after `--`"
+            )
+        return found[0] if found else None
+
+
+def _words(line: str) -> list[str]:
+    """Those of the first command; none of a comment, or of what is no command by itself."""
+    if line.lstrip().startswith("#"):
+        return []
+    try:
+        return list(takewhile(lambda word: not _ENDS.match(word), shlex.split(line)))
+    except ValueError:
+        return []
+
+
+def source_of(words: Sequence[str]) -> Source:
+    """The file that the one word names, or the call that all of them are. Raises NotImportable."""
+    path = Path(words[0])
+    if len(words) == 1 and "(" in words[0] and "run_on_yarn" in words[0]:
+        return Source("the call", Path.cwd(), text=words[0])
+    if len(words) > 1 and not path.is_file():
+        return Source("the call", Path.cwd(), words=tuple(words))
+    if len(words) > 1:
+        raise NotImportable(
+            f"{path} is a file, and {words[1]!r} follows it; give the file alone, or the whole call after `--`"
+        )
+    return Source(str(path), path.absolute().parent, text=read_text(path))
+
+
+def read_text(path: Path) -> str:
+    """A file's text. Raises NotImportable."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MOST_BYTES + 1)
+        if len(data) > _MOST_BYTES:
+            raise NotImportable(f"{path} is larger than {_MOST_BYTES >> 20} MiB, and no job is")
+        return data.decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise NotImportable(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error

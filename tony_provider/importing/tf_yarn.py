@@ -1,0 +1,234 @@
+"""tf-yarn: what its Python call ``run_on_yarn(…)`` is given, in a program's source."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tony_provider.importing.draft import Draft
+from tony_provider.importing.imported import NotImportable
+from tony_provider.importing.keys import BadValue, Keys, argument, by, elsewhere, left, to
+from tony_provider.importing.python_source import Computed, PythonSource, called
+from tony_provider.importing.source import Source
+from tony_provider.importing.system import System
+from tony_provider.importing.values import below, environment, memory, number, some
+from tony_provider.runtime.spec.model import TENSORBOARD
+
+_CALL = "run_on_yarn"
+_PACKED = (".tar.gz", ".tgz", ".zip")
+_NAMES = ("experiment_fn", "task_specs")  # of arguments that stand without theirs
+_OLDER_NAMES = ("pyenv_zip_path", *_NAMES)
+_OF_SPEC = ("memory", "vcores", "instances", "nb_proc_per_worker", "label")
+_COMPUTED = "is computed, which only running the program would tell"
+
+
+def _environment(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
+    taken, refused = environment(below(value))
+    for name, text in taken.items():
+        draft.put(("env", name), text, key)
+    for name, why in refused.items():
+        draft.leave(f"{key} {name}", why)
+
+
+def _python_env(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
+    if isinstance(value, str) and value.endswith(_PACKED):
+        draft.put("python_env", value, key)
+    else:
+        draft.leave(key, "`python_env` is one archive of venv-pack or conda-pack, for the job", value)
+
+
+def _files(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
+    for target, source in below(value).items():
+        written = source if str(source).rpartition("/")[2] == target else f"{source}::{target}"
+        draft.add("files", written, key)
+
+
+def _task_module(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
+    if "gloo_allred" in str(value):
+        draft.put("framework", "horovod", key)
+    else:
+        draft.leave(key, "`command` says what runs", value)
+
+
+KEYS = Keys(
+    {
+        "experiment_fn": left(
+            "a function is no program: write what it holds as one, for `command` and `files`, or use @task.tony",
+            "command",
+        ),
+        "task_specs": elsewhere("tasks"),
+        "pyenv_zip_path": by(_python_env, "python_env"),
+        "files": by(_files, "files"),
+        "env": by(_environment, "env"),
+        "queue": to("queue"),
+        "name": to("name"),
+        "nb_retries": argument("retries", some),
+        "custom_task_module": by(_task_module, "framework"),
+        "pre_script_hook": left("the first words of the `command`; `hadoop: true` for Hadoop's environment", "command"),
+        "acls": left("`acls` of the job say who may look at it, and who may stop it", "acls"),
+        "file_systems": left("`hadoop: true` in the job, and `other_hdfs` of the connection", "other_hdfs"),
+        "skein_client": left("the connection says where jobs run"),
+        "eval_monitor_log_thresholds": left("an evaluator reports what it measures by `tony_sdk.report`"),
+        "cuda_runtime_hdfs_path": left("the environment of the job has its CUDA libraries", "python_env"),
+    }
+)
+TASK_KEYS = Keys(
+    {
+        "task.<type>.memory": to("tasks.<type>.memory", memory),
+        "task.<type>.vcores": to("tasks.<type>.vcores", number),
+        "task.<type>.instances": to("tasks.<type>.instances", number),
+        "task.<type>.nb_proc_per_worker": to(
+            "tasks.<type>.processes", lambda value: number(value) if number(value) > 1 else None
+        ),
+        "task.<type>.label": to("tasks.<type>.node_label", lambda value: str(value) or None),
+        "task.<type>.tb_model_dir": left(
+            "`tensorboard: true` shows what programs write into TONY_TENSORBOARD_DIR", "tensorboard"
+        ),
+        "task.<type>.tb_extra_args": left("TensorBoard takes no arguments of its own", "tensorboard"),
+        "task.<type>.tb_termination_timeout_seconds": left("TensorBoard ends with the job", "tensorboard"),
+    }
+)
+
+
+def _knows(source: Source) -> bool:
+    return source.is_file and f"{_CALL}(" in source.text and not source.begins_like_xml
+
+
+def _read(source: Source) -> Draft:
+    try:
+        program = PythonSource.parse(source.text, source.told)
+    except ValueError as error:
+        raise NotImportable(str(error)) from error
+    calls = list(program.calls(_CALL))
+    if len(calls) != 1:
+        lines = ", ".join(str(each.lineno) for each in calls)
+        raise NotImportable(
+            f"{source.told}: has {len(calls)} calls of {_CALL}"
+            + (f" (lines {lines}); give a file with one" if calls else "")
+        )
+    draft = Draft()
+    draft.put("framework", _framework(program), _CALL)
+    given = _arguments(draft, calls[0])
+    _tasks(draft, program, given)
+    for name, node in given.items():
+        if name != "task_specs":
+            _carry(draft, KEYS, name, lambda node=node, name=name: _value(draft, program, name, node))  # type: ignore[misc]
+    for name in draft.tasks:
+        draft.no_command[name] = "what experiment_fn holds, as a program"
+    return draft
+
+
+def _framework(program: PythonSource) -> str:
+    modules = list(program.imports())
+    if any(each.startswith("tf_yarn.pytorch") for each in modules):
+        return "pytorch"
+    return "standalone" if any(each.startswith("tf_yarn.distributed") for each in modules) else "tensorflow"
+
+
+def _arguments(draft: Draft, call: ast.Call) -> dict[str, ast.expr]:
+    names = _OLDER_NAMES if len(call.args) > len(_NAMES) or _is_specs_named(call) else _NAMES
+    given = dict(zip(names, call.args, strict=False))
+    for keyword in call.keywords:
+        if keyword.arg is None:
+            draft.leave(f"**{ast.unparse(keyword.value)}", _COMPUTED)
+        else:
+            given[keyword.arg] = keyword.value
+    return given
+
+
+def _is_specs_named(call: ast.Call) -> bool:
+    """Of two arguments without names the second is the experiment's function where ``task_specs`` has its name."""
+    return len(call.args) == len(_NAMES) and any(each.arg == "task_specs" for each in call.keywords)
+
+
+def _carry(draft: Draft, keys: Keys, key: str, value: Callable[[], Any]) -> None:
+    try:
+        found = value()
+    except Computed as error:
+        known = keys.find(key)
+        here = f"; here it is `{known[0].here}`" if known and known[0].here else ""
+        draft.leave(key, f"{_COMPUTED}{here}", str(error))
+        return
+    if found is not None and not keys.carry(draft, key, found):
+        draft.leave(key, f"unknown argument{keys.hint(key)}", found)
+
+
+def _value(draft: Draft, program: PythonSource, name: str, node: ast.expr) -> Any:
+    if name in ("experiment_fn", "skein_client", "acls"):
+        return ast.unparse(node)
+    if name not in ("files", "env"):
+        return program.value(node)
+    known = {}
+    for key, value in program.pairs(node):
+        if key is None:
+            draft.leave(f"{name} **", _COMPUTED, ast.unparse(value))
+            continue
+        try:
+            known[str(program.value(key))] = program.value(value)
+        except Computed as error:
+            draft.leave(f"{name} {ast.unparse(key)}", _COMPUTED, str(error))
+    return known
+
+
+def _tasks(draft: Draft, program: PythonSource, given: Mapping[str, ast.expr]) -> None:
+    if "task_specs" not in given:
+        raise NotImportable(f"{_CALL} is given no task_specs, so nothing says which tasks there are")
+    try:
+        specs = {str(program.value(key)): spec for key, spec in program.pairs(given["task_specs"]) if key is not None}
+    except Computed as error:
+        raise NotImportable(
+            f"task_specs {_COMPUTED}: {error}; write it as a mapping of names to TaskSpec(…)"
+        ) from error
+    for name, spec in specs.items():
+        if not isinstance(spec, ast.Call) or called(spec) != "TaskSpec":
+            draft.leave(f"task_specs[{name!r}]", f"is no TaskSpec(…), and {_COMPUTED}", ast.unparse(spec))
+        elif name == TENSORBOARD:
+            _tensorboard(draft, program, spec)
+        else:
+            draft.put(("tasks", draft.task_type(name), "instances"), 1, "task_specs")
+            for key, node in _spec(spec).items():
+                _carry(
+                    draft,
+                    TASK_KEYS,
+                    f"task.{name}.{key}",
+                    lambda node=node: _spec_value(program, node),  # type: ignore[misc]
+                )
+
+
+def _tensorboard(draft: Draft, program: PythonSource, spec: ast.Call) -> None:
+    given = _spec(spec)
+    size = {}
+    for key, node in given.items():
+        try:
+            if key in ("memory", "vcores"):
+                size[key] = memory(program.value(node)) if key == "memory" else number(program.value(node))
+                continue
+        except (Computed, BadValue) as error:
+            draft.leave(f"task.{TENSORBOARD}.{key}", _COMPUTED, str(error))
+            continue
+        _carry(draft, TASK_KEYS, f"task.{TENSORBOARD}.{key}", lambda node=node: ast.unparse(node))  # type: ignore[misc]
+    draft.put(TENSORBOARD, size or True, "task_specs")
+
+
+def _spec(spec: ast.Call) -> dict[str, ast.expr]:
+    named = {keyword.arg: keyword.value for keyword in spec.keywords if keyword.arg is not None}
+    return {**dict(zip(_OF_SPEC, spec.args, strict=False)), **named}
+
+
+def _spec_value(program: PythonSource, node: ast.expr) -> Any:
+    """``NodeLabel.GPU`` is the label ``gpu``, and that of CPU none."""
+    if isinstance(node, ast.Attribute) and ast.unparse(node.value).endswith("NodeLabel"):
+        return node.attr.lower() if node.attr != "CPU" else None
+    return program.value(node)
+
+
+SYSTEM = System(
+    name="tf-yarn",
+    title="tf-yarn",
+    page="from-tf-yarn",
+    takes="a Python source with one call of run_on_yarn(…), or the call itself",
+    keys=(KEYS, TASK_KEYS),
+    knows=_knows,
+    read=_read,
+)

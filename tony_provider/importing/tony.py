@@ -1,0 +1,224 @@
+"""TonY: its configuration in XML, a list of ``-conf`` options, or a whole call of its client."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tony_provider.importing.draft import Draft
+from tony_provider.importing.hadoop_xml import read_properties
+from tony_provider.importing.imported import NotImportable
+from tony_provider.importing.options import Options, read_options
+from tony_provider.importing.shell_call import python_call, source_folder
+from tony_provider.importing.source import Source, read_text
+from tony_provider.importing.system import System
+from tony_provider.importing.tony_keys import ADDRESSES, KEYS, OPTIONS, tensorboard_directory
+from tony_provider.importing.values import environment, number_of, pairs, truth, words
+from tony_provider.importing.variables import carry_variables
+from tony_provider.runtime.spec.model import Role
+
+_CLIENT = re.compile(r"com\.linkedin\.tony\.(?:cli\.\w+|TonyClient)")
+_FLAGS = ("debug", "help")
+_VARIABLES = {
+    "CLUSTER_SPEC": "$TONY_CLUSTER_SPEC",
+    "JOB_NAME": "$TONY_TASK_TYPE",
+    "TASK_INDEX": "$TONY_TASK_INDEX",
+    "RANK": "$TONY_RANK",
+    "WORLD": "$TONY_WORLD_SIZE",
+    "INIT_METHOD": "tcp://$TONY_RENDEZVOUS",
+    "SESSION_ID": "$TONY_GENERATION",
+    "TASK_NUM": "",
+    "TB_PORT": "",
+}
+_LISTS = ("tony.containers.envs", "tony.execution.envs", "tony.containers.resources")  # -conf appends to these
+_FRAMEWORKS = ("tensorflow", "pytorch", "mxnet", "horovod", "standalone")
+
+
+def _knows(source: Source) -> bool:
+    if source.begins_like_xml:
+        return "tony." in source.text
+    return bool(source.calls(_is_call))
+
+
+def _is_call(given: Sequence[str]) -> bool:
+    return any(_CLIENT.fullmatch(word) for word in given)
+
+
+def _read(source: Source) -> Draft:
+    if source.begins_like_xml:
+        return _draft(read_properties(source.text, source.told), None, source.folder)
+    call = source.call(_is_call)
+    given = _after_client(call) if call is not None else list(source.words)
+    if not given:
+        raise NotImportable(f"{source.told}: has no call of TonY's client")
+    options = read_options(given, flags=_FLAGS)
+    if options.rest:
+        raise NotImportable(f"{source.told}: {options.rest[0]!r} belongs to no option of TonY's client")
+    return _draft(_properties(options, source.folder), options, source.folder)
+
+
+def _after_client(given: Sequence[str]) -> list[str]:
+    """What the client is given, also behind the options of a tool that starts it (`gcloud … --class … -- …`)."""
+    place = next(index for index, word in enumerate(given) if _CLIENT.fullmatch(word))
+    after = list(given[place + 1 :])
+    return after[after.index("--") + 1 :] if "--" in after else after
+
+
+def _properties(options: Options, folder: Path) -> dict[str, str]:
+    """What the call's file says, and over it its own words."""
+    properties: dict[str, str] = {}
+    for name in options.all("conf_file"):
+        properties.update(read_properties(read_text(folder / name), name))
+    for each in options.all("conf"):
+        key, equals, value = each.partition("=")
+        if not equals:
+            raise NotImportable(f"-conf {each!r} should be KEY=VALUE")
+        more = key in _LISTS and properties.get(key)
+        properties[key] = f"{properties[key]},{value}" if more else value
+    return properties
+
+
+def _draft(properties: Mapping[str, str], options: Options | None, folder: Path) -> Draft:
+    draft = Draft()
+    known = {key: value for key, value in properties.items() if key.startswith("tony.") and value != ""}
+    if others := sorted(properties.keys() - {key for key in properties if key.startswith("tony.")}):
+        draft.leave(f"{len(others)} keys of Hadoop, such as {others[0]}", ADDRESSES)
+    framework = _framework(known)
+    draft.put("framework", framework, "tony.application.framework")
+    _task_types(draft, known, framework)
+    KEYS.carry_all(draft, {key: value for key, value in known.items() if not _is_of_absent(draft, key)})
+    _services(draft)
+    _docker(draft, known)
+    _tensorboard_container(draft, known)
+    if options is not None:
+        _options(draft, options)
+    _commands(draft, known, options, folder)
+    carry_variables(draft, folder, _VARIABLES)
+    return draft
+
+
+def _framework(known: Mapping[str, str]) -> str:
+    named = known.get("tony.application.framework", "tensorflow").strip().lower()
+    if named not in _FRAMEWORKS:
+        raise NotImportable(
+            f"tony.application.framework: {named!r} is none of TonY's, which are {', '.join(_FRAMEWORKS)}"
+        )
+    return named
+
+
+def _task_types(draft: Draft, known: Mapping[str, str], framework: str) -> None:
+    for key, value in known.items():
+        found = re.fullmatch(r"tony\.([^.]+)\.instances", key)
+        if found is None or found[1] == "tensorboard" or number_of(key, value) <= 0:
+            continue
+        if framework == "mxnet" and found[1] == "scheduler":
+            draft.leave(key, "MXNet's scheduler runs beside rank 0", value)
+            continue
+        name = draft.task_type(found[1])
+        draft.put(("tasks", name, "instances"), number_of(key, value), key)
+        if framework == "mxnet" and found[1] == "server":
+            draft.put(("tasks", name, "role"), Role.PS.value, key)
+    if not draft.tasks:
+        draft.put("framework", "standalone", "tony.application.single-node")
+        draft.put("tasks.worker.instances", 1, "tony.application.single-node")
+        draft.leave("tony.<type>.instances", "no type has one: TonY runs the program in its master, here a worker does")
+
+
+def _is_of_absent(draft: Draft, key: str) -> bool:
+    """Whether a key is of a task type that has no instances: TonY's defaults have some of these."""
+    found = re.fullmatch(r"tony\.([^.]+)\.(memory|vcores|gpus|resources|command|node-label|depends-on)", key)
+    return bool(
+        found and KEYS.find(key) is not None and key not in KEYS.rules and draft.task_type(found[1]) not in draft.tasks
+    )
+
+
+def _services(draft: Draft) -> None:
+    """Those that others wait for and that TonY does not wait for itself never end: they have started, and go on."""
+    for name, task in draft.tasks.items():
+        if task.get("role") == Role.ONCE.value and task.get("decides") is False:
+            task["role"] = Role.SIDECAR.value
+            del task["decides"]
+        if task.get("role") == Role.SIDECAR.value:
+            for other in draft.tasks.values():
+                if name in other.get("after", {}):
+                    other["after"][name] = "started"
+
+
+def _docker(draft: Draft, known: Mapping[str, str]) -> None:
+    images = {
+        key: value
+        for key, value in known.items()
+        if re.fullmatch(r"tony\.(?:application\.docker\.image|docker\.[^.]+\.image)", key)
+    }
+    enabled = known.get("tony.docker.enabled") or known.get("tony.application.docker.enabled") or "false"
+    if not images or not truth(enabled):
+        for key, value in images.items():
+            draft.leave(key, "tony.docker.enabled is not true, so TonY uses no image", value)
+        return
+    first = "tony.docker.containers.image" if "tony.docker.containers.image" in images else next(iter(images))
+    draft.put("docker.image", images[first], first)
+    for key, value in images.items():
+        if value != images[first]:
+            draft.leave(key, f"the job has one image, which is that of {first}", value)
+    if mounts := known.get("tony.docker.containers.mount"):
+        draft.put("docker.mounts", words(mounts.replace(";", ",")), "tony.docker.containers.mount")
+
+
+def _tensorboard_container(draft: Draft, known: Mapping[str, str]) -> None:
+    if draft.get("tensorboard") is None:
+        return
+    found = {name: known.get(f"tony.tensorboard.{name}") for name in ("memory", "vcores")}
+    size = {name: value for name, value in found.items() if value}
+    if size:
+        draft.put("tensorboard", size, "tony.tensorboard.memory")
+
+
+def _options(draft: Draft, options: Options) -> None:
+    for name, value in options.given:
+        if not OPTIONS.carry(draft, name, value):
+            draft.leave(f"-{name}", f"no option of TonY's client{OPTIONS.hint(name)}", value)
+    taken, refused = environment(pairs(options.all("shell_env")))
+    for name, value in taken.items():
+        draft.put(("env", name), value, "-shell_env")
+    for name, why in refused.items():
+        draft.leave(f"-shell_env {name}", why)
+    for value in options.all("container_env"):
+        draft.leave("-container_env", "`env` reaches the user process; say there what the program wants", value)
+    if called := options.last("appname") or options.last("app_name"):
+        draft.put("name", called, "-appname")
+    if (log_dir := options.last("sidecar_tensorboard_log_dir")) is not None:
+        tensorboard_directory(draft, "-sidecar_tensorboard_log_dir", log_dir, ())
+
+
+def _commands(draft: Draft, known: Mapping[str, str], options: Options | None, folder: Path) -> None:
+    """TonY gives ``-executes`` to every type that has no command of its own."""
+    everybody = known.get("tony.containers.command")
+    sources = options.last("src_dir") if options is not None else None
+    inside = "" if sources is None else source_folder(draft, sources, folder, "-src_dir")
+    if options is not None and (executes := options.last("executes")):
+        everybody = python_call(
+            draft,
+            executes if sources is None else executes.removeprefix(f"{sources.rstrip('/')}/"),
+            arguments=options.last("task_params"),
+            python=options.last("python_binary_path"),
+            environment=options.last("python_venv"),
+            top="../" if inside else "",
+        )
+    for name, task in draft.tasks.items():
+        if everybody:
+            task.setdefault("command", everybody)
+        draft.no_command[name] = "TonY takes it from -executes of its call, or from tony.<type>.command"
+        if inside and "command" in task:
+            task["command"] = f"cd {inside} && {task['command']}"
+
+
+SYSTEM = System(
+    name="tony",
+    title="TonY",
+    page="from-tony",
+    takes="a configuration in XML, a call of its client, or its options (-conf KEY=VALUE …)",
+    keys=(KEYS, OPTIONS),
+    knows=_knows,
+    read=_read,
+)

@@ -1,0 +1,261 @@
+"""TonY's configuration keys and the options of its client, and what becomes of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tony_provider.importing.draft import Draft
+from tony_provider.importing.keys import Keys, argument, by, elsewhere, left, to
+from tony_provider.importing.values import environment, memory, milliseconds, number, pairs, seconds, some, words
+from tony_provider.runtime.spec.model import Role
+
+_NO_SERVER = (
+    "no server of ours: a running job has its page, a past one its directory on the store and its run in Airflow"
+)
+_NO_JVM = "nothing runs in a JVM"
+_FIXED = "nothing to set: executors report every 3 s, and are lost after 15 s of silence"
+_POOLS = "the queue's own limits, Airflow's pools, and `max_tasks`, `max_gpus` of the connection bound a job"
+ADDRESSES = "addresses are in the connection; a program that needs such files has them in `files`"
+_PLACEMENT = "placement specifications are not read; node labels are carried over"
+_CHIEF = "the chief is the task type of that name, or `role: chief`; else rank 0 leads"
+_TESTS = "for TonY's own tests"
+_VERSION = "says which TonY submitted it"
+
+
+# -- what takes more than a conversion -------------------------------------------------------------------------------
+
+
+def _resources(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
+    """``SRC``, ``SRC::NAME``, each with ``#archive``: for every task, since files are the job's."""
+    for each in words(value):
+        is_archive = each.endswith("#archive")
+        draft.add("archives" if is_archive else "files", each.removesuffix("#archive"), key)
+
+
+def _type_resources(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
+    _resources(draft, key, value, names)
+    if len(draft.tasks) > 1:
+        draft.leave(key, "carried over as `files` and `archives` of the job, which all task types find", value)
+
+
+def _environment(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
+    taken, refused = environment(pairs(words(value)))
+    for name, text in taken.items():
+        draft.put(("env", name), text, key)
+    for name, why in refused.items():
+        draft.leave(f"{key} {name}", why)
+
+
+def _command(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
+    draft.put(("tasks", draft.task_type(names[0]), "command"), value, key)
+
+
+def _untracked(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
+    for name in words(value):
+        if name in draft.tasks and name != Role.PS.value:
+            draft.put(("tasks", name, "decides"), False, key)
+
+
+def _sidecars(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
+    for name in words(value):
+        if name in draft.tasks:
+            draft.put(("tasks", name, "role"), Role.SIDECAR.value, key)
+
+
+def _depends_on(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
+    """Containers for a type are asked for when those that it depends on have ended: they are preparation."""
+    for other in words(value):
+        if other in {role.value for role in Role}:
+            draft.leave(key, f"{other} trains with the others, and types that train together begin together", value)
+        elif other in draft.tasks:
+            draft.put(("tasks", other, "role"), Role.ONCE.value, key)
+            _after(draft, draft.task_type(names[0]), other, key)
+            for name in draft.tasks:  # those of a gang wait for the same
+                if name != other and "role" not in draft.tasks[name]:
+                    _after(draft, name, other, key)
+
+
+def _prepare_stage(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
+    stage = [name for name in words(value) if name in draft.tasks]
+    for name in stage:
+        draft.put(("tasks", name, "role"), Role.ONCE.value, key)
+    for name in draft.tasks:
+        if name not in stage:
+            for other in stage:
+                _after(draft, name, other, key)
+
+
+def _after(draft: Draft, name: str, other: str, key: str) -> None:
+    draft.put(("tasks", name, "after", other), "succeeded", key)
+
+
+def _evaluator_timeout(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
+    if names[0] == Role.EVALUATOR.value:
+        if (timeout := seconds(value)) is not None:
+            draft.put("timeouts.evaluator", timeout, key)
+    else:
+        draft.leave(key, "only evaluators have a time of their own after the end: `timeouts.evaluator`", value)
+
+
+def _distributed_mode(value: Any) -> str | None:
+    return "first-come" if str(value).strip().upper() == "FCFS" else None
+
+
+def tensorboard_directory(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
+    """TensorBoard is ours, over what programs write into their own directory for it."""
+    if draft.get("tensorboard") is None:
+        draft.put("tensorboard", True, key)
+    draft.leave(
+        key, "`tensorboard: true` shows what programs write into TONY_TENSORBOARD_DIR, and no other path", value
+    )
+
+
+KEYS = Keys(
+    {
+        "tony.application.name": to("name"),
+        "tony.yarn.queue": to("queue"),
+        "tony.application.tags": to("tags", words),
+        "tony.application.node-label": to("node_label"),
+        "tony.application.framework": elsewhere("framework"),
+        "tony.application.distributed-mode": to("start", _distributed_mode),
+        "tony.application.timeout": to("timeouts.lifetime", milliseconds),
+        "tony.container.allocation.timeout": to("timeouts.queue", milliseconds),
+        "tony.container.registration.timeout": to("timeouts.registration", milliseconds),
+        "tony.application.untracked.jobtypes": by(_untracked, "tasks.<type>.decides"),
+        "tony.application.sidecar.jobtypes": by(_sidecars, "tasks.<type>.role"),
+        "tony.application.prepare-stage": by(_prepare_stage, "tasks.<type>.after"),
+        "tony.application.training-stage": left("what waits for the other stage says so itself", "after"),
+        "tony.application.dependency.<type>.timeout.after.<group>": by(_evaluator_timeout, "timeouts.evaluator"),
+        "tony.application.tensorboard-log-dir": by(tensorboard_directory, "tensorboard"),
+        "tony.tensorboard.memory": elsewhere("tensorboard"),
+        "tony.tensorboard.vcores": elsewhere("tensorboard"),
+        "tony.tensorboard.instances": elsewhere("tensorboard"),
+        "tony.tensorboard.gpus": elsewhere("tensorboard"),
+        "tony.am.memory": to("am.memory", memory),
+        "tony.am.vcores": to("am.vcores", number),
+        "tony.am.retry-count": argument("retries", some),
+        "tony.<type>.instances": elsewhere("tasks.<type>.instances"),
+        "tony.<type>.memory": to("tasks.<type>.memory", memory),
+        "tony.<type>.vcores": to("tasks.<type>.vcores", number),
+        "tony.<type>.gpus": to("tasks.<type>.gpus", some),
+        "tony.<type>.node-label": to("tasks.<type>.node_label"),
+        "tony.<type>.command": by(_command, "tasks.<type>.command"),
+        "tony.<type>.depends-on": by(_depends_on, "tasks.<type>.after"),
+        "tony.<type>.resources": by(_type_resources, "files"),
+        "tony.containers.resources": by(_resources, "files"),
+        "tony.containers.command": elsewhere("tasks.<type>.command"),
+        "tony.execution.envs": by(_environment, "env"),
+        "tony.docker.enabled": elsewhere("docker"),
+        "tony.docker.containers.image": elsewhere("docker.image"),
+        "tony.docker.containers.mount": elsewhere("docker.mounts"),
+        "tony.docker.<type>.image": elsewhere("docker.image"),
+        "tony.containers.envs": left(
+            "`env` reaches the user process, and containers need nothing else; say there what the program wants",
+            "env",
+        ),
+        "tony.application.type": left("the application type is always TONY"),
+        "tony.application.single-node": elsewhere("framework"),
+        "tony.application.enable-preprocess": left("preparation is a task of the DAG, or the task type `prepare`"),
+        "tony.application.num-client-rm-connect-retries": left("`timeout` of the connection", "timeout"),
+        "tony.application.stop-on-failure-jobtypes": left(
+            "the failure of any type but side-cars fails the job, once restarts have not helped", "restart"
+        ),
+        "tony.application.stop.on.failure.jobtypes": left(
+            "the failure of any type but side-cars fails the job, once restarts have not helped", "restart"
+        ),
+        "tony.application.fail-on-worker-failure-enabled": left(
+            "a worker that fails fails the job; `min_instances` and `tolerated_failures` let it go on with fewer",
+            "min_instances",
+        ),
+        "tony.application.group.<group>": left("an evaluator's time counts from the end of those that decide"),
+        "tony.application.dependency.<type>.timeout.after.<group>.ignored": left("a time that is set always counts"),
+        "tony.application.security.enabled": left("`kerberos` of the connection", "kerberos"),
+        "tony.application.hdfs-conf-path": left(ADDRESSES, "files"),
+        "tony.application.yarn-conf-path": left(ADDRESSES, "files"),
+        "tony.application.mapred-conf-path": left(ADDRESSES, "files"),
+        "tony.application.hadoop.location": left("`hadoop: true` finds the node's own Hadoop", "hadoop"),
+        "tony.application.hadoop.classpath": left("`hadoop: true` finds the node's own Hadoop", "hadoop"),
+        "tony.application.placement-spec": left(_PLACEMENT),
+        "tony.application.placement-spec-retry-interval-ms": left(_PLACEMENT),
+        "tony.application.alt-placement-spec": left(_PLACEMENT),
+        "tony.application.placement-alt-fallback-timeout-ms": left(_PLACEMENT),
+        "tony.application.placement-alt-fallback-attempts": left(_PLACEMENT),
+        "tony.<type>.placement-spec": left(_PLACEMENT),
+        "tony.<type>.alt-placement-spec": left(_PLACEMENT),
+        "tony.<type>.allocation-tags": left(_PLACEMENT),
+        "tony.containers.placement-spec": left(_PLACEMENT),
+        "tony.containers.allocation-tags": left(_PLACEMENT),
+        "tony.application.reserve.port.python.process.wait.seconds": left("executors hold ports themselves"),
+        "tony.application.test.horovod-driver-fail-enable": left(_TESTS),
+        "tony.application.test.horovod-test-mode-enable": left(_TESTS),
+        "tony.horovod.mode.test": left(_TESTS),
+        "tony.horovod.mode.test.fast.fail": left(_TESTS),
+        "tony.horovod.driver.mode.debug": left("no driver: the rendezvous runs beside rank 0"),
+        "tony.other.namenodes": left("`hadoop: true` in the job, and `other_hdfs` of the connection", "other_hdfs"),
+        "tony.worker.timeout": left(
+            "bounds one program; `timeouts.lifetime` bounds the job, `execution_timeout` the task of the DAG",
+            "timeouts.lifetime",
+        ),
+        "tony.task.executor.execution-timeout-ms": left(
+            "bounds one program; `timeouts.lifetime` bounds the job, `execution_timeout` the task of the DAG",
+            "timeouts.lifetime",
+        ),
+        "tony.task.executor.registry-timeout-sec": left("`timeouts.registration`", "timeouts.registration"),
+        "tony.evaluator.run-alone.timeout": to("timeouts.evaluator", milliseconds),
+        "tony.chief.name": left("the chief is the task type of that name, or `role: chief`; else rank 0 leads", "role"),
+        "tony.chief.index": left(
+            "the chief is the task type of that name, or `role: chief`; else rank 0 leads", "role"
+        ),
+        "tony.<type>.max-instances": left(_POOLS),
+        "tony.task.max-total-<resource>": left(_POOLS),
+        "tony.am.gpus": left("nothing of the user's runs in the master"),
+        "tony.am.wait-client-signal-stop-timeout-sec": left("no client has to stay"),
+        "tony.am.startup-timeout": left("`timeouts.queue` counts from the submission", "timeouts.queue"),
+        "tony.task.heartbeat-interval-ms": left(_FIXED),
+        "tony.task.heartbeat-interval": left(_FIXED),
+        "tony.task.max-missed-heartbeats": left(_FIXED),
+        "tony.task.metrics-interval-ms": left("nothing to set: measured every 3 s"),
+        "tony.task.gpu-metrics.enabled": left("nothing to set: GPUs are measured where the node's NVML tells of them"),
+        "tony.task.executor.execution.error-message-max-depth": left("a failure shows the last lines of the program"),
+        "tony.task.executor.jvm.opts": left(_NO_JVM),
+        "tony.task.am.jvm.opts": left(_NO_JVM),
+        "tony.task.default.jvm.opts": left(_NO_JVM),
+        "tony.gpu-exec-path": left("NVML is asked, without a program"),
+        "tony.python-exec-path": left("the runtime's Python is `python` of the connection, the job's is `python_env`"),
+        "tony.init.module": left(_NO_SERVER),
+        "tony.secret.key": left(_NO_SERVER),
+        "tony.http.port": left(_NO_SERVER),
+        "tony.https.port": left(_NO_SERVER),
+        **{f"tony.https.keystore.{each}": left(_NO_SERVER) for each in ("path", "type", "password", "algorithm")},
+        "tony.keytab.user": left(_NO_SERVER),
+        "tony.keytab.location": left(_NO_SERVER),
+        "tony.portal.url": left(_NO_SERVER),
+        "tony.portal.cache.max-entries": left(_NO_SERVER),
+        "tony.history.<setting>": left(_NO_SERVER),
+        "tony.history.cache.max-entries": left(_NO_SERVER),
+        "tony.version-info.<part>": left(_VERSION),
+        "tony.application.docker.enabled": elsewhere("docker"),
+        "tony.application.docker.image": elsewhere("docker.image"),
+    }
+)
+
+OPTIONS = Keys(
+    {
+        "executes": elsewhere("tasks.<type>.command"),
+        "task_params": elsewhere("tasks.<type>.command"),
+        "python_binary_path": elsewhere("python_env"),
+        "python_venv": elsewhere("python_env"),
+        "src_dir": elsewhere("files"),
+        "shell_env": elsewhere("env"),
+        "container_env": elsewhere("env"),
+        "conf": elsewhere("overrides"),
+        "conf_file": elsewhere("overrides"),
+        "sidecar_tensorboard_log_dir": elsewhere("tensorboard"),
+        "hdfs_classpath": left("nothing of Java is needed"),
+        "debug": left("the job's directory keeps what it was started with"),
+        "help": left("shows TonY's options"),
+        "appname": elsewhere("name"),
+        "app_name": elsewhere("name"),
+    }
+)

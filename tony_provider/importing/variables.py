@@ -1,0 +1,60 @@
+"""Variables of another system that programs read: those that a program names are set from ours, before it begins."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from tony_provider.importing.draft import Draft
+
+_PROGRAMS = (".py", ".sh", ".bash")
+_MOST_BYTES = 1 << 20  # of a program that is looked at
+_MOST_FILES = 10_000  # of a directory
+
+
+def carry_variables(draft: Draft, folder: Path, variables: Mapping[str, str]) -> None:
+    """Have commands set what their programs name of another system's ``variables``.
+
+    These are given with our expression for each, empty where there is none. A program is looked at where it is among
+    the job's files, and on this machine; where none is, what would not be set is listed.
+    """
+    wanted = {name: ours for name, ours in variables.items() if name not in _given(draft.get("framework"))}
+    programs = list(_texts(draft, folder))
+    if not programs:
+        told = ", ".join(wanted)
+        draft.leave(
+            "variables", f"no program is there to be looked at; should it read one of {told}, the command has to set it"
+        )
+        return
+    named = [name for name in wanted if any(_names(text, name) for text in programs)]
+    for name in named:
+        if not wanted[name]:
+            draft.leave(name, "is read by the program, and nothing here says what it does")
+    if found := [name for name in named if wanted[name]]:
+        draft.exports = "export " + " ".join(f'{name}="{wanted[name]}"' for name in found)
+        draft.leave(", ".join(found), "are set by the command, since the program reads them; it can read ours instead")
+
+
+def _given(framework: Any) -> set[str]:
+    return {"RANK", "WORLD_SIZE"} if framework == "pytorch" else set()
+
+
+def _names(text: str, name: str) -> bool:
+    """As a variable: in quotes, or as a shell's."""
+    return re.search(rf"[\"'${{]{name}\b", text) is not None
+
+
+def _texts(draft: Draft, folder: Path) -> Iterator[str]:
+    """Of the job's programs that this machine has, and may read."""
+    for each in draft.get("files") or []:
+        path = folder / str(each).partition("::")[0]
+        inside = path.rglob("*") if path.is_dir() else [path]
+        for program in islice(inside, _MOST_FILES):
+            try:
+                if program.suffix in _PROGRAMS and program.stat().st_size <= _MOST_BYTES:
+                    yield program.read_text(encoding="utf-8", errors="replace")
+            except OSError:
+                continue  # which is not there, no file, or not for us

@@ -1,0 +1,269 @@
+"""YARN services, Slider's heir: a service's definition (Yarnfile) in JSON."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tony_provider.importing.draft import Draft
+from tony_provider.importing.imported import NotImportable
+from tony_provider.importing.keys import Keys, by, elsewhere, left, to
+from tony_provider.importing.source import Source
+from tony_provider.importing.system import System
+from tony_provider.importing.values import below, environment, memory, milliseconds, number, seconds, some
+from tony_provider.runtime import resource_names
+
+_OF_ALL = {  # of a component that says nothing itself, and what it is here
+    "artifact": "docker.image",
+    "launch_command": "command",
+    "resource": "vcores",
+    "number_of_containers": "instances",
+}
+_CONSTANT = re.compile(
+    r"\$\{(?:(?:SERVICE|COMPONENT)_[A-Z_]+|USER|DOMAIN|THIS_HOST|CONTAINER_ID|CLUSTER_[A-Z_]+|[A-Z0-9_-]+_(?:IP|HOST))\}"
+)
+_ENTRY_POINT = "YARN_CONTAINER_RUNTIME_DOCKER_RUN_OVERRIDE_DISABLE"
+_OF_A_RUNNING_ONE = "says how a running service is; a definition needs none of it"
+_NO_PLACES = "placement policies are not read; node labels are `node_label`"
+_NOT_WRITTEN = "nothing is written into files from properties; write the file yourself, and name it in `files`"
+
+
+def _put_resource(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
+    for name, given in below(value).items():
+        about = given if isinstance(given, Mapping) else {"value": given}
+        if name == resource_names.GPU:
+            if count := some(about.get("value")):
+                draft.put(("tasks", draft.task_type(names[0]), "gpus"), count, key)
+        else:
+            amount = f"{number(about.get('value'))}{about.get('unit') or ''}"
+            draft.put(("tasks", draft.task_type(names[0]), "resources", name), amount, key)
+
+
+def _environment(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
+    taken, refused = environment(below(value))
+    for name, text in taken.items():
+        path = ("tasks", draft.task_type(names[0]), "env", name) if names else ("env", name)
+        draft.put(path, text, key)
+        _say_constants(draft, f"{key}.{name}", text)
+    for name, why in refused.items():
+        draft.leave(f"{key}.{name}", why)
+
+
+def _command(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
+    draft.put(("tasks", draft.task_type(names[0]), "command"), str(value), key)
+    _say_constants(draft, key, str(value))
+
+
+def _say_constants(draft: Draft, key: str, text: str) -> None:
+    if found := _CONSTANT.findall(text):
+        draft.leave(
+            key,
+            f"{found[0]} is filled in by YARN's services, and by nobody here; TONY_TASK_INDEX, TONY_CLUSTER_SPEC and "
+            "other variables say who and where a task is",
+        )
+
+
+def _dependencies(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
+    for other in value if isinstance(value, list) else []:
+        draft.put(("tasks", draft.task_type(names[0]), "after", draft.task_type(str(other))), "ready", key)
+
+
+def _readiness(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
+    properties = below(value, "properties")
+    kind = str(value.get("type", "DEFAULT")).upper() if isinstance(value, Mapping) else ""
+    place = ("tasks", draft.task_type(names[0]), "ready")
+    if kind == "PORT" and "port" in properties:
+        draft.put(place, {"port": number(properties["port"])}, key)
+    elif kind == "HTTP" and "url" in properties:
+        url = str(properties["url"]).replace("${THIS_HOST}", "localhost")
+        draft.put(place, {"command": f"curl -fs '{url}'"}, key)
+        draft.leave(key, "the task's node asks for the page, by curl, which must be there", value)
+    elif kind != "DEFAULT":
+        draft.leave(key, "is no check of YARN's services: DEFAULT, PORT with a port, HTTP with a url", value)
+
+
+def _restarts(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
+    policy = str(value).upper()
+    if policy == "NEVER":
+        draft.put(("tasks", draft.task_type(names[0]), "restart"), "never", key)
+    elif policy == "ALWAYS":
+        draft.leave(key, "a task that ends with exit code 0 has succeeded, and is not started again", value)
+    elif policy != "ON_FAILURE":
+        draft.leave(key, "is none of ALWAYS, ON_FAILURE and NEVER", value)
+
+
+def _files(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
+    """Static files and archives; those that YARN's services write from properties are not."""
+    for each in value if isinstance(value, list) else []:
+        about = each if isinstance(each, Mapping) else {}
+        kind, source = str(about.get("type", "")).upper(), about.get("src_file")
+        target = str(about.get("dest_file") or source or "").lstrip("/")
+        if kind in ("STATIC", "ARCHIVE") and source:
+            draft.add("files" if kind == "STATIC" else "archives", f"{_on_hdfs(source)}::resources/{target}", key)
+        else:
+            draft.leave(f"{key} {about.get('dest_file', '')}".rstrip(), f"{kind or 'no type'}: {_NOT_WRITTEN}")
+
+
+def _on_hdfs(path: object) -> str:
+    text = str(path)
+    return text if "://" in text else f"hdfs:///{text.lstrip('/')}" if text.startswith("/") else text
+
+
+def _budget(value: Any) -> int | None:
+    return number(value) if number(value) >= 0 else None
+
+
+_PROPERTIES = {
+    "yarn.service.am-resource.memory": to("am.memory", memory),
+    "yarn.service.am-restart.max-attempts": to("am.attempts", some),
+    "yarn.service.container-failure.retry.max": to("restart.budget", _budget),
+    "yarn.service.container-failure.retry-interval-ms": to("restart.backoff", milliseconds),
+    "yarn.service.container-failure.validity-interval-ms": to("restart.window", milliseconds),
+    "yarn.service.node-blacklist.threshold": to("restart.node_losses", number),
+    "docker.network": left("the node's own; `docker` has an image and mounts", "docker"),
+}
+
+KEYS = Keys(
+    {
+        "name": to("name"),
+        "queue": to("queue"),
+        "lifetime": to("timeouts.lifetime", seconds),
+        "version": left("a job has none; `name` may say it"),
+        "description": left("a job has none; the DAG's `doc_md` may say it"),
+        "quicklinks": left("the job's page has the addresses of its tasks"),
+        "kerberos_principal": left("`kerberos` of the connection", "kerberos"),
+        "docker_client_config": left("the nodes' Docker logs in by its own configuration"),
+        "placement_policy": left(_NO_PLACES),
+        **{
+            name: left(_OF_A_RUNNING_ONE)
+            for name in ("id", "launch_time", "number_of_running_containers", "state", "uri", "dependencies")
+        },
+        **{name: elsewhere(here) for name, here in _OF_ALL.items()},
+        "components": elsewhere("tasks"),
+        "configuration.env": by(_environment, "env"),
+        "configuration.files": by(_files, "files"),
+        "configuration.properties": elsewhere("restart"),
+        "component.<type>.name": elsewhere("tasks"),
+        "component.<type>.number_of_containers": to("tasks.<type>.instances", number),
+        "component.<type>.launch_command": by(_command, "tasks.<type>.command"),
+        "component.<type>.resource.cpus": to("tasks.<type>.vcores", number),
+        "component.<type>.resource.memory": to("tasks.<type>.memory", memory),
+        "component.<type>.resource.additional": by(_put_resource, "tasks.<type>.resources"),
+        "component.<type>.resource.profile": left("profiles of the cluster are not read; give memory and vcores"),
+        "component.<type>.dependencies": by(_dependencies, "tasks.<type>.after"),
+        "component.<type>.readiness_check": by(_readiness, "tasks.<type>.ready"),
+        "component.<type>.restart_policy": by(_restarts, "tasks.<type>.restart"),
+        "component.<type>.artifact": elsewhere("docker.image"),
+        "component.<type>.configuration.env": by(_environment, "tasks.<type>.env"),
+        "component.<type>.configuration.files": by(_files, "files"),
+        "component.<type>.configuration.properties": elsewhere("restart"),
+        "component.<type>.placement_policy": left(_NO_PLACES),
+        "component.<type>.run_privileged_container": left("containers run as the job's user"),
+        "component.<type>.quicklinks": left("the job's page has the addresses of its tasks"),
+        "component.<type>.state": left(_OF_A_RUNNING_ONE),
+        "component.<type>.containers": left(_OF_A_RUNNING_ONE),
+        "component.<type>.decommissioned_instances": left(_OF_A_RUNNING_ONE),
+    }
+)
+PROPERTIES = Keys(_PROPERTIES)
+
+
+def _knows(source: Source) -> bool:
+    plain = source.document
+    return plain is not None and isinstance(plain.get("components"), list)
+
+
+def _read(source: Source) -> Draft:
+    plain = source.document
+    if plain is None or not isinstance(plain.get("components"), list):
+        raise NotImportable(f"{source.told}: is no service: a mapping in JSON with a list of `components`")
+    draft = Draft()
+    draft.put("framework", "standalone", "components")
+    components = [each for each in plain["components"] if _is_there(draft, plain, each)]
+    for each in components:
+        draft.put(("tasks", draft.service_type(each["name"]), "instances"), 1, "number_of_containers")
+    KEYS.carry_all(draft, plain)
+    for each in components:
+        whole = {**{name: plain[name] for name in _OF_ALL if name in plain}, **each}
+        KEYS.carry_all(draft, {"component": {each["name"]: whole}})
+        _properties(draft, each)
+    _properties(draft, plain)
+    _artifacts(draft, plain, components)
+    _waits(draft)
+    return draft
+
+
+def _is_there(draft: Draft, plain: Mapping[str, Any], component: object) -> bool:
+    if not isinstance(component, Mapping) or not isinstance(component.get("name"), str) or not component["name"]:
+        draft.leave("components", "one of them has no name", component)
+        return False
+    name = component["name"]
+    if str(below(component, "artifact").get("type", "")).upper() == "SERVICE":
+        draft.leave(f"component.{name}", "is another service; import it by itself, or have a DAG run both")
+        return False
+    count = component.get("number_of_containers", plain.get("number_of_containers", 1))
+    if str(count) == "0":
+        draft.leave(f"component.{name}", "has no container, and a task type has one at least", count)
+        return False
+    return True
+
+
+def _properties(draft: Draft, about: Mapping[str, Any]) -> None:
+    for name, value in below(about, "configuration", "properties").items():
+        if not PROPERTIES.carry(draft, name, value):
+            draft.leave(name, "no key of ours does what this property does", value)
+
+
+def _artifacts(draft: Draft, plain: Mapping[str, Any], components: Sequence[Mapping[str, Any]]) -> None:
+    for each in components:
+        name = draft.task_type(str(each["name"]))
+        key = f"component.{each['name']}.artifact"
+        artifact = below(each, "artifact") or below(plain, "artifact")
+        kind, where = str(artifact.get("type", "DOCKER")).upper(), artifact.get("id")
+        if where and kind == "TARBALL":
+            draft.add("archives", f"{_on_hdfs(where)}::lib", key)
+        elif where and draft.get("docker.image") not in (None, where):
+            draft.leave(key, f"the job has one image, {draft.get('docker.image')}", where)
+        elif where:
+            draft.put("docker.image", where, key)
+        _entry_point(draft, name, key, is_image=bool(where) and kind == "DOCKER")
+
+
+def _entry_point(draft: Draft, name: str, key: str, *, is_image: bool) -> None:
+    """An image's own entry point is not known; what would be its arguments is no command."""
+    task = draft.tasks[name]
+    env = {**draft.job.get("env", {}), **task.get("env", {})}
+    if is_image and str(env.get(_ENTRY_POINT, "")).lower() == "true":
+        given = task.pop("command", None)
+        draft.leave(f"{key} {_ENTRY_POINT}", "a command is always given; the image's own entry point is not run", given)
+    if is_image:
+        draft.no_command[name] = "the image's own entry point, which nothing here says"
+
+
+def _waits(draft: Draft) -> None:
+    """A component without a check is ready when it has an address, which is about when it has started."""
+    for name, task in draft.tasks.items():
+        for other in list(task.get("after", {})):
+            if other not in draft.tasks:
+                key = f"component.{name}.dependencies"
+                draft.leave(key, f"{other} is not there", draft.remove(("tasks", name, "after", other)))
+            elif "ready" not in draft.tasks[other]:
+                task["after"][other] = "started"
+    serving = {other for task in draft.tasks.values() for other in task.get("after", {})}
+    if serving:
+        draft.leave(
+            f"component.{min(serving)}",
+            "the job waits for it to end; if it serves the others and never ends by itself, give it `role: sidecar`",
+        )
+
+
+SYSTEM = System(
+    name="yarn-service",
+    title="YARN services",
+    page="from-yarn-services",
+    takes="a service's definition in JSON",
+    keys=(KEYS, PROPERTIES),
+    knows=_knows,
+    read=_read,
+)

@@ -1,0 +1,164 @@
+"""The section ``parameters`` of a job file: which of its values are given anew for each run, and what they may be.
+
+Its keys are those of JSON Schema that Airflow's ``Param`` takes, so that a DAG's trigger form says the same of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from tony_provider.runtime.spec.problems import NOT_GIVEN, Problem, SpecError, child, item
+from tony_provider.runtime.spec.reader import suggestion
+from tony_provider.runtime.spec.units import UnitError, parse_boolean, parse_integer
+
+SECTION = "parameters"
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_TEXTS = ("title", "description", "section", "format", "pattern")
+_OF_ITS_TYPE = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+_LENGTHS = ("minLength", "maxLength")
+_LISTS = ("enum", "examples")
+_KEYS = ("type", "default", *_TEXTS, *_OF_ITS_TYPE, *_LENGTHS, *_LISTS)
+
+
+class Misread(ValueError):  # noqa: N818 - named for what is wrong
+    """A value is not of its type; the text says what is."""
+
+
+@attrs.frozen
+class Parameter:
+    """One parameter of a job file."""
+
+    type: str  # string, integer, number or boolean
+    default: Any = NOT_GIVEN  # without one it must be given
+    schema: Mapping[str, Any] = attrs.field(factory=dict)  # everything else, as JSON Schema has it
+
+    @property
+    def is_required(self) -> bool:
+        return self.default is NOT_GIVEN
+
+    @property
+    def whole_schema(self) -> dict[str, Any]:
+        """With its type, as a validator takes it."""
+        return {"type": self.type, **self.schema}
+
+    def wrong_with(self, value: Any) -> str:
+        """Why a value is not allowed; empty: it is."""
+        from jsonschema import FormatChecker
+        from jsonschema.validators import Draft202012Validator
+
+        found = list(Draft202012Validator(self.whole_schema, format_checker=FormatChecker()).iter_errors(value))
+        return "; ".join(str(each.message) for each in found)
+
+
+def parted(plain: Mapping[str, Any]) -> tuple[dict[str, Parameter], dict[str, Any]]:
+    """The parameters of a job file, and the job beside them. Raises SpecError with everything that is wrong."""
+    job = {name: value for name, value in plain.items() if name != SECTION}
+    section = plain.get(SECTION)
+    if section is None:
+        return {}, job
+    if not isinstance(section, Mapping):
+        raise SpecError([Problem(SECTION, section, "must be a mapping of names to what they are: {type: integer, …}")])
+    problems: list[Problem] = []
+    found = {name: _parameter(child(SECTION, name), name, about, problems) for name, about in section.items()}
+    if problems:
+        raise SpecError(problems)
+    return {name: each for name, each in found.items() if each is not None}, job
+
+
+def read_value(kind: str, value: Any) -> Any:
+    """A value of a type, also as text, which YAML's values and those of a command line are. Raises Misread."""
+    try:
+        return _READERS[kind](value)
+    except (UnitError, ValueError) as error:
+        raise Misread(str(error)) from error
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise Misread("must be text")
+    return value
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool):
+        raise Misread("must be a number")
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise Misread("must be a number") from None
+    if number != number or number in (float("inf"), float("-inf")):
+        raise Misread("must be a finite number")
+    return int(number) if number.is_integer() and "." not in str(value) and "e" not in str(value).lower() else number
+
+
+_READERS: Mapping[str, Callable[[Any], Any]] = {
+    "string": _text,
+    "integer": parse_integer,
+    "number": _number,
+    "boolean": parse_boolean,
+}
+
+
+def _parameter(path: str, name: object, about: object, problems: list[Problem]) -> Parameter | None:
+    before = len(problems)
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        problems.append(Problem(path, name, "a parameter's name has letters, digits and _, and begins with no digit"))
+    if not isinstance(about, Mapping):
+        problems.append(Problem(path, about, "must be a mapping, such as {type: integer, default: 2, minimum: 1}"))
+        return None
+    for key in about:
+        if key not in _KEYS:
+            hint = suggestion(str(key), list(_KEYS)) or f"; allowed: {', '.join(_KEYS)}"
+            problems.append(Problem(child(path, key), about[key], f"unknown key{hint}"))
+    kind = about.get("type")
+    if kind not in _READERS:
+        value = NOT_GIVEN if kind is None else kind
+        problems.append(Problem(child(path, "type"), value, f"must be one of {', '.join(_READERS)}"))
+        return None
+    schema = _schema(path, str(kind), about, problems)
+    default = about.get("default", NOT_GIVEN)
+    if default is not NOT_GIVEN:
+        default = _read(child(path, "default"), str(kind), default, problems)
+    if len(problems) > before:
+        return None
+    parameter = Parameter(str(kind), default, schema)
+    if not parameter.is_required and (wrong := parameter.wrong_with(default)):
+        problems.append(Problem(child(path, "default"), default, wrong))
+    return parameter
+
+
+def _schema(path: str, kind: str, about: Mapping[str, Any], problems: list[Problem]) -> dict[str, Any]:
+    schema: dict[str, Any] = {}
+    for key in (each for each in _KEYS if each in about and each not in ("type", "default")):
+        below = child(path, key)
+        if key in _LISTS:
+            if isinstance(about[key], Sequence) and not isinstance(about[key], str) and about[key]:
+                schema[key] = [_read(item(below, n), kind, each, problems) for n, each in enumerate(about[key])]
+            else:
+                problems.append(Problem(below, about[key], "must be a list of values"))
+        elif key in _OF_ITS_TYPE and kind not in ("integer", "number"):
+            problems.append(Problem(below, about[key], f"is for numbers, and this is of the type {kind}"))
+        elif key in _LENGTHS and kind != "string":
+            problems.append(Problem(below, about[key], f"is for text, and this is of the type {kind}"))
+        else:
+            of = "integer" if key in _LENGTHS else "string" if key in _TEXTS else kind
+            schema[key] = _read(below, of, about[key], problems)
+    if isinstance(schema.get("pattern"), str):
+        try:
+            re.compile(schema["pattern"])
+        except re.error as error:
+            problems.append(Problem(child(path, "pattern"), schema["pattern"], f"is no regular expression: {error}"))
+    return schema
+
+
+def _read(path: str, kind: str, value: Any, problems: list[Problem]) -> Any:
+    try:
+        return read_value(kind, value)
+    except Misread as error:
+        problems.append(Problem(path, value, str(error)))
+        return None

@@ -1,0 +1,108 @@
+"""A DAG file around a job: to be read, and changed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import date
+from textwrap import wrap
+from typing import Any
+
+import attrs
+
+from tony_provider.job_files.fill import as_it_is
+from tony_provider.job_files.parameters import Parameter
+from tony_provider.job_files.python_text import literal
+
+_WIDTH = 88
+_TASK = "train"
+_MOST_LETTERS = 200  # of a DAG's id; Airflow's limit is 250
+_NOT_IN_AN_ID = re.compile(r"[^A-Za-z0-9_.-]+")
+
+
+@attrs.frozen
+class DagFile:
+    """What the file says."""
+
+    dag_id: str
+    job: Mapping[str, Any]
+    parameters: Mapping[str, Parameter] = attrs.field(factory=dict)
+    arguments: Mapping[str, Any] = attrs.field(factory=dict)  # of the operator, beside the job
+    schedule: str | None = None
+    start: date = attrs.field(factory=date.today)  # of a DAG with a schedule
+    origin: str = ""  # where the job is from
+    notes: Sequence[str] = ()  # what a reader should know
+
+    def text(self) -> str:
+        """Python source, as ``ruff format`` leaves it."""
+        job = dict(self.job) if self.parameters else as_it_is(self.job)
+        parts = [
+            self._docstring(),
+            "from __future__ import annotations\n",
+            self._imports(),
+            f"JOB = {literal(job, before=len('JOB = '), after=0)}\n",
+        ]
+        body = [f"PARAMS = {self._params()}\n"] if self.parameters else []
+        return "\n".join([*parts, *body, self._dag()])
+
+    def _docstring(self) -> str:
+        lines = [f"### {_safe(self.dag_id)}", "", *_paragraph(f"Written from {self.origin}. Yours to change.")]
+        if self.notes:
+            lines += ["", "Not carried over, or otherwise:", ""]
+            lines += [line for note in self.notes for line in _paragraph(f"- {note}", hanging="  ")]
+        return '"""\n' + "\n".join(lines) + '\n"""\n'
+
+    def _imports(self) -> str:
+        from_airflow = "DAG, Param" if self.parameters else "DAG"
+        scheduled = ["from datetime import datetime\n"] if self.schedule else []
+        ours = "from tony_provider.operators.tony import TonyTrainOperator\n"
+        return "\n".join([*scheduled, f"from airflow.sdk import {from_airflow}\n{ours}"])
+
+    def _params(self) -> str:
+        lines = [f"    {literal(name)}: {_param(name, each)},\n" for name, each in self.parameters.items()]
+        return "{\n" + "".join(lines) + "}"
+
+    def _dag(self) -> str:
+        given = [literal(self.dag_id), f"schedule={literal(self.schedule)}"]
+        if self.schedule:
+            begin = f"datetime({self.start.year}, {self.start.month}, {self.start.day})"
+            given += [f"start_date={begin}", "catchup=False"]
+        given += ["params=PARAMS"] if self.parameters else []
+        given += ["doc_md=__doc__"]
+        dag = _call("DAG", given, indent=0, before="with ", after=":")
+        arguments = [
+            f"task_id={literal(_TASK)}",
+            *(f"{name}={literal(value)}" for name, value in self.arguments.items()),
+        ]
+        operator = _call("TonyTrainOperator", [*arguments, "job=JOB"], indent=1)
+        return f"with {dag}:\n    {operator}\n"
+
+
+def dag_id_of(name: str) -> str:
+    """A DAG's id, made of a job's name."""
+    return _NOT_IN_AN_ID.sub("_", name).strip("_.-")[:_MOST_LETTERS] or "training"
+
+
+def _param(name: str, parameter: Parameter) -> str:
+    first = [] if parameter.is_required else [literal(parameter.default)]
+    given = {"type": parameter.type, **parameter.schema}
+    arguments = [*first, *(f"{key}={literal(value)}" for key, value in given.items())]
+    return _call("Param", arguments, indent=1, before=f"{literal(name)}: ", after=",")
+
+
+def _call(name: str, arguments: Sequence[str], *, indent: int, before: str = "", after: str = "") -> str:
+    step = "    " * indent
+    flat = f"{name}({', '.join(arguments)})"
+    if len(step) + len(before) + len(flat) + len(after) <= _WIDTH and "\n" not in flat:
+        return flat
+    lines = "".join(f"{step}    {each},\n" for each in arguments)
+    return f"{name}(\n{lines}{step})"
+
+
+def _paragraph(text: str, hanging: str = "") -> list[str]:
+    return wrap(_safe(text), _WIDTH, subsequent_indent=hanging, break_long_words=False, break_on_hyphens=False)
+
+
+def _safe(text: str) -> str:
+    """As a docstring can hold it."""
+    return text.replace("\\", "\\\\").replace('"""', "'''")

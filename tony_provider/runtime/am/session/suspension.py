@@ -1,0 +1,173 @@
+"""Suspending a job: all its containers are given back after a checkpoint, and asked for again when somebody says so.
+
+The application lives on meanwhile, with its master alone.
+"""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from tony_provider.runtime.am.session.checkpoints.session_checkpoints import CHECKPOINT_WAIT, SessionCheckpoints
+from tony_provider.runtime.am.session.containers.containers import Containers
+from tony_provider.runtime.am.session.restarts.restart_groups import RestartGroups
+from tony_provider.runtime.am.session.restarts.restarts import Restarts
+from tony_provider.runtime.am.session.stages import Stages
+from tony_provider.runtime.am.session.state.session_state import SessionState
+from tony_provider.runtime.am.session.state.task import Task
+from tony_provider.runtime.protocol.status import JobState
+from tony_provider.runtime.text import first_line
+
+
+class Suspension:
+    """The part of the session that has a job give everything back, and come again.
+
+    Times are the session's, in seconds.
+    """
+
+    def __init__(
+        self,
+        state: SessionState,
+        containers: Containers,
+        groups: RestartGroups,
+        restarts: Restarts,
+        checkpoints: SessionCheckpoints,
+        stages: Stages,
+    ) -> None:
+        self._state = state
+        self._containers = containers
+        self._groups = groups
+        self._restarts = restarts
+        self._checkpoints = checkpoints
+        self._stages = stages
+        self.reason: Optional[str] = None  # why it is suspended, or is to be; None: it is not
+        self._by_windows = False  # because none of its windows is open, and not by somebody's word
+        self._closed = False  # none of its windows is open
+        self._out_of_hours = False  # somebody has it go on all the same, until the next time that one closes
+        self._halt_at: Optional[float] = None  # a checkpoint was asked for, and is waited for until then
+        self._looking_at = 0  # a task that holds the suspension up, by the last look
+
+    def take_over(self, reason: Optional[str], *, by_windows: bool, out_of_hours: bool) -> None:
+        """Go on from what a former application master has noted, see History."""
+        self.reason, self._by_windows = reason, by_windows
+        self._closed = self._out_of_hours = out_of_hours
+
+    def ask(self, reason: str) -> None:
+        """Have the job suspended, unless it is, or ends. By somebody's word: no window has it go on then."""
+        if self.reason is None or self._by_windows:
+            self._suspend(reason, by_windows=False)
+
+    def resume(self, reason: str, now: float) -> None:
+        """Have the job go on, wherever its suspension is. By somebody's word, also outside of its windows."""
+        if self.reason is not None:
+            self._resume(reason, now, out_of_hours=self._closed)
+
+    def close(self, reason: str) -> None:
+        """Note that none of the job's windows is open: it is suspended, unless somebody has said otherwise."""
+        self._closed = True
+        if self.reason is None and not self._out_of_hours:
+            self._suspend(reason, by_windows=True)
+
+    def open(self, reason: str, now: float) -> None:
+        """Note that one of the job's windows is open: it goes on, unless somebody has suspended it."""
+        self._closed = False
+        if self._out_of_hours:
+            self._out_of_hours = False
+            self._state.note("window", reason, data={"out_of_hours": False})
+        if self.reason is not None and self._by_windows:
+            self._resume(reason, now, out_of_hours=False)
+
+    def _suspend(self, reason: str, *, by_windows: bool) -> None:
+        if self._is_ending:
+            return
+        self.reason, self._by_windows, self._out_of_hours = reason, by_windows, False
+        data = {"suspended": reason, "by_windows": by_windows, "out_of_hours": False}
+        self._state.note("suspending", reason, data=data)
+
+    def _resume(self, reason: str, now: float, *, out_of_hours: bool) -> None:
+        if self._is_ending:
+            return
+        self.reason = self._halt_at = None
+        self._out_of_hours = out_of_hours
+        self._state.note("resumed", reason, data={"suspended": None, "out_of_hours": out_of_hours})
+        if self._state.phase is JobState.SUSPENDED:
+            self._come_again(now)
+        else:
+            self._restarts.let_go(f"the job is not suspended after all: {reason}", now)
+
+    def committed(self, now: float) -> None:
+        """Record that a checkpoint is on the store: stopping costs no step."""
+        if self._halt_at is not None:
+            self._halt_at = min(self._halt_at, now)
+
+    @property
+    def waits_for_checkpoint(self) -> bool:
+        """Whether everything still runs, so that a checkpoint can come of it."""
+        return self._halt_at is not None and not self._restarts.held
+
+    def check(self, now: float) -> None:
+        """Take the next step: the checkpoint, then the stop of all processes, then the end of all containers."""
+        if self.reason is None or self._state.phase is JobState.SUSPENDED:
+            return
+        if self._is_ending:  # whoever may go on until the end does
+            self._restarts.let_go("the job is ending", now)
+            return
+        if not self._restarts.held:
+            if self._wait_for_checkpoint(now):
+                return
+            self._restarts.hold(self._words, now)
+        if not self._restarts.undecided and not self._is_held_up():
+            self._give_back(now)
+
+    def stay(self, now: float) -> None:
+        """Stay suspended, as a new application master: nothing of the job has come back to it."""
+        self._give_back(now)
+
+    @property
+    def _words(self) -> str:
+        return f"the job is suspended: {first_line(self.reason or '')}"
+
+    @property
+    def _is_ending(self) -> bool:
+        return self._state.verdict is not None or self._state.phase is JobState.FINISHING
+
+    def _wait_for_checkpoint(self, now: float) -> bool:
+        """Whether it is still to be waited for. One is asked for first."""
+        if self._state.phase is not JobState.RUNNING:
+            return False
+        if self._halt_at is None:
+            asked = self._checkpoints.ask(self._words)
+            self._halt_at = now + CHECKPOINT_WAIT if asked else now
+        return now < self._halt_at
+
+    def _is_held_up(self) -> bool:
+        """Whether something may still come of a task, or its success is not on the store yet.
+
+        A checkpoint counts as long as its task has its container. Asked after each of the messages of thousands of
+        executors, so it begins where it ended the last time.
+        """
+        tasks = self._state.tasks
+        for _ in tasks:
+            task = tasks[self._looking_at % len(tasks)]
+            if task.busy or (task.recorded and task.has_container):
+                return True
+            self._looking_at = (self._looking_at + 1) % len(tasks)
+        return False
+
+    def _give_back(self, now: float) -> None:
+        self._halt_at = None
+        self._restarts.rest()
+        self._containers.suspend([task for task in self._state.tasks if self._comes_again(task)], now, self._words)
+        self._state.note("suspended", "no container is held or asked for")
+
+    def _comes_again(self, task: Task) -> bool:
+        return not task.over and not task.waits and not self._groups.is_needless(task)
+
+    def _come_again(self, now: float) -> None:
+        """As at the start: one stage after the other, and from the newest checkpoint."""
+        tasks = [task for task in self._state.tasks if self._comes_again(task)]
+        self._stages.begin_anew(tasks, {task.type for task in tasks})
+        if tasks:
+            self._containers.ask_for([task for task in tasks if not task.waits], now)
+            self._restarts.prepare_start(now)
+        else:
+            self._state.enter(JobState.RUNNING)  # whoever waits begins next

@@ -1,0 +1,125 @@
+"""``PUT control/tunnel``: the requests of all tunnels of a job, and how many there may be."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import logging
+import ssl
+from http import HTTPStatus
+from typing import Optional
+
+from tony_provider.runtime.am.tunnel_streams import TunnelStreams
+from tony_provider.runtime.am.web.http_messages import HttpError, HttpRequest, HttpResponse
+from tony_provider.runtime.am.web.router import AccessType, Route
+from tony_provider.runtime.am.web.tunnels.tunnel import MasterTunnel
+from tony_provider.runtime.codec import CodecError, load_json
+from tony_provider.runtime.protocol import limits
+from tony_provider.runtime.protocol.tunnel_part import TunnelAnswer, TunnelPart
+from tony_provider.runtime.quantities import span
+from tony_provider.runtime.sealed.tls_pipe import PipeError
+from tony_provider.runtime.tunnel.frames import FrameError
+from tony_provider.runtime.tunnel.ordered_bytes import OutOfStepError
+
+log = logging.getLogger(__name__)
+
+PATH = "/control/tunnel"
+_SILENCE = 90.0  # seconds without a request, after which nobody is there any more
+_IDLE = 3600.0  # seconds without a byte through any of its streams
+_LOOK = 5.0  # seconds between two looks at both
+_LONGEST_NAME = 64  # characters
+_MOST_ENDED = 64
+
+
+class Tunnels:
+    """The tunnels of one job, whoever they are of. Used within a running event loop; ``close`` it."""
+
+    def __init__(self, context: ssl.SSLContext, streams: TunnelStreams) -> None:
+        self._context = context
+        self._streams = streams
+        self._open: dict[str, MasterTunnel] = {}
+        self._ended: dict[str, str] = {}  # why, of the newest, for those who ask for them still
+        self._ending = False
+        self._looking = asyncio.ensure_future(self._look())
+
+    @property
+    def route(self) -> Route:
+        return Route("PUT", PATH, AccessType.MODIFY, self.put)
+
+    async def put(self, request: HttpRequest) -> HttpResponse:
+        """Raises HttpError."""
+        try:
+            part = load_json(request.body, TunnelPart)
+            data = base64.b64decode(part.data, validate=True)
+        except (CodecError, binascii.Error) as error:
+            raise HttpError(HTTPStatus.BAD_REQUEST, str(error)) from error
+        self._expect_serving()
+        if (why := self._ended.get(part.tunnel)) is not None:
+            return HttpResponse.of_object(TunnelAnswer(part.offset, over=why))
+        tunnel = self._tunnel(part, request.user)
+        try:
+            tunnel.take(part.offset, data)
+            found = b""
+            if part.over:
+                self._end(part.tunnel, "its user has closed it")
+            elif part.received is not None:
+                found = await tunnel.bytes_after(part.received)
+        except (PipeError, FrameError, OutOfStepError) as error:
+            self._end(part.tunnel, str(error))
+            raise HttpError(HTTPStatus.BAD_REQUEST, str(error)) from error
+        self._expect_serving()
+        return HttpResponse.of_object(TunnelAnswer(tunnel.received, base64.b64encode(found).decode(), tunnel.over))
+
+    def _expect_serving(self) -> None:
+        """What comes then, another master or the end, the cluster tells."""
+        if self._ending:
+            raise HttpError(HTTPStatus.SERVICE_UNAVAILABLE, "the application master is ending")
+
+    def close(self) -> None:
+        """End all tunnels; those who wait are answered."""
+        self._ending = True
+        self._looking.cancel()
+        for name in list(self._open):
+            self._end(name, "the application master is ending")
+
+    def _tunnel(self, part: TunnelPart, user: str) -> MasterTunnel:
+        found = self._open.get(part.tunnel)
+        if found is None:
+            return self._begun(part, user)
+        if found.user != user:
+            raise HttpError(HTTPStatus.FORBIDDEN, "this tunnel is somebody else's")
+        return found
+
+    def _begun(self, part: TunnelPart, user: str) -> MasterTunnel:
+        problem: Optional[str] = None
+        if part.offset or not part.data or not 0 < len(part.tunnel) <= _LONGEST_NAME:
+            raise HttpError(HTTPStatus.GONE, "there is no such tunnel any more")
+        if len(self._open) >= limits.MOST_TUNNELS:
+            problem = f"{limits.MOST_TUNNELS} tunnels to this job are open already"
+        elif sum(each.user == user for each in self._open.values()) >= limits.TUNNELS_OF_ONE:
+            problem = f"{user!r} has {limits.TUNNELS_OF_ONE} tunnels to this job already"
+        if problem:
+            raise HttpError(HTTPStatus.TOO_MANY_REQUESTS, f"{problem}: close one, or wait until it is found to be idle")
+        log.info("%r opens a tunnel", user)
+        tunnel = self._open[part.tunnel] = MasterTunnel(self._context, user, self._streams)
+        return tunnel
+
+    def _end(self, name: str, why: str) -> None:
+        if (tunnel := self._open.pop(name, None)) is not None:
+            log.info("a tunnel of %r has ended: %s", tunnel.user, why)
+            tunnel.end(why)
+            self._ended[name] = why
+            if len(self._ended) > _MOST_ENDED:
+                del self._ended[next(iter(self._ended))]
+
+    async def _look(self) -> None:
+        """End those that nobody needs."""
+        while True:
+            await asyncio.sleep(_LOOK)
+            now = asyncio.get_running_loop().time()
+            for name, tunnel in list(self._open.items()):
+                if now - tunnel.heard > _SILENCE:
+                    self._end(name, f"nothing was heard of its user for {span(_SILENCE)}")
+                elif now - tunnel.used > _IDLE:
+                    self._end(name, f"nothing went through it for {span(_IDLE)}")

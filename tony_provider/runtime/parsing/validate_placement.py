@@ -1,0 +1,144 @@
+"""What must be so for containers to be placed where a job wants them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from tony_provider.runtime.spec.model import JobSpec
+from tony_provider.runtime.spec.placement import (
+    SELF,
+    AttributeRule,
+    Placement,
+    PlacementConstraint,
+    PlacementScope,
+    TagTarget,
+    own_tags,
+)
+from tony_provider.runtime.spec.problems import NOT_GIVEN, Problem, child, item
+from tony_provider.runtime.spec.reader import suggestion
+
+_HOST = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
+_RACK = re.compile(r"(/[\w.-]+)+", re.ASCII)
+_TAG = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
+_LONGEST_TAG = 100  # characters
+
+
+def placement_problems(job: JobSpec) -> Iterator[Problem]:
+    """What is wrong with ``placement`` of the task types."""
+    own = {tag for name, task in job.tasks.items() for tag in own_tags(name, task.placement)}
+    for task_type, task in job.tasks.items():
+        if task.placement is not None:
+            path = child(child("tasks", task_type), "placement")
+            problems = [*_written(task.placement, path, sorted(own))]
+            yield from problems or _contradictions(job, task_type, task.placement, path)
+
+
+def _written(placement: Placement, path: str, own: list[str]) -> Iterator[Problem]:
+    for key, form, what in (
+        ("nodes", _HOST, "a node is named by its host, as YARN lists it, without a port"),
+        ("racks", _RACK, "a rack is named as in YARN's topology, such as /rack1"),
+    ):
+        for index, name in enumerate(getattr(placement, key)):
+            if not form.fullmatch(name):
+                yield Problem(item(child(path, key), index), name, what)
+    for index, tag in enumerate(placement.tags):
+        if not _TAG.fullmatch(tag) or len(tag) > _LONGEST_TAG:
+            message = f"a tag has 1 to {_LONGEST_TAG} letters, digits, -, _ and ., and begins with a letter or digit"
+            yield Problem(item(child(path, "tags"), index), tag, message)
+    for index, text in enumerate(placement.attributes):
+        try:
+            AttributeRule.parse(text)
+        except ValueError as error:
+            yield Problem(item(child(path, "attributes"), index), text, str(error))
+    for index, rule in enumerate(placement.constraints):
+        yield from _rule(rule, item(child(path, "constraints"), index), own)
+
+
+def _rule(rule: PlacementConstraint, path: str, own: list[str]) -> Iterator[Problem]:
+    kinds = [kind for kind in ("affinity", "anti_affinity", "cardinality") if getattr(rule, kind)]
+    if len(kinds) != 1:
+        yield Problem(path, kinds or NOT_GIVEN, "one of affinity, anti_affinity and cardinality is given")
+        return
+    for text in rule.tags:
+        try:
+            target = TagTarget.parse(text)
+        except ValueError as error:
+            yield Problem(child(path, kinds[0]), text, str(error))
+            continue
+        if target.namespace == SELF and target.tag not in own:
+            known = (
+                suggestion(target.tag, own) or f"; it has {', '.join(own)}; tags of others are not-self/{target.tag}"
+            )
+            yield Problem(child(path, kinds[0]), text, f"the job has no task type and no tag of this name{known}")
+    if rule.cardinality is None:
+        for key in ("min", "max"):
+            if getattr(rule, key):
+                yield Problem(child(path, key), getattr(rule, key), "belongs to cardinality")
+    elif rule.min < 0:
+        yield Problem(child(path, "min"), rule.min, "must be at least 0")
+    elif rule.max is not None and rule.max < max(1, rule.min):
+        yield Problem(
+            child(path, "max"), rule.max, f"must be at least {max(1, rule.min)}; for none at all: anti_affinity"
+        )
+    elif rule.max is None and not rule.min:
+        yield Problem(child(path, "cardinality"), rule.cardinality, "says nothing without min or max")
+
+
+def _contradictions(job: JobSpec, task_type: str, placement: Placement, path: str) -> Iterator[Problem]:
+    if (placement.nodes or placement.racks) and job.placed_by_rules(task_type):
+        key = "nodes" if placement.nodes else "racks"
+        message = "YARN places by nodes and racks, or by rules and tags, which this type has, or others' rules name it"
+        yield Problem(child(path, key), getattr(placement, key), message)
+    elif placement.required and not placement.nodes and not placement.racks:
+        yield Problem(child(path, "required"), True, "belongs to nodes and racks")
+    label = job.tasks[task_type].node_label or job.node_label
+    if label and _rules_for_yarn(placement) > 1:
+        message = (
+            f"YARN heeds one rule together with a node label ({label}), not several; leave the label out, or the others"
+        )
+        yield Problem(child(path, "constraints"), _rules_for_yarn(placement), message)
+    yield from _of_attributes(placement, path)
+    yield from _of_rules(job, task_type, placement, path)
+
+
+def _rules_for_yarn(placement: Placement) -> int:
+    """How many constraints of YARN's a type's placement becomes, see Ask."""
+    rules = sum(max(1, len(rule.anti_affinity)) for rule in placement.constraints)
+    return rules + len(placement.attributes)
+
+
+def _of_attributes(placement: Placement, path: str) -> Iterator[Problem]:
+    wanted: dict[str, str] = {}
+    rules = [AttributeRule.parse(text) for text in placement.attributes]
+    for index, rule in enumerate(rules):
+        value = wanted.setdefault(rule.name, rule.value) if rule.equal else wanted.get(rule.name)
+        if value is not None and (value != rule.value) is rule.equal:
+            where = item(child(path, "attributes"), index)
+            yield Problem(where, placement.attributes[index], f"no node has this and {rule.name}={value}")
+
+
+def _of_rules(job: JobSpec, task_type: str, placement: Placement, path: str) -> Iterator[Problem]:
+    """Rules of which no node, or no second container, could keep all."""
+    together = [(target, rule) for rule in placement.constraints for target in map(TagTarget.parse, rule.affinity)]
+    own = own_tags(task_type, placement)
+    for index, rule in enumerate(placement.constraints):
+        where = item(child(path, "constraints"), index)
+        for target in map(TagTarget.parse, rule.tags):
+            beside = [other for tag, other in together if tag == target and _within(other.scope, rule.scope)]
+            if rule.anti_affinity and beside:
+                message = f"contradicts the affinity to {target.tag} on the same {beside[0].scope.value}"
+                yield Problem(child(where, "anti_affinity"), rule.anti_affinity, message)
+            if rule.cardinality is None or target.tag not in own or not target.own:
+                continue
+            if rule.min:
+                message = "counts those that are there before, so that the first one would wait for ever; leave it out"
+                yield Problem(child(where, "min"), rule.min, message)
+            if beside and rule.max is not None and rule.max < job.at_once(task_type):
+                message = f"{job.at_once(task_type)} are to be together on one {beside[0].scope.value}"
+                yield Problem(child(where, "max"), rule.max, message)
+
+
+def _within(inner: PlacementScope, outer: PlacementScope) -> bool:
+    """Whether those who share the inner one share the outer one, too."""
+    return inner is outer or inner is PlacementScope.NODE

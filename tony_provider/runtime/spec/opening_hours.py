@@ -1,0 +1,128 @@
+"""Hours of the week, such as ``Mon-Fri 22:00-06:00``: when a job may have containers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Optional
+
+import attrs
+
+DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+WEEK = 7 * 1440  # minutes
+_DAY = 1440
+_MONDAY = 4 * 86400  # seconds of the epoch's first Monday, since it began on a Thursday
+_LONGEST = 60  # characters that every day and an hour fit into
+_TIMES = re.compile(r"([0-9]{1,2}):([0-9]{2}) ?- ?([0-9]{1,2}):([0-9]{2})")
+_ALLOWED = "write days, hours or both, such as 22:00-06:00, Sat-Sun, or Mon-Fri 22:00-06:00"
+
+
+@attrs.frozen
+class ZoneOffset:
+    """How far a time zone is ahead of UTC from some moment on."""
+
+    since: float  # seconds since the epoch
+    seconds: int
+
+
+@attrs.frozen
+class Hours:
+    """Parts of the week: minutes from its beginning on Monday. The end is more than the start, and may be a week on."""
+
+    spans: tuple[tuple[int, int], ...]
+
+    def covers(self, minute: float) -> bool:
+        return any(start <= minute < end or start <= minute + WEEK < end for start, end in self.spans)
+
+    def overlap(self, other: Hours) -> bool:
+        """Whether some minute is in both."""
+        return any(
+            one[0] < two[1] + shift and two[0] + shift < one[1]
+            for one in self.spans
+            for two in other.spans
+            for shift in (-WEEK, 0, WEEK)
+        )
+
+
+def read_hours(text: str) -> Hours:
+    """Hours as people write them. Those that end before they begin go on into the next day. Raises ValueError."""
+    words = text.split()
+    times = None
+    if len(text) <= _LONGEST and words and ":" in words[-1]:
+        times = _TIMES.fullmatch(words.pop())
+        if times is None:
+            raise ValueError(f"not hours; {_ALLOWED}")
+    if len(text) > _LONGEST or len(words) > 1 or not (words or times):
+        raise ValueError(f"not hours of the week; {_ALLOWED}")
+    days = _days(words[0]) if words else list(range(7))
+    first, last = _times(*map(int, times.groups())) if times else (0, _DAY)
+    return Hours(tuple((day * _DAY + first, day * _DAY + last) for day in days))
+
+
+def _times(hour: int, minute: int, until_hour: int, until_minute: int) -> tuple[int, int]:
+    first, last = hour * 60 + minute, until_hour * 60 + until_minute
+    if max(minute, until_minute) > 59 or first >= _DAY or last > _DAY:
+        raise ValueError("hours go from 00:00 to 24:00")
+    if first == last:
+        raise ValueError("ends when it begins, so it never opens; leave the hours out for whole days")
+    return first, last if last > first else last + _DAY
+
+
+def _days(text: str) -> list[int]:
+    days: list[int] = []
+    for part in text.split(","):
+        first, separator, last = part.partition("-")
+        begin = _day(first)
+        end = _day(last) if separator else begin
+        days += [day % 7 for day in range(begin, end + 1 if end >= begin else end + 8)]
+    twice = next((day for day in days if days.count(day) > 1), None)
+    if twice is not None:
+        raise ValueError(f"names {DAYS[twice]} twice")
+    return days
+
+
+def _day(text: str) -> int:
+    name = text.strip().capitalize()
+    if name not in DAYS:
+        raise ValueError(f"{text!r} is no day; the days are {', '.join(DAYS)}")
+    return DAYS.index(name)
+
+
+class Week:
+    """When something is open, by the clocks of a time zone. Times are seconds since the epoch."""
+
+    def __init__(self, hours: Iterable[Hours], offsets: Sequence[ZoneOffset]) -> None:
+        """``offsets`` of the zone, oldest first; none: it is UTC."""
+        self._hours = list(hours)
+        self._offsets = offsets
+
+    def is_open(self, now: float) -> bool:
+        return self._is_open_at(self._minute(now))
+
+    def next_opening(self, now: float) -> float:
+        """When it opens next, or now where it is open. Where clocks are changed in between, up to that much off."""
+        if self.is_open(now):
+            return now
+        minute = self._minute(now)
+        starts = [start for each in self._hours for start, _ in each.spans]
+        return now + 60 * min((start - minute) % WEEK for start in starts)
+
+    def in_words(self, moment: float) -> str:
+        """By the zone's clock: ``Mon 22:00``."""
+        day, minute = divmod(round(self._minute(moment)) % WEEK, _DAY)
+        return f"{DAYS[day]} {minute // 60:02d}:{minute % 60:02d}"
+
+    def _is_open_at(self, minute: float) -> bool:
+        return any(each.covers(minute) for each in self._hours)
+
+    def _minute(self, now: float) -> float:
+        """Of the week, by the zone's clock."""
+        return (now + self._offset(now) - _MONDAY) / 60 % WEEK
+
+    def _offset(self, now: float) -> int:
+        known: Optional[ZoneOffset] = None
+        for each in self._offsets:
+            if known is not None and each.since > now:
+                break
+            known = each
+        return known.seconds if known else 0
