@@ -23,6 +23,7 @@ from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.codec import from_plain, to_plain
 from tony_provider.runtime.parsing.parse import parse_job
+from tony_provider.runtime.protocol.status import JobState
 from tony_provider.runtime.storage.helpers import write_atomically
 from tony_provider.triggers.deferred_job import VERSION, DeferredJob, WatchEvent
 from tony_provider.triggers.tony import TonyJobTrigger
@@ -269,7 +270,14 @@ async def test_all_of_many_triggers_that_are_killed_at_once_end_their_applicatio
 async def test_the_queue_deadline_is_judged_by_the_job_itself(local: TonyHook, tmp_path: Path) -> None:
     """The list says RUNNING of a job that has its containers, and of one that waits for them."""
     go = tmp_path / "go"
-    trigger = trigger_for(*submit(local, f"while ! test -e {go}; do sleep 0.1; done"), queue=time.time() - 1)
+    submitted = submit(local, f"while ! test -e {go}; do sleep 0.1; done")
+
+    def runs() -> bool:  # until its status says so it waits, and is ended
+        status = local.job_status(*submitted)
+        return status is not None and status.state is JobState.RUNNING
+
+    await asyncio.to_thread(until, runs, "the job to run", DEADLINE)
+    trigger = trigger_for(*submitted, queue=time.time() - 1)
     event = asyncio.get_running_loop().create_task(first_event(trigger))
     await asyncio.wait([event], timeout=1.0)
     go.touch()
