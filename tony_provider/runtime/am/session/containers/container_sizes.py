@@ -19,6 +19,10 @@ class ContainerSizes:
     def __init__(self, job: JobSpec) -> None:
         self._job = job
         self._specs = dict(job.tasks)
+        self._tags = {
+            name: own_tags(name, spec.placement) if job.placed_by_rules(name) else []
+            for name, spec in job.tasks.items()
+        }
         self._most: Optional[int] = None
         # One priority for each size, since older schedulers keep one size per priority; as specified, from 1 on.
         self._priorities: dict[tuple[object, ...], int] = {}
@@ -74,7 +78,7 @@ class ContainerSizes:
             units={name: amount.units for name, amount in spec.resources.items() if amount.units},
             node_label=spec.node_label or self._job.node_label,
             placement=spec.placement,
-            tags=own_tags(task_type, spec.placement) if self._job.placed_by_rules(task_type) else [],
+            tags=self._tags[task_type],
         )
 
     def _set(self, task_type: str, memory: int) -> None:
