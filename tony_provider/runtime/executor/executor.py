@@ -7,7 +7,7 @@ import logging
 import os
 import platform
 from collections.abc import Coroutine
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 from tony_provider.runtime import exit_codes
 from tony_provider.runtime.executor.commit_requests import CommitRequests
@@ -25,10 +25,12 @@ from tony_provider.runtime.executor.run import Run
 from tony_provider.runtime.executor.sigterm import SigtermHandler, cancel
 from tony_provider.runtime.executor.tensorboard.container_role import event_files
 from tony_provider.runtime.executor.tensorboard.tunnel import Tunnel
-from tony_provider.runtime.executor.tunnel_ends import TunnelEnds
 from tony_provider.runtime.frameworks.base import MAIN_PORT
 from tony_provider.runtime.protocol import points, timing, tony_pb2
 from tony_provider.runtime.spec.model import MirrorScope
+
+if TYPE_CHECKING:  # imported when a tunnel is opened, as few jobs have one
+    from tony_provider.runtime.executor.tunnel_ends import TunnelEnds
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +53,7 @@ class Executor:
         self._commit_requests = CommitRequests(self._link.send)
         self._input_requests = InputRequests(self._link.send)
         self._tunnel = Tunnel(self._link, context.ports.numbers[MAIN_PORT], container.tensorboard_path)
-        self._tunnel_ends = TunnelEnds(self._link, context.ports.numbers, container.job.port_range, container.host)
+        self._tunnel_ends: Optional[TunnelEnds] = None  # until somebody opens a tunnel
         self._event_files = event_files(context)
         self._pulse = HeartbeatContent(context)
         self._beat_seconds = timing.HEARTBEAT_INTERVAL
@@ -77,7 +79,8 @@ class Executor:
             code = self._verdict(link, beating, running, copying)
             await self._wind_down(running, link)
         finally:
-            await self._tunnel_ends.close()
+            if self._tunnel_ends is not None:
+                await self._tunnel_ends.close()
             await cancel(*everything, *self._errands)
         return code
 
@@ -159,7 +162,7 @@ class Executor:
         elif kind == "page_wanted":
             self._send_on_errand(self._tunnel.answer(message.page_wanted))
         elif kind == "tunnel":
-            self._tunnel_ends.take(message.tunnel)
+            self._ends_of_tunnels().take(message.tunnel)
         elif kind == "tail_wanted":
             self._send_on_errand(answer_tail(self._context.output, message.tail_wanted, self._link.send))
         else:
@@ -167,8 +170,17 @@ class Executor:
 
     def _on_welcome(self, welcome: tony_pb2.Welcome) -> None:
         self._where.met(welcome.am_attempt)
-        self._tunnel_ends.begin()
+        if self._tunnel_ends is not None:
+            self._tunnel_ends.begin()
         self._beat_seconds = welcome.heartbeat_seconds or timing.HEARTBEAT_INTERVAL
+
+    def _ends_of_tunnels(self) -> TunnelEnds:
+        if self._tunnel_ends is None:
+            from tony_provider.runtime.executor.tunnel_ends import TunnelEnds
+
+            container, ports = self._container, self._context.ports.numbers
+            self._tunnel_ends = TunnelEnds(self._link, ports, container.job.port_range, container.host)
+        return self._tunnel_ends
 
     def _on_rendezvous(self, rendezvous: tony_pb2.Rendezvous) -> None:
         order = Order.of_message(rendezvous)
