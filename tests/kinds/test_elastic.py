@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from itertools import groupby
 from typing import Any
 
 import pytest
@@ -13,9 +12,8 @@ from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import YarnPlace
 from tests.kinds.environments import SYSTEM_PYTHON
 from tests.kinds.pace import Pace
-from tests.kinds.programs import line
 from tests.kinds.table import Note
-from tests.kinds.training import assert_is_the_line, result, spec, until_committed, until_generation, workers
+from tests.kinds.training import courses, result, spec, told, until_committed, until_generation, workers
 
 ELASTIC: dict[str, Any] = {"memory": "3GiB", "min_instances": 2}  # one on a node: two nodes have no room for three
 SLOW = 1.5  # seconds that a step takes
@@ -55,17 +53,11 @@ def shrinks_and_grows(wide: YarnPlace, job: Job, pace: Pace) -> tuple[str, str]:
         wide.cluster.restart(f"nodemanager-{number}")
     until_generation(job, 3)
     pace.set(0)
-    left = result(job)
-    assert_is_the_line(left)
-    assert left["world_size"] == 3
-    sizes = left["sizes"]
-    assert len(sizes) == line.STEPS
-    courses = [(size, len(list(steps))) for size, steps in groupby(sizes)]
-    assert [size for size, _ in courses] == [3, 2, 3]
+    found = courses(result(job))
+    assert [size for size, _ in found] == [3, 2, 3]
     assert job.status().generation == 3
     assert_nothing_left(wide, job)
-    told = ", ".join(f"{steps} steps by {size}" for size, steps in courses)
-    return f"the line: {told}", f"the node of {task}"
+    return told(found), f"the node of {task}"
 
 
 def _beside_the_master(wide: YarnPlace, job: Job) -> tuple[str, int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from itertools import groupby
 from typing import Any
 
 import pytest
@@ -14,12 +13,12 @@ from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import YarnPlace
 from tests.kinds.environments import SYSTEM_PYTHON
 from tests.kinds.pace import Pace
-from tests.kinds.programs import line
 from tests.kinds.table import Note
 from tests.kinds.training import (
-    assert_is_the_line,
+    courses,
     result,
     spec,
+    told,
     until_committed,
     until_generation,
     until_it_is,
@@ -60,14 +59,8 @@ def larger_and_smaller(wide: YarnPlace, job: Job, pace: Pace) -> tuple[str, str]
     smaller = until_generation(job, 3)
     until_committed(job, (smaller.resumed_step or 0) + 3)
     pace.set(0)
-    left = result(job)
-    assert_is_the_line(left)
-    assert left["world_size"] == 2
-    sizes = left["sizes"]
-    assert len(sizes) == line.STEPS
-    courses = [(size, len(list(steps))) for size, steps in groupby(sizes)]
-    assert [size for size, _ in courses] == [2, 4, 2]
+    found = courses(result(job))
+    assert [size for size, _ in found] == [2, 4, 2]
     others.end()
     assert_nothing_left(wide, job)
-    told = ", ".join(f"{steps} steps by {size}" for size, steps in courses)
-    return f"the line: {told}", "2 -> 4 -> 2 workers, by `airflow tony resize`"
+    return told(found), "2 -> 4 -> 2 workers, by `airflow tony resize`"

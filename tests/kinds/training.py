@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from collections.abc import Callable
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,18 @@ def assert_is_the_line(left: dict[str, Any]) -> None:
     slope, offset = line.expected()
     assert left["slope"] == pytest.approx(slope, rel=1e-9)
     assert left["offset"] == pytest.approx(offset, rel=1e-9)
+
+
+def courses(left: dict[str, Any]) -> list[tuple[int, int]]:
+    """By how many ranks the steps were done, and how many steps in a row; each was done once, to the same line."""
+    assert_is_the_line(left)
+    assert len(left["sizes"]) == line.STEPS
+    return [(size, len(list(steps))) for size, steps in groupby(left["sizes"])]
+
+
+def told(found: list[tuple[int, int]]) -> str:
+    """Courses, for the table."""
+    return f"the line: {', '.join(f'{steps} steps by {size}' for size, steps in found)}"
 
 
 def until_it_is(job: Job, what: str, is_so: Callable[[JobStatus], bool]) -> JobStatus:
