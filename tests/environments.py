@@ -1,4 +1,7 @@
-"""Environments that know nothing of us: wheels from a package index, and a PEX of them. Made once in a session."""
+"""Environments that know nothing of us: wheels from a package index, and what other tools pack of them.
+
+Each is made once in a session.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ from pathlib import Path
 
 PURE, COMPILED = "cowsay", "markupsafe"
 PINNED = ("cowsay==6.1", "markupsafe==3.0.4")
+PACKERS = ("venv-pack==0.2.0", "conda-pack==0.9.2", "setuptools<81")
+NODE_PYTHON = Path("/usr/bin/python3")  # which whoever runs jobs may read, wherever that of the tests is
 # Says what a program sees: its packages, those of processes that it starts, and whether any of the runtime's are there.
 LOOK = """
 import importlib.util, json, os, subprocess, sys
@@ -41,6 +46,56 @@ def pex() -> Path:
     found = str(wheels()[PURE].parent)
     _run([sys.executable, "-m", "pex", "--no-index", "--find-links", found, *PINNED, "--output-file", str(file)])
     return file
+
+
+@cache
+def venv_packed() -> Path:
+    """A virtual environment of both over the node's Python, as venv-pack packs it."""
+    folder, file = _folder() / "venv", _folder() / "venv.tar.gz"
+    _virtual_environment(folder, *PINNED)
+    _run([str(_packers() / "venv-pack"), "--prefix", str(folder), "--output", str(file)])
+    return file
+
+
+@cache
+def conda_packed() -> Path:
+    """A Python of its own with both, as conda-pack packs it.
+
+    Its prefix is laid out by hand, of the node's Python: conda's own are not to be had from a package index.
+    """
+    folder, file = _folder() / "conda", _folder() / "conda.tar.gz"
+    program = NODE_PYTHON.resolve()
+    library = folder / "lib" / program.name
+    shutil.copytree(f"/usr/lib/{program.name}", library, ignore=shutil.ignore_patterns("test", "dist-packages"))
+    (folder / "bin").mkdir()
+    shutil.copy(program, folder / "bin")
+    for name in ("python", "python3"):
+        (folder / "bin" / name).symlink_to(program.name)
+    (folder / "conda-meta").mkdir()
+    (folder / "conda-meta" / "history").touch()
+    packages = library / "dist-packages"  # where Debian's looks
+    _run([_UV, "pip", "install", "--python", str(NODE_PYTHON), "--target", str(packages), *PINNED])
+    cowsay = folder / "bin" / PURE
+    cowsay.write_text(f"#!{folder}/bin/python\nfrom cowsay.__main__ import cli\ncli()\n")  # as pip leaves it there
+    cowsay.chmod(0o755)
+    _run([str(_packers() / "conda-pack"), "--prefix", str(folder), "--output", str(file)])
+    return file
+
+
+@cache
+def _packers() -> Path:
+    """The directory with the programs that pack."""
+    folder = _folder() / "packers"
+    _virtual_environment(folder, *PACKERS)
+    return folder / "bin"
+
+
+_UV = str(Path(sys.executable).with_name("uv"))
+
+
+def _virtual_environment(folder: Path, *packages: str) -> None:
+    _run([_UV, "venv", "--python", str(NODE_PYTHON), str(folder)])
+    _run([_UV, "pip", "install", "--python", str(folder / "bin" / "python"), *packages])
 
 
 def _run(command: list[str]) -> None:

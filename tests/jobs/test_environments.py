@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.environments import LOOK, PINNED, pex, wheels
+from tests.environments import LOOK, PINNED, conda_packed, pex, venv_packed, wheels
 from tests.jobs.job import Job
 from tests.jobs.places import Place, YarnPlace
 from tony_provider.cluster.environments.build import build_environment
@@ -82,6 +82,23 @@ def test_each_task_type_has_its_own(place: Place, tmp_path: Path) -> None:
     assert told.pop("tasks.packed.python_env") is None
     versions = [{name.lower(): version for name, version in (packages or {}).items()} for packages in told.values()]
     assert versions == [{"cowsay": "6.1", "markupsafe": "3.0.4"}] * 3
+
+
+@pytest.mark.long
+def test_archives_of_venv_pack_and_of_conda_pack_whose_prefix_conda_has_not_made(yarn: YarnPlace) -> None:
+    archives = {"venv": venv_packed(), "conda": conda_packed()}
+    tasks = {name: {**SMALL, "python_env": str(archive)} for name, archive in archives.items()}
+    (archives["venv"].parent / "look.py").write_text(LOOK)
+
+    job = yarn.run({"files": [str(archives["venv"].parent / "look.py")], "start": "first-come", "tasks": tasks})
+
+    job.succeeded()
+    for task in ("venv:0", "conda:0"):
+        found = seen(job, task)
+        assert found["child"] == found["cowsay"], task
+        assert found["cowsay"].startswith(found["prefix"]), task
+        assert found["prefix"].startswith(str(yarn.cluster.layout.data)), task
+        assert found["ours"] == [], task
 
 
 def test_one_for_other_nodes_starts_nothing(place: Place, tmp_path: Path) -> None:
