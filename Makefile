@@ -73,7 +73,7 @@ kinds: packages-kinds $(VENV)/.test  ## a small real training by each framework 
 	$(BIN)/python -m pytest tests/kinds $(KINDS_ELSEWHERE) --durations 0
 
 BREADTH := tests/runtime/am/yarn/test_real_placement.py tests/runtime/am/yarn/test_real_placement_processor.py \
-	$(patsubst %,tests/jobs/test_%.py,placement environments images suspension resizing tunnel imported) \
+	$(patsubst %,tests/jobs/test_%.py,placement labels environments images suspension resizing tunnel imported) \
 	tests/kinds/test_resized.py tests/kinds/test_suspended.py
 
 .PHONY: breadth
