@@ -10,7 +10,7 @@ import shutil
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Callable
+from typing import Callable, Optional
 
 import attrs
 
@@ -35,7 +35,7 @@ def made_bin(
     container: ExecutorContainer,
     workspace: Workspace,
     python_env: PythonEnv,
-    kind: EnvironmentKind,
+    kind: Optional[EnvironmentKind],
     files: Path,
     cancelled: threading.Event,
 ) -> Path:
