@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from itertools import takewhile
+from itertools import dropwhile, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,11 @@ from tony_provider.runtime.spec.problems import SpecError
 from tony_provider.runtime.spec.source import load_source
 
 _ENDS = re.compile(r"#|[&;|]+$|[0-9&]?>")  # of a command, as a shell has it
+_GOES_ON = re.compile(r"\\(?:[ \t]+#[^\n]*)?\r?\n")  # also with a remark behind the backslash, as documents have it
+_BEFORE = re.compile(r"exec|nohup|time|[A-Za-z_]\w*=.*", re.DOTALL)  # what a command's own words come after
+_QUOTED = re.compile(r"'[^']*'")
+_VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
+_ARRAY = re.compile(r"\$\{\w+\[[@*]\]")
 _MOST_BYTES = 4 << 20  # of a file; that of TonY's whole configuration has some 100 KiB
 
 
@@ -51,8 +56,16 @@ class Source:
         """The words of the calls in it that are of some kind: its own, or those of each command of a shell script."""
         if self.words:
             return [self.words] if is_call(self.words) else []
-        lines = self.text.replace("\\\r\n", " ").replace("\\\n", " ").splitlines()
-        return [words for words in map(_words, lines) if words and is_call(words)]
+        return [words for words in map(_words, self._lines) if words and is_call(words)]
+
+    @property
+    def _lines(self) -> list[str]:
+        return _GOES_ON.sub(" ", self.text).splitlines()
+
+    def shell_variables(self, is_call: Callable[[Sequence[str]], bool]) -> list[str]:
+        """The variables that a shell would fill in of the calls in a script, by their names."""
+        lines = [] if self.words else [line for line in self._lines if (words := _words(line)) and is_call(words)]
+        return list(dict.fromkeys(name for line in lines for name in _VARIABLE.findall(_QUOTED.sub("", line))))
 
     def call(self, is_call: Callable[[Sequence[str]], bool]) -> Sequence[str] | None:
         """The words of the one call of a kind; None: there is none. Raises NotImportable where there are several."""
@@ -60,6 +73,11 @@ class Source:
         if len(found) > 1:
             raise NotImportable(
                 f"{self.told}: has {len(found)} such calls, and a job is made of one; give that after `--`"
+            )
+        if found and not self.words and any(_ARRAY.search(word) for word in found[0]):
+            raise NotImportable(
+                f"{self.told}: the words of its call are in an array, which only running the script would tell; give the "
+                "whole call after `--`"
             )
         return found[0] if found else None
 
@@ -69,7 +87,8 @@ def _words(line: str) -> list[str]:
     if line.lstrip().startswith("#"):
         return []
     try:
-        return list(takewhile(lambda word: not _ENDS.match(word), shlex.split(line)))
+        words = dropwhile(_BEFORE.fullmatch, shlex.split(line))
+        return list(takewhile(lambda word: not _ENDS.match(word), words))
     except ValueError:
         return []
 
