@@ -20,6 +20,13 @@ from tony_provider.runtime.parsing.parse import parse_job
 BOMB = """<?xml version="1.0"?>
 <!DOCTYPE lolz [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;"><!ENTITY c "&b;&b;&b;&b;&b;&b;&b;">]>
 <configuration><property><name>tony.worker.command</name><value>&c;</value></property></configuration>"""
+YAML_BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "\n".join(
+    f"{name}: &{name} [{', '.join(['*' + before] * 9)}]" for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+MAPPINGS_BOMB = "x: &a {k: v}\n" + "\n".join(
+    f"x{name}: &{name} {{{', '.join(f'k{n}: *{before}' for n in range(9))}}}"
+    for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+) + "\nservices: {a: {env: *i}}"
 STOLEN = """<?xml version="1.0"?>
 <!DOCTYPE x [<!ENTITY secret SYSTEM "file:///etc/passwd">]>
 <configuration><property><name>tony.worker.command</name><value>&secret;</value></property></configuration>"""
@@ -42,6 +49,23 @@ def test_entities_are_refused(tmp_path: Path, text: str) -> None:
         ("spec.yaml", "services: [1, 2]", "is none of what is read here"),
         ("notes.txt", "Dear diary,", "say which with --from"),
         ("empty.yaml", "", "is none of what is read here"),
+        ("run.sh", "$SPARK_HOME/bin/spark-submit --master yarn mnist.py", "docs/from-tensorflowonspark.md"),
+        ("driver.py", "cluster = TFCluster.run(sc, main, args, 4, 1)", "docs/from-tensorflowonspark.md"),
+        ("run.py", "from tf_yarn import standalone_client_mode\n", "docs/from-tf-yarn.md"),
+        ("resources.json", '{"schema": "x", "components": {"worker": {}}}', "docs/from-yarn-services.md"),
+        ("job.yaml", "apiVersion: v1\nkind: TrainJob\nspec: {x: 1}", "docs/theirs-and-ours.md"),
+        ("bomb.yaml", YAML_BOMB, "is larger than 8 MiB, and no job is"),
+        ("bomb.yaml", f"{YAML_BOMB}\nservices: {{a: {{script: *i}}}}", "is larger than 8 MiB, and no job is"),
+        ("bomb.yaml", MAPPINGS_BOMB, "is larger than 8 MiB, and no job is"),
+        ("deep.json", "[" * 100_000, "is none of what is read here"),
+        ("deep.json", '{"components": [' + "[" * 5_000 + "]" * 5_000 + "]}", "is none of what is read here"),
+        ("deep.xml", "<configuration>" * 50_000 + "tony.", "is no XML .elements are nested more than 20 deep"),
+        ("twice.yaml", "services: {a: {}}\nservices: {b: {}}", "is none of what is read here"),
+        ("object.yaml", "services: !!python/object/apply:os.system [id]", "is none of what is read here"),
+        ("service.json", '{"components": {}}', "is none of what is read here"),
+        ("service.json", '{"components": []}', "no task type with an instance"),
+        ("app.json", '{"roles": []}', "no task type with an instance"),
+        ("tony.xml", "<configuration>tony.</configuration>", "what its tasks run is not known"),
     ],
 )
 def test_bad_files_get_one_clear_error(tmp_path: Path, name: str, text: str, said: str) -> None:

@@ -50,13 +50,13 @@ def test_an_app_that_torchrun_starts_is_of_pytorch(tmp_path: Path) -> None:
         "framework": "pytorch",
         "name": "trainer",
         "restart": {"budget": 3},
-        "docker": {"image": "ghcr.io/example/train:1", "mounts": ["/data:/in:ro"]},
         "tasks": {
             "main": {
                 "instances": 2,
                 "memory": 1024,
                 "vcores": 2,
                 "gpus": 4,
+                "docker": {"image": "ghcr.io/example/train:1", "mounts": ["/data:/in:ro"]},
                 "env": {"LOGLEVEL": "INFO"},
                 "processes": "4",
                 "command": "python main.py --lr 0.1",
@@ -140,3 +140,19 @@ def test_calls_of_other_components() -> None:
 def test_bad_calls_are_refused(words: list[str], said: str) -> None:
     with pytest.raises(NotImportable, match=said):
         imported("torchx", *words)
+
+
+def test_each_role_has_its_image(tmp_path: Path) -> None:
+    first = app(name="ps", image="small:1", entrypoint="./serve", args=[], mounts=[])["roles"][0]
+    second = app(name="trainer", entrypoint="./train", args=[])["roles"][0]
+    found = read(tmp_path, {"name": "two", "roles": [first, second]})
+    assert found.job["tasks"]["ps"]["docker"] == {"image": "small:1"}
+    assert found.job["tasks"]["trainer"]["docker"]["image"] == "ghcr.io/example/train:1"
+
+
+def test_mounts_of_a_call_are_the_images() -> None:
+    mounts = "type=bind,src=/data,dst=/in,readonly,type=bind,source=/out,target=/out,type=volume,src=v,dst=/v"
+    given = ["dist.ddp", "--script", "main.py", "--image", "x/y:1", "--mounts", mounts]
+    found = imported("torchx", "run", *given)
+    assert found.job["tasks"]["main"]["docker"]["mounts"] == ["/data:/in:ro", "/out:/out:rw"]
+    assert "nothing else" in why(found, "role.main.mounts")

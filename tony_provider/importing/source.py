@@ -23,6 +23,7 @@ _QUOTED = re.compile(r"'[^']*'")
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
 _ARRAY = re.compile(r"\$\{\w+\[[@*]\]")
 _MOST_BYTES = 4 << 20  # of a file; that of TonY's whole configuration has some 100 KiB
+_MOST_WRITTEN_OUT = 2 * _MOST_BYTES  # of a document, in letters and values
 
 
 @attrs.frozen(slots=False)  # for what is kept once it was read
@@ -44,27 +45,40 @@ class Source:
 
     @cached_property
     def document(self) -> Mapping[str, Any] | None:
-        """The mapping that the text holds as YAML or JSON; None: it holds none."""
+        """The mapping that the text holds as YAML or JSON; None: it holds none.
+
+        Raises NotImportable where aliases make far more of it than was written.
+        """
         if not self.is_file or self.begins_like_xml:
             return None
         try:
-            return load_source(self.text)
+            plain = load_source(self.text)
+            size = _size(plain, {})
         except SpecError:
             return None
+        except RecursionError:
+            raise NotImportable(f"{self.told}: nested too deeply") from None
+        if size > _MOST_WRITTEN_OUT:
+            raise NotImportable(
+                f"{self.told}: with its aliases written out it is larger than {_MOST_WRITTEN_OUT >> 20} MiB, and no job is"
+            )
+        return plain
 
     def calls(self, is_call: Callable[[Sequence[str]], bool]) -> list[Sequence[str]]:
         """The words of the calls in it that are of some kind: its own, or those of each command of a shell script."""
         if self.words:
             return [self.words] if is_call(self.words) else []
-        return [words for words in map(_words, self._lines) if words and is_call(words)]
+        return [words for _, words in self._commands if is_call(words)]
 
-    @property
-    def _lines(self) -> list[str]:
-        return _GOES_ON.sub(" ", self.text).splitlines()
+    @cached_property
+    def _commands(self) -> list[tuple[str, Sequence[str]]]:
+        """The lines of a script that are commands, with the words of each."""
+        lines = _GOES_ON.sub(" ", self.text).splitlines()
+        return [(line, words) for line in lines if (words := _words(line))]
 
     def shell_variables(self, is_call: Callable[[Sequence[str]], bool]) -> list[str]:
         """The variables that a shell would fill in of the calls in a script, by their names."""
-        lines = [] if self.words else [line for line in self._lines if (words := _words(line)) and is_call(words)]
+        lines = [] if self.words else [line for line, words in self._commands if is_call(words)]
         return list(dict.fromkeys(name for line in lines for name in _VARIABLE.findall(_QUOTED.sub("", line))))
 
     def call(self, is_call: Callable[[Sequence[str]], bool]) -> Sequence[str] | None:
@@ -80,6 +94,18 @@ class Source:
                 "whole call after `--`"
             )
         return found[0] if found else None
+
+
+def _size(plain: Any, known: dict[int, int]) -> int:
+    """The letters and values of a document with all aliases written out, found without doing so."""
+    if isinstance(plain, str):
+        return len(plain) + 1
+    if not isinstance(plain, (Mapping, list)):
+        return 1
+    if id(plain) not in known:
+        parts = [*plain.keys(), *plain.values()] if isinstance(plain, Mapping) else plain
+        known[id(plain)] = 1 + sum(_size(each, known) for each in parts)
+    return known[id(plain)]
 
 
 def _words(line: str) -> list[str]:
