@@ -59,7 +59,7 @@ def test_entities_are_refused(tmp_path: Path, text: str) -> None:
         ("bomb.yaml", MAPPINGS_BOMB, "is larger than 8 MiB, and no job is"),
         ("deep.json", "[" * 100_000, "is none of what is read here"),
         ("deep.json", '{"components": [' + "[" * 5_000 + "]" * 5_000 + "]}", "is none of what is read here"),
-        ("deep.xml", "<configuration>" * 50_000 + "tony.", "is no XML .elements are nested more than 20 deep"),
+        ("deep.xml", "<configuration>" * 50_000 + "tony.", "is no XML"),
         ("twice.yaml", "services: {a: {}}\nservices: {b: {}}", "is none of what is read here"),
         ("object.yaml", "services: !!python/object/apply:os.system [id]", "is none of what is read here"),
         ("service.json", '{"components": {}}', "is none of what is read here"),

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from xml.etree.ElementTree import Element, ParseError, TreeBuilder
+from xml.etree.ElementTree import Element, ParseError
 
 from defusedxml import DefusedXmlException
-from defusedxml.ElementTree import DefusedXMLParser
+from defusedxml.ElementTree import fromstring
 
 from tony_provider.importing.imported import NotImportable
-
-_DEEPEST = 20  # elements within each other: Hadoop's have three, and thousands take minutes
 
 
 def read_properties(text: str, source: str) -> dict[str, str]:
@@ -19,9 +17,7 @@ def read_properties(text: str, source: str) -> dict[str, str]:
     memory, or read its other files.
     """
     try:
-        parser = DefusedXMLParser(target=_ShallowTree(), forbid_dtd=True)
-        parser.feed(text)
-        root = parser.close()
+        root = fromstring(text, forbid_dtd=True)
     except DefusedXmlException as error:
         raise NotImportable(
             f"{source}: has a document type or entities, which are not read, since they can fill the memory or open "
@@ -38,24 +34,6 @@ def read_properties(text: str, source: str) -> dict[str, str]:
             raise NotImportable(f"{source}: a property has no name")
         properties[name] = value
     return properties
-
-
-class _ShallowTree(TreeBuilder):
-    """The elements, as long as they are not within each other without end."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._depth = 0
-
-    def start(self, tag: str, attributes: dict[str, str]) -> Element:  # type: ignore[override]
-        self._depth += 1
-        if self._depth > _DEEPEST:
-            raise ValueError(f"elements are nested more than {_DEEPEST} deep")
-        return super().start(tag, attributes)
-
-    def end(self, tag: str) -> Element:
-        self._depth -= 1
-        return super().end(tag)
 
 
 def _text(element: Element, tag: str) -> str:

@@ -23,6 +23,7 @@ _QUOTED = re.compile(r"'[^']*'")
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
 _ARRAY = re.compile(r"\$\{\w+\[[@*]\]")
 _MOST_BYTES = 4 << 20  # of a file; that of TonY's whole configuration has some 100 KiB
+_LONGEST_LINE = 1 << 15  # letters of a command; reading one takes time that grows with their square
 _MOST_WRITTEN_OUT = 2 * _MOST_BYTES  # of a document, in letters and values
 
 
@@ -73,6 +74,8 @@ class Source:
     @cached_property
     def _commands(self) -> list[tuple[str, Sequence[str]]]:
         """The lines of a script that are commands, with the words of each."""
+        if self.begins_like_xml:
+            return []
         lines = _GOES_ON.sub(" ", self.text).splitlines()
         return [(line, words) for line in lines if (words := _words(line))]
 
@@ -110,7 +113,7 @@ def _size(plain: Any, known: dict[int, int]) -> int:
 
 def _words(line: str) -> list[str]:
     """Those of the first command; none of a comment, or of what is no command by itself."""
-    if line.lstrip().startswith("#"):
+    if line.lstrip().startswith("#") or len(line) > _LONGEST_LINE:
         return []
     try:
         words = dropwhile(_BEFORE.fullmatch, shlex.split(line))
