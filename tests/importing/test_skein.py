@@ -170,3 +170,12 @@ def test_what_a_master_has_that_runs_nothing_is_nobodys(tmp_path: Path) -> None:
     assert set(found.job["tasks"]) == {"worker"}
     assert "no script" in why(found, "master.env")
     assert "no script" in why(found, "master.files")
+
+
+def test_files_of_older_specifications_are_a_list(tmp_path: Path) -> None:
+    service = {"resources": {"memory": 128, "vcores": 1}, "commands": ["cat payload.txt"]}
+    listed = [{"file": "data/payload.txt"}, {"archive": "env.zip"}]
+    found = read(tmp_path, {"services": {"one": {**service, "files": listed}}})
+    assert (found.job["files"], found.job["archives"]) == (["data/payload.txt"], ["env.zip"])
+    other = read(tmp_path, {"services": {"one": {**service, "files": [{"file": "a", "dest": "b"}]}}})
+    assert "should be a mapping" in why(other, "services.one.files")

@@ -122,6 +122,7 @@ def test_calls_of_other_components() -> None:
     assert (task["command"], task["gpus"], task["memory"], task["vcores"]) == ("python -m pkg.train", 8, 262144, 64)
     echo = imported("torchx", "run", "utils.echo", "--msg", "hello world")
     assert echo.job["tasks"]["echo"]["command"] == "echo 'hello world'"
+    assert imported("torchx", "run", "torchx.components.utils.echo", "--msg", "hello world").job == echo.job
     shell = imported("torchx", "run", "utils.sh", "--num_replicas", "3", "ls", "-l")
     assert (shell.job["tasks"]["sh"]["instances"], shell.job["tasks"]["sh"]["command"]) == (3, "ls -l")
     python = imported("torchx", "run", "utils.python", "--script", "a/b.py", "--", "--x")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Any
 
 from tony_provider.importing.draft import Draft, Path
@@ -29,13 +30,14 @@ def _type(draft: Draft, names: Sequence[str]) -> str:
 
 
 def _files(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
-    if not isinstance(value, Mapping):
+    given_files = _named_files(value)
+    if given_files is None:
         draft.leave(key, "should be a mapping of names to files", value)
         return
     if _is_nobodys(draft, names):
         draft.leave(key, _NOBODY, value)
         return
-    for target, given in value.items():
+    for target, given in given_files.items():
         file = given if isinstance(given, Mapping) else {"source": given}
         source = str(file.get("source", "")).removeprefix("file://")
         kind = str(file.get("type", "infer")).lower()
@@ -45,6 +47,19 @@ def _files(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
         for option in ("visibility", "size", "timestamp"):
             if option in file:
                 draft.leave(f"{key}.{target}.{option}", "files are staged by their content, for this user alone")
+
+
+def _named_files(value: Any) -> Mapping[str, Any] | None:
+    """The files by their names; older specifications list them: ``[{file: data.txt}, {archive: env.zip}]``."""
+    if isinstance(value, Mapping):
+        return value
+    named = {}
+    for each in value if isinstance(value, list) else [None]:
+        kind, source = next(iter(each.items())) if isinstance(each, Mapping) and len(each) == 1 else ("", None)
+        if kind not in ("file", "archive") or not isinstance(source, str):
+            return None
+        named[PurePosixPath(source).name] = {"source": source, "type": kind}
+    return named
 
 
 def _is_nobodys(draft: Draft, names: Sequence[str]) -> bool:

@@ -243,6 +243,7 @@ def _call(given: Sequence[str]) -> Draft:
     if not run.rest:
         raise NotImportable("the call of torchx names no component, such as dist.ddp")
     component, *arguments = run.rest
+    component = component.removeprefix("torchx.components.")
     options = read_options(arguments, flags=("debug",))
     draft = Draft()
     for name, value in run.given:
