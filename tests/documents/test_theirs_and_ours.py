@@ -80,7 +80,7 @@ def test_what_of_ours_is_named_is_there(row: list[str]) -> None:
 
 
 def there(name: str) -> bool:
-    """Whether it is a command, a key of a job, an argument, a field of the connection, a variable, or a word of ours."""
+    """Whether it is a command, a key, an argument, a field of the connection, a variable, or a word of ours."""
     return name in _WORDS or any(look(name) for look in (is_command, is_key, is_argument, is_field, is_variable))
 
 
@@ -191,7 +191,7 @@ def test_what_is_left_is_told_with_its_reason(system: System, key: str, rule: Ke
     told = " ".join(cell for row in found for cell in row[1:] if not cell.startswith("`…"))
     instead = bool(rule.here) or any(span for row in found for span in spans(row[-1]) if not span.startswith("none"))
     reason = re.sub(r"`[^`]*(?:\.\w+|/[\w-]+)`|\bnone\b", "", told).split()
-    assert instead or len(reason) > 1, f"{key}: {rule.why} – {told!r}"
+    assert instead or len(reason) > 1, f"{key}: {rule.why}: {told!r}"
 
 
 def test_each_systems_page_is_linked_and_leads_here() -> None:

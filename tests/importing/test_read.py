@@ -23,10 +23,14 @@ BOMB = """<?xml version="1.0"?>
 YAML_BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "\n".join(
     f"{name}: &{name} [{', '.join(['*' + before] * 9)}]" for before, name in zip("abcdefgh", "bcdefghi", strict=True)
 )
-MAPPINGS_BOMB = "x: &a {k: v}\n" + "\n".join(
-    f"x{name}: &{name} {{{', '.join(f'k{n}: *{before}' for n in range(9))}}}"
-    for before, name in zip("abcdefgh", "bcdefghi", strict=True)
-) + "\nservices: {a: {env: *i}}"
+MAPPINGS_BOMB = (
+    "x: &a {k: v}\n"
+    + "\n".join(
+        f"x{name}: &{name} {{{', '.join(f'k{n}: *{before}' for n in range(9))}}}"
+        for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+    )
+    + "\nservices: {a: {env: *i}}"
+)
 STOLEN = """<?xml version="1.0"?>
 <!DOCTYPE x [<!ENTITY secret SYSTEM "file:///etc/passwd">]>
 <configuration><property><name>tony.worker.command</name><value>&secret;</value></property></configuration>"""

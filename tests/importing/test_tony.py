@@ -344,9 +344,7 @@ def test_what_is_said_of_images_where_there_is_none_is_listed(tmp_path: Path) ->
     given = {"tony.containers.envs": "YARN_CONTAINER_RUNTIME_DOCKER_CONTAINER_NETWORK=host"}
     found = of(tmp_path, {**TWO, **given})
     assert "docker" not in found.job
-    assert "without an image" in why(
-        found, "tony.containers.envs.YARN_CONTAINER_RUNTIME_DOCKER_CONTAINER_NETWORK"
-    )
+    assert "without an image" in why(found, "tony.containers.envs.YARN_CONTAINER_RUNTIME_DOCKER_CONTAINER_NETWORK")
 
 
 def test_variables_of_the_container_are_the_programs_too(tmp_path: Path) -> None:
@@ -440,7 +438,8 @@ def test_a_command_that_wants_bash_has_it(tmp_path: Path) -> None:
 def test_a_script_may_have_remarks_and_variables(tmp_path: Path) -> None:
     script = (
         "JAR=tony.jar exec java -cp $JAR com.linkedin.tony.cli.ClusterSubmitter \\  # that of ours\n"
-        " -conf tony.worker.instances=1 \\\n -executes train.py -task_params \"--out /tmp/${job_id}\" -shell_env A='$B'\n"
+        " -conf tony.worker.instances=1 \\\n -executes train.py -shell_env A='$B' \\\n"
+        ' -task_params "--out /tmp/${job_id}"\n'
     )
     found = imported_text(tmp_path, "run.sh", script)
     assert found.job["tasks"]["worker"]["command"] == "train.py --out /tmp/${job_id}"

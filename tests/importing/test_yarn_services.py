@@ -194,8 +194,12 @@ def test_placement_policies_are_rules_attributes_and_labels(tmp_path: Path) -> N
 
 
 def test_the_partition_of_a_policy_is_a_label(tmp_path: Path) -> None:
-    policy = {"constraints": [{"type": "ANTI_AFFINITY", "scope": "NODE", "node_partitions": ["gpu"], "target_tags": ["a"]}]}
-    found = read(tmp_path, {"name": "x", "components": [{"name": "a", "launch_command": "x", "placement_policy": policy}]})
+    policy = {
+        "constraints": [{"type": "ANTI_AFFINITY", "scope": "NODE", "node_partitions": ["gpu"], "target_tags": ["a"]}]
+    }
+    found = read(
+        tmp_path, {"name": "x", "components": [{"name": "a", "launch_command": "x", "placement_policy": policy}]}
+    )
     assert found.job["tasks"]["a"]["node_label"] == "gpu"
     assert found.job["tasks"]["a"]["placement"] == {"constraints": [{"anti_affinity": ["a"]}]}
 

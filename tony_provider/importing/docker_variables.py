@@ -1,4 +1,4 @@
-"""Images: the variables of a container's launch by which YARN knows of one, and what is said of images that are none."""
+"""Images: the variables of a launch by which YARN knows of one, and what is said of images where there is none."""
 
 from __future__ import annotations
 

@@ -31,7 +31,15 @@ _VARIABLES = {
     "INPUT_FILE_LIST": "",
 }
 _INTERACTIVE = ("vpc", "digits")
-_WITH_SERVERS = ("tensorflow", "tensor2tensor", "mxnet", "distlightlda", "lightlda", "xflow", "xdl")  # to others, ps are not there
+_WITH_SERVERS = (
+    "tensorflow",
+    "tensor2tensor",
+    "mxnet",
+    "distlightlda",
+    "lightlda",
+    "xflow",
+    "xdl",
+)  # to others, ps are not there
 
 
 def _knows(source: Source) -> bool:

@@ -239,7 +239,7 @@ KEYS = Keys(
             "`tolerated_failures`, of workers that begin `first-come`", "tolerated_failures"
         ),
         "hbox.host.blacklist": left(
-            "`placement` names nodes to be on, and none to avoid; `restart.node_losses` avoids those that lose containers",
+            "`placement` names nodes to be on, none to avoid; `restart.node_losses` avoids those that lose containers",
             "restart.node_losses",
         ),
         "hbox.task.timeout": left("nothing to set: an executor is lost after 15 s of silence"),

@@ -17,8 +17,8 @@ def say_unfilled(draft: Draft, source: Source, is_call: Callable[[Sequence[str]]
         if any(re.search(rf"\$\{{?{name}\b", text) for text in values):
             draft.leave(
                 f"${name}",
-                "is filled in by the shell that runs the script, and by nobody here; have its shell print the call, and "
-                "give that after `--`",
+                "is filled in by the shell that runs the script, and by nobody here; have it print the call, and give "
+                "that after `--`",
             )
 
 

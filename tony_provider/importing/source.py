@@ -60,8 +60,9 @@ class Source:
         except RecursionError:
             raise NotImportable(f"{self.told}: nested too deeply") from None
         if size > _MOST_WRITTEN_OUT:
+            most = _MOST_WRITTEN_OUT >> 20
             raise NotImportable(
-                f"{self.told}: with its aliases written out it is larger than {_MOST_WRITTEN_OUT >> 20} MiB, and no job is"
+                f"{self.told}: with its aliases written out it is larger than {most} MiB, and no job is"
             )
         return plain
 
@@ -93,8 +94,8 @@ class Source:
             )
         if found and not self.words and any(_ARRAY.search(word) for word in found[0]):
             raise NotImportable(
-                f"{self.told}: the words of its call are in an array, which only running the script would tell; give the "
-                "whole call after `--`"
+                f"{self.told}: the words of its call are in an array, which only running the script would tell; give "
+                "the whole call after `--`"
             )
         return found[0] if found else None
 

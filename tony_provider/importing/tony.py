@@ -141,7 +141,9 @@ def _task_types(draft: Draft, known: Mapping[str, str], framework: str) -> None:
 
 def _is_of_absent(draft: Draft, key: str) -> bool:
     """Whether a key is of a task type that has no instances: TonY's defaults have some of these."""
-    found = re.fullmatch(r"tony\.([^.]+)\.(memory|vcores|gpus|resources|command|node-label|depends-on|alt-placement-spec)", key)
+    found = re.fullmatch(
+        r"tony\.([^.]+)\.(memory|vcores|gpus|resources|command|node-label|depends-on|alt-placement-spec)", key
+    )
     return bool(
         found and KEYS.find(key) is not None and key not in KEYS.rules and draft.task_type(found[1]) not in draft.tasks
     )
@@ -201,7 +203,9 @@ def _commands(draft: Draft, known: Mapping[str, str], options: Options | None, f
         if inside and "command" in task:
             task["command"] = f"cd {inside} && {task['command']}"
         if "ray start" in task.get("command", ""):
-            draft.leave(f"tony.{name}.command", "starts Ray by itself; `framework: ray` does, with the chief as its head")
+            draft.leave(
+                f"tony.{name}.command", "starts Ray by itself; `framework: ray` does, with the chief as its head"
+            )
 
 
 SYSTEM = System(

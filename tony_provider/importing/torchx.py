@@ -26,9 +26,9 @@ _NO_RETRIES = (
     "their newest checkpoint"
 )
 _OF_MOUNTS = {  # the names of an option's parts, and those of an AppDef
-    **{name: "src_path" for name in ("src", "source")},
-    **{name: "dst_path" for name in ("dst", "destination", "target")},
-    **{name: "read_only" for name in ("readonly", "read_only")},
+    **dict.fromkeys(("src", "source"), "src_path"),
+    **dict.fromkeys(("dst", "destination", "target"), "dst_path"),
+    **dict.fromkeys(("readonly", "read_only"), "read_only"),
 }
 # Named resources of TorchX 0.7: vcores, GPUs and memory in GiB.
 _SIZES = {

@@ -127,7 +127,11 @@ def _of(scope: str) -> Mapping[str, str]:
 def own_tags_in(rules: Rules) -> Iterator[str]:
     """The tags of the application itself that the rules name."""
     for rule in rules.constraints:
-        named = [*rule.get("affinity", []), *rule.get("anti_affinity", []), *([rule["cardinality"]] if "cardinality" in rule else [])]
+        named = [
+            *rule.get("affinity", []),
+            *rule.get("anti_affinity", []),
+            *([rule["cardinality"]] if "cardinality" in rule else []),
+        ]
         for text in named:
             try:
                 target = TagTarget.parse(text)
