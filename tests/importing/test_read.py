@@ -165,7 +165,7 @@ _QUICKLY = settings(max_examples=40, deadline=None, suppress_health_check=[Healt
 @given(
     st.dictionaries(
         st.sampled_from(sorted(map(_filled, tony_keys.KEYS))),
-        st.text(max_size=10) | st.sampled_from(["1", "0", "true", "worker,ps"]),
+        st.text(max_size=10) | st.sampled_from(["1", "0", "true", "worker,ps", "in,node,worker", "and(a=b:c)", "i:1"]),
         max_size=8,
     )
 )
@@ -197,6 +197,32 @@ def test_any_specification_of_skein(tmp_path: Path, given: dict[str, object]) ->
 def test_any_service_of_yarn(tmp_path: Path, service: dict[str, object], components: list[dict[str, object]]) -> None:
     plain = {**_nested(service), "components": [_nested(each) for each in components]}
     _imported("service.json", json.dumps(plain), tmp_path)
+
+
+_CONSTRAINT = st.fixed_dictionaries(
+    {
+        "type": st.sampled_from(["AFFINITY", "anti_affinity", "AFFINITY_WITH_CARDINALITY"]) | _SCALAR,
+        "scope": st.sampled_from(["NODE", "rack"]) | _SCALAR,
+    },
+    optional={
+        "target_tags": st.lists(st.sampled_from(["a", "b"]) | _SCALAR, max_size=3) | _SCALAR,
+        "node_attributes": st.dictionaries(st.text(max_size=4), st.lists(_SCALAR, max_size=2) | _SCALAR, max_size=2),
+        "node_partitions": st.lists(_SCALAR, max_size=2) | _SCALAR,
+        "min_cardinality": _SCALAR,
+        "max_cardinality": _SCALAR,
+        "other": _ANY,
+    },
+)
+
+
+@_QUICKLY
+@given(st.lists(st.lists(_CONSTRAINT | _SCALAR, max_size=3), min_size=2, max_size=2))
+def test_any_placement_policy(tmp_path: Path, policies: list[list[object]]) -> None:
+    components = [
+        {"name": name, "launch_command": "x", "placement_policy": {"constraints": constraints}}
+        for name, constraints in zip("ab", policies, strict=True)
+    ]
+    _imported("service.json", json.dumps({"name": "x", "components": components}), tmp_path)
 
 
 @_QUICKLY

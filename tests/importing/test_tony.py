@@ -445,3 +445,10 @@ def test_a_script_may_have_remarks_and_variables(tmp_path: Path) -> None:
     assert found.job["tasks"]["worker"]["command"] == "train.py --out /tmp/${job_id}"
     assert "nobody here" in why(found, "$job_id")
     assert (why(found, "$B"), why(found, "$JAR")) == ("", "")
+
+
+def test_whether_images_count_is_true_or_false(tmp_path: Path) -> None:
+    given = {"tony.docker.enabled": "perhaps", "tony.docker.containers.image": "a/b:1"}
+    found = of(tmp_path, {**TWO, **given})
+    assert why(found, "tony.docker.enabled") == "should be true or false"
+    assert "docker" not in found.job

@@ -53,13 +53,11 @@ class Draft:
     def share(self, key: str) -> None:
         """Make a list's elements the job's that every task type has, such as a file that all of them find."""
         lists = [task.get(key, []) for task in self.tasks.values()]
-        for each in [each for each in lists[0] if all(each in other for other in lists)] if lists else []:
-            origins = [self.origins.get(("tasks", name, key), key) for name in self.tasks]
-            self.add(key, each, origins[0])
-            for name in self.tasks:
-                self.tasks[name][key].remove(each)
-                if not self.tasks[name][key]:
-                    self.remove(("tasks", name, key))
+        shared = [each for each in lists[0] if all(each in other for other in lists)] if lists else []
+        for each in shared:
+            self.add(key, each, self.origins[("tasks", next(iter(self.tasks)), key)])
+            for own in lists:
+                own.remove(each)
 
     def remove(self, path: Path) -> Any:
         """Take a key of ours out again, or an element of a list; its value."""

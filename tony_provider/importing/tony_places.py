@@ -11,6 +11,7 @@ from tony_provider.importing.values import truth, words
 from tony_provider.importing.yarn_constraints import Rules, own_tags_in, read_expression
 
 _OF_ALL = ("tony.docker.containers.image", "tony.application.docker.image")  # the second in TonY's first versions
+_ENABLED = ("tony.docker.enabled", "tony.application.docker.enabled")
 _OF_TYPE = re.compile(r"tony\.docker\.([^.]+)\.image")
 _MOUNTS = "tony.docker.containers.mount"
 _APPLICATIONS_RULES = "tony.application.placement-spec"
@@ -23,8 +24,7 @@ _MASTER = "am"  # TonY's name of the type of its application master
 def put_images(draft: Draft, known: Mapping[str, str]) -> None:
     """The image of all containers, and those of task types that have their own."""
     images = {key: value for key, value in known.items() if key in _OF_ALL or _OF_TYPE.fullmatch(key)}
-    enabled = known.get("tony.docker.enabled") or known.get("tony.application.docker.enabled") or "false"
-    if not images or not truth(enabled):
+    if not images or not _is_enabled(draft, known):
         for key, value in images.items():
             draft.leave(key, "tony.docker.enabled is not true, so TonY uses no image", value)
         return
@@ -46,6 +46,15 @@ def put_images(draft: Draft, known: Mapping[str, str]) -> None:
     if mounts := known.get(_MOUNTS):
         for above in places[:1] if of_all else places:
             draft.put((*above, "docker", "mounts"), words(mounts.replace(";", ",")), _MOUNTS)
+
+
+def _is_enabled(draft: Draft, known: Mapping[str, str]) -> bool:
+    key = next((key for key in _ENABLED if key in known), None)
+    try:
+        return key is not None and truth(known[key])
+    except BadValue as error:
+        draft.leave(str(key), str(error), known[str(key)])
+        return False
 
 
 # -- placement ---------------------------------------------------------------------------------------------------------
