@@ -210,6 +210,16 @@ def test_a_command_that_wants_bash_has_it(tmp_path: Path) -> None:
     assert found.job["tasks"]["a"]["command"] == "bash -c 'source env.sh && ./go'"
 
 
+def test_what_is_no_list_or_mapping_is_listed(tmp_path: Path) -> None:
+    component = {"name": "a", "launch_command": "x", "dependencies": {"b": 1}}
+    component |= {"configuration": {"env": ["A=1"], "files": {"x": 1}}, "placement_policy": []}
+    component |= {"resource": {"cpus": 1, "memory": "256", "additional": ["yarn.io/gpu"]}}
+    component |= {"placement_policy": {"constraints": {"type": "AFFINITY"}}}
+    found = read(tmp_path, {"name": "x", "components": [component]})
+    for key in ("dependencies", "configuration.env", "configuration.files", "resource.additional", "placement_policy"):
+        assert "should be a" in why(found, f"component.a.{key}"), key
+
+
 def test_a_service_of_nothing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NotImportable, match="no task type with an instance"):
         read(tmp_path, {"name": "x", "components": [{"name": "a", "number_of_containers": 0}]})

@@ -12,7 +12,7 @@ from tony_provider.importing.keys import Carry, Keys, argument, by, elsewhere, l
 from tony_provider.importing.shell_call import for_sh
 from tony_provider.importing.source import Source
 from tony_provider.importing.system import System
-from tony_provider.importing.values import below, environment, memory, number, some, truth
+from tony_provider.importing.values import below, environment, mapping, memory, number, some, truth
 
 _ARCHIVES = (".zip", ".tar.gz", ".tgz")
 _NOBODY = "nothing of the user's runs in the master, which has no script"
@@ -71,7 +71,7 @@ def _env(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
     if _is_nobodys(draft, names):
         draft.leave(key, _NOBODY, value)
         return
-    taken, refused = environment(below(value))
+    taken, refused = environment(mapping(value))
     for name, text in taken.items():
         draft.put(("tasks", _type(draft, names), "env", name), text, key)
     for name, why in refused.items():

@@ -15,7 +15,7 @@ from tony_provider.importing.shell_variables import say_unfilled
 from tony_provider.importing.source import Source
 from tony_provider.importing.system import System
 from tony_provider.importing.torchx_commands import FLAGS, MACRO, MACROS, RoleCommand, command_of, shell_word
-from tony_provider.importing.values import below, environment, number, number_of, pairs, some, words
+from tony_provider.importing.values import below, environment, listed, mapping, number, number_of, pairs, some, words
 
 _NO_VALUE = -1  # of a resource
 _NODES = re.compile(r"(?:(?:(?P<least>\d+):)?(?P<nodes>\d+)x)?(?P<processes>\d+)")
@@ -46,7 +46,7 @@ _SIZES = {
 
 
 def _environment(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
-    taken, refused = environment(below(value))
+    taken, refused = environment(mapping(value))
     for name, text in taken.items():
         if name.startswith("TORCHX_"):
             draft.leave(f"{key}.{name}", "is for TorchX itself", text)
@@ -73,7 +73,7 @@ def _image(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
 
 def _mounts(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
     docker = ("tasks", draft.task_type(names[0]), "docker")
-    for each in value if isinstance(value, list) else []:
+    for each in listed(value):
         source, target = str(below(each).get("src_path", "")), str(below(each).get("dst_path", ""))
         if source.startswith("/") and target and draft.get((*docker, "image")):
             mode = "ro" if str(each.get("read_only", "")).lower() == "true" else "rw"
@@ -202,12 +202,13 @@ def _app(plain: Mapping[str, Any]) -> Draft:
 
 def _run_of(draft: Draft, role: Mapping[str, Any]) -> RoleCommand:
     entrypoint = str(role.get("entrypoint") or "")
-    args = role.get("args")
+    args = role.get("args") or []
+    if not isinstance(args, list):
+        draft.leave(f"role.{role['name']}.args", "should be a list", args)
+        args = []
     if not entrypoint or entrypoint == "<MISSING>":
         return RoleCommand([])
-    return command_of(
-        draft, f"role.{role['name']}", entrypoint, [str(each) for each in args] if isinstance(args, list) else []
-    )
+    return command_of(draft, f"role.{role['name']}", entrypoint, [str(each) for each in args])
 
 
 def _framework(draft: Draft, roles: Sequence[Mapping[str, Any]], runs: Mapping[str, RoleCommand]) -> None:

@@ -14,7 +14,18 @@ from tony_provider.importing.service_placement import put_placement
 from tony_provider.importing.shell_call import for_sh
 from tony_provider.importing.source import Source
 from tony_provider.importing.system import System
-from tony_provider.importing.values import below, environment, memory, milliseconds, number, seconds, some, truth
+from tony_provider.importing.values import (
+    below,
+    environment,
+    listed,
+    mapping,
+    memory,
+    milliseconds,
+    number,
+    seconds,
+    some,
+    truth,
+)
 from tony_provider.runtime import resource_names
 
 _OF_ALL = {  # of a component that says nothing itself, and what it is here
@@ -30,7 +41,7 @@ _NOT_WRITTEN = "nothing is written into files from properties; write the file yo
 
 
 def _put_resource(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
-    for name, given in below(value).items():
+    for name, given in mapping(value).items():
         about = given if isinstance(given, Mapping) else {"value": given}
         if name == resource_names.GPU:
             if count := some(about.get("value")):
@@ -42,7 +53,7 @@ def _put_resource(draft: Draft, key: str, value: Any, names: Sequence[str]) -> N
 
 def _environment(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
     above = _above(draft, names)
-    taken, refused = environment(take_image(draft, above, key, below(value)))
+    taken, refused = environment(take_image(draft, above, key, mapping(value)))
     for name, text in taken.items():
         draft.put((*above, "env", name), text, key)
         _say_constants(draft, f"{key}.{name}", text)
@@ -70,7 +81,7 @@ def _say_constants(draft: Draft, key: str, text: str) -> None:
 
 
 def _dependencies(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
-    for other in value if isinstance(value, list) else []:
+    for other in listed(value):
         draft.put(("tasks", draft.task_type(names[0]), "after", draft.task_type(str(other))), "ready", key)
 
 
@@ -105,7 +116,7 @@ def _privileged(draft: Draft, key: str, value: Any, names: Sequence[str]) -> Non
 
 def _files(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
     """Static files and archives; those that YARN's services write from properties are not."""
-    for each in value if isinstance(value, list) else []:
+    for each in listed(value):
         about = each if isinstance(each, Mapping) else {}
         kind, source = str(about.get("type", "")).upper(), about.get("src_file")
         target = str(about.get("dest_file") or source or "").lstrip("/")
