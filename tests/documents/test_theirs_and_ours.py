@@ -81,7 +81,8 @@ def test_what_of_ours_is_named_is_there(row: list[str]) -> None:
 
 def there(name: str) -> bool:
     """Whether it is a command, a key, an argument, a field of the connection, a variable, or a word of ours."""
-    return name in _WORDS or any(look(name) for look in (is_command, is_key, is_argument, is_field, is_variable))
+    looks = (is_command, is_key, is_argument, is_field, is_variable, is_stable)
+    return name in _WORDS or any(look(name) for look in looks)
 
 
 # What is no key by itself: values, decorators, and what stands for something.
@@ -105,6 +106,7 @@ _WORDS = {
     "or",
     "disk!=hdd",
     "curl",
+    "yarn application -movetoqueue",
     "tony_sdk.report",
     "file",
 }
@@ -162,6 +164,11 @@ def is_field(name: str) -> bool:
     """Of the connection, as the reference has them."""
     cells = [line.split("|")[1] for line in prose(ROOT / "docs" / "reference.md").splitlines() if line.startswith("|")]
     return any(f"`{name}`" in cell for cell in cells)
+
+
+def is_stable(name: str) -> bool:
+    """A name of Python's that is promised to stay."""
+    return name.startswith("tony_provider.") and f"`{name}`" in (ROOT / "docs" / "stable.md").read_text()
 
 
 def is_variable(name: str) -> bool:

@@ -212,7 +212,7 @@ def test_a_command_that_wants_bash_has_it(tmp_path: Path) -> None:
 
 def test_what_is_no_list_or_mapping_is_listed(tmp_path: Path) -> None:
     component = {"name": "a", "launch_command": "x", "dependencies": {"b": 1}}
-    component |= {"configuration": {"env": ["A=1"], "files": {"x": 1}}, "placement_policy": []}
+    component |= {"configuration": {"env": ["A=1"], "files": {"x": 1}}}
     component |= {"resource": {"cpus": 1, "memory": "256", "additional": ["yarn.io/gpu"]}}
     component |= {"placement_policy": {"constraints": {"type": "AFFINITY"}}}
     found = read(tmp_path, {"name": "x", "components": [component]})
