@@ -12,6 +12,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import attrs
 import pytest
 from airflow.cli.cli_parser import get_parser
+from airflow.providers.common.compat.sdk import BaseOperator
 
 from tests.documents.pages import ROOT, anchors, prose
 from tests.documents.test_imports import names, rows, spans
@@ -157,7 +158,8 @@ _KINDS = list(dict.fromkeys([*_every_model(JobSpec), *_every_model(TaskSpec), *_
 
 
 def is_argument(name: str) -> bool:
-    return name in inspect.signature(TonyTrainOperator).parameters
+    """Of the operator, or of every operator."""
+    return any(name in inspect.signature(kind).parameters for kind in (TonyTrainOperator, BaseOperator))
 
 
 def is_field(name: str) -> bool:

@@ -56,7 +56,7 @@ SERVICE = {
 }
 
 
-def run(place: LocalPlace, found: Imported, folder: Path, **over: Mapping[str, Any]) -> Job:
+def run(place: LocalPlace, found: Imported, folder: Path, **over: Any) -> Job:
     job = place.run({**found.job, **over}, search_path=[folder])
     job.succeeded()
     return job
