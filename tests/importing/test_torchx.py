@@ -143,6 +143,15 @@ def test_bad_calls_are_refused(words: list[str], said: str) -> None:
         imported("torchx", *words)
 
 
+def test_what_torchx_leaves_to_the_image_is_told(tmp_path: Path) -> None:
+    """A program by its name alone, and devices, which look like directories."""
+    device = {"src_path": "/dev/fuse", "dst_path": "/dev/fuse", "permissions": "rwm"}
+    found = read(tmp_path, app(mounts=[device]))
+    assert "main.py is looked for in the image" in why(found, "role.main.args")
+    assert "nothing else" in why(found, "role.main.mounts")
+    assert "mounts" not in found.job["tasks"]["main"]["docker"]
+
+
 def test_each_role_has_its_image(tmp_path: Path) -> None:
     first = app(name="ps", image="small:1", entrypoint="./serve", args=[], mounts=[])["roles"][0]
     second = app(name="trainer", entrypoint="./train", args=[])["roles"][0]

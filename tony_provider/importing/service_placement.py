@@ -32,7 +32,7 @@ def put_placement(draft: Draft, key: str, value: Any, names: Sequence[str]) -> N
     for index, each in enumerate(constraints):
         told = f"{key}.constraints[{index}]"
         try:
-            _constraint(draft, told, below({"it": each}, "it"), names[0])
+            _constraint(draft, told, below(each), names[0])
         except BadValue as error:
             draft.leave(told, str(error), each)
 

@@ -75,7 +75,8 @@ def _mounts(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
     docker = ("tasks", draft.task_type(names[0]), "docker")
     for each in listed(value):
         source, target = str(below(each).get("src_path", "")), str(below(each).get("dst_path", ""))
-        if source.startswith("/") and target and draft.get((*docker, "image")):
+        is_device = "permissions" in below(each)
+        if source.startswith("/") and target and not is_device and draft.get((*docker, "image")):
             mode = "ro" if str(each.get("read_only", "")).lower() == "true" else "rw"
             draft.add((*docker, "mounts"), f"{source}:{target}:{mode}", key)
         else:
@@ -228,6 +229,9 @@ def _put_command(draft: Draft, role: str, run: RoleCommand) -> None:
     if not run.words:
         return
     draft.put(("tasks", name, "command"), " ".join(map(shell_word, run.words)), f"role.{role}.args")
+    if program := next((word for word in run.words if word.endswith(".py") and not word.startswith("/")), None):
+        why = f"{program} is looked for in the image, as TorchX does; where it is not there, name it in `files`"
+        draft.leave(f"role.{role}.args", why)
     if run.processes != "1":
         draft.put(("tasks", name, "processes"), run.processes, f"role.{role}.args")
     if unknown := [each for each in MACRO.findall(" ".join(run.words)) if each not in MACROS]:
