@@ -85,8 +85,8 @@ def test_unreadable_files_get_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "binary.xml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(NotImportable, match="cannot be read"):
         imported(str(tmp_path / "binary.xml"))
-    (tmp_path / "huge.xml").write_bytes(b" " * ((4 << 20) + 1))
-    with pytest.raises(NotImportable, match="is larger than 4 MiB"):
+    (tmp_path / "huge.xml").write_bytes(b" " * ((1 << 20) + 1))
+    with pytest.raises(NotImportable, match="is larger than 1 MiB"):
         imported(str(tmp_path / "huge.xml"))
 
 

@@ -22,9 +22,9 @@ _BEFORE = re.compile(r"exec|nohup|time|[A-Za-z_]\w*=.*", re.DOTALL)  # what a co
 _QUOTED = re.compile(r"'[^']*'")
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
 _ARRAY = re.compile(r"\$\{\w+\[[@*]\]")
-_MOST_BYTES = 4 << 20  # of a file; that of TonY's whole configuration has some 100 KiB
+_MOST_BYTES = 1 << 20  # of a file, whose reading takes some 20 s at worst; TonY's whole configuration has some 100 KiB
 _LONGEST_LINE = 1 << 15  # letters of a command; reading one takes time that grows with their square
-_MOST_WRITTEN_OUT = 2 * _MOST_BYTES  # of a document, in letters and values
+_MOST_WRITTEN_OUT = 8 << 20  # of a document, in letters and values
 
 
 @attrs.frozen(slots=False)  # for what is kept once it was read
