@@ -401,11 +401,19 @@ def _pex(data: bytes) -> list[WheelName]:
 
 def _jobs_of_others() -> list[bytes]:
     """Small ones of each system that is imported."""
+    rule = {"type": "AFFINITY", "scope": "NODE", "target_tags": ["a"], "node_attributes": {"b": ["c"]}}
     component = {"name": "a", "launch_command": "x", "dependencies": ["b"], "resource": {"cpus": 1, "memory": "1"}}
+    component |= {"artifact": {"id": "i:1"}, "placement_policy": {"constraints": [rule]}}
+    docker = "<property><name>tony.docker.enabled</name><value>true</value></property>"
+    rules = "and(in,node,a:cardinality,rack,a,0,1:b=c)"
+    placed = f"<property><name>tony.a.placement-spec</name><value>{rules}</value></property>"
+    one = "<property><name>tony.a.instances</name><value>1</value></property>"
     role = {"name": "a", "entrypoint": "bash", "args": ["-c", "torchrun --nproc_per_node 2 a.py"], "env": {"A": "1"}}
     return [
         b"<configuration><property><name>tony.worker.instances</name><value>2</value></property></configuration>",
+        f"<configuration>{docker}{placed}{one}</configuration>".encode(),
         b"services: {a: {resources: {memory: 1 GB, vcores: 1}, files: {b: c.zip}, depends: [b], script: source x}}",
+        b"services: {a: {resources: {memory: 1, vcores: 1}, files: [{file: b}], nodes: [n], racks: [/r], script: x}}",
         _json({"name": "x", "components": [component], "configuration": {"env": {"A": "${USER}"}}}),
         b"hbox-submit --app-type tensorflow --input /a#b --output /c#d --worker-num 2 --conf hbox.ps.num=1 python a\n",
         b"run_on_yarn(f, task_specs={'a': TaskSpec(2**10 * 3, -1)}, files={**x, 'a': __file__}, queue='q' + 'r')",

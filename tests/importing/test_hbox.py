@@ -9,6 +9,7 @@ import pytest
 from tests.importing.jobs import imported, imported_text, why
 from tony_provider.importing.imported import NotImportable
 from tony_provider.runtime.parsing.parse import parse_job
+from tony_provider.runtime.spec.images import image_of, image_of_master
 
 SCRIPT = r"""#!/bin/sh
 # don't run it twice
@@ -141,6 +142,37 @@ def test_a_script_with_several_calls_is_refused(tmp_path: Path) -> None:
 def test_bad_calls_are_refused(words: list[str], said: str) -> None:
     with pytest.raises(NotImportable, match=said):
         imported("hbox-submit", *words)
+
+
+def test_servers_that_hbox_does_not_start_are_listed() -> None:
+    found = imported("hbox-submit", "--app-type", "horovod", "--ps-num", "2", "python", "train.py")
+    assert "Hbox starts no servers" in why(found, "--ps-num")
+
+
+def test_images_are_of_all_containers_but_the_master() -> None:
+    words = ["--app-type", "disttorch", "--conf", "hbox.docker.image=ml/torch:2", "python", "train.py"]
+    without = imported("hbox-submit", *words)
+    assert "docker" not in without.job
+    assert "not docker" in why(without, "--conf hbox.docker.image")
+    more = ["hbox.container.type=docker", "hbox.docker.registry.host=registry", "hbox.docker.registry.port=5000"]
+    job = parse_job(imported("hbox-submit", *(word for each in more for word in ("--conf", each)), *words).job)
+    image = image_of(job, "worker")
+    assert image is not None
+    assert (image.image, image_of_master(job)) == ("registry:5000/ml/torch:2", None)
+
+
+def test_words_in_an_array_are_not_known(tmp_path: Path) -> None:
+    script = 'opts=(--app-type mpi)\nexec "$HBOX_HOME"/bin/hbox-submit "${opts[@]}" ./demo\n'
+    with pytest.raises(NotImportable, match="in an array, which only running the script would tell"):
+        imported_text(tmp_path, "run.sh", script)
+
+
+def test_variables_of_a_script_are_named(tmp_path: Path) -> None:
+    script = "hbox-submit --app-type mpi --files $HERE/demo --queue '$literal' ./demo $DATA\n"
+    found = imported_text(tmp_path, "run.sh", script)
+    assert "nobody here" in why(found, "$HERE")
+    assert "nobody here" in why(found, "$DATA")
+    assert why(found, "$literal") == ""
 
 
 def test_an_unknown_option_is_listed() -> None:

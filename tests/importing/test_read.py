@@ -20,6 +20,17 @@ from tony_provider.runtime.parsing.parse import parse_job
 BOMB = """<?xml version="1.0"?>
 <!DOCTYPE lolz [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;"><!ENTITY c "&b;&b;&b;&b;&b;&b;&b;">]>
 <configuration><property><name>tony.worker.command</name><value>&c;</value></property></configuration>"""
+YAML_BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "\n".join(
+    f"{name}: &{name} [{', '.join(['*' + before] * 9)}]" for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+MAPPINGS_BOMB = (
+    "x: &a {k: v}\n"
+    + "\n".join(
+        f"x{name}: &{name} {{{', '.join(f'k{n}: *{before}' for n in range(9))}}}"
+        for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+    )
+    + "\nservices: {a: {env: *i}}"
+)
 STOLEN = """<?xml version="1.0"?>
 <!DOCTYPE x [<!ENTITY secret SYSTEM "file:///etc/passwd">]>
 <configuration><property><name>tony.worker.command</name><value>&secret;</value></property></configuration>"""
@@ -42,6 +53,23 @@ def test_entities_are_refused(tmp_path: Path, text: str) -> None:
         ("spec.yaml", "services: [1, 2]", "is none of what is read here"),
         ("notes.txt", "Dear diary,", "say which with --from"),
         ("empty.yaml", "", "is none of what is read here"),
+        ("run.sh", "$SPARK_HOME/bin/spark-submit --master yarn mnist.py", "docs/from-tensorflowonspark.md"),
+        ("driver.py", "cluster = TFCluster.run(sc, main, args, 4, 1)", "docs/from-tensorflowonspark.md"),
+        ("run.py", "from tf_yarn import standalone_client_mode\n", "docs/from-tf-yarn.md"),
+        ("resources.json", '{"schema": "x", "components": {"worker": {}}}', "docs/from-yarn-services.md"),
+        ("job.yaml", "apiVersion: v1\nkind: TrainJob\nspec: {x: 1}", "docs/theirs-and-ours.md"),
+        ("bomb.yaml", YAML_BOMB, "is larger than 8 MiB, and no job is"),
+        ("bomb.yaml", f"{YAML_BOMB}\nservices: {{a: {{script: *i}}}}", "is larger than 8 MiB, and no job is"),
+        ("bomb.yaml", MAPPINGS_BOMB, "is larger than 8 MiB, and no job is"),
+        ("deep.json", "[" * 100_000, "is none of what is read here"),
+        ("deep.json", '{"components": [' + "[" * 5_000 + "]" * 5_000 + "]}", "is none of what is read here"),
+        ("deep.xml", "<configuration>" * 50_000 + "tony.", "is no XML"),
+        ("twice.yaml", "services: {a: {}}\nservices: {b: {}}", "is none of what is read here"),
+        ("object.yaml", "services: !!python/object/apply:os.system [id]", "is none of what is read here"),
+        ("service.json", '{"components": {}}', "is none of what is read here"),
+        ("service.json", '{"components": []}', "no task type with an instance"),
+        ("app.json", '{"roles": []}', "no task type with an instance"),
+        ("tony.xml", "<configuration>tony.</configuration>", "what its tasks run is not known"),
     ],
 )
 def test_bad_files_get_one_clear_error(tmp_path: Path, name: str, text: str, said: str) -> None:
@@ -57,8 +85,8 @@ def test_unreadable_files_get_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "binary.xml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(NotImportable, match="cannot be read"):
         imported(str(tmp_path / "binary.xml"))
-    (tmp_path / "huge.xml").write_bytes(b" " * ((4 << 20) + 1))
-    with pytest.raises(NotImportable, match="is larger than 4 MiB"):
+    (tmp_path / "huge.xml").write_bytes(b" " * ((1 << 20) + 1))
+    with pytest.raises(NotImportable, match="is larger than 1 MiB"):
         imported(str(tmp_path / "huge.xml"))
 
 
@@ -137,7 +165,7 @@ _QUICKLY = settings(max_examples=40, deadline=None, suppress_health_check=[Healt
 @given(
     st.dictionaries(
         st.sampled_from(sorted(map(_filled, tony_keys.KEYS))),
-        st.text(max_size=10) | st.sampled_from(["1", "0", "true", "worker,ps"]),
+        st.text(max_size=10) | st.sampled_from(["1", "0", "true", "worker,ps", "in,node,worker", "and(a=b:c)", "i:1"]),
         max_size=8,
     )
 )
@@ -169,6 +197,32 @@ def test_any_specification_of_skein(tmp_path: Path, given: dict[str, object]) ->
 def test_any_service_of_yarn(tmp_path: Path, service: dict[str, object], components: list[dict[str, object]]) -> None:
     plain = {**_nested(service), "components": [_nested(each) for each in components]}
     _imported("service.json", json.dumps(plain), tmp_path)
+
+
+_CONSTRAINT = st.fixed_dictionaries(
+    {
+        "type": st.sampled_from(["AFFINITY", "anti_affinity", "AFFINITY_WITH_CARDINALITY"]) | _SCALAR,
+        "scope": st.sampled_from(["NODE", "rack"]) | _SCALAR,
+    },
+    optional={
+        "target_tags": st.lists(st.sampled_from(["a", "b"]) | _SCALAR, max_size=3) | _SCALAR,
+        "node_attributes": st.dictionaries(st.text(max_size=4), st.lists(_SCALAR, max_size=2) | _SCALAR, max_size=2),
+        "node_partitions": st.lists(_SCALAR, max_size=2) | _SCALAR,
+        "min_cardinality": _SCALAR,
+        "max_cardinality": _SCALAR,
+        "other": _ANY,
+    },
+)
+
+
+@_QUICKLY
+@given(st.lists(st.lists(_CONSTRAINT | _SCALAR, max_size=3), min_size=2, max_size=2))
+def test_any_placement_policy(tmp_path: Path, policies: list[list[object]]) -> None:
+    components = [
+        {"name": name, "launch_command": "x", "placement_policy": {"constraints": constraints}}
+        for name, constraints in zip("ab", policies, strict=True)
+    ]
+    _imported("service.json", json.dumps({"name": "x", "components": components}), tmp_path)
 
 
 @_QUICKLY

@@ -58,8 +58,8 @@ def test_a_specification_becomes_a_job(tmp_path: Path) -> None:
     assert found.arguments == {"proxy_user": "carol"}
     assert found.job["acls"] == {"view": {"users": ["bob"]}, "modify": {"groups": ["ml"]}}
     assert found.job["am"] == {"attempts": 3, "memory": "1 GiB", "vcores": 2}
-    assert found.job["files"] == ["src/serve.py", "/data/words.txt::words"]
-    assert found.job["archives"] == ["environment.tar.gz::environment"]
+    assert found.job["tasks"]["data_server"]["files"] == ["src/serve.py", "/data/words.txt::words"]
+    assert found.job["tasks"]["data_server"]["archives"] == ["environment.tar.gz::environment"]
     assert found.job["restart"] == {"budget": 8}
     assert found.job["tasks"]["data_server"]["command"].startswith("bash -c 'source environment/bin/activate\n")
     job = parse_job(found.job)
@@ -85,7 +85,6 @@ def test_what_is_left_says_why(tmp_path: Path) -> None:
     assert "data_server" in why(found, "data-server")
     assert "other_hdfs" in why(found, "file_systems")
     assert why(found, "master.log_level") == "nothing to set"
-    assert "not chosen here" in why(found, "services.worker.racks")
     assert "tolerated_failures" in why(found, "services.worker.allow_failures")
     assert "TONY_" in why(found, "services.worker.env.TONY_X")
     assert "left out" in why(found, "services.spare.instances")
@@ -106,13 +105,14 @@ def test_names_that_are_roles_here_mean_nothing_there(tmp_path: Path) -> None:
 
 def test_names_with_dots_are_names(tmp_path: Path) -> None:
     """As those of Dask's services."""
-    service = {"resources": {"memory": 128, "vcores": 1}, "script": "true", "nodes": ["a"]}
+    service = {"resources": {"memory": 128, "vcores": 1}, "script": "true", "nodes": ["a b"]}
     found = read(
         tmp_path, {"services": {"dask.worker": service, "dask.scheduler": {**service, "depends": ["dask.worker"]}}}
     )
     assert set(found.job["tasks"]) == {"dask_worker", "dask_scheduler"}
     assert found.job["tasks"]["dask_scheduler"]["after"] == {"dask_worker": "started"}
-    assert "not chosen here" in why(found, "services.dask.worker.nodes")
+    assert "a node is named by its host" in why(found, "services.dask.worker.nodes")
+    assert "placement" not in found.job["tasks"]["dask_worker"]
 
 
 def test_a_masters_script_is_a_chief_whose_end_is_the_jobs(tmp_path: Path) -> None:
@@ -136,3 +136,46 @@ def test_any_number_of_restarts_is_many(tmp_path: Path) -> None:
     service = {"resources": {"memory": 128, "vcores": 1}, "script": "true", "max_restarts": -1}
     found = read(tmp_path, {"services": {"worker": service}})
     assert found.job["restart"] == {"budget": 1000}
+
+
+def test_nodes_and_racks_are_the_only_ones_unless_they_are_a_wish(tmp_path: Path) -> None:
+    service = {"resources": {"memory": 128, "vcores": 1}, "script": "true", "nodes": ["node1"], "racks": ["/rack1"]}
+    found = read(tmp_path, {"services": {"strict": service, "wish": {**service, "relax_locality": True}}})
+    strict, wish = (parse_job(found.job).tasks[name].placement for name in ("strict", "wish"))
+    assert strict is not None
+    assert wish is not None
+    assert (strict.nodes, strict.racks, strict.required) == (["node1"], ["/rack1"], True)
+    assert (wish.nodes, wish.racks, wish.required) == (["node1"], ["/rack1"], False)
+
+
+def test_files_that_every_service_has_are_the_jobs(tmp_path: Path) -> None:
+    resources = {"resources": {"memory": 128, "vcores": 1}, "script": "true"}
+    found = read(
+        tmp_path,
+        {
+            "services": {
+                "one": {**resources, "files": {"common.py": "common.py", "env": "env.tar.gz"}},
+                "two": {**resources, "files": {"own.py": "own.py", "common.py": "common.py", "env": "env.tar.gz"}},
+            }
+        },
+    )
+    assert (found.job["files"], found.job["archives"]) == (["common.py"], ["env.tar.gz::env"])
+    assert "files" not in found.job["tasks"]["one"]
+    assert found.job["tasks"]["two"]["files"] == ["own.py"]
+
+
+def test_what_a_master_has_that_runs_nothing_is_nobodys(tmp_path: Path) -> None:
+    service = {"resources": {"memory": 128, "vcores": 1}, "script": "true"}
+    found = read(tmp_path, {"services": {"worker": service}, "master": {"env": {"A": "1"}, "files": {"x": "y"}}})
+    assert set(found.job["tasks"]) == {"worker"}
+    assert "no script" in why(found, "master.env")
+    assert "no script" in why(found, "master.files")
+
+
+def test_files_of_older_specifications_are_a_list(tmp_path: Path) -> None:
+    service = {"resources": {"memory": 128, "vcores": 1}, "commands": ["cat payload.txt"]}
+    listed = [{"file": "data/payload.txt"}, {"archive": "env.zip"}]
+    found = read(tmp_path, {"services": {"one": {**service, "files": listed}}})
+    assert (found.job["files"], found.job["archives"]) == (["data/payload.txt"], ["env.zip"])
+    other = read(tmp_path, {"services": {"one": {**service, "files": [{"file": "a", "dest": "b"}]}}})
+    assert "should be a mapping" in why(other, "services.one.files")

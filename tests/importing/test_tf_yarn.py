@@ -128,3 +128,47 @@ def test_the_call_alone_and_an_older_one(tmp_path: Path) -> None:
 def test_bad_sources_are_refused(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(NotImportable, match=said):
         imported_text(tmp_path, "run.py", text)
+
+
+def test_each_label_has_its_environment(tmp_path: Path) -> None:
+    text = """
+from tf_yarn.tensorflow import run_on_yarn, TaskSpec, NodeLabel
+ENVS = {NodeLabel.CPU: "viewfs://root/cpu.pex", NodeLabel.GPU: "viewfs://root/gpu.pex"}
+TASKS = {"chief": TaskSpec("1 GiB", 1, label=NodeLabel.GPU), "ps": TaskSpec("1 GiB", 1)}
+run_on_yarn(f, TASKS, pyenv_zip_path=ENVS)
+"""
+    found = imported_text(tmp_path, "run.py", text, command="python train.py")
+    environments = {name: task["python_env"] for name, task in found.job["tasks"].items()}
+    assert environments == {"chief": "viewfs://root/gpu.pex", "ps": "viewfs://root/cpu.pex"}
+    lacking = imported_text(tmp_path, "run.py", text.replace("NodeLabel.CPU:", "'other':"), command="python train.py")
+    assert "has none for cpu" in why(lacking, "pyenv_zip_path")
+
+
+def test_access_lists_are_ours(tmp_path: Path) -> None:
+    text = (
+        "run_on_yarn(f, {'chief': TaskSpec('1 GiB', 1)}, acls=skein.model.ACLs(enable=True, view_users=['bob'], "
+        "modify_groups=['ml'], ui_users=['*']))"
+    )
+    found = imported_text(tmp_path, "run.py", text, command="x")
+    assert found.job["acls"] == {"view": {"users": ["bob"]}, "modify": {"groups": ["ml"]}}
+    assert "acls.view" in why(found, "acls ui_users")
+    for other in ("None", "make()", "ACLS"):
+        changed = text.replace(text[text.index("skein.model") : -1], other)
+        assert "acls" not in imported_text(tmp_path, "run.py", changed, command="x").job
+
+
+def test_a_module_under_another_name_and_an_older_label(tmp_path: Path) -> None:
+    text = """
+import os
+import dnn as experiment
+from models import wine
+from tf_yarn import run_on_yarn, TaskFlavor, TaskSpec
+run_on_yarn(
+    experiment.get,
+    task_specs={"chief": TaskSpec(memory=2 * 2 ** 10, vcores=4, flavor=TaskFlavor.GPU)},
+    files={os.path.basename(experiment.__file__): experiment.__file__, "wine.py": wine.__file__},
+)
+"""
+    found = imported_text(tmp_path, "run.py", text, command="x")
+    assert found.job["files"] == ["dnn.py", "models/wine.py"]
+    assert found.job["tasks"]["chief"]["node_label"] == "gpu"

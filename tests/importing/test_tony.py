@@ -7,10 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.importing.jobs import imported, imported_text, why, xml
-from tony_provider.importing.imported import NotImportable
+from tony_provider.importing.imported import Imported, NotImportable
 from tony_provider.importing.tony_keys import KEYS
 from tony_provider.runtime.parsing.parse import parse_job
+from tony_provider.runtime.spec.images import image_of, image_of_master
+from tony_provider.runtime.spec.images import images as spec_images
 from tony_provider.runtime.spec.model import Milestone, Role
+from tony_provider.runtime.spec.placement import Placement, PlacementConstraint, PlacementScope
 
 NAMES = [
     line for line in (Path(__file__).parent / "tony_keys.txt").read_text().splitlines() if not line.startswith("#")
@@ -234,7 +237,7 @@ def test_images_count_where_docker_is_enabled(tmp_path: Path) -> None:
     assert "not true" in why(without, "tony.docker.containers.image")
     found = imported_text(tmp_path, "tony.xml", xml(**given, **{"tony.docker.enabled": "true"}))
     assert found.job["docker"] == {"image": "a/b:1", "mounts": ["/data:/data:ro"]}
-    assert "one image" in why(found, "tony.docker.ps.image")
+    assert "docker" not in found.job["tasks"]["worker"]
 
 
 def test_tensorboards_directory_is_ours(tmp_path: Path) -> None:
@@ -292,3 +295,160 @@ def test_passwords_are_not_shown(tmp_path: Path) -> None:
     found = imported_text(tmp_path, "tony.xml", xml(**given))
     assert "hunter2" not in " ".join(map(str, found.left))
     assert "tony.https.keystore.password (…)" in " ".join(map(str, found.left))
+
+
+# -- where containers are ----------------------------------------------------------------------------------------------
+
+TWO = {"tony.worker.instances": 4, "tony.ps.instances": 2, "tony.containers.command": "./go.sh"}
+
+
+def of(folder: Path, given: dict[str, object]) -> Imported:
+    return imported_text(folder, "tony.xml", xml(**given))
+
+
+def test_a_type_has_an_image_of_its_own(tmp_path: Path) -> None:
+    given = {
+        "tony.docker.enabled": "true",
+        "tony.docker.containers.image": "a/b:1",
+        "tony.docker.containers.mount": "/data:/data:ro",
+        "tony.docker.ps.image": "small:1",
+        "tony.docker.am.image": "master:1",
+        "tony.docker.evaluator.image": "absent:1",
+    }
+    job = parse_job(of(tmp_path, {**TWO, **given}).job)
+    images = {path: image.image for path, image in spec_images(job).items() if image is not None}
+    assert images == {"am.docker": "master:1", "tasks.worker.docker": "a/b:1", "tasks.ps.docker": "small:1"}
+    ps = image_of(job, "ps")
+    assert ps is not None
+    assert ps.mounts == ["/data:/data:ro"]
+
+
+def test_where_no_image_is_for_all_only_types_that_have_one_run_in_it(tmp_path: Path) -> None:
+    given = {
+        "tony.docker.enabled": "true",
+        "tony.docker.worker.image": "a/b:1",
+        "tony.docker.containers.mount": "/data:/data:ro",
+        "tony.containers.envs": "YARN_CONTAINER_RUNTIME_DOCKER_CONTAINER_NETWORK=host,LEVEL=info",
+    }
+    found = of(tmp_path, {**TWO, **given})
+    job = parse_job(found.job)
+    worker = image_of(job, "worker")
+    assert worker is not None
+    assert (worker.image, worker.mounts, worker.network) == ("a/b:1", ["/data:/data:ro"], "host")
+    assert image_of(job, "ps") is None
+    assert image_of_master(job) is None
+    assert job.env == {"LEVEL": "info"}
+
+
+def test_what_is_said_of_images_where_there_is_none_is_listed(tmp_path: Path) -> None:
+    given = {"tony.containers.envs": "YARN_CONTAINER_RUNTIME_DOCKER_CONTAINER_NETWORK=host"}
+    found = of(tmp_path, {**TWO, **given})
+    assert "docker" not in found.job
+    assert "without an image" in why(found, "tony.containers.envs.YARN_CONTAINER_RUNTIME_DOCKER_CONTAINER_NETWORK")
+
+
+def test_variables_of_the_container_are_the_programs_too(tmp_path: Path) -> None:
+    words = ["-executes", "x.sh", "-conf", "tony.worker.instances=1", "-container_env", "A=1", "-shell_env", "A=2"]
+    found = imported(*CLIENT, *words, "-container_env", "B=3")
+    assert found.job["env"] == {"A": "2", "B": "3"}
+
+
+def test_files_of_a_type_are_its_own(tmp_path: Path) -> None:
+    given = {"tony.worker.resources": "a.txt,b.zip#archive,all.txt", "tony.ps.resources": "all.txt"}
+    found = of(tmp_path, {**TWO, **given})
+    assert found.job["files"] == ["all.txt"]
+    assert found.job["tasks"]["worker"]["files"] == ["a.txt"]
+    assert found.job["tasks"]["worker"]["archives"] == ["b.zip"]
+    assert not {"files", "archives"} & set(found.job["tasks"]["ps"])
+
+
+def test_placement_specifications_are_rules(tmp_path: Path) -> None:
+    given = {
+        "tony.worker.placement-spec": "and(in,rack,w:cardinality,node,w,0,1:nm.yarn.io/disk=ssd)",
+        "tony.worker.allocation-tags": "w",
+        "tony.application.placement-spec": "notin,node,w,not-self/serving",
+    }
+    found = of(tmp_path, {**TWO, **given})
+    job = parse_job(found.job)
+    worker, ps = job.tasks["worker"].placement, job.tasks["ps"].placement
+    assert worker is not None
+    assert ps is not None
+    assert worker.constraints == [
+        PlacementConstraint(affinity=["w"], scope=PlacementScope.RACK),
+        PlacementConstraint(cardinality="w", max=2),  # YARN counts those that are there before
+    ]
+    assert (worker.tags, worker.attributes) == (["w"], ["nm.yarn.io/disk=ssd"])
+    assert ps == Placement(constraints=[PlacementConstraint(anti_affinity=["w", "not-self/serving"])])
+    assert not [each for each in found.left if "placement" in each.key or "tags" in each.key]
+
+
+def test_rules_and_tags_for_all_containers_are_each_types(tmp_path: Path) -> None:
+    given = {"tony.containers.placement-spec": "notin,node,train", "tony.containers.allocation-tags": "train"}
+    job = parse_job(of(tmp_path, {**TWO, **given}).job)
+    for name in ("worker", "ps"):
+        placement = job.tasks[name].placement
+        assert placement is not None
+        assert (placement.tags, placement.constraints[0].anti_affinity) == (["train"], ["train"])
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("or(in,node,w:notin,node,w)", "an alternative"),
+        ("in,cell,w", "should be in,node or rack,TAG"),
+        ("cardinality,node,w", "MIN,MAX"),
+        ("cardinality,node,w,a,b", "whole number"),
+        ("java=1.7,1.8", "one value"),
+        ("anywhere", "is no placement constraint"),
+        ("and(" * 30 + "in,node,w" + ")" * 30, "nested too deeply"),
+        ("notin,node,nobody", "no task type and no tag of this name"),
+    ],
+)
+def test_rules_that_have_no_counterpart_are_listed(tmp_path: Path, spec: str, said: str) -> None:
+    found = of(tmp_path, {**TWO, "tony.worker.placement-spec": spec, "tony.worker.allocation-tags": "w"})
+    assert said in why(found, "tony.worker.placement-spec")
+    assert "constraints" not in found.job["tasks"]["worker"].get("placement", {})
+
+
+def test_names_of_types_are_tags_here_and_are_told(tmp_path: Path) -> None:
+    found = of(tmp_path, {**TWO, "tony.worker.placement-spec": "notin,node,ps"})
+    assert "ps is a tag of the containers of that type here" in why(found, "tony.worker.placement-spec")
+    unplaced = of(tmp_path, {**TWO, "tony.worker.allocation-tags": "w"})
+    assert "placement specification" in why(unplaced, "tony.worker.allocation-tags")
+    assert "placement" not in unplaced.job["tasks"]["worker"]
+
+
+def test_a_type_that_is_the_chief_by_name_has_its_role(tmp_path: Path) -> None:
+    text = {**TWO, "tony.head.instances": 1, "tony.chief.name": "head"}
+    assert parse_job(of(tmp_path, text).job).role("head") is Role.CHIEF
+    assert "rank 0 leads" in why(of(tmp_path, {**TWO, "tony.chief.name": "worker"}), "tony.chief.name")
+
+
+# -- what its examples showed ------------------------------------------------------------------------------------------
+
+
+def test_a_command_that_wants_bash_has_it(tmp_path: Path) -> None:
+    """TonY has every command run by bash."""
+    command = "chmod +x venv/bin/*; source venv/bin/activate; ray start --head"
+    found = of(tmp_path, {"tony.worker.instances": 1, "tony.worker.command": command})
+    assert found.job["tasks"]["worker"]["command"] == f"bash -c '{command}'"
+    assert "framework: ray" in why(found, "tony.worker.command")
+
+
+def test_a_script_may_have_remarks_and_variables(tmp_path: Path) -> None:
+    script = (
+        "JAR=tony.jar exec java -cp $JAR com.linkedin.tony.cli.ClusterSubmitter \\  # that of ours\n"
+        " -conf tony.worker.instances=1 \\\n -executes train.py -shell_env A='$B' \\\n"
+        ' -task_params "--out /tmp/${job_id}"\n'
+    )
+    found = imported_text(tmp_path, "run.sh", script)
+    assert found.job["tasks"]["worker"]["command"] == "train.py --out /tmp/${job_id}"
+    assert "nobody here" in why(found, "$job_id")
+    assert (why(found, "$B"), why(found, "$JAR")) == ("", "")
+
+
+def test_whether_images_count_is_true_or_false(tmp_path: Path) -> None:
+    given = {"tony.docker.enabled": "perhaps", "tony.docker.containers.image": "a/b:1"}
+    found = of(tmp_path, {**TWO, **given})
+    assert why(found, "tony.docker.enabled") == "should be true or false"
+    assert "docker" not in found.job

@@ -50,13 +50,13 @@ def test_an_app_that_torchrun_starts_is_of_pytorch(tmp_path: Path) -> None:
         "framework": "pytorch",
         "name": "trainer",
         "restart": {"budget": 3},
-        "docker": {"image": "ghcr.io/example/train:1", "mounts": ["/data:/in:ro"]},
         "tasks": {
             "main": {
                 "instances": 2,
                 "memory": 1024,
                 "vcores": 2,
                 "gpus": 4,
+                "docker": {"image": "ghcr.io/example/train:1", "mounts": ["/data:/in:ro"]},
                 "env": {"LOGLEVEL": "INFO"},
                 "processes": "4",
                 "command": "python main.py --lr 0.1",
@@ -122,6 +122,7 @@ def test_calls_of_other_components() -> None:
     assert (task["command"], task["gpus"], task["memory"], task["vcores"]) == ("python -m pkg.train", 8, 262144, 64)
     echo = imported("torchx", "run", "utils.echo", "--msg", "hello world")
     assert echo.job["tasks"]["echo"]["command"] == "echo 'hello world'"
+    assert imported("torchx", "run", "torchx.components.utils.echo", "--msg", "hello world").job == echo.job
     shell = imported("torchx", "run", "utils.sh", "--num_replicas", "3", "ls", "-l")
     assert (shell.job["tasks"]["sh"]["instances"], shell.job["tasks"]["sh"]["command"]) == (3, "ls -l")
     python = imported("torchx", "run", "utils.python", "--script", "a/b.py", "--", "--x")
@@ -140,3 +141,28 @@ def test_calls_of_other_components() -> None:
 def test_bad_calls_are_refused(words: list[str], said: str) -> None:
     with pytest.raises(NotImportable, match=said):
         imported("torchx", *words)
+
+
+def test_what_torchx_leaves_to_the_image_is_told(tmp_path: Path) -> None:
+    """A program by its name alone, and devices, which look like directories."""
+    device = {"src_path": "/dev/fuse", "dst_path": "/dev/fuse", "permissions": "rwm"}
+    found = read(tmp_path, app(mounts=[device]))
+    assert "main.py is looked for in the image" in why(found, "role.main.args")
+    assert "nothing else" in why(found, "role.main.mounts")
+    assert "mounts" not in found.job["tasks"]["main"]["docker"]
+
+
+def test_each_role_has_its_image(tmp_path: Path) -> None:
+    first = app(name="ps", image="small:1", entrypoint="./serve", args=[], mounts=[])["roles"][0]
+    second = app(name="trainer", entrypoint="./train", args=[])["roles"][0]
+    found = read(tmp_path, {"name": "two", "roles": [first, second]})
+    assert found.job["tasks"]["ps"]["docker"] == {"image": "small:1"}
+    assert found.job["tasks"]["trainer"]["docker"]["image"] == "ghcr.io/example/train:1"
+
+
+def test_mounts_of_a_call_are_the_images() -> None:
+    mounts = "type=bind,src=/data,dst=/in,readonly,type=bind,source=/out,target=/out,type=volume,src=v,dst=/v"
+    given = ["dist.ddp", "--script", "main.py", "--image", "x/y:1", "--mounts", mounts]
+    found = imported("torchx", "run", *given)
+    assert found.job["tasks"]["main"]["docker"]["mounts"] == ["/data:/in:ro", "/out:/out:rw"]
+    assert "nothing else" in why(found, "role.main.mounts")

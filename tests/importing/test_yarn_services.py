@@ -11,7 +11,9 @@ import pytest
 from tests.importing.jobs import imported_text, why
 from tony_provider.importing.imported import Imported, NotImportable
 from tony_provider.runtime.parsing.parse import parse_job
+from tony_provider.runtime.spec.images import image_of, image_of_master
 from tony_provider.runtime.spec.model import Duration, Milestone, ReadinessProbe, RestartScope
+from tony_provider.runtime.spec.placement import PlacementConstraint, PlacementScope
 
 SERVICE: dict[str, Any] = {
     "name": "web-service",
@@ -53,7 +55,7 @@ SERVICE: dict[str, Any] = {
             "dependencies": ["web-server", "idle"],
             "launch_command": "./ask",
             "restart_policy": "ON_FAILURE",
-            "placement_policy": {"constraints": []},
+            "placement_policy": {"constraints": [{"type": "NEARBY", "scope": "NODE"}]},
         },
         {"name": "idle", "number_of_containers": 0, "launch_command": "true"},
         {"name": "other", "artifact": {"id": "other-service", "type": "SERVICE"}},
@@ -79,8 +81,9 @@ def test_a_service_becomes_a_job(tmp_path: Path) -> None:
     assert server.ready == ReadinessProbe(command="curl -fs 'http://localhost:8080'")
     assert (server.restart, server.env) == (RestartScope.NEVER, {"PORT": "8080"})
     assert (client.after, client.restart) == ({"web_server": Milestone.READY}, None)
-    assert [(each.source, each.target) for each in job.files] == [("hdfs:///data/words.txt", "resources/words.txt")]
-    assert [(each.source, each.target) for each in job.archives] == [("hdfs:///packages/web.tgz", "lib")]
+    assert [(each.source, each.target) for each in server.files] == [("hdfs:///data/words.txt", "resources/words.txt")]
+    assert [(each.source, each.target) for each in server.archives] == [("hdfs:///packages/web.tgz", "lib")]
+    assert (job.files, job.archives, client.files) == ([], [], [])
     assert set(job.tasks) == {"web_server", "client"}
 
 
@@ -91,7 +94,7 @@ def test_what_is_left_says_why(tmp_path: Path) -> None:
     assert "no container" in why(found, "component.idle")
     assert "another service" in why(found, "component.other")
     assert "is not there" in why(found, "component.client.dependencies")
-    assert "not read" in why(found, "component.client.placement_policy")
+    assert "should have a type" in why(found, "component.client.placement_policy.constraints[0]")
     assert "${COMPONENT_INSTANCE_NAME}" in why(found, "component.web-server.launch_command")
     assert "from properties" in why(found, "component.web-server.configuration.files site.xml")
     assert "role: sidecar" in why(found, "component.web_server")
@@ -128,15 +131,93 @@ def test_an_images_entry_point_is_no_command(tmp_path: Path) -> None:
     with pytest.raises(NotImportable, match=r"tasks\.sleeper\.command: the image's own entry point"):
         read(tmp_path, plain)
     found = read(tmp_path, plain, command="sleep 90000")
-    assert found.job["docker"] == {"image": "centos:7"}
-    assert found.job["tasks"]["sleeper"]["command"] == "sleep 90000"
+    assert found.job["tasks"]["sleeper"] == {
+        "instances": 1,
+        "docker": {"image": "centos:7"},
+        "command": "sleep 90000",
+    }
 
 
-def test_the_second_image_is_left(tmp_path: Path) -> None:
-    components = [{"name": n, "artifact": {"id": f"image:{n}"}, "launch_command": "x"} for n in ("one", "two")]
-    found = read(tmp_path, {"name": "x", "components": components})
-    assert found.job["docker"] == {"image": "image:one"}
-    assert "one image" in why(found, "component.two.artifact")
+def test_each_component_has_its_image_and_what_belongs_to_it(tmp_path: Path) -> None:
+    env = {"YARN_CONTAINER_RUNTIME_DOCKER_MOUNTS": "/etc/a:/etc/a:ro,/b:/b:rw", "LEVEL": "info"}
+    one = {"name": "one", "artifact": {"id": "image:one"}, "run_privileged_container": True}
+    one["configuration"] = {"env": env, "properties": {"docker.network": "calico"}}
+    two = {"name": "two", "artifact": {"id": "image:two", "type": "DOCKER"}}
+    three = {"name": "three"}
+    plain = {"name": "x", "launch_command": "x", "components": [one, two, three]}
+    job = parse_job(read(tmp_path, {**plain, "docker_client_config": "hdfs:///u/config.json"}).job)
+    first, second = image_of(job, "one"), image_of(job, "two")
+    assert first is not None
+    assert second is not None
+    assert (first.image, first.privileged, first.network) == ("image:one", True, "calico")
+    assert (first.mounts, job.tasks["one"].env) == (["/etc/a:/etc/a:ro", "/b:/b:rw"], {"LEVEL": "info"})
+    assert (second.image, second.privileged, second.client_config) == ("image:two", None, "hdfs:///u/config.json")
+    assert image_of(job, "three") is None
+    assert image_of_master(job) is None
+
+
+def test_the_services_image_is_that_of_components_without_an_artifact(tmp_path: Path) -> None:
+    tarball = {"name": "two", "artifact": {"id": "/packages/two.tgz", "type": "TARBALL"}}
+    plain = {"name": "x", "launch_command": "x", "artifact": {"id": "image:all"}}
+    job = parse_job(read(tmp_path, {**plain, "components": [{"name": "one"}, tarball]}).job)
+    images = [image_of(job, "one"), image_of(job, "two"), image_of_master(job)]
+    assert [image.image if image else None for image in images] == ["image:all", None, None]
+    assert [each.source for each in job.tasks["two"].archives] == ["hdfs:///packages/two.tgz"]
+
+
+def test_placement_policies_are_rules_attributes_and_labels(tmp_path: Path) -> None:
+    constraints = [
+        {"type": "ANTI_AFFINITY", "scope": "NODE", "target_tags": ["hbase-master"]},
+        {"type": "AFFINITY", "scope": "RACK", "target_tags": ["hbase-master"], "node_attributes": {"os": ["linux"]}},
+        {"type": "AFFINITY_WITH_CARDINALITY", "scope": "NODE", "target_tags": ["server"], "max_cardinality": 2},
+        {"type": "AFFINITY_WITH_CARDINALITY", "scope": "NODE", "target_tags": ["hbase-master"], "min_cardinality": 1},
+        {"type": "ANTI_AFFINITY", "scope": "NODE", "node_attributes": {"disk": ["hdd"], "fault": ["a", "b"]}},
+        {"type": "AFFINITY", "scope": "NODE", "node_partitions": ["gpu", "cpu"]},
+        {"type": "AFFINITY_WITH_CARDINALITY", "scope": "NODE", "target_tags": ["a", "b"], "max_cardinality": 1},
+    ]
+    master = {"name": "hbase-master", "launch_command": "m"}
+    server = {"name": "server", "launch_command": "s", "placement_policy": {"constraints": constraints}}
+    found = read(tmp_path, {"name": "x", "components": [master, server]})
+    placement = parse_job(found.job).tasks["server"].placement
+    assert placement is not None
+    assert placement.constraints == [
+        PlacementConstraint(anti_affinity=["hbase_master"]),
+        PlacementConstraint(affinity=["hbase_master"], scope=PlacementScope.RACK),
+        PlacementConstraint(cardinality="server", max=3),  # YARN counts those that are there before
+        PlacementConstraint(cardinality="hbase_master", min=1),
+    ]
+    assert placement.attributes == ["os=linux", "disk!=hdd"]
+    key = "component.server.placement_policy.constraints"
+    assert "one value" in why(found, f"{key}[4].node_attributes.fault")
+    assert "one `node_label`" in why(found, f"{key}[5].node_partitions")
+    assert "several components" in why(found, f"{key}[6]")
+
+
+def test_the_partition_of_a_policy_is_a_label(tmp_path: Path) -> None:
+    policy = {
+        "constraints": [{"type": "ANTI_AFFINITY", "scope": "NODE", "node_partitions": ["gpu"], "target_tags": ["a"]}]
+    }
+    found = read(
+        tmp_path, {"name": "x", "components": [{"name": "a", "launch_command": "x", "placement_policy": policy}]}
+    )
+    assert found.job["tasks"]["a"]["node_label"] == "gpu"
+    assert found.job["tasks"]["a"]["placement"] == {"constraints": [{"anti_affinity": ["a"]}]}
+
+
+def test_a_command_that_wants_bash_has_it(tmp_path: Path) -> None:
+    """YARN has every command run by bash."""
+    found = read(tmp_path, {"name": "x", "components": [{"name": "a", "launch_command": "source env.sh && ./go"}]})
+    assert found.job["tasks"]["a"]["command"] == "bash -c 'source env.sh && ./go'"
+
+
+def test_what_is_no_list_or_mapping_is_listed(tmp_path: Path) -> None:
+    component = {"name": "a", "launch_command": "x", "dependencies": {"b": 1}}
+    component |= {"configuration": {"env": ["A=1"], "files": {"x": 1}}}
+    component |= {"resource": {"cpus": 1, "memory": "256", "additional": ["yarn.io/gpu"]}}
+    component |= {"placement_policy": {"constraints": {"type": "AFFINITY"}}}
+    found = read(tmp_path, {"name": "x", "components": [component]})
+    for key in ("dependencies", "configuration.env", "configuration.files", "resource.additional", "placement_policy"):
+        assert "should be a" in why(found, f"component.a.{key}"), key
 
 
 def test_a_service_of_nothing_is_refused(tmp_path: Path) -> None:

@@ -154,6 +154,31 @@ def test_relative_paths_lead_where_they_did(tmp_path: Path) -> None:
     assert moved({"python_env": "/opt/envs/tf"}, before, after) == {"python_env": "/opt/envs/tf"}
 
 
+def test_paths_of_task_types_wheels_and_registries_lead_where_they_did(tmp_path: Path) -> None:
+    before, after = tmp_path / "jobs", tmp_path / "dags"
+    for each in (before, after):
+        each.mkdir()
+    job = {
+        "python_env": ["a.whl", "hdfs:///b.whl"],
+        "docker": {"image": "i:1", "client_config": "config.json"},
+        "tasks": {"one": {"files": ["own.txt::name"], "archives": ["x.zip"], "python_env": "tool.pex"}, "two": None},
+    }
+    assert moved(job, before, after) == {
+        "python_env": ["../jobs/a.whl", "hdfs:///b.whl"],
+        "docker": {"image": "i:1", "client_config": "../jobs/config.json"},
+        "tasks": {
+            "one": {
+                "files": ["../jobs/own.txt::name"],
+                "archives": ["../jobs/x.zip"],
+                "python_env": "../jobs/tool.pex",
+            },
+            "two": None,
+        },
+    }
+    assert moved({"python_env": "{{ f('a', 'b') }}"}, before, after) == {"python_env": "{{ f('a', 'b') }}"}
+    assert moved({"python_env": "a.whl,b.whl"}, before, after) == {"python_env": "../jobs/a.whl,../jobs/b.whl"}
+
+
 @pytest.mark.parametrize(("name", "dag_id"), [("retrain clicks", "retrain_clicks"), ("été", "t"), ("***", "training")])
 def test_ids_are_made_of_names(name: str, dag_id: str) -> None:
     assert dag_id_of(name) == dag_id

@@ -50,12 +50,26 @@ class Draft:
             found = found.get(name) if isinstance(found, Mapping) else None
         return found
 
+    def share(self, key: str) -> None:
+        """Make a list's elements the job's that every task type has, such as a file that all of them find."""
+        lists = [task.get(key, []) for task in self.tasks.values()]
+        shared = [each for each in lists[0] if all(each in other for other in lists)] if lists else []
+        for each in shared:
+            self.add(key, each, self.origins[("tasks", next(iter(self.tasks)), key)])
+            for own in lists:
+                own.remove(each)
+
     def remove(self, path: Path) -> Any:
         """Take a key of ours out again, or an element of a list; its value."""
         place: Any = self.job
         for name in path[:-1]:
             place = place[int(name)] if isinstance(place, list) else place[name]
         return place.pop(int(path[-1]) if isinstance(place, list) else path[-1])
+
+    def files(self) -> list[str]:
+        """What is said of the job's files, and of those of every task type."""
+        places = [self.job, *self.tasks.values()]
+        return list(dict.fromkeys(str(each) for place in places for each in place.get("files") or []))
 
     def leave(self, key: str, why: str, value: object = NOT_GIVEN) -> None:
         """Note that something of theirs is not carried over, once."""
@@ -79,6 +93,10 @@ class Draft:
             if ours != name:
                 self.leave(name, f"is called {ours}: a task type's name has lower-case letters, digits and _")
         return self._types[name]
+
+    def known_type(self, name: str) -> str | None:
+        """Our name of a task type that was met already; None: of no such type."""
+        return self._types.get(name)
 
     def service_type(self, name: str) -> str:
         """As ``task_type``, for a system to which names mean nothing: here some of them are roles."""

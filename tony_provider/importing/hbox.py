@@ -11,6 +11,7 @@ from tony_provider.importing.draft import Draft
 from tony_provider.importing.hbox_keys import FRAMEWORKS, KEYS, OPTIONS, SAME_AS_OPTION, input_name, path_and_name
 from tony_provider.importing.imported import NotImportable
 from tony_provider.importing.options import Options, read_options
+from tony_provider.importing.shell_variables import say_unfilled
 from tony_provider.importing.source import Source
 from tony_provider.importing.system import System
 from tony_provider.importing.values import memory, number_of, truth
@@ -30,7 +31,15 @@ _VARIABLES = {
     "INPUT_FILE_LIST": "",
 }
 _INTERACTIVE = ("vpc", "digits")
-_WITH_SERVERS = ("tensorflow", "tensor2tensor", "mxnet", "distlightlda", "xflow", "xdl")  # to others, ps are not there
+_WITH_SERVERS = (
+    "tensorflow",
+    "tensor2tensor",
+    "mxnet",
+    "distlightlda",
+    "lightlda",
+    "xflow",
+    "xdl",
+)  # to others, ps are not there
 
 
 def _knows(source: Source) -> bool:
@@ -67,8 +76,10 @@ def _read(source: Source) -> Draft:
     for key, value in settings.items():
         if key not in SAME_AS_OPTION and not KEYS.carry(draft, key, value):
             draft.leave(f"--conf {key}", f"unknown key{KEYS.hint(key)}", value)
+    _image(draft, settings)
     _ports(draft, settings)
     _commands(draft, options, kind)
+    say_unfilled(draft, source, _is_call)
     carry_variables(draft, source.folder, _VARIABLES)
     return draft
 
@@ -86,7 +97,10 @@ def _with_both_names(options: Options) -> Options:
 
 def _task_types(draft: Draft, said: dict[str, str], kind: str) -> None:
     workers = number_of("--worker-num", said.get("worker-num", "1"))
-    servers = number_of("--ps-num", said.get("ps-num", "0")) if kind in _WITH_SERVERS else 0
+    servers = number_of("--ps-num", said.get("ps-num", "0"))
+    if servers > 0 and kind not in _WITH_SERVERS:
+        draft.leave("--ps-num", f"Hbox starts no servers for --app-type {kind}", servers)
+        servers = 0
     if draft.get("framework") == "tensorflow" and "chiefworker-memory" in said and workers > 1:
         draft.put("tasks.chief.memory", memory(said["chiefworker-memory"]), "--chiefworker-memory")
         _sized_like_workers(draft, "chief", said)
@@ -125,6 +139,21 @@ def _sized_like_workers(draft: Draft, name: str, said: dict[str, str]) -> None:
         draft.put(("tasks", name, "vcores"), number_of("--worker-cores", said["worker-cores"]), "--worker-cores")
     if number_of("--worker-gpus", said.get("worker-gpus", "0")) > 0:
         draft.put(("tasks", name, "gpus"), number_of("--worker-gpus", said["worker-gpus"]), "--worker-gpus")
+
+
+def _image(draft: Draft, settings: dict[str, str]) -> None:
+    """Of all containers but the master. In some versions its registry stands by itself."""
+    host, port = settings.get("hbox.docker.registry.host"), settings.get("hbox.docker.registry.port")
+    image = settings.get("hbox.docker.image")
+    if image and host:
+        image = f"{host}:{port}/{image}" if port else f"{host}/{image}"
+    key = "--conf hbox.docker.image" if image else "--conf hbox.docker.image.name"
+    if image and settings.get("hbox.container.type", "yarn").lower() != "docker":
+        draft.leave(key, "hbox.container.type is not docker, so Hbox uses no image", image)
+        return
+    if image := image or settings.get("hbox.docker.image.name"):
+        draft.put("docker.image", image, key)
+        draft.put("am.docker", False, key)
 
 
 def _ports(draft: Draft, settings: dict[str, str]) -> None:

@@ -30,6 +30,7 @@ class KeyRule:
 
     here: str  # the keys of ours, as documents name them; empty: there is none
     carry: Carry
+    why: str = ""  # it is not carried over, and this is the reason
 
 
 def to(here: str, read: Callable[[Any], Any] = lambda value: value) -> KeyRule:
@@ -63,7 +64,7 @@ def argument(name: str, read: Callable[[Any], Any] = lambda value: value) -> Key
 
 def left(why: str, here: str = "") -> KeyRule:
     """It is not carried over. ``here``: what of ours does something like it."""
-    return KeyRule(here, lambda draft, key, value, _names: draft.leave(key, why, value))
+    return KeyRule(here, lambda draft, key, value, _names: draft.leave(key, why, value), why)
 
 
 def by(carry: Carry, here: str) -> KeyRule:

@@ -55,6 +55,16 @@ class PythonSource:
             elif isinstance(node, ast.Import):
                 yield from (alias.name for alias in node.names)
 
+    def _module(self, name: str) -> str:
+        """The module that an import gives a name to."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                above = f"{node.module}." if isinstance(node, ast.ImportFrom) and node.module else ""
+                for alias in node.names:
+                    if (alias.asname or alias.name) == name:
+                        return f"{above}{alias.name}"
+        return name
+
     def value(self, node: ast.expr, depth: int = 0) -> Any:
         """What an expression is. Raises Computed."""
         if depth > _DEEPEST:
@@ -78,7 +88,7 @@ class PythonSource:
             case ast.Name(id=name):
                 return self.value(self._assigned(name, node), depth + 1)
             case ast.Attribute(value=ast.Name(id=module), attr="__file__"):
-                return f"{module}.py"
+                return f"{self._module(module).replace('.', '/')}.py"
             case ast.Call(args=[argument]) if ast.unparse(node.func) in (
                 "os.path.basename",
                 "path.basename",

@@ -11,6 +11,7 @@ from tony_provider.importing.keys import BadValue
 from tony_provider.importing.settle import settled
 from tony_provider.importing.source import Source, source_of
 from tony_provider.importing.system import System
+from tony_provider.importing.unread import UNREAD
 
 SYSTEMS: Sequence[System] = (
     tony.SYSTEM,
@@ -50,6 +51,9 @@ def _system(source: Source, name: str | None) -> System:
     found = [each for each in SYSTEMS if each.knows(source)]
     if len(found) == 1:
         return found[0]
+    for each in UNREAD if not found else ():
+        if each.knows(source):
+            raise NotImportable(f"{source.told} {each.why}, and is not read; {each.page}")
     kinds = "\n".join(f"  {each.name}: {each.takes}" for each in SYSTEMS)
     what = "is none of what is read here" if not found else f"could be of {' or '.join(each.title for each in found)}"
     raise NotImportable(f"{source.told} {what}; say which with --from:\n{kinds}")

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from tony_provider.importing.docker_variables import settle_images
 from tony_provider.importing.draft import Draft, Path
 from tony_provider.importing.imported import Imported, NotImportable
 from tony_provider.runtime.frameworks import get_framework
@@ -27,6 +28,7 @@ def settled(draft: Draft, system: str, source: str, *, command: str | None, give
     value of theirs is left behind, with what it says. Raises NotImportable for a job that lacks what it needs.
     """
     _give_command(draft, command)
+    settle_images(draft)
     while True:
         job = _in_order(merge(draft.job, given))
         _expect_commands(draft, job)
@@ -140,7 +142,16 @@ def _in_order(job: Mapping[str, Any]) -> dict[str, Any]:
 def _task_in_order(task: Any) -> Any:
     if not isinstance(task, Mapping):
         return task  # which the parser refuses
+    task = _filled(task)
     known = [name for name in _TASK_ORDER if name in task and name != "command"]
     others = [name for name in task if name not in _TASK_ORDER]
     last = ["command"] if "command" in task else []
     return {name: task[name] for name in [*known, *others, *last]}
+
+
+def _filled(given: Any) -> Any:
+    """Without lists and mappings that nothing is left in."""
+    if not isinstance(given, Mapping):
+        return given
+    kept = {name: _filled(value) for name, value in given.items()}
+    return {name: value for name, value in kept.items() if value not in ({}, [])}

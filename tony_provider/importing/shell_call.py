@@ -10,6 +10,12 @@ from tony_provider.importing.draft import Draft
 
 _PACKED = re.compile(r"bin/python[\d.]*")  # an environment whose top is that of the archive
 _VENV = "venv"  # the directory that TonY unpacks an environment into
+_BASH = re.compile(r"(?:^|[;&|(]\s*|\n\s*)(?:source|declare|shopt|pushd|popd)\s|\[\[|<<<|<\(|\bpipefail\b|&>|\$\{!")
+
+
+def for_sh(text: str) -> str:
+    """A command that another system has bash run: /bin/sh does, unless it says something that is bash's alone."""
+    return f"bash -c {shlex.quote(text)}" if _BASH.search(text) else text
 
 
 def python_call(

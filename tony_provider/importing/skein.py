@@ -2,55 +2,78 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Any
 
-from tony_provider.importing.draft import Draft
+from tony_provider.importing.draft import Draft, Path
 from tony_provider.importing.imported import NotImportable
 from tony_provider.importing.keys import Carry, Keys, argument, by, elsewhere, left, to
+from tony_provider.importing.shell_call import for_sh
 from tony_provider.importing.source import Source
 from tony_provider.importing.system import System
-from tony_provider.importing.values import below, environment, memory, number, some, truth
+from tony_provider.importing.values import below, environment, mapping, memory, number, some, truth
 
 _ARCHIVES = (".zip", ".tar.gz", ".tgz")
-_BASH = re.compile(r"(?:^|[;&|(]\s*|\n\s*)(?:source|declare|shopt|pushd|popd)\s|\[\[|<<<|<\(|\bpipefail\b|&>|\$\{!")
+_NOBODY = "nothing of the user's runs in the master, which has no script"
 _MANY = 1000  # restarts, in place of any number
-_PLACES = "nodes and racks are not chosen here; node labels are carried over"
 
 
 def _script(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
-    """Skein runs it by bash; /bin/sh does, unless it says something that is bash's alone."""
     lines = [str(each) for each in value] if isinstance(value, list) else [str(value)]
-    text = " && ".join(lines).strip()
-    if _BASH.search(text):
-        text = f"bash -c {shlex.quote(text)}"
-    name = draft.task_type(names[0]) if names else "chief"
-    draft.put(("tasks", name, "command"), text, key)
+    draft.put(("tasks", _type(draft, names), "command"), for_sh(" && ".join(lines).strip()), key)
 
 
-def _files(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
-    """Of every service: here they are the job's, and each task finds all of them."""
-    if not isinstance(value, Mapping):
+def _type(draft: Draft, names: Sequence[str]) -> str:
+    """Ours of a service; that of the master's own script is a chief."""
+    return draft.task_type(names[0]) if names else "chief"
+
+
+def _files(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
+    given_files = _named_files(value)
+    if given_files is None:
         draft.leave(key, "should be a mapping of names to files", value)
         return
-    for target, given in value.items():
+    if _is_nobodys(draft, names):
+        draft.leave(key, _NOBODY, value)
+        return
+    for target, given in given_files.items():
         file = given if isinstance(given, Mapping) else {"source": given}
         source = str(file.get("source", "")).removeprefix("file://")
         kind = str(file.get("type", "infer")).lower()
         is_archive = kind == "archive" or (kind == "infer" and source.endswith(_ARCHIVES))
         written = source if source.rpartition("/")[2] == target else f"{source}::{target}"
-        draft.add("archives" if is_archive else "files", written, key)
+        draft.add(("tasks", _type(draft, names), "archives" if is_archive else "files"), written, key)
         for option in ("visibility", "size", "timestamp"):
             if option in file:
                 draft.leave(f"{key}.{target}.{option}", "files are staged by their content, for this user alone")
 
 
+def _named_files(value: Any) -> Mapping[str, Any] | None:
+    """The files by their names; older specifications list them: ``[{file: data.txt}, {archive: env.zip}]``."""
+    if isinstance(value, Mapping):
+        return value
+    named = {}
+    for each in value if isinstance(value, list) else [None]:
+        kind, source = next(iter(each.items())) if isinstance(each, Mapping) and len(each) == 1 else ("", None)
+        if kind not in ("file", "archive") or not isinstance(source, str):
+            return None
+        named[PurePosixPath(source).name] = {"source": source, "type": kind}
+    return named
+
+
+def _is_nobodys(draft: Draft, names: Sequence[str]) -> bool:
+    """Whether it is of a master that runs nothing of the user's."""
+    return not names and "chief" not in draft.tasks
+
+
 def _env(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
-    taken, refused = environment(below(value))
+    if _is_nobodys(draft, names):
+        draft.leave(key, _NOBODY, value)
+        return
+    taken, refused = environment(mapping(value))
     for name, text in taken.items():
-        draft.put(("tasks", draft.task_type(names[0]) if names else "chief", "env", name), text, key)
+        draft.put(("tasks", _type(draft, names), "env", name), text, key)
     for name, why in refused.items():
         draft.leave(f"{key}.{name}", why)
 
@@ -142,9 +165,9 @@ KEYS = Keys(
         "services.<type>.max_restarts": by(_restarts, "restart.budget"),
         "services.<type>.allow_failures": by(_failures, "tolerated_failures"),
         "services.<type>.node_label": to("tasks.<type>.node_label", lambda value: value or None),
-        "services.<type>.nodes": left(_PLACES),
-        "services.<type>.racks": left(_PLACES),
-        "services.<type>.relax_locality": left(_PLACES),
+        "services.<type>.nodes": to("tasks.<type>.placement.nodes"),
+        "services.<type>.racks": to("tasks.<type>.placement.racks"),
+        "services.<type>.relax_locality": elsewhere("tasks.<type>.placement.required"),
         "services": elsewhere("tasks"),
     }
 )
@@ -174,6 +197,9 @@ def _read(source: Source) -> Draft:
         draft.put("tasks.chief.instances", 1, "master.script")
         draft.put("success", "chief", "master.script")
     _WITHIN.carry_all(draft, {**plain, "services": there})
+    _places(draft, there)
+    for each in ("files", "archives"):
+        draft.share(each)
     _of_absent(draft, set(services) - set(there))
     _say_what_differs(draft, there)
     return draft
@@ -187,6 +213,14 @@ def _is_there(draft: Draft, name: str, service: object) -> bool:
         draft.leave(f"services.{name}.instances", "a task type has one at least, so this service is left out", 0)
         return False
     return True
+
+
+def _places(draft: Draft, services: Mapping[str, Any]) -> None:
+    """Nodes and racks that are named are the only ones, unless the service says that they are a wish."""
+    for name, service in services.items():
+        place: Path = ("tasks", draft.task_type(name), "placement")
+        if draft.get(place) and not truth(service.get("relax_locality") or False):
+            draft.put((*place, "required"), True, f"services.{name}.relax_locality")
 
 
 def _of_absent(draft: Draft, absent: set[str]) -> None:

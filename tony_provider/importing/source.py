@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from itertools import takewhile
+from itertools import dropwhile, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,14 @@ from tony_provider.runtime.spec.problems import SpecError
 from tony_provider.runtime.spec.source import load_source
 
 _ENDS = re.compile(r"#|[&;|]+$|[0-9&]?>")  # of a command, as a shell has it
-_MOST_BYTES = 4 << 20  # of a file; that of TonY's whole configuration has some 100 KiB
+_GOES_ON = re.compile(r"\\(?:[ \t]+#[^\n]*)?\r?\n")  # also with a remark behind the backslash, as documents have it
+_BEFORE = re.compile(r"exec|nohup|time|[A-Za-z_]\w*=.*", re.DOTALL)  # what a command's own words come after
+_QUOTED = re.compile(r"'[^']*'")
+_VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
+_ARRAY = re.compile(r"\$\{\w+\[[@*]\]")
+_MOST_BYTES = 1 << 20  # of a file, whose reading takes some 20 s at worst; TonY's whole configuration has some 100 KiB
+_LONGEST_LINE = 1 << 15  # letters of a command; reading one takes time that grows with their square
+_MOST_WRITTEN_OUT = 8 << 20  # of a document, in letters and values
 
 
 @attrs.frozen(slots=False)  # for what is kept once it was read
@@ -39,20 +46,44 @@ class Source:
 
     @cached_property
     def document(self) -> Mapping[str, Any] | None:
-        """The mapping that the text holds as YAML or JSON; None: it holds none."""
+        """The mapping that the text holds as YAML or JSON; None: it holds none.
+
+        Raises NotImportable where aliases make far more of it than was written.
+        """
         if not self.is_file or self.begins_like_xml:
             return None
         try:
-            return load_source(self.text)
+            plain = load_source(self.text)
+            size = _size(plain, {})
         except SpecError:
             return None
+        except RecursionError:
+            raise NotImportable(f"{self.told}: nested too deeply") from None
+        if size > _MOST_WRITTEN_OUT:
+            most = _MOST_WRITTEN_OUT >> 20
+            raise NotImportable(
+                f"{self.told}: with its aliases written out it is larger than {most} MiB, and no job is"
+            )
+        return plain
 
     def calls(self, is_call: Callable[[Sequence[str]], bool]) -> list[Sequence[str]]:
         """The words of the calls in it that are of some kind: its own, or those of each command of a shell script."""
         if self.words:
             return [self.words] if is_call(self.words) else []
-        lines = self.text.replace("\\\r\n", " ").replace("\\\n", " ").splitlines()
-        return [words for words in map(_words, lines) if words and is_call(words)]
+        return [words for _, words in self._commands if is_call(words)]
+
+    @cached_property
+    def _commands(self) -> list[tuple[str, Sequence[str]]]:
+        """The lines of a script that are commands, with the words of each."""
+        if self.begins_like_xml:
+            return []
+        lines = _GOES_ON.sub(" ", self.text).splitlines()
+        return [(line, words) for line in lines if (words := _words(line))]
+
+    def shell_variables(self, is_call: Callable[[Sequence[str]], bool]) -> list[str]:
+        """The variables that a shell would fill in of the calls in a script, by their names."""
+        lines = [] if self.words else [line for line, words in self._commands if is_call(words)]
+        return list(dict.fromkeys(name for line in lines for name in _VARIABLE.findall(_QUOTED.sub("", line))))
 
     def call(self, is_call: Callable[[Sequence[str]], bool]) -> Sequence[str] | None:
         """The words of the one call of a kind; None: there is none. Raises NotImportable where there are several."""
@@ -61,15 +92,33 @@ class Source:
             raise NotImportable(
                 f"{self.told}: has {len(found)} such calls, and a job is made of one; give that after `--`"
             )
+        if found and not self.words and any(_ARRAY.search(word) for word in found[0]):
+            raise NotImportable(
+                f"{self.told}: the words of its call are in an array, which only running the script would tell; give "
+                "the whole call after `--`"
+            )
         return found[0] if found else None
+
+
+def _size(plain: Any, known: dict[int, int]) -> int:
+    """The letters and values of a document with all aliases written out, found without doing so."""
+    if isinstance(plain, str):
+        return len(plain) + 1
+    if not isinstance(plain, (Mapping, list)):
+        return 1
+    if id(plain) not in known:
+        parts = [*plain.keys(), *plain.values()] if isinstance(plain, Mapping) else plain
+        known[id(plain)] = 1 + sum(_size(each, known) for each in parts)
+    return known[id(plain)]
 
 
 def _words(line: str) -> list[str]:
     """Those of the first command; none of a comment, or of what is no command by itself."""
-    if line.lstrip().startswith("#"):
+    if line.lstrip().startswith("#") or len(line) > _LONGEST_LINE:
         return []
     try:
-        return list(takewhile(lambda word: not _ENDS.match(word), shlex.split(line)))
+        words = dropwhile(_BEFORE.fullmatch, shlex.split(line))
+        return list(takewhile(lambda word: not _ENDS.match(word), words))
     except ValueError:
         return []
 

@@ -6,17 +6,20 @@ import ast
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tony_provider.importing.draft import Draft
+from tony_provider.importing.draft import Draft, Path
 from tony_provider.importing.imported import NotImportable
 from tony_provider.importing.keys import BadValue, Keys, argument, by, elsewhere, left, to
 from tony_provider.importing.python_source import Computed, PythonSource, called
 from tony_provider.importing.source import Source
 from tony_provider.importing.system import System
 from tony_provider.importing.values import below, environment, memory, number, some
-from tony_provider.runtime.spec.model import TENSORBOARD
+from tony_provider.runtime.spec.model import TENSORBOARD, PythonEnv
+from tony_provider.runtime.spec.python_env import EnvironmentKind, kind_of
 
 _CALL = "run_on_yarn"
-_PACKED = (".tar.gz", ".tgz", ".zip")
+_CPU = "cpu"  # tf-yarn's name of the nodes without a label
+_LABELS = ("NodeLabel", "TaskFlavor")
+_ACCESS = ("view_users", "view_groups", "modify_users", "modify_groups")
 _NAMES = ("experiment_fn", "task_specs")  # of arguments that stand without theirs
 _OLDER_NAMES = ("pyenv_zip_path", *_NAMES)
 _OF_SPEC = ("memory", "vcores", "instances", "nb_proc_per_worker", "label")
@@ -32,10 +35,33 @@ def _environment(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> N
 
 
 def _python_env(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
-    if isinstance(value, str) and value.endswith(_PACKED):
-        draft.put("python_env", value, key)
+    """One for all, or one for each node label: that of the task types that want the label."""
+    if not isinstance(value, Mapping):
+        _put_env(draft, (), key, value)
+        return
+    for name, task in draft.tasks.items():
+        label = task.get("node_label", _CPU)
+        if label in value:
+            _put_env(draft, ("tasks", name), f"{key} {label}", value[label])
+        else:
+            draft.leave(key, f"has none for {label}, which {name} wants", dict(value))
+
+
+def _put_env(draft: Draft, above: Path, key: str, value: Any) -> None:
+    if isinstance(value, str) and kind_of(PythonEnv(value)) in (EnvironmentKind.ARCHIVE, EnvironmentKind.PEX):
+        draft.put((*above, "python_env"), value, key)
     else:
-        draft.leave(key, "`python_env` is one archive of venv-pack or conda-pack, for the job", value)
+        draft.leave(key, "`python_env` is an archive of venv-pack or conda-pack, or a PEX", value)
+
+
+def _access(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
+    """What skein's ``ACLs(…)`` is given; by default everybody may look."""
+    for name, given in value.items():
+        if name in _ACCESS:
+            who, what = name.split("_")
+            draft.put(("acls", who, what), given, f"{key} {name}")
+        elif name != "enable":
+            draft.leave(f"{key} {name}", "the page of the job is for those of `acls.view`", given)
 
 
 def _files(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
@@ -66,7 +92,7 @@ KEYS = Keys(
         "nb_retries": argument("retries", some),
         "custom_task_module": by(_task_module, "framework"),
         "pre_script_hook": left("the first words of the `command`; `hadoop: true` for Hadoop's environment", "command"),
-        "acls": left("`acls` of the job say who may look at it, and who may stop it", "acls"),
+        "acls": by(_access, "acls"),
         "file_systems": left("`hadoop: true` in the job, and `other_hdfs` of the connection", "other_hdfs"),
         "skein_client": left("the connection says where jobs run"),
         "eval_monitor_log_thresholds": left("an evaluator reports what it measures by `tony_sdk.report`"),
@@ -81,7 +107,10 @@ TASK_KEYS = Keys(
         "task.<type>.nb_proc_per_worker": to(
             "tasks.<type>.processes", lambda value: number(value) if number(value) > 1 else None
         ),
-        "task.<type>.label": to("tasks.<type>.node_label", lambda value: str(value) or None),
+        **{
+            f"task.<type>.{name}": to("tasks.<type>.node_label", lambda value: str(value) or None)
+            for name in ("label", "flavor")
+        },
         "task.<type>.tb_model_dir": left(
             "`tensorboard: true` shows what programs write into TONY_TENSORBOARD_DIR", "tensorboard"
         ),
@@ -155,8 +184,12 @@ def _carry(draft: Draft, keys: Keys, key: str, value: Callable[[], Any]) -> None
 
 
 def _value(draft: Draft, program: PythonSource, name: str, node: ast.expr) -> Any:
-    if name in ("experiment_fn", "skein_client", "acls"):
+    if name in ("experiment_fn", "skein_client"):
         return ast.unparse(node)
+    if name == "acls":
+        return _acls(program, node)
+    if name == "pyenv_zip_path":
+        return _environments(program, node)
     if name not in ("files", "env"):
         return program.value(node)
     known = {}
@@ -217,10 +250,31 @@ def _spec(spec: ast.Call) -> dict[str, ast.expr]:
 
 
 def _spec_value(program: PythonSource, node: ast.expr) -> Any:
-    """``NodeLabel.GPU`` is the label ``gpu``, and that of CPU none."""
-    if isinstance(node, ast.Attribute) and ast.unparse(node.value).endswith("NodeLabel"):
-        return node.attr.lower() if node.attr != "CPU" else None
+    """The label of CPU is none."""
+    found = _label(program, node)
+    return None if found == _CPU and isinstance(node, ast.Attribute) else found
+
+
+def _label(program: PythonSource, node: ast.expr) -> Any:
+    """``NodeLabel.GPU``, in older versions ``TaskFlavor.GPU``, is the label ``gpu``; anything else is a value."""
+    if isinstance(node, ast.Attribute) and ast.unparse(node.value).endswith(_LABELS):
+        return node.attr.lower()
     return program.value(node)
+
+
+def _environments(program: PythonSource, node: ast.expr) -> Any:
+    try:
+        return program.value(node)
+    except Computed:
+        return {_label(program, key): program.value(value) for key, value in program.pairs(node) if key is not None}
+
+
+def _acls(program: PythonSource, node: ast.expr) -> dict[str, Any] | None:
+    if isinstance(node, ast.Constant) and node.value is None:
+        return None
+    if called(node) != "ACLs" or not isinstance(node, ast.Call) or node.args:
+        raise Computed(ast.unparse(node))
+    return {each.arg: program.value(each.value) for each in node.keywords if each.arg is not None}
 
 
 SYSTEM = System(

@@ -10,11 +10,20 @@ from tony_provider.importing.draft import Draft
 from tony_provider.importing.hadoop_xml import read_properties
 from tony_provider.importing.imported import NotImportable
 from tony_provider.importing.options import Options, read_options
-from tony_provider.importing.shell_call import python_call, source_folder
+from tony_provider.importing.shell_call import for_sh, python_call, source_folder
+from tony_provider.importing.shell_variables import say_unfilled
 from tony_provider.importing.source import Source, read_text
 from tony_provider.importing.system import System
-from tony_provider.importing.tony_keys import ADDRESSES, KEYS, OPTIONS, tensorboard_directory
-from tony_provider.importing.values import environment, number_of, pairs, truth, words
+from tony_provider.importing.tony_keys import (
+    ADDRESSES,
+    KEYS,
+    OPTIONS,
+    put_container_environment,
+    put_environment,
+    tensorboard_directory,
+)
+from tony_provider.importing.tony_places import put_images, put_placement
+from tony_provider.importing.values import number_of, pairs
 from tony_provider.importing.variables import carry_variables
 from tony_provider.runtime.spec.model import Role
 
@@ -55,7 +64,9 @@ def _read(source: Source) -> Draft:
     options = read_options(given, flags=_FLAGS)
     if options.rest:
         raise NotImportable(f"{source.told}: {options.rest[0]!r} belongs to no option of TonY's client")
-    return _draft(_properties(options, source.folder), options, source.folder)
+    draft = _draft(_properties(options, source.folder), options, source.folder)
+    say_unfilled(draft, source, _is_call)
+    return draft
 
 
 def _after_client(given: Sequence[str]) -> list[str]:
@@ -89,11 +100,14 @@ def _draft(properties: Mapping[str, str], options: Options | None, folder: Path)
     _task_types(draft, known, framework)
     KEYS.carry_all(draft, {key: value for key, value in known.items() if not _is_of_absent(draft, key)})
     _services(draft)
-    _docker(draft, known)
+    put_images(draft, known)
+    put_placement(draft, known)
     _tensorboard_container(draft, known)
     if options is not None:
         _options(draft, options)
     _commands(draft, known, options, folder)
+    for each in ("files", "archives"):
+        draft.share(each)
     carry_variables(draft, folder, _VARIABLES)
     return draft
 
@@ -127,7 +141,9 @@ def _task_types(draft: Draft, known: Mapping[str, str], framework: str) -> None:
 
 def _is_of_absent(draft: Draft, key: str) -> bool:
     """Whether a key is of a task type that has no instances: TonY's defaults have some of these."""
-    found = re.fullmatch(r"tony\.([^.]+)\.(memory|vcores|gpus|resources|command|node-label|depends-on)", key)
+    found = re.fullmatch(
+        r"tony\.([^.]+)\.(memory|vcores|gpus|resources|command|node-label|depends-on|alt-placement-spec)", key
+    )
     return bool(
         found and KEYS.find(key) is not None and key not in KEYS.rules and draft.task_type(found[1]) not in draft.tasks
     )
@@ -145,26 +161,6 @@ def _services(draft: Draft) -> None:
                     other["after"][name] = "started"
 
 
-def _docker(draft: Draft, known: Mapping[str, str]) -> None:
-    images = {
-        key: value
-        for key, value in known.items()
-        if re.fullmatch(r"tony\.(?:application\.docker\.image|docker\.[^.]+\.image)", key)
-    }
-    enabled = known.get("tony.docker.enabled") or known.get("tony.application.docker.enabled") or "false"
-    if not images or not truth(enabled):
-        for key, value in images.items():
-            draft.leave(key, "tony.docker.enabled is not true, so TonY uses no image", value)
-        return
-    first = "tony.docker.containers.image" if "tony.docker.containers.image" in images else next(iter(images))
-    draft.put("docker.image", images[first], first)
-    for key, value in images.items():
-        if value != images[first]:
-            draft.leave(key, f"the job has one image, which is that of {first}", value)
-    if mounts := known.get("tony.docker.containers.mount"):
-        draft.put("docker.mounts", words(mounts.replace(";", ",")), "tony.docker.containers.mount")
-
-
 def _tensorboard_container(draft: Draft, known: Mapping[str, str]) -> None:
     if draft.get("tensorboard") is None:
         return
@@ -178,13 +174,8 @@ def _options(draft: Draft, options: Options) -> None:
     for name, value in options.given:
         if not OPTIONS.carry(draft, name, value):
             draft.leave(f"-{name}", f"no option of TonY's client{OPTIONS.hint(name)}", value)
-    taken, refused = environment(pairs(options.all("shell_env")))
-    for name, value in taken.items():
-        draft.put(("env", name), value, "-shell_env")
-    for name, why in refused.items():
-        draft.leave(f"-shell_env {name}", why)
-    for value in options.all("container_env"):
-        draft.leave("-container_env", "`env` reaches the user process; say there what the program wants", value)
+    put_container_environment(draft, "-container_env", pairs(options.all("container_env")))
+    put_environment(draft, "-shell_env", pairs(options.all("shell_env")))  # over those of the container
     if called := options.last("appname") or options.last("app_name"):
         draft.put("name", called, "-appname")
     if (log_dir := options.last("sidecar_tensorboard_log_dir")) is not None:
@@ -207,10 +198,14 @@ def _commands(draft: Draft, known: Mapping[str, str], options: Options | None, f
         )
     for name, task in draft.tasks.items():
         if everybody:
-            task.setdefault("command", everybody)
+            task.setdefault("command", for_sh(everybody))
         draft.no_command[name] = "TonY takes it from -executes of its call, or from tony.<type>.command"
         if inside and "command" in task:
             task["command"] = f"cd {inside} && {task['command']}"
+        if "ray start" in task.get("command", ""):
+            draft.leave(
+                f"tony.{name}.command", "starts Ray by itself; `framework: ray` does, with the chief as its head"
+            )
 
 
 SYSTEM = System(

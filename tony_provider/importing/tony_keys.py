@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tony_provider.importing.docker_variables import take_image
 from tony_provider.importing.draft import Draft
 from tony_provider.importing.keys import Keys, argument, by, elsewhere, left, to
+from tony_provider.importing.shell_call import for_sh
 from tony_provider.importing.values import environment, memory, milliseconds, number, pairs, seconds, some, words
 from tony_provider.runtime.spec.model import Role
 
@@ -15,9 +17,12 @@ _NO_SERVER = (
 )
 _NO_JVM = "nothing runs in a JVM"
 _FIXED = "nothing to set: executors report every 3 s, and are lost after 15 s of silence"
-_POOLS = "the queue's own limits, Airflow's pools, and `max_tasks`, `max_gpus` of the connection bound a job"
+_POOLS = (
+    "bounds what a job may ask for: here the queue, Airflow's pools, and `max_tasks`, `max_gpus` of the connection do. "
+    "`max_instances` of ours is what a job may grow to"
+)
 ADDRESSES = "addresses are in the connection; a program that needs such files has them in `files`"
-_PLACEMENT = "placement specifications are not read; node labels are carried over"
+_FALLBACK = "rules of `placement` hold always; a job that may be placed otherwise is another job"
 _CHIEF = "the chief is the task type of that name, or `role: chief`; else rank 0 leads"
 _TESTS = "for TonY's own tests"
 _VERSION = "says which TonY submitted it"
@@ -26,29 +31,47 @@ _VERSION = "says which TonY submitted it"
 # -- what takes more than a conversion -------------------------------------------------------------------------------
 
 
-def _resources(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
-    """``SRC``, ``SRC::NAME``, each with ``#archive``: for every task, since files are the job's."""
+def _resources(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
+    """``SRC``, ``SRC::NAME``, each with ``#archive``: of a type, or of all."""
+    above = ("tasks", draft.task_type(names[0])) if names else ()
     for each in words(value):
         is_archive = each.endswith("#archive")
-        draft.add("archives" if is_archive else "files", each.removesuffix("#archive"), key)
+        draft.add((*above, "archives" if is_archive else "files"), each.removesuffix("#archive"), key)
 
 
-def _type_resources(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
-    _resources(draft, key, value, names)
-    if len(draft.tasks) > 1:
-        draft.leave(key, "carried over as `files` and `archives` of the job, which all task types find", value)
-
-
-def _environment(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
-    taken, refused = environment(pairs(words(value)))
+def put_environment(draft: Draft, key: str, given: Mapping[str, str]) -> None:
+    """Variables of every user process."""
+    taken, refused = environment(given)
     for name, text in taken.items():
         draft.put(("env", name), text, key)
     for name, why in refused.items():
         draft.leave(f"{key} {name}", why)
 
 
+def put_container_environment(draft: Draft, key: str, given: Mapping[str, str]) -> None:
+    """Variables of every container, which its user process has, too; YARN's own for images may be among them."""
+    put_environment(draft, key, take_image(draft, (), key, given))
+
+
+def _environment(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
+    put_environment(draft, key, pairs(words(value)))
+
+
+def _container_environment(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
+    put_container_environment(draft, key, pairs(words(value)))
+
+
 def _command(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
-    draft.put(("tasks", draft.task_type(names[0]), "command"), value, key)
+    draft.put(("tasks", draft.task_type(names[0]), "command"), for_sh(value), key)
+
+
+def _chief(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
+    """TonY's chief is a type's first task, by default a worker's: here rank 0 leads, or a type with one task."""
+    name = draft.task_type(str(value))
+    if name in draft.tasks and name != Role.CHIEF.value and draft.tasks[name]["instances"] == 1:
+        draft.put(("tasks", name, "role"), Role.CHIEF.value, key)
+    elif name != Role.CHIEF.value:
+        draft.leave(key, _CHIEF, value)
 
 
 def _untracked(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
@@ -142,18 +165,15 @@ KEYS = Keys(
         "tony.<type>.node-label": to("tasks.<type>.node_label"),
         "tony.<type>.command": by(_command, "tasks.<type>.command"),
         "tony.<type>.depends-on": by(_depends_on, "tasks.<type>.after"),
-        "tony.<type>.resources": by(_type_resources, "files"),
+        "tony.<type>.resources": by(_resources, "tasks.<type>.files"),
         "tony.containers.resources": by(_resources, "files"),
         "tony.containers.command": elsewhere("tasks.<type>.command"),
         "tony.execution.envs": by(_environment, "env"),
         "tony.docker.enabled": elsewhere("docker"),
         "tony.docker.containers.image": elsewhere("docker.image"),
         "tony.docker.containers.mount": elsewhere("docker.mounts"),
-        "tony.docker.<type>.image": elsewhere("docker.image"),
-        "tony.containers.envs": left(
-            "`env` reaches the user process, and containers need nothing else; say there what the program wants",
-            "env",
-        ),
+        "tony.docker.<type>.image": elsewhere("tasks.<type>.docker.image"),
+        "tony.containers.envs": by(_container_environment, "env"),
         "tony.application.type": left("the application type is always TONY"),
         "tony.application.single-node": elsewhere("framework"),
         "tony.application.enable-preprocess": left("preparation is a task of the DAG, or the task type `prepare`"),
@@ -176,16 +196,18 @@ KEYS = Keys(
         "tony.application.mapred-conf-path": left(ADDRESSES, "files"),
         "tony.application.hadoop.location": left("`hadoop: true` finds the node's own Hadoop", "hadoop"),
         "tony.application.hadoop.classpath": left("`hadoop: true` finds the node's own Hadoop", "hadoop"),
-        "tony.application.placement-spec": left(_PLACEMENT),
-        "tony.application.placement-spec-retry-interval-ms": left(_PLACEMENT),
-        "tony.application.alt-placement-spec": left(_PLACEMENT),
-        "tony.application.placement-alt-fallback-timeout-ms": left(_PLACEMENT),
-        "tony.application.placement-alt-fallback-attempts": left(_PLACEMENT),
-        "tony.<type>.placement-spec": left(_PLACEMENT),
-        "tony.<type>.alt-placement-spec": left(_PLACEMENT),
-        "tony.<type>.allocation-tags": left(_PLACEMENT),
-        "tony.containers.placement-spec": left(_PLACEMENT),
-        "tony.containers.allocation-tags": left(_PLACEMENT),
+        "tony.application.placement-spec": elsewhere("tasks.<type>.placement"),
+        "tony.application.placement-spec-retry-interval-ms": left(
+            "nothing to set: YARN keeps what it is asked for, and what it gives up is asked for again every 5 s"
+        ),
+        "tony.application.alt-placement-spec": left(_FALLBACK),
+        "tony.application.placement-alt-fallback-timeout-ms": left(_FALLBACK),
+        "tony.application.placement-alt-fallback-attempts": left(_FALLBACK),
+        "tony.<type>.placement-spec": elsewhere("tasks.<type>.placement"),
+        "tony.<type>.alt-placement-spec": left(_FALLBACK),
+        "tony.<type>.allocation-tags": elsewhere("tasks.<type>.placement.tags"),
+        "tony.containers.placement-spec": elsewhere("tasks.<type>.placement"),
+        "tony.containers.allocation-tags": elsewhere("tasks.<type>.placement.tags"),
         "tony.application.reserve.port.python.process.wait.seconds": left("executors hold ports themselves"),
         "tony.application.test.horovod-driver-fail-enable": left(_TESTS),
         "tony.application.test.horovod-test-mode-enable": left(_TESTS),
@@ -201,12 +223,13 @@ KEYS = Keys(
             "bounds one program; `timeouts.lifetime` bounds the job, `execution_timeout` the task of the DAG",
             "timeouts.lifetime",
         ),
-        "tony.task.executor.registry-timeout-sec": left("`timeouts.registration`", "timeouts.registration"),
-        "tony.evaluator.run-alone.timeout": to("timeouts.evaluator", milliseconds),
-        "tony.chief.name": left("the chief is the task type of that name, or `role: chief`; else rank 0 leads", "role"),
-        "tony.chief.index": left(
-            "the chief is the task type of that name, or `role: chief`; else rank 0 leads", "role"
+        "tony.task.executor.registry-timeout-sec": left(
+            "an executor waits for the others as long as the job does: `timeouts.registration` bounds each of them",
+            "timeouts.registration",
         ),
+        "tony.evaluator.run-alone.timeout": to("timeouts.evaluator", milliseconds),
+        "tony.chief.name": by(_chief, "role"),
+        "tony.chief.index": left(_CHIEF, "role"),
         "tony.<type>.max-instances": left(_POOLS),
         "tony.task.max-total-<resource>": left(_POOLS),
         "tony.am.gpus": left("nothing of the user's runs in the master"),

@@ -11,10 +11,11 @@ from tony_provider.importing.draft import Draft
 from tony_provider.importing.imported import NotImportable
 from tony_provider.importing.keys import Keys, by, elsewhere, left, to
 from tony_provider.importing.options import Options, read_options
+from tony_provider.importing.shell_variables import say_unfilled
 from tony_provider.importing.source import Source
 from tony_provider.importing.system import System
 from tony_provider.importing.torchx_commands import FLAGS, MACRO, MACROS, RoleCommand, command_of, shell_word
-from tony_provider.importing.values import below, environment, number, number_of, pairs, some
+from tony_provider.importing.values import below, environment, listed, mapping, number, number_of, pairs, some, words
 
 _NO_VALUE = -1  # of a resource
 _NODES = re.compile(r"(?:(?:(?P<least>\d+):)?(?P<nodes>\d+)x)?(?P<processes>\d+)")
@@ -24,6 +25,11 @@ _NO_RETRIES = (
     "0, as TorchX has it by default, is `restart: {budget: 0}`; without that tasks start again up to 3 times, from "
     "their newest checkpoint"
 )
+_OF_MOUNTS = {  # the names of an option's parts, and those of an AppDef
+    **dict.fromkeys(("src", "source"), "src_path"),
+    **dict.fromkeys(("dst", "destination", "target"), "dst_path"),
+    **dict.fromkeys(("readonly", "read_only"), "read_only"),
+}
 # Named resources of TorchX 0.7: vcores, GPUs and memory in GiB.
 _SIZES = {
     "gpu.small": (8, 1, 32),
@@ -40,7 +46,7 @@ _SIZES = {
 
 
 def _environment(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
-    taken, refused = environment(below(value))
+    taken, refused = environment(mapping(value))
     for name, text in taken.items():
         if name.startswith("TORCHX_"):
             draft.leave(f"{key}.{name}", "is for TorchX itself", text)
@@ -58,23 +64,34 @@ def _retries(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
     draft.put("restart.budget", max(draft.get("restart.budget") or 0, budget), key)
 
 
-def _image(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
+def _image(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
     if not value or str(value).startswith(("/", ".")):
         draft.leave(key, "is a directory; what the job needs is in `files`", value)
-    elif draft.get("docker.image") not in (None, value):
-        draft.leave(key, f"the job has one image, {draft.get('docker.image')}", value)
     else:
-        draft.put("docker.image", value, key)
+        draft.put(("tasks", draft.task_type(names[0]), "docker", "image"), value, key)
 
 
-def _mounts(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
-    for each in value if isinstance(value, list) else []:
+def _mounts(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
+    docker = ("tasks", draft.task_type(names[0]), "docker")
+    for each in listed(value):
         source, target = str(below(each).get("src_path", "")), str(below(each).get("dst_path", ""))
-        if source.startswith("/") and target and draft.get("docker.image"):
+        is_device = "permissions" in below(each)
+        if source.startswith("/") and target and not is_device and draft.get((*docker, "image")):
             mode = "ro" if str(each.get("read_only", "")).lower() == "true" else "rw"
-            draft.add("docker.mounts", f"{source}:{target}:{mode}", key)
+            draft.add((*docker, "mounts"), f"{source}:{target}:{mode}", key)
         else:
             draft.leave(key, "directories of the node are mounted into an image, and nothing else", each)
+
+
+def _mounts_of_words(text: str) -> list[dict[str, Any]]:
+    """As ``--mounts`` has them: ``type=bind,src=/a,dst=/b,readonly,type=…``, each beginning with its type."""
+    found: list[dict[str, Any]] = []
+    for word in words(text):
+        name, equals, value = word.partition("=")
+        if name == "type" or not found:
+            found.append({})
+        found[-1][_OF_MOUNTS.get(name, name)] = value if equals else True
+    return [each if each.get("type") == "bind" else {"type": each.get("type")} for each in found]
 
 
 def _amount(value: Any) -> int | None:
@@ -91,7 +108,7 @@ KEYS = Keys(
         "role.<type>.min_replicas": to("tasks.<type>.min_instances", some),
         "role.<type>.entrypoint": elsewhere("tasks.<type>.command"),
         "role.<type>.args": elsewhere("tasks.<type>.command"),
-        "role.<type>.image": by(_image, "docker.image"),
+        "role.<type>.image": by(_image, "tasks.<type>.docker.image"),
         "role.<type>.env": by(_environment, "tasks.<type>.env"),
         "role.<type>.max_retries": by(_retries, "restart.budget"),
         "role.<type>.retry_policy": elsewhere("framework"),
@@ -102,7 +119,7 @@ KEYS = Keys(
         "role.<type>.resource.devices": left("`resources` of the task type, by YARN's names", "resources"),
         "role.<type>.resource.tags": left("`node_label` says which nodes", "node_label"),
         "role.<type>.port_map": left("`TONY_PORT` is the task's port; the others find it in `TONY_CLUSTER_SPEC`"),
-        "role.<type>.mounts": by(_mounts, "docker.mounts"),
+        "role.<type>.mounts": by(_mounts, "tasks.<type>.docker.mounts"),
         "role.<type>.metadata": left("for TorchX's schedulers"),
         "role.<type>.base_image": left("of no use since TorchX 0.1"),
         "role.<type>.workspace": left("`files`", "files"),
@@ -116,7 +133,7 @@ OPTIONS = Keys(
         "script": elsewhere("tasks.<type>.command"),
         "m": elsewhere("tasks.<type>.command"),
         "name": elsewhere("name"),
-        "image": elsewhere("docker.image"),
+        "image": elsewhere("tasks.<type>.docker.image"),
         "h": elsewhere("tasks.<type>.memory"),
         "cpu": elsewhere("tasks.<type>.vcores"),
         "gpu": elsewhere("tasks.<type>.gpus"),
@@ -126,7 +143,7 @@ OPTIONS = Keys(
         "max_restarts": elsewhere("restart.budget"),
         "num_replicas": elsewhere("tasks.<type>.instances"),
         "msg": elsewhere("tasks.<type>.command"),
-        "mounts": left("`docker.mounts`, as SOURCE:TARGET:MODE", "docker.mounts"),
+        "mounts": elsewhere("tasks.<type>.docker.mounts"),
         "rdzv_port": left(_TORCHRUN_LEFT),
         "rdzv_backend": left(_TORCHRUN_LEFT),
         "rdzv_endpoint": left(_TORCHRUN_LEFT),
@@ -160,7 +177,9 @@ def _read(source: Source) -> Draft:
     given = list(call[1:]) if call is not None else list(source.words)
     if not given:
         raise NotImportable(f"{source.told}: is no AppDef (a mapping with `roles`), and has no call of torchx")
-    return _call(given)
+    draft = _call(given)
+    say_unfilled(draft, source, _is_call)
+    return draft
 
 
 def _app(plain: Mapping[str, Any]) -> Draft:
@@ -184,12 +203,13 @@ def _app(plain: Mapping[str, Any]) -> Draft:
 
 def _run_of(draft: Draft, role: Mapping[str, Any]) -> RoleCommand:
     entrypoint = str(role.get("entrypoint") or "")
-    args = role.get("args")
+    args = role.get("args") or []
+    if not isinstance(args, list):
+        draft.leave(f"role.{role['name']}.args", "should be a list", args)
+        args = []
     if not entrypoint or entrypoint == "<MISSING>":
         return RoleCommand([])
-    return command_of(
-        draft, f"role.{role['name']}", entrypoint, [str(each) for each in args] if isinstance(args, list) else []
-    )
+    return command_of(draft, f"role.{role['name']}", entrypoint, [str(each) for each in args])
 
 
 def _framework(draft: Draft, roles: Sequence[Mapping[str, Any]], runs: Mapping[str, RoleCommand]) -> None:
@@ -209,6 +229,9 @@ def _put_command(draft: Draft, role: str, run: RoleCommand) -> None:
     if not run.words:
         return
     draft.put(("tasks", name, "command"), " ".join(map(shell_word, run.words)), f"role.{role}.args")
+    if program := next((word for word in run.words if word.endswith(".py") and not word.startswith("/")), None):
+        why = f"{program} is looked for in the image, as TorchX does; where it is not there, name it in `files`"
+        draft.leave(f"role.{role}.args", why)
     if run.processes != "1":
         draft.put(("tasks", name, "processes"), run.processes, f"role.{role}.args")
     if unknown := [each for each in MACRO.findall(" ".join(run.words)) if each not in MACROS]:
@@ -225,6 +248,7 @@ def _call(given: Sequence[str]) -> Draft:
     if not run.rest:
         raise NotImportable("the call of torchx names no component, such as dist.ddp")
     component, *arguments = run.rest
+    component = component.removeprefix("torchx.components.")
     options = read_options(arguments, flags=("debug",))
     draft = Draft()
     for name, value in run.given:
@@ -265,8 +289,8 @@ def _distributed(draft: Draft, options: Options, component: str) -> None:
         script = PurePosixPath(script).name
     elif module is not None:
         draft.leave("-m", "name the module's files in `files`, unless the environment has it", module)
-    words = ["python", *(["-m", module] if module else [str(script)]), *options.rest]
-    draft.put(("tasks", name, "command"), " ".join(map(shell_word, words)), "--script")
+    given = ["python", *(["-m", module] if module else [str(script)]), *options.rest]
+    draft.put(("tasks", name, "command"), " ".join(map(shell_word, given)), "--script")
     default = "gpu.small" if component == "dist.spmd" else None
     _of_options(draft, role, options, default, {"cpu": 2, "gpu": 0, "memMB": 1024})
 
@@ -279,16 +303,16 @@ def _utility(draft: Draft, options: Options, component: str) -> None:
     draft.put(
         ("tasks", name, "instances"), number_of("--num_replicas", options.last("num_replicas") or "1"), "--num_replicas"
     )
-    words = list(options.rest)
+    given = list(options.rest)
     if component == "utils.echo":
-        words = ["echo", options.last("msg") or "hello world"]
+        given = ["echo", options.last("msg") or "hello world"]
     elif component == "utils.python":
         script, module = options.last("script"), options.last("m")
         if script is not None:
             draft.add("files", script, "--script")
-        words = ["python", *(["-m", module] if module else [PurePosixPath(script or "").name]), *words]
-    if words:
-        draft.put(("tasks", name, "command"), " ".join(map(shell_word, words)), component)
+        given = ["python", *(["-m", module] if module else [PurePosixPath(script or "").name]), *given]
+    if given:
+        draft.put(("tasks", name, "command"), " ".join(map(shell_word, given)), component)
     _of_options(draft, role, options, None, {"cpu": 1, "gpu": 0, "memMB": 1024})
 
 
@@ -310,6 +334,8 @@ def _of_options(draft: Draft, role: str, options: Options, default: str | None, 
         KEYS.carry(draft, f"role.{role}.image", image)
     else:
         draft.leave("--image", _IMAGE)
+    if mounts := options.last("mounts"):
+        KEYS.carry(draft, f"role.{role}.mounts", _mounts_of_words(mounts))
 
 
 SYSTEM = System(

@@ -86,6 +86,20 @@ def below(given: object, *names: str) -> Mapping[str, Any]:
     return given if isinstance(given, Mapping) else {}
 
 
+def mapping(value: Any) -> Mapping[str, Any]:
+    """A mapping of names to whatever there is."""
+    if not isinstance(value, Mapping):
+        raise BadValue("should be a mapping")
+    return value
+
+
+def listed(value: Any) -> list[Any]:
+    """A list of whatever there is."""
+    if not isinstance(value, list):
+        raise BadValue("should be a list")
+    return value
+
+
 def environment(given: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
     """What of an environment can be ours, and why the rest cannot."""
     taken: dict[str, str] = {}

@@ -49,8 +49,8 @@ def _names(text: str, name: str) -> bool:
 
 def _texts(draft: Draft, folder: Path) -> Iterator[str]:
     """Of the job's programs that this machine has, and may read."""
-    for each in draft.get("files") or []:
-        path = folder / str(each).partition("::")[0]
+    for each in draft.files():
+        path = folder / each.partition("::")[0]
         inside = path.rglob("*") if path.is_dir() else [path]
         for program in islice(inside, _MOST_FILES):
             try:

@@ -6,16 +6,29 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tony_provider.importing.draft import Draft
+from tony_provider.importing.docker_variables import ENTRY_POINT, take_image
+from tony_provider.importing.draft import Draft, Path
 from tony_provider.importing.imported import NotImportable
 from tony_provider.importing.keys import Keys, by, elsewhere, left, to
+from tony_provider.importing.service_placement import put_placement
+from tony_provider.importing.shell_call import for_sh
 from tony_provider.importing.source import Source
 from tony_provider.importing.system import System
-from tony_provider.importing.values import below, environment, memory, milliseconds, number, seconds, some
+from tony_provider.importing.values import (
+    below,
+    environment,
+    listed,
+    mapping,
+    memory,
+    milliseconds,
+    number,
+    seconds,
+    some,
+    truth,
+)
 from tony_provider.runtime import resource_names
 
 _OF_ALL = {  # of a component that says nothing itself, and what it is here
-    "artifact": "docker.image",
     "launch_command": "command",
     "resource": "vcores",
     "number_of_containers": "instances",
@@ -23,14 +36,12 @@ _OF_ALL = {  # of a component that says nothing itself, and what it is here
 _CONSTANT = re.compile(
     r"\$\{(?:(?:SERVICE|COMPONENT)_[A-Z_]+|USER|DOMAIN|THIS_HOST|CONTAINER_ID|CLUSTER_[A-Z_]+|[A-Z0-9_-]+_(?:IP|HOST))\}"
 )
-_ENTRY_POINT = "YARN_CONTAINER_RUNTIME_DOCKER_RUN_OVERRIDE_DISABLE"
 _OF_A_RUNNING_ONE = "says how a running service is; a definition needs none of it"
-_NO_PLACES = "placement policies are not read; node labels are `node_label`"
 _NOT_WRITTEN = "nothing is written into files from properties; write the file yourself, and name it in `files`"
 
 
 def _put_resource(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
-    for name, given in below(value).items():
+    for name, given in mapping(value).items():
         about = given if isinstance(given, Mapping) else {"value": given}
         if name == resource_names.GPU:
             if count := some(about.get("value")):
@@ -41,17 +52,22 @@ def _put_resource(draft: Draft, key: str, value: Any, names: Sequence[str]) -> N
 
 
 def _environment(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
-    taken, refused = environment(below(value))
+    above = _above(draft, names)
+    taken, refused = environment(take_image(draft, above, key, mapping(value)))
     for name, text in taken.items():
-        path = ("tasks", draft.task_type(names[0]), "env", name) if names else ("env", name)
-        draft.put(path, text, key)
+        draft.put((*above, "env", name), text, key)
         _say_constants(draft, f"{key}.{name}", text)
     for name, why in refused.items():
         draft.leave(f"{key}.{name}", why)
 
 
+def _above(draft: Draft, names: Sequence[str]) -> Path:
+    """Where what is said of a component is, or of the service."""
+    return ("tasks", draft.task_type(names[0])) if names else ()
+
+
 def _command(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
-    draft.put(("tasks", draft.task_type(names[0]), "command"), str(value), key)
+    draft.put(("tasks", draft.task_type(names[0]), "command"), for_sh(str(value)), key)
     _say_constants(draft, key, str(value))
 
 
@@ -65,7 +81,7 @@ def _say_constants(draft: Draft, key: str, text: str) -> None:
 
 
 def _dependencies(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
-    for other in value if isinstance(value, list) else []:
+    for other in listed(value):
         draft.put(("tasks", draft.task_type(names[0]), "after", draft.task_type(str(other))), "ready", key)
 
 
@@ -93,14 +109,20 @@ def _restarts(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
         draft.leave(key, "is none of ALWAYS, ON_FAILURE and NEVER", value)
 
 
-def _files(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
+def _privileged(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
+    if truth(value):
+        draft.put((*_above(draft, names), "docker", "privileged"), True, key)
+
+
+def _files(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
     """Static files and archives; those that YARN's services write from properties are not."""
-    for each in value if isinstance(value, list) else []:
+    for each in listed(value):
         about = each if isinstance(each, Mapping) else {}
         kind, source = str(about.get("type", "")).upper(), about.get("src_file")
         target = str(about.get("dest_file") or source or "").lstrip("/")
         if kind in ("STATIC", "ARCHIVE") and source:
-            draft.add("files" if kind == "STATIC" else "archives", f"{_on_hdfs(source)}::resources/{target}", key)
+            ours = "files" if kind == "STATIC" else "archives"
+            draft.add((*_above(draft, names), ours), f"{_on_hdfs(source)}::resources/{target}", key)
         else:
             draft.leave(f"{key} {about.get('dest_file', '')}".rstrip(), f"{kind or 'no type'}: {_NOT_WRITTEN}")
 
@@ -121,7 +143,7 @@ _PROPERTIES = {
     "yarn.service.container-failure.retry-interval-ms": to("restart.backoff", milliseconds),
     "yarn.service.container-failure.validity-interval-ms": to("restart.window", milliseconds),
     "yarn.service.node-blacklist.threshold": to("restart.node_losses", number),
-    "docker.network": left("the node's own; `docker` has an image and mounts", "docker"),
+    "docker.network": elsewhere("docker.network"),
 }
 
 KEYS = Keys(
@@ -133,13 +155,14 @@ KEYS = Keys(
         "description": left("a job has none; the DAG's `doc_md` may say it"),
         "quicklinks": left("the job's page has the addresses of its tasks"),
         "kerberos_principal": left("`kerberos` of the connection", "kerberos"),
-        "docker_client_config": left("the nodes' Docker logs in by its own configuration"),
-        "placement_policy": left(_NO_PLACES),
+        "docker_client_config": to("docker.client_config"),
+        "placement_policy": left("no field of a service: each component has its own"),
         **{
             name: left(_OF_A_RUNNING_ONE)
             for name in ("id", "launch_time", "number_of_running_containers", "state", "uri", "dependencies")
         },
         **{name: elsewhere(here) for name, here in _OF_ALL.items()},
+        "artifact": elsewhere("docker.image"),
         "components": elsewhere("tasks"),
         "configuration.env": by(_environment, "env"),
         "configuration.files": by(_files, "files"),
@@ -154,12 +177,12 @@ KEYS = Keys(
         "component.<type>.dependencies": by(_dependencies, "tasks.<type>.after"),
         "component.<type>.readiness_check": by(_readiness, "tasks.<type>.ready"),
         "component.<type>.restart_policy": by(_restarts, "tasks.<type>.restart"),
-        "component.<type>.artifact": elsewhere("docker.image"),
+        "component.<type>.artifact": elsewhere("tasks.<type>.docker.image"),
         "component.<type>.configuration.env": by(_environment, "tasks.<type>.env"),
-        "component.<type>.configuration.files": by(_files, "files"),
+        "component.<type>.configuration.files": by(_files, "tasks.<type>.files"),
         "component.<type>.configuration.properties": elsewhere("restart"),
-        "component.<type>.placement_policy": left(_NO_PLACES),
-        "component.<type>.run_privileged_container": left("containers run as the job's user"),
+        "component.<type>.placement_policy": by(put_placement, "tasks.<type>.placement"),
+        "component.<type>.run_privileged_container": by(_privileged, "tasks.<type>.docker.privileged"),
         "component.<type>.quicklinks": left("the job's page has the addresses of its tasks"),
         "component.<type>.state": left(_OF_A_RUNNING_ONE),
         "component.<type>.containers": left(_OF_A_RUNNING_ONE),
@@ -187,9 +210,11 @@ def _read(source: Source) -> Draft:
     for each in components:
         whole = {**{name: plain[name] for name in _OF_ALL if name in plain}, **each}
         KEYS.carry_all(draft, {"component": {each["name"]: whole}})
-        _properties(draft, each)
-    _properties(draft, plain)
+        _properties(draft, each, (str(each["name"]),))
+    _properties(draft, plain, ())
     _artifacts(draft, plain, components)
+    for each in ("files", "archives"):
+        draft.share(each)
     _waits(draft)
     return draft
 
@@ -209,36 +234,52 @@ def _is_there(draft: Draft, plain: Mapping[str, Any], component: object) -> bool
     return True
 
 
-def _properties(draft: Draft, about: Mapping[str, Any]) -> None:
+def _properties(draft: Draft, about: Mapping[str, Any], names: Sequence[str]) -> None:
     for name, value in below(about, "configuration", "properties").items():
-        if not PROPERTIES.carry(draft, name, value):
+        if name == "docker.network":
+            draft.put((*_above(draft, names), "docker", "network"), value, name)
+        elif not PROPERTIES.carry(draft, name, value):
             draft.leave(name, "no key of ours does what this property does", value)
 
 
 def _artifacts(draft: Draft, plain: Mapping[str, Any], components: Sequence[Mapping[str, Any]]) -> None:
+    """The service's image is that of every component without an artifact; its master runs in none."""
+    shared = below(plain, "artifact")
+    if _image(shared) is not None:
+        draft.put("docker.image", _image(shared), "artifact")
+        draft.put("am.docker", False, "artifact")
     for each in components:
-        name = draft.task_type(str(each["name"]))
+        above: Path = ("tasks", draft.task_type(str(each["name"])))
         key = f"component.{each['name']}.artifact"
-        artifact = below(each, "artifact") or below(plain, "artifact")
-        kind, where = str(artifact.get("type", "DOCKER")).upper(), artifact.get("id")
-        if where and kind == "TARBALL":
-            draft.add("archives", f"{_on_hdfs(where)}::lib", key)
-        elif where and draft.get("docker.image") not in (None, where):
-            draft.leave(key, f"the job has one image, {draft.get('docker.image')}", where)
-        elif where:
-            draft.put("docker.image", where, key)
-        _entry_point(draft, name, key, is_image=bool(where) and kind == "DOCKER")
+        own = below(each, "artifact")
+        artifact = own or shared
+        if (where := artifact.get("id")) and _kind(artifact) == "TARBALL":
+            draft.add((*above, "archives"), f"{_on_hdfs(where)}::lib", key)
+        if own and _image(own) is not None:
+            draft.put((*above, "docker", "image"), _image(own), key)
+        elif own and _image(shared) is not None:
+            draft.put((*above, "docker"), False, key)
+        if _image(artifact) is not None:
+            _entry_point(draft, above[1], key, plain, each)
 
 
-def _entry_point(draft: Draft, name: str, key: str, *, is_image: bool) -> None:
+def _kind(artifact: Mapping[str, Any]) -> str:
+    return str(artifact.get("type") or "DOCKER").upper()
+
+
+def _image(artifact: Mapping[str, Any]) -> Any:
+    return artifact.get("id") or None if _kind(artifact) == "DOCKER" else None
+
+
+def _entry_point(draft: Draft, name: str, key: str, plain: Mapping[str, Any], component: Mapping[str, Any]) -> None:
     """An image's own entry point is not known; what would be its arguments is no command."""
-    task = draft.tasks[name]
-    env = {**draft.job.get("env", {}), **task.get("env", {})}
-    if is_image and str(env.get(_ENTRY_POINT, "")).lower() == "true":
-        given = task.pop("command", None)
-        draft.leave(f"{key} {_ENTRY_POINT}", "a command is always given; the image's own entry point is not run", given)
-    if is_image:
-        draft.no_command[name] = "the image's own entry point, which nothing here says"
+    env = {**below(plain, "configuration", "env"), **below(component, "configuration", "env")}
+    if str(env.get(ENTRY_POINT, "")).lower() == "true":
+        given = draft.tasks[name].pop("command", None)
+        if given is not None:
+            why = "these are arguments of the image's own entry point, and no command"
+            draft.leave(f"{key} {ENTRY_POINT}", why, given)
+    draft.no_command[name] = "the image's own entry point, which nothing here says"
 
 
 def _waits(draft: Draft) -> None:
