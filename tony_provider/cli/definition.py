@@ -200,6 +200,48 @@ _TUNNEL = ActionCommand(
         _arg("--local-port", type=int, default=0, help="Of this machine (default: any that is free)"),
     ),
 )
+_NOTEBOOK = ActionCommand(
+    name="notebook",
+    help="Open a notebook with what a job's task has",
+    description=(
+        "Run Jupyter in one container with the environment, files, inputs and resources of a job's task, and lead to it "
+        "until Ctrl-C; the notebook goes on. With the same name it is found again while it runs, and later its work is. "
+        "With --of it has the newest checkpoint of a training."
+    ),
+    func=lazily("tony_provider.cli.notebook.notebook"),
+    args=(
+        _arg("job", nargs="?", metavar="JOB.tony.yaml", help="The job whose task it is like"),
+        *_CONNECTION,
+        _arg("--of", metavar="APPLICATION", help="Like a task of this application, with its newest checkpoint"),
+        _arg("--tag", help="In place of --of: the newest application of the training with this tag (tony-…)"),
+        _arg("--dag-id", help="With --task-id and --run-id, the newest application of that training"),
+        _arg("--task-id", help="The task of the DAG that trains"),
+        _arg("--run-id", help="The run of the DAG"),
+        _arg("--map-index", type=int, default=-1, help="Of a mapped task"),
+        _arg("--task", metavar="TYPE", help="The task type that it is like (default: the one that leads)"),
+        _arg("--name", help="Which of your notebooks it is (default: the job's name)"),
+        _PARAM,
+        _arg(
+            "--set",
+            action="append",
+            metavar="KEY=VALUE",
+            help="Lay a value over the notebook's job, such as tasks.notebook.memory=8GiB; may be given several times",
+        ),
+        _QUEUE,
+        _arg(
+            "--secret",
+            action="append",
+            metavar="NAME",
+            help="A secret of the job, whose value is that of this environment variable; may be given several times",
+        ),
+        _arg("--idle", default="1h", help="It ends when nothing went on for so long; 0s: never (default: %(default)s)"),
+        _arg("--lifetime", help="It ends after so long at the latest (default: 12h, or what the connection allows)"),
+        _arg("--keep", default="1GiB", help="How much of its work is kept, at most (default: %(default)s)"),
+        _arg("--local-port", type=int, default=0, help="Of this machine (default: any that is free)"),
+        _arg("--open", action="store_true", help="Open a browser"),
+        _arg("-d", "--detach", action="store_true", help="Only submit it"),
+    ),
+)
 _ADVISE = ActionCommand(
     name="advise",
     help="Say what should be changed about a job",
@@ -371,7 +413,7 @@ def get_tony_cli_commands() -> list[CLICommand]:
     """The group ``tony`` of commands that the provider adds to Airflow's command line."""
     runtime = GroupCommand(name="runtime", help="The runtime that travels to the nodes", subcommands=(_RUNTIME_BUILD,))
     env = GroupCommand(name="env", help="Python environments of jobs", subcommands=(_ENV_BUILD,))
-    shown = (_STATUS, _LOGS, _TENSORBOARD, _TUNNEL, _ADVISE, _LIST)
+    shown = (_STATUS, _LOGS, _TENSORBOARD, _NOTEBOOK, _TUNNEL, _ADVISE, _LIST)
     steered = (_KILL, _SUSPEND, _RESUME, _RESIZE, _EXPORT, _RENEW)
     commands = (_SUBMIT, *steered, *shown, _CHECK, _IMPORT, _DAG, _DOCTOR, _GC, env, runtime)
     return [GroupCommand(name="tony", help="Distributed training on YARN", subcommands=commands)]

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import getpass
-import os
-import socket
 from argparse import Namespace
 from datetime import UTC, datetime
 
 from tony_provider.cli.command import command
+from tony_provider.cli.given import labels_of, secrets_of
 from tony_provider.cli.job_file import read_job, search_path, written
 from tony_provider.cli.named import hook_of
 from tony_provider.cli.printing import say
 from tony_provider.cluster.submission_request import SubmissionRequest
-from tony_provider.exceptions import TonySpecError
 from tony_provider.runtime.protocol.status import JobStatus
 
 DAG_ID = "cli"  # in the identity of trainings that no DAG has started, with whose they are after it
@@ -25,14 +22,20 @@ def submit(args: Namespace) -> None:
     run_id = args.run_id or datetime.now(UTC).isoformat(timespec="microseconds")
     with hook_of(args) as hook:
         job, _ = read_job(args, hook)
-        secrets = _secrets(args.secret or [])
+        secrets = secrets_of(args.secret or [])
         hook.expect_servers()
         # Run ids of people, unlike those of one Airflow, are often the same, such as `nightly`.
         identity = hook.identity(dag_id=f"{DAG_ID}:{hook.get_conn().user}", run_id=run_id, task_id=job.name)
-        labels = {"submitted_by": getpass.getuser(), "submitted_from": socket.gethostname(), "run_id": run_id}
         given, overrides = written(args)
         request = SubmissionRequest(
-            job, identity, secrets, labels, search_path(args), given=given, overrides=overrides, watched=args.wait
+            job,
+            identity,
+            secrets,
+            labels_of(run_id),
+            search_path(args),
+            given=given,
+            overrides=overrides,
+            watched=args.wait,
         )
         application_id = hook.submit(request)
         _tell(args, application_id, f"Submitted {application_id} ({job.name}), of the training {identity.tag}")
@@ -65,10 +68,3 @@ def _conclude(status: JobStatus | None) -> None:
         say(f"Succeeded; the model is in {status.model_dir}")
     else:
         say("Succeeded")
-
-
-def _secrets(names: list[str]) -> dict[str, str]:
-    """From the environment: what is on a command line can be read by everybody."""
-    if missing := [name for name in names if name not in os.environ]:
-        raise TonySpecError(f"--secret: the environment has no {', '.join(missing)}, whose value it should be")
-    return {name: os.environ[name] for name in names}

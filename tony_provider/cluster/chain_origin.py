@@ -22,7 +22,7 @@ class ChainOrigin:
     """
 
     resume_from: Identity | str | None = None  # another training, whose newest chain is meant, or a chain's URI
-    warm_start: str | None = None  # URI of a model's directory
+    warm_start: str | None = None  # URI of a model's directory, or of a chain: its newest checkpoint then
 
 
 @attrs.frozen
@@ -55,6 +55,8 @@ class OriginFinder:
             raise SourceMissing(f"warm_start: there is no {uri}") from error
         if not status.is_directory:
             raise SourceMissing(f"warm_start: {uri} is a file; name the directory that the model is in")
+        if read_chain(self.storage, uri) is not None and newest_checkpoint(self.storage, uri) is None:
+            raise SourceMissing(f"warm_start: {uri} holds no checkpoint yet")
         return status.path
 
     def _newest_of(self, identity: Identity) -> str:

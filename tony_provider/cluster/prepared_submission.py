@@ -20,6 +20,7 @@ from tony_provider.cluster.errors import ConnectionProblem, JobNotAllowed, JobRe
 from tony_provider.cluster.fingerprint import fingerprint
 from tony_provider.cluster.hdfs_names import hdfs_name_problems
 from tony_provider.cluster.history.environment_content import EnvironmentContent
+from tony_provider.cluster.history.job_specification import KeptResource
 from tony_provider.cluster.input_check import check_inputs
 from tony_provider.cluster.layout import Layout
 from tony_provider.cluster.open import OpenCluster
@@ -29,6 +30,7 @@ from tony_provider.cluster.registry_credentials import read_registries
 from tony_provider.cluster.runtime_archive import worker_archive
 from tony_provider.cluster.settings import Backend, Settings
 from tony_provider.cluster.sources import LocalSource, SourceFinder, Sources, in_store, local_source, stored_resource
+from tony_provider.cluster.staging import places
 from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.cluster.training_plan import TrainingPlan, TrainingPlanner
 from tony_provider.runtime import contract
@@ -71,6 +73,13 @@ class PreparedSubmission:
     def local_sources(self) -> list[LocalSource]:
         """All that is to be staged, the runtime first."""
         return [self.runtime, *self.sources.local] if isinstance(self.runtime, LocalSource) else self.sources.local
+
+    @property
+    def kept_resources(self) -> list[KeptResource]:
+        """Where on the store the job's files are, from its submission on."""
+        staged = [(source.name, uri, source.key) for source, uri in places(self.layout, self.sources.local)]
+        stored = [(source.name, source.resource.uri, source.key) for source in self.sources.stored]
+        return [KeptResource(name=name, uri=uri, key=key) for name, uri, key in (*staged, *stored)]
 
     def plan(self) -> TrainingPlan:
         """What it is to train on, as the store is just now. Raises SourceMissing, ClusterError, StagingFailed."""

@@ -29,7 +29,9 @@ def submit(
     attempt = SubmissionAttempt(prepared, application_id)
     try:
         laid_over = merge(request.overrides or {}, request.advice or {})
-        specification = specification_of(prepared.request.job, request.given, laid_over, mask, prepared.environments)
+        specification = specification_of(
+            prepared.request.job, request.given, laid_over, mask, prepared.environments, prepared.kept_resources
+        )
         with ThreadPoolExecutor(1, thread_name_prefix="tony-specification") as beside:
             kept = beside.submit(attempt.keep, specification)
             submission = build_submission(prepared, attempt)

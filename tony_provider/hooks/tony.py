@@ -45,8 +45,10 @@ if TYPE_CHECKING:  # imported where they are used, as few processes do
     from tony_provider.cluster.environments.built_environments import BuiltEnvironments
     from tony_provider.cluster.environments.old_environments import OldEnvironments
     from tony_provider.cluster.garbage import Garbage
+    from tony_provider.cluster.history.environment_content import EnvironmentContent
     from tony_provider.cluster.history.former_runs import FormerRuns
     from tony_provider.cluster.history.job_history import JobHistory
+    from tony_provider.cluster.notebook.kept_job import KeptJob, TrainedSoFar
     from tony_provider.cluster.tunnel.tunnel import TaskTunnel
     from tony_provider.runtime.protocol.token_life import TokenLife
 
@@ -151,6 +153,42 @@ class TonyHook(BaseHook):
             raise JobNotAllowed(found)
         suitable_environments(self._open, job, sources)
         check_inputs(job, self.storage(), self.layout.root)
+
+    def environments(self, job: JobSpec, search_path: Sequence[Path]) -> Mapping[str, EnvironmentContent]:
+        """What the job's environments hold, by their keys, as far as that is known; of directories of nodes nothing.
+
+        Raises as ``check_sources``.
+        """
+        sources = SourceFinder(self.storage(), self.layout.root, search_path).find(job)
+        return suitable_environments(self._open, with_defaults(job, self.settings), sources)
+
+    def kept_job(self, identity: Identity, application_id: str) -> KeptJob:
+        """The job of an application, running or ended, as it can be run again: with the files that the store keeps.
+
+        Raises SourceMissing, which says what is missing.
+        """
+        from tony_provider.cluster.notebook.kept_job import kept_job
+
+        return kept_job(self.storage(), self.application_dir(identity, application_id))
+
+    def trained_so_far(self, identity: Identity, application_id: str) -> TrainedSoFar | None:
+        """The newest whole checkpoint of the training that the application is of; None: it has none."""
+        from tony_provider.cluster.notebook.kept_job import trained_so_far
+
+        return trained_so_far(self.storage(), self.layout, identity, application_id)
+
+    def keep_notebook_token(self, identity: Identity, application_id: str, token: str) -> None:
+        """Keep the token of a notebook where its owner finds it, as long as the application lives."""
+        from tony_provider.cluster.notebook.token_file import NotebookAccess, write_access
+
+        write_access(self.storage(), self.application_dir(identity, application_id), NotebookAccess(token))
+
+    def notebook_token(self, identity: Identity, application_id: str) -> str | None:
+        """The token that was kept of a notebook; None where there is none: it has ended, or never was one."""
+        from tony_provider.cluster.notebook.token_file import read_access
+
+        access = read_access(self.storage(), self.application_dir(identity, application_id))
+        return None if access is None else access.token
 
     def input_figures(self, job: JobSpec, seconds: float) -> dict[str, InputFigures | str]:
         """How much each input of the job holds, or why that cannot be said within so many seconds. Changes nothing."""

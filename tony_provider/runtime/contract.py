@@ -86,6 +86,7 @@ ENV_PYTHON_CANDIDATES = "TONY_PYTHON_CANDIDATES"  # colon-separated interpreters
 # Files in a container's working directory.
 WORK_DIR = "tony-work"  # what is ours and the user process's own places; launch.sh makes it, for HOME and TMPDIR
 TENSORBOARD_PROGRAM = f"{WORK_DIR}/show_tensorboard.py"  # what the key ``tensorboard`` of a job runs
+NOTEBOOK_MODULE = "tony_notebook"  # what `python -m` runs in a notebook's container
 RUNTIME_DIR = "tony"  # the runtime archive, unpacked
 APPLICATION_FILE = "tony-application.json"  # the ApplicationDescription
 PYTHON_ENV_DIR = "python_env"  # an archived environment, unpacked; or what one is made of: a PEX, wheels
@@ -111,6 +112,7 @@ INPUTS_DIR = "inputs"  # what each input was, and which shards of a queue are co
 HISTORY_DIR = "history"  # the specification, and in numbered segments the events and the series of samples
 SPECIFICATION_FILE = "specification.json"  # in HISTORY_DIR
 LAUNCH_DIR = "launch"  # removed when the application ends
+NOTEBOOK_FILE = "notebook.json"  # in LAUNCH_DIR of a notebook: its token
 
 # Files in a checkpoint chain's directory on the store.
 CHAIN_FILE = "chain.json"  # its fingerprint, and what it continues

@@ -24,6 +24,11 @@ def version_text(version: Version) -> str:
     return "{}.{}".format(*version)
 
 
+def normalized(project: str) -> str:
+    """A project's name, as indexes compare it."""
+    return re.sub(r"[-_.]+", "-", project).lower()
+
+
 @attrs.frozen
 class WheelName:
     """A wheel, by the name of its file."""
@@ -46,7 +51,7 @@ class WheelName:
     @property
     def normalized(self) -> str:
         """The project's name, as indexes compare it."""
-        return re.sub(r"[-_.]+", "-", self.project).lower()
+        return normalized(self.project)
 
     def suits_machine(self, machine: str) -> bool:
         """Whether it is for Linux on such a machine, as ``uname -m`` says it."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
 
 from tony_provider.cluster.history.environment_content import EnvironmentContent
-from tony_provider.cluster.history.job_specification import JobSpecification
+from tony_provider.cluster.history.job_specification import JobSpecification, KeptResource
 from tony_provider.runtime.codec import to_plain
 from tony_provider.runtime.spec.model import JobSpec
 
@@ -17,6 +17,7 @@ Mask = Callable[[str, str], str]
 """Gives a text, or a variable's value with that variable's name, as people may see it."""
 
 _ENV = "env"
+_MOST_RESOURCES = 2000
 
 
 def specification_of(
@@ -25,6 +26,7 @@ def specification_of(
     overrides: Mapping[str, Any] | None,
     mask: Mask,
     environments: Mapping[str, EnvironmentContent] | None = None,
+    resources: Sequence[KeptResource] = (),
 ) -> JobSpecification:
     """What is kept of a job: as it is submitted, and of what it was made where that is known."""
     return JobSpecification(
@@ -34,6 +36,7 @@ def specification_of(
         environments={
             key: attrs.evolve(each, python_env=mask(each.python_env, "")) for key, each in (environments or {}).items()
         },
+        resources=list(resources) if len(resources) <= _MOST_RESOURCES else None,
     )
 
 

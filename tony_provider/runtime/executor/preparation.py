@@ -117,7 +117,7 @@ def _fetch_warm_start(context: ExecutorContext, cancelled: threading.Event) -> N
         if warm is not None:
             fetch = partial(warm_start.fetch, context.storage, warm, context.workspace.warm_start, cancelled)
             wait_for_store(fetch, cancelled)
-    except (StorageError, OSError) as error:
+    except (StorageError, DamagedCheckpoint, OSError) as error:
         raise PreparationError(f"the warm start could not be copied: {error}") from error
 
 

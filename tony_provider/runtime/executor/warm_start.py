@@ -1,4 +1,7 @@
-"""The files of an earlier model, from which the user process takes its initial weights: copied once per container."""
+"""The files of an earlier model, from which the user process takes its initial weights: copied once per container.
+
+Where a checkpoint chain is named they are those of its newest checkpoint, as it is when the container is there.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +10,54 @@ import threading
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
 
-from tony_provider.runtime.checkpoint.errors import Cancelled
-from tony_provider.runtime.storage import Storage, uris, walk
+from tony_provider.runtime import contract
+from tony_provider.runtime.checkpoint.catalog import Catalog
+from tony_provider.runtime.checkpoint.errors import Cancelled, DamagedCheckpoint
+from tony_provider.runtime.checkpoint.restore import restore
+from tony_provider.runtime.storage import Storage, StorageNotFound, uris, walk
 from tony_provider.runtime.storage.base import CHUNK
 
 _AT_ONCE = 4  # files
+_TRIES = 3  # to copy a checkpoint
 
 
 def fetch(storage: Storage, uri: str, directory: Path, cancelled: threading.Event) -> None:
     """Make ``directory`` hold what the directory at ``uri`` holds, whole or not at all; nothing is done a second time.
 
-    Blocks. Raises StorageError, OSError, Cancelled.
+    Blocks. Raises StorageError, OSError, Cancelled; of a checkpoint chain also DamagedCheckpoint.
     """
     if directory.exists():
+        return
+    if _is_chain(storage, uri):
+        _restore_newest(storage, uri, directory, cancelled)
         return
     partial = directory.with_name(directory.name + ".part")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(mode=0o700)
     _copy(storage, uri, partial, cancelled)
     partial.rename(directory)
+
+
+def _is_chain(storage: Storage, uri: str) -> bool:
+    try:
+        return not storage.status(uris.join(uri, contract.CHAIN_FILE)).is_directory
+    except StorageNotFound:
+        return False
+
+
+def _restore_newest(storage: Storage, chain: str, directory: Path, cancelled: threading.Event) -> None:
+    """Of a training that goes on a checkpoint may be removed while it is copied; then there is a newer one."""
+    for tries_left in reversed(range(_TRIES)):
+        newest = Catalog(storage, chain, read_only=True).newest()
+        if newest is None:
+            raise StorageNotFound(chain, "read", "it holds no whole checkpoint")
+        try:
+            restore(storage, newest.point, directory, 0, cancelled=cancelled, aside=directory.with_name("no-warm-start"))
+        except DamagedCheckpoint:
+            if not tries_left:
+                raise
+        else:
+            return
 
 
 def _copy(storage: Storage, uri: str, directory: Path, cancelled: threading.Event) -> None:

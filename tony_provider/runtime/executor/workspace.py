@@ -35,6 +35,7 @@ _SDK = (
     "tony_frames.py",
     "tony_wait.py",
 )
+_NOTEBOOK = ("__init__.py", "__main__.py", "activity.py", "jupyter.py", "kept_work.py", "options.py", "serving.py")
 
 
 @attrs.frozen
@@ -172,6 +173,10 @@ class Workspace:
             directory.mkdir(mode=0o700, exist_ok=True)
         for name in _SDK:
             _unpack("tony_provider.runtime.sdk", name, self.sdk / name)
+        notebook = self.sdk / contract.NOTEBOOK_MODULE
+        notebook.mkdir(mode=0o700, exist_ok=True)
+        for name in _NOTEBOOK:
+            _unpack("tony_provider.runtime.notebook", name, notebook / name)
 
     def prepare_tensorboard(self) -> None:
         """Make what the container of the job's TensorBoard needs, once. Blocks; raises OSError."""

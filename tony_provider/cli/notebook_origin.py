@@ -1,0 +1,65 @@
+"""What a notebook is made of: a job's file, or an application that was submitted before."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from tony_provider.cli.job_file import overrides_of, read_job, search_path
+from tony_provider.cli.named import NotFound, applications_of, identity_of
+from tony_provider.hooks.tony import TonyHook
+from tony_provider.runtime.spec.model import JobSpec
+
+
+@attrs.frozen
+class Origin:
+    """A job, and what a notebook of it begins with."""
+
+    job: JobSpec
+    overrides: Mapping[str, Any]  # laid over the notebook's job
+    search_path: Sequence[Path] = ()  # where files that the job names are looked for
+    checkpoint: str | None = None  # URI of the chain whose newest checkpoint it finds
+    news: Sequence[str] = ()  # for people
+
+
+def origin_of(hook: TonyHook, args: Namespace) -> Origin | None:
+    """What the command line names; None: nothing. Raises NotFound, TonySpecError, SourceMissing.
+
+    With a file and an application the job is the file's, and the checkpoint the application's training's.
+    """
+    overrides = overrides_of(args.set or [])
+    origin = None
+    if args.job:
+        file = Namespace(job=args.job, param=args.param)  # what else is given is of the notebook's job
+        origin = Origin(read_job(file, hook)[0], overrides, search_path(file))
+    elif args.param:
+        raise NotFound("--param is for the parameters of a job's file: name the file")
+    if not (args.of or args.tag or args.dag_id or args.task_id or args.run_id):
+        return origin
+    named = Namespace(
+        application_ids=[args.of] if args.of else [],
+        tag=[args.tag] if args.tag else None,
+        dag_id=args.dag_id,
+        task_id=args.task_id,
+        run_id=[args.run_id] if args.run_id else None,
+        map_index=args.map_index,
+    )
+    found = applications_of(hook, named)
+    if len(found) > 1:
+        raise NotFound("name one application: by --of, by --tag, or by --dag-id, --task-id and --run-id")
+    application_id, identity = found[0].application_id, identity_of(hook, found[0])
+    news = []
+    if origin is None:
+        kept = hook.kept_job(identity, application_id)
+        origin = Origin(kept.job, overrides)
+        if kept.masked:
+            news.append(f"Without {', '.join(kept.masked)}, whose values are not kept: give them by --set env.NAME=…")
+    so_far = hook.trained_so_far(identity, application_id)
+    if so_far is None:
+        return attrs.evolve(origin, news=[*news, f"{application_id} has no checkpoint yet: the notebook is without one"])
+    told = f"The newest checkpoint of {application_id}, now that of {so_far.newest.label}, will be in `checkpoint`"
+    return attrs.evolve(origin, checkpoint=so_far.chain, news=[*news, told])

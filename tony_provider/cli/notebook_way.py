@@ -1,0 +1,123 @@
+"""The way to a notebook: from its submission to an address that a browser of this machine can open."""
+
+from __future__ import annotations
+
+import http.client
+import logging
+import threading
+import time
+from typing import Any
+from urllib.parse import urlsplit
+
+import attrs
+
+from tony_provider.cli.printing import say
+from tony_provider.cli.wait_for_job import JobEndedBadly, until_the_end
+from tony_provider.cluster.errors import ClusterError
+from tony_provider.cluster.identity import Identity
+from tony_provider.cluster.notebook.notebook_job import TASK
+from tony_provider.cluster.tunnel.errors import TunnelEnded
+from tony_provider.cluster.tunnel.tunnel import HOST, TaskTunnel
+from tony_provider.cluster.wait_for_end import wait_for_end
+from tony_provider.hooks.tony import TonyHook
+from tony_provider.operators.outcome import failure
+from tony_provider.runtime.protocol.status import TaskState
+from tony_provider.runtime.storage.errors import StorageError
+from tony_provider.watching.observation import Observation
+from tony_provider.watching.termination import clean_up
+
+log = logging.getLogger(__name__)
+
+_LOOK = 1.0  # seconds between two looks at the job
+_ASK = 0.5  # seconds between two looks whether the server answers
+_ANSWER_SECONDS = 10.0
+_SERVER_SECONDS = 300.0  # from the container's start: Jupyter's libraries come from a slow disk at times
+_END_SECONDS = 60.0  # that an application may take to end once its master has gone
+_MOST_BYTES = 1 << 20  # of a result
+
+
+class ToldToEnd(Exception):  # noqa: N818 - says what happened
+    """Ctrl-C, or a signal."""
+
+
+class _Reached(Exception):  # noqa: N818 - says what happened
+    """The container runs."""
+
+
+@attrs.frozen
+class NotebookWay:
+    """The way to one notebook, which may not run yet."""
+
+    hook: TonyHook
+    identity: Identity
+    application_id: str
+    token: str = attrs.field(repr=False)
+
+    def wait_for_container(self, over: threading.Event) -> None:
+        """Wait until its program runs, and tell what it waits for.
+
+        Raises ToldToEnd once ``over`` is set, JobEndedBadly and TunnelEnded when the notebook ends before.
+        """
+
+        def show(seen: Observation | None, _: list[str]) -> None:
+            if over.is_set():
+                raise ToldToEnd
+            tasks = seen.newest.tasks if seen is not None and seen.newest is not None else []
+            if any(task.name == TASK and task.state is TaskState.RUNNING for task in tasks):
+                raise _Reached
+
+        try:
+            until_the_end(self.hook, self.identity, self.application_id, pause=_LOOK, say=say, show=show)
+        except _Reached:
+            return
+        raise TunnelEnded(f"{self.application_id} has ended")
+
+    def open(self, local_port: int) -> TaskTunnel:
+        """A tunnel to it. Exits with a message for a port of this machine that cannot be had."""
+        return self.hook.tunnel(self.identity, self.application_id, TASK, local_port=local_port, tell=say)
+
+    def wait_for_server(self, tunnel: TaskTunnel, over: threading.Event) -> str:
+        """Wait until Jupyter answers; returns the address for a browser. Raises ToldToEnd, TunnelEnded, ClusterError."""
+        deadline = time.monotonic() + _SERVER_SECONDS
+        while (path := self._asked(tunnel.port)) is None:
+            if over.wait(_ASK):
+                raise ToldToEnd
+            tunnel.wait(0)
+            if time.monotonic() > deadline:
+                raise ClusterError(
+                    f"Jupyter does not answer within {_SERVER_SECONDS:g} s; `airflow tony logs {self.application_id}` "
+                    "shows what it says"
+                )
+        return f"http://{HOST}:{tunnel.port}{path}?token={self.token}"
+
+    def _asked(self, port: int) -> str | None:
+        """Where its pages begin, as it says itself; None: it does not answer yet."""
+        connection = http.client.HTTPConnection(HOST, port, timeout=_ANSWER_SECONDS)
+        try:
+            connection.request("GET", "/", headers={"Authorization": f"token {self.token}"})
+            answer = connection.getresponse()
+            answer.read(_MOST_BYTES)
+            return urlsplit(answer.headers.get("Location", "/")).path or "/"
+        except (OSError, http.client.HTTPException):
+            return None
+        finally:
+            connection.close()
+
+    def ending(self, error: TunnelEnded) -> str:
+        """How it has ended, in words. Raises JobEndedBadly where it did not end well; ``error``, where it goes on."""
+        if wait_for_end(lambda: self.hook.application(self.application_id), _END_SECONDS) is not None:
+            raise error
+        clean_up(self.hook, self.identity, self.application_id, log.warning)
+        application = self.hook.application(self.application_id)
+        if problem := failure(
+            self.application_id, application, self.hook.job_status(self.identity, self.application_id)
+        ):
+            raise JobEndedBadly(str(problem))
+        return f"The notebook has {self._why()}. Its work is kept: the same command opens it again"
+
+    def _why(self) -> str:
+        try:
+            returned: Any = self.hook.returned(self.identity, self.application_id)
+        except (ClusterError, StorageError):
+            return "ended"
+        return str(returned["ended"]) if isinstance(returned, dict) and "ended" in returned else "ended"

@@ -1,0 +1,120 @@
+"""The job of an application that was submitted before, as its history and the staging directory keep it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+
+from tony_provider.cluster.checkpoint_chains import CheckpointChains, newest_checkpoint
+from tony_provider.cluster.errors import SourceMissing
+from tony_provider.cluster.history.job_specification import JobSpecification, KeptResource
+from tony_provider.cluster.history.read_history import read_specification
+from tony_provider.cluster.identity import Identity
+from tony_provider.cluster.layout import Layout
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
+from tony_provider.runtime.codec import CodecError, from_plain
+from tony_provider.runtime.spec.model import JobSpec, PythonEnv, Resource
+from tony_provider.runtime.spec.problems import child
+from tony_provider.runtime.spec.python_env import JOBS_OWN, EnvironmentKind, kind_of, named_environments
+from tony_provider.runtime.storage.base import Storage
+from tony_provider.runtime.spec.named_resources import ARCHIVES, FILES
+from tony_provider.runtime.spec.tensorboard import without_its_task
+
+_MASKED = "***"  # as Airflow writes it
+
+
+@attrs.frozen
+class KeptJob:
+    """A job as it can be run again: its files are those that the store keeps."""
+
+    job: JobSpec
+    masked: list[str]  # variables whose values were not kept: the job is without them
+
+
+@attrs.frozen
+class TrainedSoFar:
+    """The newest whole checkpoint of a training, and the chain that it is in."""
+
+    chain: str  # URI
+    newest: ResumePoint
+
+
+def kept_job(storage: Storage, application_dir: str) -> KeptJob:
+    """Raises SourceMissing, which says what is missing and how to go on; StorageError."""
+    missing: list[str] = []
+    specification = read_specification(storage, application_dir, missing)
+    if specification is None:
+        raise SourceMissing(_how(f"what the application ran is not known ({'; '.join(missing)})"))
+    try:
+        job = without_its_task(from_plain(specification.job, JobSpec, ignore_unknown=True))
+    except CodecError as error:
+        raise SourceMissing(_how(f"what the application ran is of another release ({error})")) from error
+    if specification.resources is None and _has_files(job):
+        raise SourceMissing(_how("its history does not say where the store keeps the job's files"))
+    job = with_kept_files(job, specification.resources or [])
+    masked = sorted({name for each in _environments(job) for name, value in each.items() if _MASKED in value})
+    return KeptJob(_without(job, masked), masked)
+
+
+def _how(why: str) -> str:
+    return f"{why}; give the job file, too: `airflow tony notebook JOB.tony.yaml --of …`"
+
+
+def with_kept_files(job: JobSpec, resources: list[KeptResource]) -> JobSpec:
+    """The job, whose files, archives and environments are those of the store."""
+
+    def level(path: str, own: Any) -> Any:
+        return attrs.evolve(
+            own,
+            files=_of(resources, child(path, FILES)),
+            archives=_of(resources, child(path, ARCHIVES)),
+            python_env=_environment(resources, child(path, JOBS_OWN), own.python_env),
+        )
+
+    tasks = {name: level(child("tasks", name), task) for name, task in job.tasks.items()}
+    kept: JobSpec = attrs.evolve(level("", job), tasks=tasks)
+    return kept
+
+
+def _of(resources: list[KeptResource], path: str) -> list[Resource]:
+    return [Resource(each.uri, each.name) for each in _once(resources) if each.key.startswith(f"{path}.")]
+
+
+def _environment(resources: list[KeptResource], path: str, named: PythonEnv | None) -> PythonEnv | None:
+    found = [each.uri for each in _once(resources) if each.key == path]
+    return PythonEnv(",".join(found)) if found else named
+
+
+def _once(resources: list[KeptResource]) -> Iterator[KeptResource]:
+    """The job's own environment may be listed for several task types."""
+    yield from {(each.key, each.name): each for each in resources}.values()
+
+
+def _has_files(job: JobSpec) -> bool:
+    levels = [job, *job.tasks.values()]
+    named = any(level.files or level.archives for level in levels)
+    return named or any(kind_of(each) is not EnvironmentKind.DIRECTORY for _, _, each in named_environments(job))
+
+
+def _environments(job: JobSpec) -> list[dict[str, str]]:
+    return [job.env, *(task.env for task in job.tasks.values())]
+
+
+def _without(job: JobSpec, names: list[str]) -> JobSpec:
+    def left(env: dict[str, str]) -> dict[str, str]:
+        return {name: value for name, value in env.items() if name not in names or _MASKED not in value}
+
+    tasks = {name: attrs.evolve(task, env=left(task.env)) for name, task in job.tasks.items()}
+    return attrs.evolve(job, env=left(job.env), tasks=tasks)
+
+
+def trained_so_far(
+    storage: Storage, layout: Layout, identity: Identity, application_id: str
+) -> TrainedSoFar | None:
+    """Of the chain that the application owns, else of the newest; None: it holds no checkpoint. Raises StorageError."""
+    chains = CheckpointChains(storage, layout, identity)
+    chain = chains.owned_by(application_id) or chains.newest()
+    newest = newest_checkpoint(storage, chain.uri) if chain is not None else None
+    return TrainedSoFar(chain.uri, newest) if chain is not None and newest is not None else None

@@ -1,0 +1,9 @@
+"""``python -m tony_notebook``: runs in a notebook's container."""
+
+from __future__ import annotations
+
+import sys
+
+from .serving import main
+
+sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,163 @@
+"""Jupyter as a process of this container: which one the environment has, how it is started, asked and ended."""
+
+from __future__ import annotations
+
+import http.client
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Optional
+
+from .activity import Seen
+
+HOST = "127.0.0.1"
+_TOKEN = "JUPYTER_TOKEN"  # of the environment, from where Jupyter takes it
+_KERNELS = (
+    "import json; from jupyter_client.kernelspec import KernelSpecManager as K; "
+    "print(json.dumps(sorted(K().find_kernel_specs())))"
+)
+_BESIDE = ("share/jupyter", ".prefix/share/jupyter")
+_LOOK_SECONDS = 120.0  # for the first import of Jupyter's libraries from a slow disk
+_ANSWER_SECONDS = 5.0
+_MOST_BYTES = 4 << 20  # of an answer
+_STOP_SECONDS = 12.0  # between SIGTERM and SIGKILL: kernels have some of them to end
+_HOME = os.environ.get("HOME") or "/"  # no directory of notebooks: Python imports from where it starts
+_MEND = "name a python_env that has jupyterlab and ipykernel"
+
+
+class CannotServe(Exception):  # noqa: N818 - named for what is wrong
+    """This environment has no Jupyter server, or no kernel. The message says what to do."""
+
+
+def expect_token() -> None:
+    """Raises CannotServe where Jupyter would make a token of its own, and print it."""
+    if not os.environ.get(_TOKEN):
+        raise CannotServe(f"it has no secret {_TOKEN}: start it by airflow tony notebook")
+
+
+def server_module() -> str:
+    """What ``python -m`` starts: JupyterLab where it is there. Raises CannotServe."""
+    if _has("jupyter_server"):
+        for module, sign in (("jupyterlab", "jupyterlab.labapp"), ("notebook", "notebook.app")):
+            if _has(module) and _has(sign):
+                return module
+        return "jupyter_server"
+    raise CannotServe(f"{sys.executable} has no Jupyter server: {_MEND}")
+
+
+def expect_kernel() -> None:
+    """Raises CannotServe where no program can be run in a notebook."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", _KERNELS],
+            cwd=_HOME,
+            env=environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            timeout=_LOOK_SECONDS,
+            check=True,
+        )
+        found = json.loads(done.stdout)
+    except (subprocess.SubprocessError, ValueError) as error:
+        raise CannotServe(f"{sys.executable} cannot list its kernels ({error}): {_MEND}") from error
+    if not found:
+        raise CannotServe(f"{sys.executable} has a Jupyter server and no kernel: {_MEND}")
+
+
+def _has(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ImportError:
+        return False
+
+
+def environment() -> dict[str, str]:
+    """The variables of Jupyter: it also finds what packages have beside them, as those of a PEX do."""
+    found = [str(path) for each in sys.path for name in _BESIDE if (path := Path(each, name)).is_dir()]
+    lab = [each for each in found if Path(each, "lab", "static").is_dir()]
+    env = dict(os.environ)
+    if found:
+        env["JUPYTER_PATH"] = os.pathsep.join([*filter(None, [env.get("JUPYTER_PATH")]), *found])
+    if lab and not Path(sys.prefix, "share", "jupyter", "lab", "static").is_dir():
+        env.setdefault("JUPYTERLAB_DIR", str(Path(lab[0], "lab")))
+    return env
+
+
+class Jupyter:
+    """The server, from ``start`` to ``stop``."""
+
+    def __init__(self, module: str, root: Path, port: int) -> None:
+        """``root``: the directory that it shows; ``port``: of the loopback, which it listens on and on no other."""
+        self._module = module
+        self._root = root
+        self._port = port
+        self._token = os.environ.get(_TOKEN, "")
+        self._process: Optional[subprocess.Popen[bytes]] = None
+
+    def start(self) -> None:
+        """Raises OSError when no process can be started."""
+        command = [
+            *(sys.executable, "-m", self._module, "--no-browser"),
+            *(f"--ServerApp.ip={HOST}", f"--ServerApp.port={self._port}", "--ServerApp.port_retries=0"),
+            *(f"--ServerApp.root_dir={self._root}", "--ServerApp.base_url=/", "--ServerApp.allow_remote_access=False"),
+            *(["--allow-root"] if os.geteuid() == 0 else []),  # where containers run as root, it would refuse to
+        ]
+        self._process = subprocess.Popen(command, cwd=_HOME, env=environment(), stdin=subprocess.DEVNULL)
+
+    @property
+    def ended(self) -> Optional[int]:
+        """Its exit code, as subprocess has it; None while it runs."""
+        assert self._process is not None  # noqa: S101 - it was started
+        return self._process.poll()
+
+    def look(self) -> Optional[Seen]:
+        """What goes on in it; None when it does not answer, or not yet."""
+        kernels = self._ask("/api/kernels")
+        return None if kernels is None else Seen.of(kernels, self._ask("/api/terminals"))
+
+    def _ask(self, path: str) -> Any:
+        """What the path answers; None: nothing that says anything.
+
+        The token is told to the server alone: until it listens, and once it is gone, nobody is asked.
+        """
+        if not self._listens():
+            return None
+        connection = http.client.HTTPConnection(HOST, self._port, timeout=_ANSWER_SECONDS)
+        try:
+            connection.request("GET", path, headers={"Authorization": f"token {self._token}"})
+            answer = connection.getresponse()
+            return json.loads(answer.read(_MOST_BYTES)) if answer.status == http.client.OK else None
+        except (OSError, http.client.HTTPException, ValueError):
+            return None
+        finally:
+            connection.close()
+
+    def _listens(self) -> bool:
+        """By the file that it writes for its user once the port is its own."""
+        if self._process is None or self._process.poll() is not None:
+            return False
+        return any(Path(each, f"jpserver-{self._process.pid}.json").exists() for each in _runtime_directories())
+
+    def stop(self) -> None:
+        """End it, and its kernels. Idempotent."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def _runtime_directories() -> list[str]:
+    """Where servers say that they run, as Jupyter's own programs look for it."""
+    home = os.environ.get("HOME", "")
+    data = os.environ.get("JUPYTER_DATA_DIR") or str(
+        Path(os.environ.get("XDG_DATA_HOME") or Path(home, ".local", "share"), "jupyter")
+    )
+    given = os.environ.get("JUPYTER_RUNTIME_DIR")
+    return [given] if given else [str(Path(data, "runtime"))]

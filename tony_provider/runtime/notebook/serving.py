@@ -1,0 +1,149 @@
+"""A notebook from its start to its end: Jupyter runs, what people write is kept, and idleness or time end it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import tarfile
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Optional
+
+from .activity import Idleness
+from .jupyter import CannotServe, Jupyter, expect_kernel, expect_token, server_module
+from .kept_work import KeptWork
+from .options import Options
+
+CANNOT_RUN = 126  # as shells say it: trying again would mend nothing
+TOLD_TO_END = 143  # as shells say it of SIGTERM
+JOB, CHECKPOINT = "job", "checkpoint"  # links in the notebook's directory: the job's files, the training's checkpoint
+_PERIOD = 5.0  # seconds between two looks
+_SHORT = 4  # looks within the time of idleness, at least
+_KEEP_EVERY = 30.0  # seconds between two times that the work is kept, at least
+_SHARE = 20.0  # what took t seconds is not done again for so many times t: its load stays below 5 %
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The program; returns its exit code."""
+    options = Options.of(arguments)
+    try:
+        expect_token()
+        module = server_module()
+        expect_kernel()
+    except CannotServe as error:
+        sys.stderr.write(f"cannot execute a notebook: {error}\n")
+        return CANNOT_RUN
+    work = Path(__file__).resolve().parents[2] / "notebook"  # in the container's workspace
+    kept = KeptWork(work, Path(os.environ["TONY_CHECKPOINT_DIR"]), options.keep, (JOB, CHECKPOINT))
+    try:
+        say(f"its directory is {kept.restore(os.environ.get('TONY_RESUME_FROM'))}")
+    except (OSError, tarfile.TarError) as error:
+        sys.stderr.write(f"what was kept of the notebook cannot be put back: {error}\n")
+        return 1
+    _link(work / JOB, Path.cwd())
+    if before := os.environ.get("TONY_WARM_START"):
+        _link(work / CHECKPOINT, Path(before))
+    serving = Serving(Jupyter(module, work, int(os.environ["TONY_PORT"])), kept, options)
+    signal.signal(signal.SIGTERM, lambda *_: serving.told.set())
+    return serving.run()
+
+
+def say(text: str) -> None:
+    """A line of the task's output."""
+    sys.stdout.write(f"notebook: {text}\n")
+    sys.stdout.flush()
+
+
+def _link(path: Path, target: Path) -> None:
+    """People's own of that name stays."""
+    if path.is_symlink():
+        path.unlink()
+    if not path.exists():
+        path.symlink_to(target)
+
+
+class Serving:
+    """The server while it runs, and why it ends."""
+
+    def __init__(self, jupyter: Jupyter, work: KeptWork, options: Options) -> None:
+        self.told = threading.Event()  # to end, by SIGTERM
+        self._jupyter = jupyter
+        self._work = work
+        self._options = options
+        self._next_look = 0.0  # at the files
+        self._next_keep = 0.0
+
+    def run(self) -> int:
+        """Serve until somebody or something ends it; returns the exit code of the program."""
+        self._jupyter.start()
+        try:
+            why = self._until_the_end()
+        finally:
+            self._jupyter.stop()
+            self._work.look()
+            if not self._work.is_kept:
+                self._keep()
+        code = self._jupyter.ended
+        if self.told.is_set():
+            return TOLD_TO_END
+        if why is None and code:
+            say(f"Jupyter has ended with {code}")
+            return code if code > 0 else 128 - code
+        why = why or "ended by its user"
+        say(why)
+        _leave_result(why)
+        return 0
+
+    def _until_the_end(self) -> Optional[str]:
+        """Why it is to end; None: it has ended by itself, or is told to."""
+        idle, until = self._options.idle, self._options.until
+        idleness = Idleness(time.monotonic())
+        period = min(_PERIOD, idle / _SHORT) if idle else _PERIOD
+        while not self.told.wait(period):
+            if self._jupyter.ended is not None:
+                return None
+            touched = self._look_at_files()
+            if not self._work.is_kept and (self._is_wanted() or time.monotonic() >= self._next_keep):
+                self._keep()
+            quiet = idleness.look(self._jupyter.look(), time.monotonic(), changed=touched)
+            if idle and quiet >= idle:
+                return f"ended: nothing went on for {quiet:.0f} s"
+            if until and time.time() >= until:
+                return "ended: its time is over"
+        return None
+
+    def _look_at_files(self) -> bool:
+        """Whether one has changed; a directory of very many is not looked at each time."""
+        began = time.monotonic()
+        if began < self._next_look:
+            return False
+        touched = self._work.look()
+        self._next_look = began + _SHARE * (time.monotonic() - began)
+        return touched
+
+    def _is_wanted(self) -> bool:
+        """Whether somebody has asked for a checkpoint: then the work is kept at once."""
+        try:
+            Path(os.environ.get("TONY_CHECKPOINT_REQUEST", "")).unlink()
+        except OSError:
+            return False
+        return True
+
+    def _keep(self) -> None:
+        began = time.monotonic()
+        try:
+            say(self._work.keep())
+        except OSError as error:  # tried again: a full disk may have room later
+            say(f"the work could not be kept: {error}")
+        took = time.monotonic() - began
+        self._next_keep = began + took + max(_KEEP_EVERY, _SHARE * took)
+
+
+def _leave_result(why: str) -> None:
+    """What the job returns."""
+    if path := os.environ.get("TONY_RESULT_FILE"):
+        Path(path).write_text(json.dumps({"ended": why}))
