@@ -22,6 +22,7 @@ TRAINERS = (
     *("urllib3", "idna", "certifi", "charset-normalizer", "setuptools<70"),
     *("tensorboard==2.21.0", "protobuf", "absl-py", "grpcio"),
 )
+JUPYTER = ("jupyterlab==4.6.6", "jupyter-server==2.21.1", "ipykernel==7.4.0", "tornado==6.6.1", "pyzmq==27.3.0")
 _HOROVOD_OPTIONS = {
     "HOROVOD_WITH_PYTORCH": "1",
     "HOROVOD_WITH_GLOO": "1",
@@ -36,6 +37,11 @@ _UV = Path(sys.executable).with_name("uv")
 def environment() -> Path:
     """One with JAX, XGBoost and Ray. Raises subprocess.CalledProcessError."""
     return _made(PINS, lambda made: _install(made, *PINS))
+
+
+def notebook_environment() -> Path:
+    """One with JupyterLab and a kernel. Raises subprocess.CalledProcessError."""
+    return _made(JUPYTER, lambda made: _install(made, *JUPYTER))
 
 
 def torch_environment() -> Path:

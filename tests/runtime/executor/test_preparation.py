@@ -15,6 +15,7 @@ from tests.runtime.executor.master import address
 from tests.runtime.executor.test_mirror import COMMAND, kinds
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.spec.model import Role, TaskSpec
+from tony_provider.runtime.storage import LocalStorage
 
 _LOOK = "env | grep ^TONY_RESUME > seen; find $TONY_CHECKPOINT_DIR -type f -printf '%P\\n' | sort >> seen; touch ready"
 
@@ -224,6 +225,26 @@ async def test_a_warm_start_is_copied_once(launch: Launch, tmp_path: Path) -> No
     await running.begin(generation=2)
     await running.master.all_of("exited", 2)
     assert (running.container.log_dir / "task.out").read_text() == "graphweights" * 2
+
+
+async def test_a_warm_start_of_a_checkpoint_chain_is_its_newest_checkpoint(launch: Launch, tmp_path: Path) -> None:
+    chain = f"file://{tmp_path}/chain-0001"
+    LocalStorage().write(f"{chain}/chain.json", b"{}")
+    stored.commit(chain, 7)
+    stored.commit(chain, 8, ranks=2)
+    broken = stored.commit(chain, 9)
+    stored.weights(broken, 9).unlink()
+    running = await launch("cd $TONY_WARM_START; find . -type f | sort; exit 1", warm_start=chain)
+    await running.begin()
+    await running.master.first("exited")
+    assert (running.container.log_dir / "task.out").read_text().split() == [
+        "./weights-8/a", "./weights-8/b", "./weights-8/of-1"
+    ]  # fmt: skip
+    assert stored.weights(broken, 9).parent.exists()  # it is not set aside: the chain is another one's
+    stored.commit(chain, 10)
+    await running.begin(generation=2)
+    await running.master.all_of("exited", 2)
+    assert "weights-10" not in (running.container.log_dir / "task.out").read_text()
 
 
 async def test_a_warm_start_that_is_not_there(launch: Launch, tmp_path: Path) -> None:

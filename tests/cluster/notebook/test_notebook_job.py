@@ -1,0 +1,159 @@
+"""The job that is made of another one's task."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tony_provider.cluster.errors import JobRejected
+from tony_provider.cluster.history.environment_content import EnvironmentContent
+from tony_provider.cluster.notebook.kernels import kernel_problems
+from tony_provider.cluster.notebook.notebook_job import TOKEN, NotebookWish, left_out, notebook_job
+from tony_provider.runtime.notebook.options import Options
+from tony_provider.runtime.parsing.parse import parse_job
+from tony_provider.runtime.spec.model import AccessNames, CheckpointFormat, Resource
+from tony_provider.runtime.spec.problems import SpecError
+from tony_provider.runtime.spec.python_env import EnvironmentKind
+
+JOB: dict[str, Any] = {
+    "framework": "pytorch",
+    "name": "clicks",
+    "queue": "ml",
+    "files": ["train.py"],
+    "env": {"MODE": "fast"},
+    "secrets": ["KEY", "OTHER"],
+    "acls": {"view": {"users": ["carol"]}, "modify": {"users": ["bob"]}},
+    "timeouts": {"queue": "2h", "lifetime": "3d", "stall": "1h"},
+    "windows": ["22:00-06:00"],
+    "inputs": {"clicks": {"paths": "/data/clicks", "tasks": ["worker"]}, "words": {"paths": "/w", "tasks": ["chief"]}},
+    "outputs": {"scores": "/out"},
+    "tensorboard": True,
+    "tasks": {
+        "chief": {"command": "python train.py", "memory": "4GiB", "files": ["chief.yaml"], "secrets": ["KEY"]},
+        "worker": {
+            "command": "python train.py",
+            "instances": 3,
+            "max_instances": 5,
+            "memory": "8GiB",
+            "vcores": 2,
+            "gpus": 1,
+            "resources": {"yarn.io/fpga": 1},
+            "node_label": "gpu",
+            "python_env": "/opt/envs/worker",
+            "docker": {"image": "ml/worker"},
+            "placement": {"nodes": ["node7"], "tags": ["t"]},
+        },
+    },
+}
+
+
+def wish(**more: Any) -> NotebookWish:
+    return NotebookWish("clicks", Options(3600, 1.7e9, 1 << 30), 43200.0, **more)
+
+
+def test_it_has_what_the_leading_task_has() -> None:
+    job = notebook_job(parse_job(JOB), wish(secrets=frozenset({"KEY", "OTHER"})), {})
+    (task,) = job.tasks.values()
+    assert (job.framework, job.name, job.queue) == ("standalone", "notebook clicks", "ml")
+    assert task.command == "exec python -m tony_notebook --idle 3600 --until 1700000000 --keep 1073741824"
+    assert (task.instances, task.memory, task.gpus) == (1, 4096, 0)
+    assert (job.files, task.files) == ([Resource("train.py")], [Resource("chief.yaml")])
+    assert job.env == {"MODE": "fast"}
+    assert job.secrets == [TOKEN, "KEY", "OTHER"]
+    assert list(job.inputs) == ["words"]
+    assert job.readers("words") == ["notebook"]
+    assert not job.outputs
+    assert job.windows is None
+    assert job.tensorboard is None
+
+
+def test_another_type_is_named() -> None:
+    job = notebook_job(parse_job(JOB), wish(task_type="worker", queue="night", secrets=frozenset({"KEY", "OTHER"})), {})
+    task = job.tasks["notebook"]
+    assert (job.queue, task.memory, task.vcores, task.gpus, task.node_label) == ("night", 8192, 2, 1, "gpu")
+    assert (task.instances, task.max_instances, task.python_env) == (1, None, "/opt/envs/worker")
+    assert task.docker is not None
+    assert task.docker.image == "ml/worker"
+    assert task.placement is not None
+    assert (task.placement.nodes, task.placement.tags) == (["node7"], [])
+    assert job.secrets == [TOKEN, "OTHER"]  # the other one is the chief's
+    assert list(job.inputs) == ["clicks"]
+
+
+def test_nobody_inherits_a_shell() -> None:
+    acls = notebook_job(parse_job(JOB), wish(), {}).acls
+    assert (acls.view, acls.modify) == (AccessNames(["carol"]), AccessNames())
+
+
+def test_times_and_saves_are_a_notebooks() -> None:
+    job = notebook_job(parse_job(JOB), wish(), {})
+    times = job.timeouts
+    assert (times.queue, times.lifetime, times.stall, times.deadline) == (7200, 43200, None, None)
+    assert job.checkpoint.format is CheckpointFormat.MANIFEST
+    assert notebook_job(parse_job(JOB), NotebookWish("n", wish().options, 3600.0), {}).timeouts.queue is None
+
+
+def test_values_are_laid_over_the_notebooks_job_and_checked_with_it() -> None:
+    job = notebook_job(parse_job(JOB), wish(), {"tasks": {"notebook": {"memory": "16GiB"}}, "env": {"MODE": None}})
+    assert (job.tasks["notebook"].memory, job.env) == (16384, {})
+    with pytest.raises(SpecError, match=r"tasks.notebook.memori: unknown key"):
+        notebook_job(parse_job(JOB), wish(), {"tasks": {"notebook": {"memori": "16GiB"}}})
+
+
+def test_a_type_that_is_not_there_is_told() -> None:
+    with pytest.raises(JobRejected, match="no task type 'ps'; it has chief, worker"):
+        notebook_job(parse_job(JOB), wish(task_type="ps"), {})
+
+
+def test_secrets_without_a_value_are_named() -> None:
+    assert left_out(parse_job(JOB), wish(secrets=frozenset({"KEY"}))) == ["OTHER"]
+    assert left_out(parse_job(JOB), wish(task_type="worker")) == ["OTHER"]
+
+
+@given(st.sampled_from(["chief", "worker"]), st.sets(st.sampled_from(["KEY", "OTHER", "THIRD"])), st.floats(120, 1e6))
+def test_whatever_is_wished_is_a_job(task_type: str, secrets: set[str], lifetime: float) -> None:
+    wanted = NotebookWish("n", Options(0, 0, 0), lifetime, task_type=task_type, secrets=frozenset(secrets))
+    job = notebook_job(parse_job(JOB), wanted, {})
+    assert parse_job(job) == job
+    assert {*job.secrets} - {TOKEN} <= secrets
+
+
+def content(kind: EnvironmentKind, *packages: str) -> EnvironmentContent:
+    return EnvironmentContent(python_env="e", kind=kind, packages=dict.fromkeys(packages, "1"))
+
+
+@pytest.mark.parametrize(
+    ("packages", "says"),
+    [
+        (["torch"], "no Jupyter server (jupyterlab)"),
+        (["jupyter_server"], "a Jupyter server and no kernel (ipykernel)"),
+        (["Jupyter.Server", "ipykernel"], ""),
+        (["jupyter-server", "xeus-python"], ""),
+        (["jupyter-server", "bash_kernel"], ""),
+    ],
+)
+@pytest.mark.parametrize("kind", [EnvironmentKind.PEX, EnvironmentKind.ARCHIVE])
+def test_what_is_missing_in_an_environment_is_known_before(kind: EnvironmentKind, packages: list[str], says: str) -> None:
+    job = parse_job({"framework": "standalone", "python_env": "e.pex", "tasks": {"notebook": {"command": "x"}}})
+    found = kernel_problems(job, {"python_env": content(kind, *packages)})
+    assert [says in each for each in found] == ([True] if says else [])
+
+
+def test_what_is_not_known_is_no_problem() -> None:
+    job = parse_job({"framework": "standalone", "python_env": "e.whl", "tasks": {"notebook": {"command": "x"}}})
+    assert not kernel_problems(job, {"python_env": content(EnvironmentKind.WHEELS, "torch")})
+    unknown = EnvironmentContent(python_env="e", kind=EnvironmentKind.ARCHIVE)
+    assert not kernel_problems(job, {"python_env": unknown})
+    assert not kernel_problems(job, {})
+
+
+def test_the_environment_of_the_task_counts() -> None:
+    tasks = {"notebook": {"command": "x", "python_env": str(Path("own.pex"))}}
+    job = parse_job({"framework": "standalone", "python_env": "e.pex", "tasks": tasks})
+    with_jupyter = content(EnvironmentKind.PEX, "jupyter-server", "ipykernel")
+    contents = {"python_env": with_jupyter, "tasks.notebook.python_env": content(EnvironmentKind.PEX, "torch")}
+    assert [each.partition(":")[0] for each in kernel_problems(job, contents)] == ["tasks.notebook.python_env"]

@@ -1,0 +1,136 @@
+"""Notebooks as people have them: the command, real jobs, a real JupyterLab, and a tunnel to it."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+
+import pytest
+import requests
+
+from tests.jobs.job import Job
+from tests.jobs.left import assert_nothing_left
+from tests.jobs.opened_notebook import OpenedNotebook, job_file
+from tests.jobs.places import LocalPlace, Place
+from tests.kinds.environments import notebook_environment
+from tony_provider.cluster.application_ref import ApplicationRef
+from tony_provider.hooks.tony import TonyHook
+from tony_provider.runtime.storage.helpers import read_text, walk
+
+SMALL = ("--set", "am.memory=256MiB")
+TRAINER = """
+import os, pathlib, sys
+sys.path.insert(0, os.environ["TONY_CHECKPOINT_DIR"] and ".")
+import tony_sdk
+directory = pathlib.Path(tony_sdk.checkpoint_dir())
+(directory / "weights-5").write_text("trained")
+tony_sdk.commit_checkpoint(5, "weights-5")
+"""
+
+
+def job_of(place: Place, hook: TonyHook, application_id: str) -> Job:
+    found = hook.application_ref(application_id=application_id)
+    assert isinstance(found, ApplicationRef)
+    assert found.identity is not None
+    job = Job(hook, found.identity, application_id, place.log_folders)
+    place._jobs.append(job)
+    return job
+
+
+def test_work_is_kept_found_again_and_ended_by_idleness(place: Place, tmp_path: Path) -> None:
+    hook = place.hook()
+    file = str(job_file(tmp_path, notebook_environment()))
+    name = f"clicks {uuid.uuid4().hex[:8]}"
+    with OpenedNotebook(hook.tony_conn_id, file, "--name", name, *SMALL) as opened:
+        job = job_of(place, hook, opened.application_id)
+        assert "/lab?token=" in opened.url
+        opened.save("first.txt", "saved by hand")
+        assert opened.run("import os; print(os.environ['MODE'], open('job/words.txt').read())").split() == [
+            "fast", "of", "the", "job"
+        ]  # fmt: skip
+        assert requests.get(f"{opened.address}/api/contents", timeout=60).status_code == 403  # without the token
+        assert opened.interrupt() == 0
+        assert "The notebook goes on." in opened.said
+    assert not job.application().is_final
+    with OpenedNotebook(hook.tony_conn_id, "--name", name) as back:
+        assert (back.application_id, back.token) == (job.id, opened.token)
+        assert back.content("first.txt") == "saved by hand"
+        back.session.post(f"{back.address}/api/shutdown", timeout=60).raise_for_status()
+        assert back.end() == 0
+        assert "The notebook has ended by its user. Its work is kept" in back.said
+    job.succeeded()
+    assert opened.token not in everything(job)
+    assert_nothing_left(place, job)
+    with OpenedNotebook(hook.tony_conn_id, file, "--name", name, "--idle", "4s", *SMALL) as again:
+        third = job_of(place, hook, again.application_id)
+        assert third.id != job.id
+        assert again.token != opened.token
+        assert again.content("first.txt") == "saved by hand"
+        assert again.end() == 0
+        assert "The notebook has ended: nothing went on for" in again.said
+    third.succeeded()
+    assert hook.returned(third.identity, third.id)["ended"].startswith("ended: nothing went on")
+
+
+def everything(job: Job) -> str:
+    """All that is kept of it on the store, but models; and what its containers have printed."""
+    storage = job.hook.storage()
+    kept = [read_text(storage, each.path) for each in walk(storage, job.directory) if not each.is_directory]
+    printed = [path.read_text(errors="replace") for folder in job.log_folders(job.id) for path in folder.glob("*")]
+    return "\n".join([*kept, *printed])
+
+
+@pytest.mark.long
+def test_a_training_is_opened_at_its_newest_checkpoint(local: LocalPlace, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TRAINER)
+    hook = local.hook()
+    spec = {
+        "python_env": str(notebook_environment()),
+        "files": [str(tmp_path / "train.py")],
+        "checkpoint": {"format": "manifest"},
+        "tasks": {"worker": {"memory": "300MiB", "command": "python train.py"}},
+    }
+    training = local.submit(spec, hook=hook)
+    training.succeeded()
+    (tmp_path / "train.py").unlink()  # what the store has counts
+    before = [each.path for each in walk(hook.storage(), hook.layout.job_dir(training.identity))]
+    words = ("--of", training.id, "--name", "looked at", "--set", "tasks.notebook.memory=700MiB", *SMALL)
+    with OpenedNotebook(hook.tony_conn_id, *words) as opened:
+        job = job_of(local, hook, opened.application_id)
+        assert "The newest checkpoint of" in opened.said
+        assert opened.content("checkpoint/weights-5") == "trained"
+        assert "commit_checkpoint" in opened.content("job/train.py")
+        opened.session.post(f"{opened.address}/api/shutdown", timeout=60).raise_for_status()
+        assert opened.end() == 0
+    job.succeeded()
+    assert [each.path for each in walk(hook.storage(), hook.layout.job_dir(training.identity))] == before
+
+
+@pytest.mark.long
+def test_a_kill_keeps_the_work_too(local: LocalPlace, tmp_path: Path) -> None:
+    hook = local.hook()
+    file = str(job_file(tmp_path, notebook_environment()))
+    with OpenedNotebook(hook.tony_conn_id, file, *SMALL) as opened:
+        job = job_of(local, hook, opened.application_id)
+        opened.save("first.txt", "saved by hand")
+        hook.control(job.id, "stop", {"reason": "enough", "grace": 60})
+        assert opened.end() == 1
+        assert "enough" in opened.said
+    with OpenedNotebook(hook.tony_conn_id, file, *SMALL) as again:
+        job_of(local, hook, again.application_id)
+        assert again.content("first.txt") == "saved by hand"
+        again.session.post(f"{again.address}/api/shutdown", timeout=60).raise_for_status()
+        assert again.end() == 0
+
+
+@pytest.mark.long
+def test_what_the_container_finds_missing_fails_the_job_at_once(local: LocalPlace, tmp_path: Path) -> None:
+    hook = local.hook()
+    file = job_file(tmp_path, notebook_environment(), python_env=None)
+    opened = OpenedNotebook(hook.tony_conn_id, str(file), *SMALL)
+    assert opened.end() == 1
+    assert "has no Jupyter server: name a python_env that has jupyterlab and ipykernel" in opened.said
+    job = job_of(local, hook, opened.application_id)
+    assert job.status().restarts == 0
+    assert json.loads(job.read("result.json"))["state"] == "FAILED"

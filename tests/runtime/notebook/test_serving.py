@@ -1,0 +1,148 @@
+"""A notebook from its start to its end, with a server that stands for Jupyter. Jupyter itself: tests/jobs."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import attrs
+import pytest
+
+from tests.files import files_below
+from tests.hadoop.ports import free_ports
+from tests.waiting import until
+from tony_provider.runtime.notebook import jupyter, serving
+from tony_provider.runtime.notebook.jupyter import Jupyter
+from tony_provider.runtime.notebook.kept_work import KeptWork, unpack
+from tony_provider.runtime.notebook.options import Options
+from tony_provider.runtime.notebook.serving import CANNOT_RUN, TOLD_TO_END, Serving, main
+from tony_provider.runtime.sdk import tony_sdk
+
+ROOT = Path(__file__).parents[3]
+BUSY = json.dumps([{"id": "k", "execution_state": "busy", "last_activity": "now"}])
+IDLE = json.dumps([{"id": "k", "execution_state": "idle", "last_activity": "now"}])
+
+
+@attrs.frozen
+class Notebook:
+    folder: Path
+
+    def serve(self, idle: float = 0.0, until: float = 0.0) -> tuple[Serving, Future[int]]:
+        work = KeptWork(self.folder / "notebook", self.folder / "checkpoints", 1 << 20)
+        work.restore(None)
+        server = Jupyter("tests.runtime.notebook.stand_in", work.directory, free_ports(1)[0])
+        one = Serving(server, work, Options(idle, until, 1 << 20))
+        with ThreadPoolExecutor(1) as pool:
+            future = pool.submit(one.run)
+            pool.shutdown(wait=False)
+        return one, future
+
+    def put(self, name: str, text: str) -> None:
+        (self.folder / f"{name}.new").write_text(text)
+        (self.folder / f"{name}.new").rename(self.folder / name)
+
+    @property
+    def asked(self) -> list[str]:
+        file = self.folder / "asked"
+        return file.read_text().splitlines() if file.exists() else []
+
+    def until_asked(self, times: int) -> None:
+        until(lambda: len([line for line in self.asked if line.startswith("/api/kernels")]) >= times, "its questions")
+
+    @property
+    def ended(self) -> str:
+        return str(json.loads((self.folder / "result.json").read_text())["ended"])
+
+    @property
+    def kept(self) -> list[str]:
+        newest = max((self.folder / "checkpoints").glob("work-*.tar"), key=lambda path: path.stat().st_mtime_ns)
+        found = self.folder / "found"
+        found.mkdir()
+        unpack(newest, found)
+        return files_below(found)
+
+
+@pytest.fixture
+def notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Notebook:
+    (tmp_path / "checkpoints").mkdir()
+    monkeypatch.setitem(sys.modules, "tony_sdk", tony_sdk)
+    places = {
+        "TONY_CHECKPOINT_DIR": "checkpoints", "TONY_RESULT_FILE": "result.json", "TONY_CHECKPOINT_REQUEST": "request",
+        "JUPYTER_RUNTIME_DIR": ".", "KERNELS": "kernels", "END": "end", "ASKED": "asked",
+    }  # fmt: skip
+    for name, place in places.items():
+        monkeypatch.setenv(name, str(tmp_path / place))
+    monkeypatch.setenv("JUPYTER_TOKEN", "a-token-4711")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.delenv("TONY_RESUME_STEP", raising=False)
+    monkeypatch.setattr(serving, "_PERIOD", 0.1)
+    made = Notebook(tmp_path)
+    made.put("kernels", IDLE)
+    return made
+
+
+def test_it_ends_by_idleness_with_its_work(notebook: Notebook) -> None:
+    _, code = notebook.serve(idle=2.0)
+    (notebook.folder / "notebook" / "a.ipynb").write_text("first")
+    assert code.result(60) == 0
+    assert notebook.ended.startswith("ended: nothing went on for ")
+    assert notebook.kept == ["a.ipynb"]
+    assert set(notebook.asked) == {"/api/kernels True", "/api/terminals True"}
+
+
+def test_a_busy_kernel_keeps_it_and_a_request_has_its_work_kept(notebook: Notebook) -> None:
+    notebook.put("kernels", BUSY)
+    one, code = notebook.serve(idle=0.4)
+    notebook.until_asked(20)
+    assert not code.done()
+    (notebook.folder / "notebook" / "a.ipynb").write_text("first")
+    notebook.put("request", "somebody")
+    until(lambda: list((notebook.folder / "checkpoints").glob("*.tony.json")), "the work to be kept")
+    until(lambda: not (notebook.folder / "request").exists(), "the request to be taken")
+    one.told.set()
+    assert code.result(60) == TOLD_TO_END
+    assert notebook.kept == ["a.ipynb"]
+    assert not (notebook.folder / "result.json").exists()
+
+
+def test_it_ends_when_its_time_is_over(notebook: Notebook) -> None:
+    _, code = notebook.serve(until=time.time() - 1)
+    assert code.result(60) == 0
+    assert notebook.ended == "ended: its time is over"
+
+
+@pytest.mark.parametrize(("said", "code"), [("0", 0), ("3", 3)])
+def test_a_server_that_ends_by_itself(notebook: Notebook, said: str, code: int) -> None:
+    _, future = notebook.serve()
+    notebook.until_asked(1)
+    (notebook.folder / "notebook" / "a.ipynb").write_text("first")
+    notebook.put("end", said)
+    assert future.result(60) == code
+    assert notebook.kept == ["a.ipynb"]
+    if not code:
+        assert notebook.ended == "ended by its user"
+
+
+def test_without_a_token_a_server_or_a_kernel_it_says_what_is_missing(
+    notebook: Notebook, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    arguments = Options(1.0, 0.0, 1).arguments.split()
+
+    def says(words: str) -> None:
+        assert main(arguments) == CANNOT_RUN
+        error = capfd.readouterr().err
+        assert error.startswith("cannot execute a notebook: ")
+        assert words in error
+
+    says("has no Jupyter server: name a python_env that has jupyterlab and ipykernel")  # as this environment
+    has: Callable[[str], bool] = {"jupyter_server", "jupyterlab", "jupyterlab.labapp"}.__contains__
+    monkeypatch.setattr(jupyter, "_has", has)
+    says("cannot list its kernels")
+    monkeypatch.setattr(jupyter, "_KERNELS", "print('[]')")
+    says("has a Jupyter server and no kernel")
+    monkeypatch.delenv("JUPYTER_TOKEN")
+    says("it has no secret JUPYTER_TOKEN")
