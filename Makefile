@@ -73,11 +73,11 @@ kinds: packages-kinds $(VENV)/.test  ## a small real training by each framework 
 	$(BIN)/python -m pytest tests/kinds $(KINDS_ELSEWHERE) --durations 0
 
 BREADTH := tests/runtime/am/yarn/test_real_placement.py tests/runtime/am/yarn/test_real_placement_processor.py \
-	$(patsubst %,tests/jobs/test_%.py,placement labels environments images suspension resizing tunnel imported) \
+	$(patsubst %,tests/jobs/test_%.py,placement labels environments images suspension resizing tunnel notebook notebook_in_browser imported) \
 	tests/kinds/test_resized.py tests/kinds/test_suspended.py
 
 .PHONY: breadth
-breadth: packages-kinds $(VENV)/.test  ## where containers are placed, environments, images, jobs that grow or are suspended, tunnels, imports: on real clusters
+breadth: packages-kinds $(VENV)/.test  ## where containers are placed, environments, images, jobs that grow or are suspended, tunnels, notebooks, imports: on real clusters
 	$(BIN)/python -m pytest $(BREADTH) --durations 0 -v
 
 e2e: packages $(VENV)/.test  ## a whole Airflow on a real YARN, driven by REST and by a browser; ROWS=name,name for some

@@ -12,7 +12,7 @@ import attrs
 from tony_provider.cli.command import command
 from tony_provider.cli.given import labels_of, secrets_of
 from tony_provider.cli.named import NotFound, hook_of
-from tony_provider.cli.notebook_origin import Origin, origin_of
+from tony_provider.cli.notebook_origin import NotebookOrigin, origin_of
 from tony_provider.cli.notebook_way import NotebookWay, ToldToEnd
 from tony_provider.cli.printing import say
 from tony_provider.cli.times import seconds_of
@@ -27,7 +27,7 @@ from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.cluster.tunnel.errors import TunnelEnded
 from tony_provider.exceptions import TonySpecError
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.runtime.notebook.options import Options
+from tony_provider.runtime.notebook.options import NotebookOptions
 from tony_provider.runtime.quantities import span
 from tony_provider.runtime.spec.problems import SpecError
 from tony_provider.runtime.spec.units import UnitError, parse_memory
@@ -84,7 +84,7 @@ def _running(hook: TonyHook, name: str) -> _Notebook | None:
     return None
 
 
-def _started(hook: TonyHook, args: Namespace, name: str, origin: Origin | None) -> _Notebook:
+def _started(hook: TonyHook, args: Namespace, name: str, origin: NotebookOrigin | None) -> _Notebook:
     if origin is None:
         raise NotFound(f"there is no notebook {name!r} that runs: name the job, too, to open it again")
     hook.expect_servers()
@@ -97,13 +97,13 @@ def _started(hook: TonyHook, args: Namespace, name: str, origin: Origin | None) 
     return _Notebook(name, request.identity, application_id, token)
 
 
-def _request(hook: TonyHook, args: Namespace, name: str, origin: Origin) -> SubmissionRequest:
+def _request(hook: TonyHook, args: Namespace, name: str, origin: NotebookOrigin) -> SubmissionRequest:
     """Raises JobRejected, TonySpecError, SourceMissing, for all that is known to be wrong before anything is started."""
     given = secrets_of(args.secret or [])
     lifetime = _lifetime(hook, args)
     wish = NotebookWish(
         name=name,
-        options=Options(seconds_of("--idle", args.idle), _end(lifetime), _bytes_of("--keep", args.keep)),
+        options=NotebookOptions(seconds_of("--idle", args.idle), _end(lifetime), _bytes_of("--keep", args.keep)),
         lifetime=lifetime,
         task_type=args.task,
         queue=args.queue,

@@ -16,7 +16,7 @@ from tony_provider.runtime.spec.model import JobSpec
 
 
 @attrs.frozen
-class Origin:
+class NotebookOrigin:
     """A job, and what a notebook of it begins with."""
 
     job: JobSpec
@@ -26,7 +26,7 @@ class Origin:
     news: Sequence[str] = ()  # for people
 
 
-def origin_of(hook: TonyHook, args: Namespace) -> Origin | None:
+def origin_of(hook: TonyHook, args: Namespace) -> NotebookOrigin | None:
     """What the command line names; None: nothing. Raises NotFound, TonySpecError, SourceMissing.
 
     With a file and an application the job is the file's, and the checkpoint the application's training's.
@@ -35,7 +35,7 @@ def origin_of(hook: TonyHook, args: Namespace) -> Origin | None:
     origin = None
     if args.job:
         file = Namespace(job=args.job, param=args.param)  # what else is given is of the notebook's job
-        origin = Origin(read_job(file, hook)[0], overrides, search_path(file))
+        origin = NotebookOrigin(read_job(file, hook)[0], overrides, search_path(file))
     elif args.param:
         raise NotFound("--param is for the parameters of a job's file: name the file")
     if not (args.of or args.tag or args.dag_id or args.task_id or args.run_id):
@@ -55,7 +55,7 @@ def origin_of(hook: TonyHook, args: Namespace) -> Origin | None:
     news = []
     if origin is None:
         kept = hook.kept_job(identity, application_id)
-        origin = Origin(kept.job, overrides)
+        origin = NotebookOrigin(kept.job, overrides)
         if kept.masked:
             news.append(f"Without {', '.join(kept.masked)}, whose values are not kept: give them by --set env.NAME=…")
     so_far = hook.trained_so_far(identity, application_id)

@@ -71,7 +71,8 @@ class TonyTrainOperator(TellsLineage, ReadableTemplates, BaseOperator):
         and ``map_index`` or ``checkpoint_key``; or the URI of a checkpoint chain, as in a result's
         ``checkpoint_chain``. Nothing when ``run_id`` or the text is empty. Templated.
     :param warm_start: URI of the directory of a model on the job's store that the training code may take its initial
-        weights from, at step 0: it finds the files in ``TONY_WARM_START``. Nothing when empty. For an earlier period's
+        weights from, at step 0: it finds the files in ``TONY_WARM_START``. Or that of a checkpoint chain, whose newest
+        checkpoint it finds there. Nothing when empty. For an earlier period's
         model use ``macros.tony.newest_model``. Templated.
     :param checkpoint_key: a name for this training, unique among the mapped instances of the task, in place of the map
         index, whose meaning changes with the list; default: the map index. Templated.

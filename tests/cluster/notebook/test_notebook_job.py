@@ -13,7 +13,7 @@ from tony_provider.cluster.errors import JobRejected
 from tony_provider.cluster.history.environment_content import EnvironmentContent
 from tony_provider.cluster.notebook.kernels import kernel_problems
 from tony_provider.cluster.notebook.notebook_job import TOKEN, NotebookWish, left_out, notebook_job
-from tony_provider.runtime.notebook.options import Options
+from tony_provider.runtime.notebook.options import NotebookOptions
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.spec.model import AccessNames, CheckpointFormat, Resource
 from tony_provider.runtime.spec.problems import SpecError
@@ -52,7 +52,7 @@ JOB: dict[str, Any] = {
 
 
 def wish(**more: Any) -> NotebookWish:
-    return NotebookWish("clicks", Options(3600, 1.7e9, 1 << 30), 43200.0, **more)
+    return NotebookWish("clicks", NotebookOptions(3600, 1.7e9, 1 << 30), 43200.0, **more)
 
 
 def test_it_has_what_the_leading_task_has() -> None:
@@ -116,7 +116,7 @@ def test_secrets_without_a_value_are_named() -> None:
 
 @given(st.sampled_from(["chief", "worker"]), st.sets(st.sampled_from(["KEY", "OTHER", "THIRD"])), st.floats(120, 1e6))
 def test_whatever_is_wished_is_a_job(task_type: str, secrets: set[str], lifetime: float) -> None:
-    wanted = NotebookWish("n", Options(0, 0, 0), lifetime, task_type=task_type, secrets=frozenset(secrets))
+    wanted = NotebookWish("n", NotebookOptions(0, 0, 0), lifetime, task_type=task_type, secrets=frozenset(secrets))
     job = notebook_job(parse_job(JOB), wanted, {})
     assert parse_job(job) == job
     assert {*job.secrets} - {TOKEN} <= secrets

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.files import files_below
 from tony_provider.runtime.notebook import kept_work
-from tony_provider.runtime.notebook.kept_work import NOT_KEPT, Choice, KeptWork, WorkFile, below, pack, unpack
+from tony_provider.runtime.notebook.kept_work import NOT_KEPT, WorkChoice, KeptWork, WorkFile, below, pack, unpack
 from tony_provider.runtime.sdk import tony_sdk
 
 
@@ -185,7 +185,7 @@ def test_any_files_are_packed_and_put_back(tmp_path_factory: pytest.TempPathFact
 @given(st.lists(st.integers(0, 500), max_size=20), st.integers(0, 1000), st.integers(0, 10))
 def test_a_choice_keeps_the_smallest_and_loses_nothing(sizes: list[int], most_bytes: int, most_files: int) -> None:
     files = [WorkFile(str(number), size, 0, 0o100600) for number, size in enumerate(sizes)]
-    choice = Choice.of(files, most_bytes, most_files)
+    choice = WorkChoice.of(files, most_bytes, most_files)
     assert sorted(file.path for file in (*choice.kept, *choice.left)) == sorted(file.path for file in files)
     assert sum(file.size for file in choice.kept) <= most_bytes
     assert len(choice.kept) <= most_files

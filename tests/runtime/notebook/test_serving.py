@@ -18,7 +18,7 @@ from tests.waiting import until
 from tony_provider.runtime.notebook import jupyter, serving
 from tony_provider.runtime.notebook.jupyter import Jupyter
 from tony_provider.runtime.notebook.kept_work import KeptWork, unpack
-from tony_provider.runtime.notebook.options import Options
+from tony_provider.runtime.notebook.options import NotebookOptions
 from tony_provider.runtime.notebook.serving import CANNOT_RUN, TOLD_TO_END, Serving, main
 from tony_provider.runtime.sdk import tony_sdk
 
@@ -35,7 +35,7 @@ class Notebook:
         work = KeptWork(self.folder / "notebook", self.folder / "checkpoints", 1 << 20)
         work.restore(None)
         server = Jupyter("tests.runtime.notebook.stand_in", work.directory, free_ports(1)[0])
-        one = Serving(server, work, Options(idle, until, 1 << 20))
+        one = Serving(server, work, NotebookOptions(idle, until, 1 << 20))
         with ThreadPoolExecutor(1) as pool:
             future = pool.submit(one.run)
             pool.shutdown(wait=False)
@@ -130,7 +130,7 @@ def test_a_server_that_ends_by_itself(notebook: Notebook, said: str, code: int) 
 def test_without_a_token_a_server_or_a_kernel_it_says_what_is_missing(
     notebook: Notebook, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = Options(1.0, 0.0, 1).arguments.split()
+    arguments = NotebookOptions(1.0, 0.0, 1).arguments.split()
 
     def says(words: str) -> None:
         assert main(arguments) == CANNOT_RUN

@@ -10,7 +10,7 @@ import attrs
 from tony_provider.cluster.errors import JobRejected
 from tony_provider.runtime import contract
 from tony_provider.runtime.codec import to_plain
-from tony_provider.runtime.notebook.options import Options
+from tony_provider.runtime.notebook.options import NotebookOptions
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.ranks import leading_type
 from tony_provider.runtime.spec.model import CheckpointFormat, JobSpec
@@ -38,7 +38,7 @@ class NotebookWish:
     """What is wanted of a notebook beside the job that it is made of."""
 
     name: str
-    options: Options
+    options: NotebookOptions
     lifetime: float  # seconds, of the application
     task_type: str | None = None  # whose container it has; None: that of the leading tasks
     queue: str | None = None  # in place of the job's

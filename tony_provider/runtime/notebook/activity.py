@@ -11,14 +11,14 @@ from typing import Any, Optional
 
 
 @dataclass(frozen=True)
-class Seen:
+class ServerActivity:
     """What one look at the server has shown."""
 
     busy: bool  # a kernel computes
     messages: dict[str, str]  # by kernel or terminal: when its last one was, as the server says it
 
     @classmethod
-    def of(cls, kernels: Any, terminals: Any) -> Seen:
+    def of(cls, kernels: Any, terminals: Any) -> ServerActivity:
         """Of the answers of ``/api/kernels`` and ``/api/terminals``; what is not of their form says nothing."""
         listed = [*_objects(kernels), *_objects(terminals)]
         messages = {str(each.get("id", each.get("name"))): str(each.get("last_activity")) for each in listed}
@@ -36,7 +36,7 @@ class Idleness:
         self._since = now
         self._known: dict[str, str] = {}
 
-    def look(self, seen: Optional[Seen], now: float, *, changed: bool) -> float:
+    def look(self, seen: Optional[ServerActivity], now: float, *, changed: bool) -> float:
         """Take one look into account; returns for how many seconds nothing has gone on.
 
         ``seen`` is None when the server did not answer, which says nothing. ``changed``: a file has.

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any, Optional
 
-from .activity import Seen
+from .activity import ServerActivity
 
 HOST = "127.0.0.1"
 _TOKEN = "JUPYTER_TOKEN"  # of the environment, from where Jupyter takes it
@@ -113,10 +113,10 @@ class Jupyter:
         assert self._process is not None  # noqa: S101 - it was started
         return self._process.poll()
 
-    def look(self) -> Optional[Seen]:
+    def look(self) -> Optional[ServerActivity]:
         """What goes on in it; None when it does not answer, or not yet."""
         kernels = self._ask("/api/kernels")
-        return None if kernels is None else Seen.of(kernels, self._ask("/api/terminals"))
+        return None if kernels is None else ServerActivity.of(kernels, self._ask("/api/terminals"))
 
     def _ask(self, path: str) -> Any:
         """What the path answers; None: nothing that says anything.

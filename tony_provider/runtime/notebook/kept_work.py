@@ -44,14 +44,14 @@ class WorkFile:
 
 
 @dataclass(frozen=True)
-class Choice:
+class WorkChoice:
     """Which of the files are kept, and which are not since there is no room for them: the largest ones."""
 
     kept: Sequence[WorkFile]
     left: Sequence[WorkFile]
 
     @classmethod
-    def of(cls, found: Sequence[WorkFile], most_bytes: int, most_files: int = MOST_FILES) -> Choice:
+    def of(cls, found: Sequence[WorkFile], most_bytes: int, most_files: int = MOST_FILES) -> WorkChoice:
         """The smallest first, so that no data file keeps notebooks out."""
         kept, left, size = [], [], 0
         for each in sorted(found, key=lambda file: (file.size, file.path)):
@@ -106,7 +106,7 @@ class KeptWork:
     def keep(self) -> str:
         """Keep what is there now; returns what was done, for people. Raises OSError."""
         found = self._seen = self._found()
-        choice = Choice.of(found, self._most_bytes)
+        choice = WorkChoice.of(found, self._most_bytes)
         number = 1 + max([int(os.environ.get("TONY_RESUME_STEP") or 0), *(n for n, _ in self._archives())])
         archive = self._checkpoints / f"work-{number}.tar"
         partly = archive.with_name(f".{archive.name}.partly")

@@ -10,7 +10,7 @@ _IDLE, _UNTIL, _KEEP = "--idle", "--until", "--keep"
 
 
 @dataclass(frozen=True)
-class Options:
+class NotebookOptions:
     """How long a notebook goes on, and how much of it is kept."""
 
     idle: float  # seconds without activity, after which it ends; 0: it never ends for that
@@ -23,7 +23,7 @@ class Options:
         return f"{_IDLE} {self.idle:g} {_UNTIL} {self.until:.0f} {_KEEP} {self.keep}"
 
     @classmethod
-    def of(cls, arguments: Sequence[str]) -> Options:
+    def of(cls, arguments: Sequence[str]) -> NotebookOptions:
         """Exits with a message for what is no number."""
         parser = argparse.ArgumentParser(prog="python -m tony_notebook")
         parser.add_argument(_IDLE, type=float, required=True)

@@ -16,7 +16,7 @@ from typing import Optional
 from .activity import Idleness
 from .jupyter import CannotServe, Jupyter, expect_kernel, expect_token, server_module
 from .kept_work import KeptWork
-from .options import Options
+from .options import NotebookOptions
 
 CANNOT_RUN = 126  # as shells say it: trying again would mend nothing
 TOLD_TO_END = 143  # as shells say it of SIGTERM
@@ -29,7 +29,7 @@ _SHARE = 20.0  # what took t seconds is not done again for so many times t: its 
 
 def main(arguments: Sequence[str]) -> int:
     """The program; returns its exit code."""
-    options = Options.of(arguments)
+    options = NotebookOptions.of(arguments)
     try:
         expect_token()
         module = server_module()
@@ -69,7 +69,7 @@ def _link(path: Path, target: Path) -> None:
 class Serving:
     """The server while it runs, and why it ends."""
 
-    def __init__(self, jupyter: Jupyter, work: KeptWork, options: Options) -> None:
+    def __init__(self, jupyter: Jupyter, work: KeptWork, options: NotebookOptions) -> None:
         self.told = threading.Event()  # to end, by SIGTERM
         self._jupyter = jupyter
         self._work = work

@@ -1,0 +1,74 @@
+"""A notebook on YARN, in a real browser through the tunnel: a cell is run and saved, and a page left open keeps nothing."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium.webdriver import ActionChains, Chrome, Keys
+from selenium.webdriver.common.by import By
+
+from tests.browser import browser, photograph
+from tests.jobs.opened_notebook import OpenedNotebook, job_file
+from tests.jobs.places import YarnPlace
+from tests.jobs.test_notebook import SMALL, job_of
+from tests.kinds.environments import notebook_environment
+from tests.waiting import until
+
+NOTEBOOK = {
+    "cells": [{"cell_type": "code", "execution_count": None, "id": "one", "metadata": {}, "outputs": [], "source": ""}],
+    "metadata": {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}},
+    "nbformat": 4,
+    "nbformat_minor": 5,
+}
+CODE = "print(6 * 7, open('job/words.txt').read())"
+EDITOR = ".jp-Notebook .jp-Cell .cm-content"
+
+
+def outputs(opened: OpenedNotebook) -> str:
+    """Of the first cell, as the file has it."""
+    (cell,) = opened.content("first.ipynb")["cells"]
+    return "".join("".join(each.get("text", "")) for each in cell["outputs"])
+
+
+def seen(driver: Chrome, css: str) -> Any:
+    found = driver.find_elements(By.CSS_SELECTOR, css)
+    return found[0] if found and found[0].is_displayed() else None
+
+
+def run_and_save(driver: Chrome, opened: OpenedNotebook) -> None:
+    driver.get(opened.url.replace("/lab?", "/lab/tree/first.ipynb?"))
+    editor = until(lambda: seen(driver, EDITOR), "the notebook's cell")
+    # The kernel is there: what is typed before would wait, and the picture be of that.
+    until(lambda: seen(driver, '.jp-Notebook-ExecutionIndicator[data-status="idle"]'), "an idle kernel")
+    editor.click()
+    ActionChains(driver).send_keys(CODE).key_down(Keys.SHIFT).send_keys(Keys.ENTER).key_up(Keys.SHIFT).perform()
+    output = until(lambda: seen(driver, ".jp-OutputArea-output"), "the cell's output")
+    until(lambda: "42 of the job" in output.text, lambda: output.text)
+    ActionChains(driver).key_down(Keys.CONTROL).send_keys("s").key_up(Keys.CONTROL).perform()
+    until(lambda: "42 of the job" in outputs(opened), "the saved notebook")
+    photograph(driver, "notebook")
+
+
+@pytest.mark.long
+def test_a_cell_is_run_and_saved_and_a_page_left_open_does_not_keep_it(yarn: YarnPlace, tmp_path: Path) -> None:
+    hook = yarn.hook()
+    file = str(job_file(tmp_path, notebook_environment()))
+    name = f"seen {uuid.uuid4().hex[:8]}"
+    with browser() as driver:
+        with OpenedNotebook(hook.tony_conn_id, file, "--name", name, "--idle", "30s", *SMALL) as opened:
+            job = job_of(yarn, hook, opened.application_id)
+            body = {"type": "notebook", "format": "json", "content": NOTEBOOK}
+            opened.session.put(f"{opened.address}/api/contents/first.ipynb", json=body, timeout=60).raise_for_status()
+            run_and_save(driver, opened)
+            assert opened.end() == 0
+            assert "The notebook has ended: nothing went on for" in opened.said
+        job.succeeded()
+        assert job.status().restarts == 0
+        assert driver.find_elements(By.CSS_SELECTOR, EDITOR), "the page was not left open"
+    with OpenedNotebook(hook.tony_conn_id, file, "--name", name, "--idle", "2s", *SMALL) as again:
+        job_of(yarn, hook, again.application_id)
+        assert "42 of the job" in outputs(again)
+        assert again.end() == 0
