@@ -19,9 +19,7 @@ from tony_provider.cli.times import seconds_of
 from tony_provider.cli.told_to_end import until_told_to_end
 from tony_provider.cluster.chain_choice import Resume
 from tony_provider.cluster.chain_origin import ChainOrigin
-from tony_provider.cluster.errors import JobRejected
 from tony_provider.cluster.identity import Identity
-from tony_provider.cluster.notebook.kernels import kernel_problems
 from tony_provider.cluster.notebook.notebook_job import TOKEN, NotebookWish, left_out, notebook_job
 from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.cluster.tunnel.errors import TunnelEnded
@@ -113,8 +111,7 @@ def _request(hook: TonyHook, args: Namespace, name: str, origin: NotebookOrigin)
         job = notebook_job(origin.job, wish, origin.overrides)
     except SpecError as error:
         raise TonySpecError(f"the notebook's job: {error}") from error
-    if problems := kernel_problems(job, hook.environments(job, origin.search_path)):
-        raise JobRejected(problems)
+    hook.expect_kernel(job, origin.search_path)
     for line in (*origin.news, *_not_there(left_out(origin.job, wish))):
         say(line)
     values = {**{each: given[each] for each in job.secrets if each in given}, TOKEN: secrets.token_urlsafe(32)}

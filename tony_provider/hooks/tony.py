@@ -45,7 +45,6 @@ if TYPE_CHECKING:  # imported where they are used, as few processes do
     from tony_provider.cluster.environments.built_environments import BuiltEnvironments
     from tony_provider.cluster.environments.old_environments import OldEnvironments
     from tony_provider.cluster.garbage import Garbage
-    from tony_provider.cluster.history.environment_content import EnvironmentContent
     from tony_provider.cluster.history.former_runs import FormerRuns
     from tony_provider.cluster.history.job_history import JobHistory
     from tony_provider.cluster.notebook.kept_job import KeptJob, TrainedSoFar
@@ -154,13 +153,14 @@ class TonyHook(BaseHook):
         suitable_environments(self._open, job, sources)
         check_inputs(job, self.storage(), self.layout.root)
 
-    def environments(self, job: JobSpec, search_path: Sequence[Path]) -> Mapping[str, EnvironmentContent]:
-        """What the job's environments hold, by their keys, as far as that is known; of directories of nodes nothing.
+    def expect_kernel(self, job: JobSpec, search_path: Sequence[Path]) -> None:
+        """Check, before anything is started, that the job's environments can serve a notebook, as far as that is known.
 
-        Raises as ``check_sources``.
+        Raises JobRejected where one has no Jupyter server or no kernel; else as ``check_sources``.
         """
-        sources = SourceFinder(self.storage(), self.layout.root, search_path).find(job)
-        return suitable_environments(self._open, with_defaults(job, self.settings), sources)
+        from tony_provider.cluster.notebook.kernels import expect_kernel
+
+        expect_kernel(self._open, job, search_path)
 
     def kept_job(self, identity: Identity, application_id: str) -> KeptJob:
         """The job of an application, running or ended, as it can be run again: with the files that the store keeps.

@@ -20,6 +20,10 @@ _KERNELS = (
     "print(json.dumps(sorted(K().find_kernel_specs())))"
 )
 _BESIDE = ("share/jupyter", ".prefix/share/jupyter")
+# What programs save there would be taken for the notebook's work, which is kept by the same means.
+_NOT_FOR_KERNELS = frozenset(
+    {"TONY_CHECKPOINT_DIR", "TONY_CHECKPOINT_URI", "TONY_CHECKPOINT_REQUEST", "TONY_RESUME_FROM", "TONY_RESUME_STEP"}
+)
 _LOOK_SECONDS = 120.0  # for the first import of Jupyter's libraries from a slow disk
 _ANSWER_SECONDS = 5.0
 _MOST_BYTES = 4 << 20  # of an answer
@@ -78,7 +82,7 @@ def environment() -> dict[str, str]:
     """The variables of Jupyter: it also finds what packages have beside them, as those of a PEX do."""
     found = [str(path) for each in sys.path for name in _BESIDE if (path := Path(each, name)).is_dir()]
     lab = [each for each in found if Path(each, "lab", "static").is_dir()]
-    env = dict(os.environ)
+    env = {name: value for name, value in os.environ.items() if name not in _NOT_FOR_KERNELS}
     if found:
         env["JUPYTER_PATH"] = os.pathsep.join([*filter(None, [env.get("JUPYTER_PATH")]), *found])
     if lab and not Path(sys.prefix, "share", "jupyter", "lab", "static").is_dir():
