@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,14 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tony_provider.cluster.errors import JobRejected
-from tony_provider.cluster.history.environment_content import EnvironmentContent
-from tony_provider.cluster.notebook.kernels import kernel_problems
 from tony_provider.cluster.notebook.notebook_job import TOKEN, NotebookWish, left_out, notebook_job
 from tony_provider.runtime.notebook.options import NotebookOptions
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.spec.model import AccessNames, CheckpointFormat, Resource
 from tony_provider.runtime.spec.problems import SpecError
-from tony_provider.runtime.spec.python_env import EnvironmentKind
 
 JOB: dict[str, Any] = {
     "framework": "pytorch",
@@ -120,40 +116,3 @@ def test_whatever_is_wished_is_a_job(task_type: str, secrets: set[str], lifetime
     job = notebook_job(parse_job(JOB), wanted, {})
     assert parse_job(job) == job
     assert {*job.secrets} - {TOKEN} <= secrets
-
-
-def content(kind: EnvironmentKind, *packages: str) -> EnvironmentContent:
-    return EnvironmentContent(python_env="e", kind=kind, packages=dict.fromkeys(packages, "1"))
-
-
-@pytest.mark.parametrize(
-    ("packages", "says"),
-    [
-        (["torch"], "no Jupyter server (jupyterlab)"),
-        (["jupyter_server"], "a Jupyter server and no kernel (ipykernel)"),
-        (["Jupyter.Server", "ipykernel"], ""),
-        (["jupyter-server", "xeus-python"], ""),
-        (["jupyter-server", "bash_kernel"], ""),
-    ],
-)
-@pytest.mark.parametrize("kind", [EnvironmentKind.PEX, EnvironmentKind.ARCHIVE])
-def test_what_is_missing_in_an_environment_is_known_before(kind: EnvironmentKind, packages: list[str], says: str) -> None:
-    job = parse_job({"framework": "standalone", "python_env": "e.pex", "tasks": {"notebook": {"command": "x"}}})
-    found = kernel_problems(job, {"python_env": content(kind, *packages)})
-    assert [says in each for each in found] == ([True] if says else [])
-
-
-def test_what_is_not_known_is_no_problem() -> None:
-    job = parse_job({"framework": "standalone", "python_env": "e.whl", "tasks": {"notebook": {"command": "x"}}})
-    assert not kernel_problems(job, {"python_env": content(EnvironmentKind.WHEELS, "torch")})
-    unknown = EnvironmentContent(python_env="e", kind=EnvironmentKind.ARCHIVE)
-    assert not kernel_problems(job, {"python_env": unknown})
-    assert not kernel_problems(job, {})
-
-
-def test_the_environment_of_the_task_counts() -> None:
-    tasks = {"notebook": {"command": "x", "python_env": str(Path("own.pex"))}}
-    job = parse_job({"framework": "standalone", "python_env": "e.pex", "tasks": tasks})
-    with_jupyter = content(EnvironmentKind.PEX, "jupyter-server", "ipykernel")
-    contents = {"python_env": with_jupyter, "tasks.notebook.python_env": content(EnvironmentKind.PEX, "torch")}
-    assert [each.partition(":")[0] for each in kernel_problems(job, contents)] == ["tasks.notebook.python_env"]
