@@ -1,4 +1,4 @@
-"""A notebook on YARN, in a real browser through the tunnel: a cell is run and saved, and a page left open keeps nothing."""
+"""A notebook on YARN in a real browser, through the tunnel: a cell is run and saved, and an open page keeps nothing."""
 
 from __future__ import annotations
 

@@ -204,9 +204,9 @@ _NOTEBOOK = ActionCommand(
     name="notebook",
     help="Open a notebook with what a job's task has",
     description=(
-        "Run Jupyter in one container with the environment, files, inputs and resources of a job's task, and lead to it "
-        "until Ctrl-C; the notebook goes on. With the same name it is found again while it runs, and later its work is. "
-        "With --of it has the newest checkpoint of a training."
+        "Run Jupyter in one container with the environment, files, inputs and resources of a job's task, and lead to "
+        "it until Ctrl-C; the notebook goes on. With the same name it is found again while it runs, and later its work "
+        "is. With --of it has the newest checkpoint of a training."
     ),
     func=lazily("tony_provider.cli.notebook.notebook"),
     args=(

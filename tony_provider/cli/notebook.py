@@ -96,7 +96,7 @@ def _started(hook: TonyHook, args: Namespace, name: str, origin: NotebookOrigin 
 
 
 def _request(hook: TonyHook, args: Namespace, name: str, origin: NotebookOrigin) -> SubmissionRequest:
-    """Raises JobRejected, TonySpecError, SourceMissing, for all that is known to be wrong before anything is started."""
+    """Raises JobRejected, TonySpecError, SourceMissing for what is known to be wrong before anything is started."""
     given = secrets_of(args.secret or [])
     lifetime = _lifetime(hook, args)
     wish = NotebookWish(

@@ -60,6 +60,9 @@ def origin_of(hook: TonyHook, args: Namespace) -> NotebookOrigin | None:
             news.append(f"Without {', '.join(kept.masked)}, whose values are not kept: give them by --set env.NAME=…")
     so_far = hook.trained_so_far(identity, application_id)
     if so_far is None:
-        return attrs.evolve(origin, news=[*news, f"{application_id} has no checkpoint yet: the notebook is without one"])
-    told = f"The newest checkpoint of {application_id}, now that of {so_far.newest.label}, will be in `checkpoint`"
-    return attrs.evolve(origin, checkpoint=so_far.chain, news=[*news, told])
+        news.append(f"{application_id} has no checkpoint yet: the notebook is without one")
+        return attrs.evolve(origin, news=news)
+    news.append(
+        f"The newest checkpoint of {application_id}, now that of {so_far.newest.label}, will be in `checkpoint`"
+    )
+    return attrs.evolve(origin, checkpoint=so_far.chain, news=news)

@@ -77,7 +77,7 @@ class NotebookWay:
         return self.hook.tunnel(self.identity, self.application_id, TASK, local_port=local_port, tell=say)
 
     def wait_for_server(self, tunnel: TaskTunnel, over: threading.Event) -> str:
-        """Wait until Jupyter answers; returns the address for a browser. Raises ToldToEnd, TunnelEnded, ClusterError."""
+        """Wait until Jupyter answers; returns the address for a browser. Raises ToldToEnd, ClusterError."""
         deadline = time.monotonic() + _SERVER_SECONDS
         while (path := self._asked(tunnel.port)) is None:
             if over.wait(_ASK):

@@ -1,4 +1,4 @@
-"""A server that answers as Jupyter does, for tests of what looks after it: ``python -m tests.runtime.notebook.stand_in``.
+"""A server that answers as Jupyter does, for tests of what looks after it: ``python -m`` runs it.
 
 What its kernels do is in the file KERNELS; it ends with the code that is in the file END, once that is there.
 """

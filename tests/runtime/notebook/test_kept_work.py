@@ -14,8 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.files import files_below
-from tony_provider.runtime.notebook import kept_work
-from tony_provider.runtime.notebook.kept_work import NOT_KEPT, WorkChoice, KeptWork, WorkFile, below, pack, unpack
+from tony_provider.runtime.notebook import archive
+from tony_provider.runtime.notebook.archive import pack, unpack
+from tony_provider.runtime.notebook.kept_work import KeptWork
+from tony_provider.runtime.notebook.work_files import NOT_KEPT, WorkChoice, WorkFile, below
 from tony_provider.runtime.sdk import tony_sdk
 
 
@@ -118,13 +120,13 @@ def test_what_has_no_room_is_named_where_people_look(work: KeptWork, tmp_path: P
 def test_a_file_that_is_written_meanwhile_is_kept_once_more(work: KeptWork, monkeypatch: pytest.MonkeyPatch) -> None:
     log = work.directory / "log.txt"
     log.write_text("one")
-    copied = kept_work._copy
+    copied = archive._copy
 
     def written_meanwhile(path: Path, into: BytesIO) -> None:
         copied(path, into)
         log.write_text("one, two")
 
-    monkeypatch.setattr(kept_work, "_copy", written_meanwhile)
+    monkeypatch.setattr(archive, "_copy", written_meanwhile)
     assert "written meanwhile, and kept again: log.txt" in work.keep()
     assert not work.is_kept
     monkeypatch.undo()
@@ -170,7 +172,9 @@ NAMES = st.text(st.characters(exclude_characters="/\0", exclude_categories=["Cs"
 
 
 @given(st.dictionaries(NAMES, st.binary(max_size=200), max_size=6))
-def test_any_files_are_packed_and_put_back(tmp_path_factory: pytest.TempPathFactory, contents: dict[str, bytes]) -> None:
+def test_any_files_are_packed_and_put_back(
+    tmp_path_factory: pytest.TempPathFactory, contents: dict[str, bytes]
+) -> None:
     folder = tmp_path_factory.mktemp("any")
     for name in ("from", "to"):
         (folder / name).mkdir()

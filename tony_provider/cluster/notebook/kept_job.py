@@ -9,18 +9,18 @@ import attrs
 
 from tony_provider.cluster.checkpoint_chains import CheckpointChains, newest_checkpoint
 from tony_provider.cluster.errors import SourceMissing
-from tony_provider.cluster.history.job_specification import JobSpecification, KeptResource
+from tony_provider.cluster.history.job_specification import KeptResource
 from tony_provider.cluster.history.read_history import read_specification
 from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.layout import Layout
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.codec import CodecError, from_plain
 from tony_provider.runtime.spec.model import JobSpec, PythonEnv, Resource
+from tony_provider.runtime.spec.named_resources import ARCHIVES, FILES
 from tony_provider.runtime.spec.problems import child
 from tony_provider.runtime.spec.python_env import JOBS_OWN, EnvironmentKind, kind_of, named_environments
-from tony_provider.runtime.storage.base import Storage
-from tony_provider.runtime.spec.named_resources import ARCHIVES, FILES
 from tony_provider.runtime.spec.tensorboard import without_its_task
+from tony_provider.runtime.storage.base import Storage
 
 _MASKED = "***"  # as Airflow writes it
 
@@ -110,9 +110,7 @@ def _without(job: JobSpec, names: list[str]) -> JobSpec:
     return attrs.evolve(job, env=left(job.env), tasks=tasks)
 
 
-def trained_so_far(
-    storage: Storage, layout: Layout, identity: Identity, application_id: str
-) -> TrainedSoFar | None:
+def trained_so_far(storage: Storage, layout: Layout, identity: Identity, application_id: str) -> TrainedSoFar | None:
     """Of the chain that the application owns, else of the newest; None: it holds no checkpoint. Raises StorageError."""
     chains = CheckpointChains(storage, layout, identity)
     chain = chains.owned_by(application_id) or chains.newest()

@@ -52,7 +52,8 @@ def _restore_newest(storage: Storage, chain: str, directory: Path, cancelled: th
         if newest is None:
             raise StorageNotFound(chain, "read", "it holds no whole checkpoint")
         try:
-            restore(storage, newest.point, directory, 0, cancelled=cancelled, aside=directory.with_name("no-warm-start"))
+            aside = directory.with_name(f"{directory.name}.aside")  # stays empty: the directory is not there yet
+            restore(storage, newest.point, directory, 0, cancelled=cancelled, aside=aside)
         except DamagedCheckpoint:
             if not tries_left:
                 raise

@@ -35,7 +35,18 @@ _SDK = (
     "tony_frames.py",
     "tony_wait.py",
 )
-_NOTEBOOK = ("__init__.py", "__main__.py", "activity.py", "jupyter.py", "kept_work.py", "options.py", "serving.py")
+_NOTEBOOK = (
+    "__init__.py",
+    "__main__.py",
+    "activity.py",
+    "archive.py",
+    "jupyter.py",
+    "kept_work.py",
+    "options.py",
+    "serving.py",
+    "words.py",
+    "work_files.py",
+)
 
 
 @attrs.frozen

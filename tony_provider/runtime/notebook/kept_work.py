@@ -10,57 +10,23 @@ import importlib
 import os
 import re
 import shutil
-import stat
-import tarfile
-import tempfile
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Optional
+from typing import Optional
 
-NOT_KEPT = "NOT-KEPT.txt"  # where people see what is not kept, and what they can do
-MOST_FILES = 20_000
-_LEFT_OUT = frozenset({".ipynb_checkpoints", "__pycache__", NOT_KEPT})
-_TEMPORARY = ".~"  # as Jupyter calls a file that it is about to replace another one by
+from .archive import pack, unpack
+from .words import count, named, size
+from .work_files import MOST_FILES, NOT_KEPT, WorkChoice, WorkFile, below
+
 _ARCHIVE = re.compile(r"work-(\d{1,18})\.tar")
 _KEPT = 2  # archives here: the newest, and the one before, which may be under way to the store
-_NAMED = 10  # files in a message
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+_NOTE = """\
+These files are not kept: together all files of a notebook may have {most}, and be {files}.
+They go with the notebook's container. Put them where they stay (HDFS, an output of a job),
+or open the notebook again with more: airflow tony notebook --keep 8GiB
 
-
-@dataclass(frozen=True)
-class WorkFile:
-    """A file, link or directory of the work, as it was found."""
-
-    path: str  # below its directory
-    size: int  # bytes
-    modified_ns: int
-    mode: int  # with its kind
-    target: str = ""  # of a link
-
-    @property
-    def is_file(self) -> bool:
-        return stat.S_ISREG(self.mode)
-
-
-@dataclass(frozen=True)
-class WorkChoice:
-    """Which of the files are kept, and which are not since there is no room for them: the largest ones."""
-
-    kept: Sequence[WorkFile]
-    left: Sequence[WorkFile]
-
-    @classmethod
-    def of(cls, found: Sequence[WorkFile], most_bytes: int, most_files: int = MOST_FILES) -> WorkChoice:
-        """The smallest first, so that no data file keeps notebooks out."""
-        kept, left, size = [], [], 0
-        for each in sorted(found, key=lambda file: (file.size, file.path)):
-            if size + each.size <= most_bytes and len(kept) < most_files:
-                kept.append(each)
-                size += each.size
-            else:
-                left.append(each)
-        return cls(sorted(kept, key=lambda file: file.path), left[::-1])
+{lines}
+"""
 
 
 class KeptWork:
@@ -111,18 +77,23 @@ class KeptWork:
         archive = self._checkpoints / f"work-{number}.tar"
         partly = archive.with_name(f".{archive.name}.partly")
         try:
-            changing = pack(self.directory, choice.kept, partly)
+            packed = pack(self.directory, choice.kept, partly)
             partly.rename(archive)
         finally:
             partly.unlink(missing_ok=True)
         if not importlib.import_module("tony_sdk").commit_checkpoint(number, archive.name):
             raise OSError(f"{archive.name} could not be noted: the disk may be full")
-        self._kept = None if changing else found
+        self._kept = None if packed.changing else found
         self._forget_old()
         self._tell_left(choice.left)
         said = f"{count(choice.kept)} kept, {size(sum(each.size for each in choice.kept))}"
-        said += f"; written meanwhile, and kept again: {named(changing)}" if changing else ""
-        return said + (f"; NOT kept for lack of room: {named([each.path for each in choice.left])}" if choice.left else "")
+        if packed.changing:
+            said += f"; written meanwhile, and kept again: {named(packed.changing)}"
+        if packed.unreadable:
+            said += f"; NOT kept, as they cannot be read: {named(packed.unreadable)}"
+        if choice.left:
+            said += f"; NOT kept for lack of room: {named([each.path for each in choice.left])}"
+        return said
 
     def _archives(self) -> list[tuple[int, Path]]:
         """By their numbers, the oldest first."""
@@ -144,118 +115,6 @@ class KeptWork:
             note.unlink(missing_ok=True)
         elif left != self._left:
             lines = [f"{size(each.size):>10}  {each.path}" for each in left]
-            note.write_text(
-                f"These files are not kept: together all files of a notebook may have {size(self._most_bytes)}, and be "
-                f"{MOST_FILES}.\nThey go with the notebook's container. Put them where they stay (HDFS, an output of a "
-                "job),\nor open the notebook again with more: airflow tony notebook --keep 8GiB\n\n" + "\n".join(lines) + "\n",
-                errors="surrogateescape",
-            )
+            text = _NOTE.format(most=size(self._most_bytes), files=MOST_FILES, lines="\n".join(lines))
+            note.write_text(text, errors="surrogateescape")
         self._left = left
-
-
-def below(directory: Path, links: Collection[str] = ()) -> Iterator[WorkFile]:
-    """What is in a directory, without its own ``links``; none is followed. What vanishes meanwhile is left out."""
-    for parent, directories, files in os.walk(directory):
-        for name in [*directories, *files]:
-            path = Path(parent, name)
-            if name in _LEFT_OUT or name.startswith(_TEMPORARY):
-                continue
-            if name in links and path.parent == directory and path.is_symlink():
-                continue
-            try:
-                about = path.lstat()
-                target = os.readlink(path) if stat.S_ISLNK(about.st_mode) else ""  # noqa: PTH115 - of any bytes
-            except OSError:
-                continue
-            if stat.S_ISREG(about.st_mode) or stat.S_ISLNK(about.st_mode) or stat.S_ISDIR(about.st_mode):
-                size = about.st_size if stat.S_ISREG(about.st_mode) else 0
-                modified = 0 if stat.S_ISDIR(about.st_mode) else about.st_mtime_ns  # it changes with what is left out
-                yield WorkFile(str(path.relative_to(directory)), size, modified, about.st_mode, target)
-        directories[:] = [each for each in directories if each not in _LEFT_OUT]
-
-
-def pack(directory: Path, files: Sequence[WorkFile], archive: Path) -> list[str]:
-    """Write an archive of these; returns those that changed while they were copied. Raises OSError.
-
-    What has vanished is left out.
-    """
-    changing = []
-    with (
-        tarfile.open(archive, "w", format=tarfile.PAX_FORMAT) as tar,
-        tempfile.TemporaryFile(dir=archive.parent) as copy,
-    ):
-        for each in files:
-            info = tarfile.TarInfo(each.path)
-            info.mtime, info.mode = each.modified_ns // 10**9, stat.S_IMODE(each.mode)
-            if stat.S_ISDIR(each.mode):
-                info.type = tarfile.DIRTYPE
-                tar.addfile(info)
-            elif each.target:
-                info.type, info.linkname = tarfile.SYMTYPE, each.target
-                tar.addfile(info)
-            else:
-                try:
-                    _copy(directory / each.path, copy)
-                    after = (directory / each.path).lstat()
-                except (FileNotFoundError, PermissionError):
-                    changing.append(each.path)
-                    continue
-                if (after.st_size, after.st_mtime_ns) != (each.size, each.modified_ns):
-                    changing.append(each.path)
-                info.size = copy.seek(0, os.SEEK_END)
-                copy.seek(0)
-                tar.addfile(info, copy)
-    return changing
-
-
-def _copy(path: Path, into: IO[bytes]) -> None:
-    into.seek(0)
-    into.truncate()
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with os.fdopen(descriptor, "rb") as source:
-        shutil.copyfileobj(source, into, 1 << 20)
-
-
-def unpack(archive: Path, directory: Path) -> None:
-    """Put what is in an archive of ours into a new directory, and nothing outside of it. Raises OSError, TarError."""
-    links = []
-    with tarfile.open(archive) as tar:
-        for info in tar:
-            target = directory / info.name
-            if Path(info.name).is_absolute() or ".." in Path(info.name).parts:
-                raise tarfile.TarError(f"{archive.name} holds {info.name!r}, which is not below a directory")
-            if info.isdir():
-                target.mkdir(mode=0o700, parents=True, exist_ok=True)
-            elif info.issym():
-                links.append((target, info.linkname))
-            elif info.isreg():
-                target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                content = tar.extractfile(info)
-                assert content is not None  # noqa: S101 - a regular file has some
-                with target.open("xb") as file:
-                    shutil.copyfileobj(content, file, 1 << 20)
-                target.chmod(0o600 | (info.mode & 0o777))
-                os.utime(target, (info.mtime, info.mtime))
-    for target, linkname in links:  # at last: nothing is written through one
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        target.symlink_to(linkname)
-
-
-def count(files: Sequence[WorkFile]) -> str:
-    """How many files, in words."""
-    number = sum(1 for each in files if not stat.S_ISDIR(each.mode))
-    return f"{number} file{'' if number == 1 else 's'}"
-
-
-def named(paths: Sequence[str]) -> str:
-    """Some of them, and how many more there are."""
-    shown = ", ".join(path.encode("utf-8", "replace").decode() for path in paths[:_NAMED])
-    return shown + (f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else "")
-
-
-def size(amount: float) -> str:
-    """An amount of bytes, in words."""
-    unit = 0
-    while amount >= 1024 and unit < len(_UNITS) - 1:
-        amount, unit = amount / 1024, unit + 1
-    return f"{amount:.0f} {_UNITS[unit]}" if unit == 0 or amount >= 100 else f"{amount:.1f} {_UNITS[unit]}"
