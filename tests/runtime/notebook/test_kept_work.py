@@ -6,8 +6,8 @@ import json
 import os
 import sys
 import tarfile
-from io import BytesIO
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 from hypothesis import given
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.files import files_below
 from tony_provider.runtime.notebook import archive
-from tony_provider.runtime.notebook.archive import pack, unpack
+from tony_provider.runtime.notebook.archive import Packed, pack, unpack
 from tony_provider.runtime.notebook.kept_work import KeptWork
 from tony_provider.runtime.notebook.work_files import NOT_KEPT, WorkChoice, WorkFile, below
 from tony_provider.runtime.sdk import tony_sdk
@@ -120,16 +120,24 @@ def test_what_has_no_room_is_named_where_people_look(work: KeptWork, tmp_path: P
 def test_a_file_that_is_written_meanwhile_is_kept_once_more(work: KeptWork, monkeypatch: pytest.MonkeyPatch) -> None:
     log = work.directory / "log.txt"
     log.write_text("one")
-    copied = archive._copy
+    opened = archive._open
 
-    def written_meanwhile(path: Path, into: BytesIO) -> None:
-        copied(path, into)
+    def written_meanwhile(path: Path) -> BinaryIO:
         log.write_text("one, two")
+        return opened(path)
 
-    monkeypatch.setattr(archive, "_copy", written_meanwhile)
+    monkeypatch.setattr(archive, "_open", written_meanwhile)
     assert "written meanwhile, and kept again: log.txt" in work.keep()
     assert not work.is_kept
     monkeypatch.undo()
+
+
+def test_a_file_that_cannot_be_read_is_named_and_the_rest_is_kept(work: KeptWork, tmp_path: Path) -> None:
+    (work.directory / "a.ipynb").write_text("first")
+    os.mkfifo(work.directory / "pipe")
+    found = [*below(work.directory), WorkFile("gone", 5, 0, 0o100600)]
+    assert pack(work.directory, found, tmp_path / "work-1.tar") == Packed([], ["gone"])
+    assert [file.path for file in found] == ["a.ipynb", "gone"]
 
 
 def test_a_start_again_in_the_same_container_goes_on_with_what_is_there(work: KeptWork) -> None:
@@ -180,7 +188,7 @@ def test_any_files_are_packed_and_put_back(
         (folder / name).mkdir()
     for name, content in contents.items():
         (folder / "from" / name).write_bytes(content)
-    assert pack(folder / "from", list(below(folder / "from")), folder / "work-1.tar") == []
+    assert pack(folder / "from", list(below(folder / "from")), folder / "work-1.tar") == Packed([], [])
     unpack(folder / "work-1.tar", folder / "to")
     kept = {name: content for name, content in contents.items() if name not in ("__pycache__", NOT_KEPT)}
     assert {path.name: path.read_bytes() for path in (folder / "to").iterdir()} == kept
