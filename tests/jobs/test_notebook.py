@@ -20,8 +20,7 @@ from tony_provider.runtime.storage.helpers import read_text, walk
 
 SMALL = ("--set", "am.memory=256MiB")
 TRAINER = """
-import os, pathlib, sys
-sys.path.insert(0, os.environ["TONY_CHECKPOINT_DIR"] and ".")
+import pathlib
 import tony_sdk
 directory = pathlib.Path(tony_sdk.checkpoint_dir())
 (directory / "weights-5").write_text("trained")
@@ -38,7 +37,7 @@ def job_of(place: Place, hook: TonyHook, application_id: str) -> Job:
     return job
 
 
-def test_work_is_kept_found_again_and_ended_by_idleness(place: Place, tmp_path: Path) -> None:
+def test_it_has_what_the_task_has_and_is_found_again(place: Place, tmp_path: Path) -> None:
     hook = place.hook()
     file = str(job_file(tmp_path, notebook_environment()))
     name = f"clicks {uuid.uuid4().hex[:8]}"
@@ -46,9 +45,8 @@ def test_work_is_kept_found_again_and_ended_by_idleness(place: Place, tmp_path: 
         job = job_of(place, hook, opened.application_id)
         assert "/lab?token=" in opened.url
         opened.save("first.txt", "saved by hand")
-        assert opened.run("import os; print(os.environ['MODE'], open('job/words.txt').read())").split() == [
-            "fast", "of", "the", "job"
-        ]  # fmt: skip
+        code = "import os; print(os.environ['MODE'], open('job/words.txt').read(), 'TONY_CHECKPOINT_DIR' in os.environ)"
+        assert opened.run(code).split() == ["fast", "of", "the", "job", "False"]
         assert requests.get(f"{opened.address}/api/contents", timeout=60).status_code == 403  # without the token
         assert opened.interrupt() == 0
         assert "The notebook goes on." in opened.said
@@ -56,21 +54,39 @@ def test_work_is_kept_found_again_and_ended_by_idleness(place: Place, tmp_path: 
     with OpenedNotebook(hook.tony_conn_id, "--name", name) as back:
         assert (back.application_id, back.token) == (job.id, opened.token)
         assert back.content("first.txt") == "saved by hand"
-        back.session.post(f"{back.address}/api/shutdown", timeout=60).raise_for_status()
-        assert back.end() == 0
-        assert "The notebook has ended by its user. Its work is kept" in back.said
+        shut_down(back)
     job.succeeded()
     assert opened.token not in everything(job)
     assert_nothing_left(place, job)
-    with OpenedNotebook(hook.tony_conn_id, file, "--name", name, "--idle", "4s", *SMALL) as again:
-        third = job_of(place, hook, again.application_id)
-        assert third.id != job.id
+
+
+@pytest.mark.long
+def test_what_was_kept_is_there_when_it_is_opened_again(place: Place, tmp_path: Path) -> None:
+    hook = place.hook()
+    file = str(job_file(tmp_path, notebook_environment()))
+    words = (file, "--name", f"clicks {uuid.uuid4().hex[:8]}", "--idle", "4s", *SMALL)
+    with OpenedNotebook(hook.tony_conn_id, *words) as opened:
+        first = job_of(place, hook, opened.application_id)
+        opened.save("first.txt", "saved by hand")
+        assert opened.end() == 0
+        assert "The notebook has ended: nothing went on for" in opened.said
+    first.succeeded()
+    assert hook.returned(first.identity, first.id)["ended"].startswith("ended: nothing went on")
+    assert hook.notebook_token(first.identity, first.id) is None
+    with OpenedNotebook(hook.tony_conn_id, *words) as again:
+        second = job_of(place, hook, again.application_id)
+        assert second.id != first.id
         assert again.token != opened.token
         assert again.content("first.txt") == "saved by hand"
-        assert again.end() == 0
-        assert "The notebook has ended: nothing went on for" in again.said
-    third.succeeded()
-    assert hook.returned(third.identity, third.id)["ended"].startswith("ended: nothing went on")
+        shut_down(again)
+    second.succeeded()
+
+
+def shut_down(opened: OpenedNotebook) -> None:
+    """As JupyterLab's menu does it."""
+    opened.session.post(f"{opened.address}/api/shutdown", timeout=60).raise_for_status()
+    assert opened.end() == 0
+    assert "The notebook has ended by its user. Its work is kept" in opened.said
 
 
 def everything(job: Job) -> str:
@@ -101,8 +117,7 @@ def test_a_training_is_opened_at_its_newest_checkpoint(local: LocalPlace, tmp_pa
         assert "The newest checkpoint of" in opened.said
         assert opened.content("checkpoint/weights-5") == "trained"
         assert "commit_checkpoint" in opened.content("job/train.py")
-        opened.session.post(f"{opened.address}/api/shutdown", timeout=60).raise_for_status()
-        assert opened.end() == 0
+        shut_down(opened)
     job.succeeded()
     assert [each.path for each in walk(hook.storage(), hook.layout.job_dir(training.identity))] == before
 
@@ -120,8 +135,7 @@ def test_a_kill_keeps_the_work_too(local: LocalPlace, tmp_path: Path) -> None:
     with OpenedNotebook(hook.tony_conn_id, file, *SMALL) as again:
         job_of(local, hook, again.application_id)
         assert again.content("first.txt") == "saved by hand"
-        again.session.post(f"{again.address}/api/shutdown", timeout=60).raise_for_status()
-        assert again.end() == 0
+        shut_down(again)
 
 
 @pytest.mark.long

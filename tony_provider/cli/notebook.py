@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import shlex
 import time
 import webbrowser
 from argparse import Namespace
@@ -179,5 +180,5 @@ def _lead(hook: TonyHook, args: Namespace, found: _Notebook) -> None:
 def _tell_more(args: Namespace, found: _Notebook) -> None:
     more = f" --conn-id {args.conn_id}" if args.conn_id != TonyHook.default_conn_name else ""
     say("The notebook goes on.")
-    say(f"Back to it: airflow tony notebook --name {found.name!r}{more}")
+    say(f"Back to it: airflow tony notebook --name {shlex.quote(found.name)}{more}")
     say(f"End it:     airflow tony kill {found.application_id}{more}")
