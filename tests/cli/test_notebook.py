@@ -42,7 +42,7 @@ def test_an_environment_without_a_kernel_is_refused_before_anything_is_started(
     said = tony("notebook", write(tmp_path, python_env=str(pex())))
     assert said.code == 1
     assert said.error.count("\n") <= 1
-    assert "has no Jupyter server (jupyterlab); build one with `airflow tony env build`" in said.error
+    assert "has no Jupyter server (jupyterlab); build an environment with `airflow tony env build`" in said.error
     assert_nothing_was_started(hook)
 
 

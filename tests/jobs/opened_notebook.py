@@ -101,7 +101,8 @@ class OpenedNotebook:
 
     def run(self, code: str) -> str:
         """What code prints, run by a kernel that is started for it and stays."""
-        kernel = self.session.post(f"{self.address}/api/kernels", json={"name": "python3"}, timeout=SECONDS).json()
+        wanted = {"name": "python3", "path": "/"}
+        kernel = self.session.post(f"{self.address}/api/kernels", json=wanted, timeout=SECONDS).json()
         url = f"{self.address.replace('http', 'ws')}/api/kernels/{kernel['id']}/channels?token={self.token}"
         header = {"msg_id": "one", "msg_type": "execute_request", "username": "", "session": "s", "version": "5.3"}
         content = {"code": code, "silent": False, "store_history": False, "user_expressions": {}, "allow_stdin": False}

@@ -23,7 +23,7 @@ JOB = parse_job(
         "python_env": ["a-1-py3-none-any.whl", "b-1-py3-none-any.whl"],
         "env": {"MODE": "fast", "LOGIN": "me:***"},
         "tensorboard": True,
-        "tasks": {"worker": {"command": "x", "files": ["own.py"], "python_env": "env.tar.gz"}, "ps": {"command": "y"}},
+        "tasks": {"worker": {"command": "x", "files": ["own.py"], "python_env": "env.tar.gz"}, "evaluator": {"command": "y"}},
     }
 )
 RESOURCES = [
@@ -55,7 +55,7 @@ def test_its_files_are_those_of_the_store(tmp_path: Path) -> None:
     assert job.python_env == "hdfs:///cache/4/a-1-py3-none-any.whl,hdfs:///cache/5/b-1-py3-none-any.whl"
     assert job.tasks["worker"].python_env == "hdfs:///cache/7/env.tar.gz"
     assert job.tasks["worker"].files == [Resource("hdfs:///cache/6/own.py", "own.py")]
-    assert job.tasks["ps"].files == []
+    assert job.tasks["evaluator"].files == []
 
 
 def test_values_that_were_masked_are_left_out_and_named(tmp_path: Path) -> None:

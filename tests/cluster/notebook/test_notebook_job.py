@@ -25,7 +25,7 @@ JOB: dict[str, Any] = {
     "acls": {"view": {"users": ["carol"]}, "modify": {"users": ["bob"]}},
     "timeouts": {"queue": "2h", "lifetime": "3d", "stall": "1h"},
     "windows": ["22:00-06:00"],
-    "inputs": {"clicks": {"paths": "/data/clicks", "tasks": ["worker"]}, "words": {"paths": "/w", "tasks": ["chief"]}},
+    "inputs": {"clicks": {"paths": ["/data/clicks"], "tasks": ["worker"]}, "words": {"paths": ["/w"], "tasks": ["chief"]}},
     "outputs": {"scores": "/out"},
     "tensorboard": True,
     "tasks": {
@@ -41,7 +41,7 @@ JOB: dict[str, Any] = {
             "node_label": "gpu",
             "python_env": "/opt/envs/worker",
             "docker": {"image": "ml/worker"},
-            "placement": {"nodes": ["node7"], "tags": ["t"]},
+            "placement": {"nodes": ["node7"], "required": True},
         },
     },
 }
@@ -75,7 +75,7 @@ def test_another_type_is_named() -> None:
     assert task.docker is not None
     assert task.docker.image == "ml/worker"
     assert task.placement is not None
-    assert (task.placement.nodes, task.placement.tags) == (["node7"], [])
+    assert (task.placement.nodes, task.placement.required) == (["node7"], True)
     assert job.secrets == [TOKEN, "OTHER"]  # the other one is the chief's
     assert list(job.inputs) == ["clicks"]
 

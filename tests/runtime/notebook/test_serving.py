@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -31,16 +31,23 @@ IDLE = json.dumps([{"id": "k", "execution_state": "idle", "last_activity": "now"
 @attrs.frozen
 class Notebook:
     folder: Path
+    serving: list[tuple[Serving, Future[int]]] = attrs.field(factory=list)
 
     def serve(self, idle: float = 0.0, until: float = 0.0) -> tuple[Serving, Future[int]]:
         work = KeptWork(self.folder / "notebook", self.folder / "checkpoints", 1 << 20)
         work.restore(None)
         server = Jupyter("tests.runtime.notebook.stand_in", work.directory, free_ports(1)[0])
         one = Serving(server, work, NotebookOptions(idle, until, 1 << 20))
-        with ThreadPoolExecutor(1) as pool:
-            future = pool.submit(one.run)
-            pool.shutdown(wait=False)
+        pool = ThreadPoolExecutor(1)
+        future = pool.submit(one.run)
+        pool.shutdown(wait=False)
+        self.serving.append((one, future))
         return one, future
+
+    def close(self) -> None:
+        for one, future in self.serving:
+            one.told.set()
+            future.result(60)
 
     def put(self, name: str, text: str) -> None:
         (self.folder / f"{name}.new").write_text(text)
@@ -68,7 +75,7 @@ class Notebook:
 
 
 @pytest.fixture
-def notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Notebook:
+def notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Notebook]:
     (tmp_path / "checkpoints").mkdir()
     monkeypatch.setitem(sys.modules, "tony_sdk", tony_sdk)
     places = {
@@ -83,7 +90,8 @@ def notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Notebook:
     monkeypatch.setattr(serving, "_PERIOD", 0.1)
     made = Notebook(tmp_path)
     made.put("kernels", IDLE)
-    return made
+    yield made
+    made.close()
 
 
 def test_it_ends_by_idleness_with_its_work(notebook: Notebook) -> None:
@@ -135,7 +143,7 @@ def test_without_a_token_a_server_or_a_kernel_it_says_what_is_missing(
 
     def says(words: str) -> None:
         assert main(arguments) == CANNOT_RUN
-        error = capfd.readouterr().err
+        error = capfd.readouterr().err.splitlines()[-1]
         assert error.startswith("cannot execute a notebook: ")
         assert words in error
 

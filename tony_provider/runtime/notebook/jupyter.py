@@ -66,7 +66,7 @@ def expect_kernel() -> None:
         )
         found = json.loads(done.stdout)
     except (subprocess.SubprocessError, ValueError) as error:
-        raise CannotServe(f"{sys.executable} cannot list its kernels ({error}): {_MEND}") from error
+        raise CannotServe(f"{sys.executable} cannot list its kernels: {_MEND}") from error
     if not found:
         raise CannotServe(f"{sys.executable} has a Jupyter server and no kernel: {_MEND}")
 
