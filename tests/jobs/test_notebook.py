@@ -37,27 +37,37 @@ def job_of(place: Place, hook: TonyHook, application_id: str) -> Job:
     return job
 
 
-def test_it_has_what_the_task_has_and_is_found_again(place: Place, tmp_path: Path) -> None:
+def test_it_has_what_the_task_has(place: Place, tmp_path: Path) -> None:
     hook = place.hook()
     file = str(job_file(tmp_path, notebook_environment()))
-    name = f"clicks {uuid.uuid4().hex[:8]}"
-    with OpenedNotebook(hook.tony_conn_id, file, "--name", name, *SMALL) as opened:
+    with OpenedNotebook(hook.tony_conn_id, file, "--name", uuid.uuid4().hex, *SMALL) as opened:
         job = job_of(place, hook, opened.application_id)
         assert "/lab?token=" in opened.url
         opened.save("first.txt", "saved by hand")
         code = "import os; print(os.environ['MODE'], open('job/words.txt').read(), 'TONY_CHECKPOINT_DIR' in os.environ)"
         assert opened.run(code).split() == ["fast", "of", "the", "job", "False"]
         assert requests.get(f"{opened.address}/api/contents", timeout=60).status_code == 403  # without the token
+        shut_down(opened)
+    job.succeeded()
+    assert opened.token not in everything(job)
+    assert_nothing_left(place, job)
+
+
+@pytest.mark.long
+def test_it_is_found_again_after_ctrl_c(local: LocalPlace, tmp_path: Path) -> None:
+    hook = local.hook()
+    file = str(job_file(tmp_path, notebook_environment()))
+    with OpenedNotebook(hook.tony_conn_id, file, *SMALL) as opened:
+        job = job_of(local, hook, opened.application_id)
+        opened.save("first.txt", "saved by hand")
         assert opened.interrupt() == 0
         assert "The notebook goes on." in opened.said
     assert not job.application().is_final
-    with OpenedNotebook(hook.tony_conn_id, "--name", name) as back:
+    with OpenedNotebook(hook.tony_conn_id, "--name", "clicks") as back:
         assert (back.application_id, back.token) == (job.id, opened.token)
         assert back.content("first.txt") == "saved by hand"
         shut_down(back)
     job.succeeded()
-    assert opened.token not in everything(job)
-    assert_nothing_left(place, job)
 
 
 @pytest.mark.long

@@ -52,6 +52,7 @@ class NotebookWay:
     identity: Identity
     application_id: str
     token: str = attrs.field(repr=False)
+    _answers: threading.Event = attrs.field(factory=threading.Event, init=False)  # before, that nobody does is no news
 
     def wait_for_container(self, over: threading.Event) -> None:
         """Wait until its program runs, and tell what it waits for.
@@ -74,7 +75,11 @@ class NotebookWay:
 
     def open(self, local_port: int) -> TaskTunnel:
         """A tunnel to it. Exits with a message for a port of this machine that cannot be had."""
-        return self.hook.tunnel(self.identity, self.application_id, TASK, local_port=local_port, tell=say)
+        return self.hook.tunnel(self.identity, self.application_id, TASK, local_port=local_port, tell=self._tell)
+
+    def _tell(self, news: str) -> None:
+        if self._answers.is_set():
+            say(news)
 
     def wait_for_server(self, tunnel: TaskTunnel, over: threading.Event) -> str:
         """Wait until Jupyter answers; returns the address for a browser. Raises ToldToEnd, ClusterError."""
@@ -88,6 +93,7 @@ class NotebookWay:
                     f"Jupyter does not answer within {_SERVER_SECONDS:g} s; `airflow tony logs {self.application_id}` "
                     "shows what it says"
                 )
+        self._answers.set()
         return f"http://{HOST}:{tunnel.port}{path}?token={self.token}"
 
     def _asked(self, port: int) -> str | None:

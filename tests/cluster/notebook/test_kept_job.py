@@ -23,7 +23,10 @@ JOB = parse_job(
         "python_env": ["a-1-py3-none-any.whl", "b-1-py3-none-any.whl"],
         "env": {"MODE": "fast", "LOGIN": "me:***"},
         "tensorboard": True,
-        "tasks": {"worker": {"command": "x", "files": ["own.py"], "python_env": "env.tar.gz"}, "evaluator": {"command": "y"}},
+        "tasks": {
+            "worker": {"command": "x", "files": ["own.py"], "python_env": "env.tar.gz"},
+            "evaluator": {"command": "y"},
+        },
     }
 )
 RESOURCES = [

@@ -25,7 +25,10 @@ JOB: dict[str, Any] = {
     "acls": {"view": {"users": ["carol"]}, "modify": {"users": ["bob"]}},
     "timeouts": {"queue": "2h", "lifetime": "3d", "stall": "1h"},
     "windows": ["22:00-06:00"],
-    "inputs": {"clicks": {"paths": ["/data/clicks"], "tasks": ["worker"]}, "words": {"paths": ["/w"], "tasks": ["chief"]}},
+    "inputs": {
+        "clicks": {"paths": ["/data/clicks"], "tasks": ["worker"]},
+        "words": {"paths": ["/w"], "tasks": ["chief"]},
+    },
     "outputs": {"scores": "/out"},
     "tensorboard": True,
     "tasks": {

@@ -43,6 +43,16 @@ def test_a_server_that_does_not_answer_is_no_activity_and_neither_is_its_return(
     assert idleness.look(ServerActivity.of([kernel()], []), 30, changed=False) == 20
 
 
+def test_the_start_of_a_server_is_no_idleness_unless_it_never_answers() -> None:
+    idleness = Idleness(0.0)
+    assert idleness.look(None, 290, changed=False) == 0
+    assert idleness.look(None, 400, changed=False) == 110
+    started = Idleness(0.0)
+    started.look(None, 10, changed=False)
+    started.look(ServerActivity.of([], []), 20, changed=False)
+    assert started.look(None, 30, changed=False) == 20
+
+
 ANSWERS = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
     lambda inner: (

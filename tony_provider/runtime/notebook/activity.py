@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Optional
 
+_START = 300.0  # seconds that a server may take until it answers
+
 
 @dataclass(frozen=True)
 class ServerActivity:
@@ -34,13 +36,18 @@ class Idleness:
 
     def __init__(self, now: float) -> None:
         self._since = now
+        self._starts_until: Optional[float] = now + _START  # None: it has answered
         self._known: dict[str, str] = {}
 
     def look(self, seen: Optional[ServerActivity], now: float, *, changed: bool) -> float:
         """Take one look into account; returns for how many seconds nothing has gone on.
 
-        ``seen`` is None when the server did not answer, which says nothing. ``changed``: a file has.
+        ``seen`` is None when the server did not answer, which says nothing; its start is no idleness. ``changed``: a file has.
         """
+        if seen is not None:
+            self._starts_until = None
+        elif self._starts_until is not None and now < self._starts_until:
+            self._since = now
         messages = {} if seen is None else seen.messages
         if changed or (seen is not None and seen.busy) or messages.items() - self._known.items():
             self._since = now
