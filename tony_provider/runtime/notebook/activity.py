@@ -42,7 +42,8 @@ class Idleness:
     def look(self, seen: Optional[ServerActivity], now: float, *, changed: bool) -> float:
         """Take one look into account; returns for how many seconds nothing has gone on.
 
-        ``seen`` is None when the server did not answer, which says nothing; its start is no idleness. ``changed``: a file has.
+        ``seen`` is None when the server did not answer, which says nothing; its start is no idleness. ``changed``: a
+        file has.
         """
         if seen is not None:
             self._starts_until = None
