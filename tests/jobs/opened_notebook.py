@@ -15,6 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import requests
 from websockets.sync.client import connect
+from websockets.typing import Origin
 
 from tests.waiting import SECONDS, until
 
@@ -108,7 +109,7 @@ class OpenedNotebook:
         content = {"code": code, "silent": False, "store_history": False, "user_expressions": {}, "allow_stdin": False}
         message = {"header": header, "parent_header": {}, "metadata": {}, "content": content, "channel": "shell"}
         printed = ""
-        with connect(url, origin=self.address) as there:  # type: ignore[arg-type]
+        with connect(url, origin=Origin(self.address)) as there:
             there.send(json.dumps(message))
             while True:
                 answer = json.loads(there.recv(SECONDS))

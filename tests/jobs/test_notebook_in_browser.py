@@ -29,7 +29,7 @@ EDITOR = ".jp-Notebook .jp-Cell .cm-content"
 
 def outputs(opened: OpenedNotebook) -> str:
     """Of the first cell, as the file has it."""
-    (cell,) = opened.content("first.ipynb")["cells"]
+    cell = opened.content("first.ipynb")["cells"][0]
     return "".join("".join(each.get("text", "")) for each in cell["outputs"])
 
 
@@ -38,11 +38,15 @@ def seen(driver: Chrome, css: str) -> Any:
     return found[0] if found and found[0].is_displayed() else None
 
 
+def has_idle_kernel(driver: Chrome) -> bool:
+    bar = seen(driver, "#jp-main-statusbar")
+    return bar is not None and "| Idle" in bar.text
+
+
 def run_and_save(driver: Chrome, opened: OpenedNotebook) -> None:
     driver.get(opened.url.replace("/lab?", "/lab/tree/first.ipynb?"))
     editor = until(lambda: seen(driver, EDITOR), "the notebook's cell")
-    # The kernel is there: what is typed before would wait, and the picture be of that.
-    until(lambda: seen(driver, '.jp-Notebook-ExecutionIndicator[data-status="idle"]'), "an idle kernel")
+    until(lambda: has_idle_kernel(driver), "an idle kernel")  # JupyterLab asks which one, of whoever runs a cell before
     editor.click()
     ActionChains(driver).send_keys(CODE).key_down(Keys.SHIFT).send_keys(Keys.ENTER).key_up(Keys.SHIFT).perform()
     output = until(lambda: seen(driver, ".jp-OutputArea-output"), "the cell's output")
@@ -58,7 +62,7 @@ def test_a_cell_is_run_and_saved_and_a_page_left_open_does_not_keep_it(yarn: Yar
     file = str(job_file(tmp_path, notebook_environment()))
     name = f"seen {uuid.uuid4().hex[:8]}"
     with browser() as driver:
-        with OpenedNotebook(hook.tony_conn_id, file, "--name", name, "--idle", "30s", *SMALL) as opened:
+        with OpenedNotebook(hook.tony_conn_id, file, "--name", name, "--idle", "45s", *SMALL) as opened:
             job = job_of(yarn, hook, opened.application_id)
             body = {"type": "notebook", "format": "json", "content": NOTEBOOK}
             opened.session.put(f"{opened.address}/api/contents/first.ipynb", json=body, timeout=60).raise_for_status()

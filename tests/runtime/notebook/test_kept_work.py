@@ -42,7 +42,7 @@ def newest(work: KeptWork) -> Path:
     (file,) = manifest["files"]
     assert (manifest["entry"], manifest["step"]) == (file["path"], step)
     assert (checkpoints / file["path"]).stat().st_size == file["size"]
-    return checkpoints / file["path"]
+    return Path(checkpoints, file["path"])
 
 
 def put_back(work: KeptWork, folder: Path) -> KeptWork:

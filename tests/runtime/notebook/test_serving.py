@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -80,10 +81,11 @@ def notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Notebo
     monkeypatch.setitem(sys.modules, "tony_sdk", tony_sdk)
     places = {
         "TONY_CHECKPOINT_DIR": "checkpoints", "TONY_RESULT_FILE": "result.json", "TONY_CHECKPOINT_REQUEST": "request",
-        "JUPYTER_RUNTIME_DIR": ".", "KERNELS": "kernels", "END": "end", "ASKED": "asked",
+        "KERNELS": "kernels", "END": "end", "ASKED": "asked",
     }  # fmt: skip
     for name, place in places.items():
         monkeypatch.setenv(name, str(tmp_path / place))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("JUPYTER_TOKEN", "a-token-4711")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.delenv("TONY_RESUME_STEP", raising=False)

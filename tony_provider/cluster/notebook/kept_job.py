@@ -15,7 +15,7 @@ from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.layout import Layout
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.codec import CodecError, from_plain
-from tony_provider.runtime.spec.model import JobSpec, PythonEnv, Resource
+from tony_provider.runtime.spec.model import JobSpec, PythonEnv, Resource, TaskSpec
 from tony_provider.runtime.spec.named_resources import ARCHIVES, FILES
 from tony_provider.runtime.spec.problems import child
 from tony_provider.runtime.spec.python_env import JOBS_OWN, EnvironmentKind, kind_of, named_environments
@@ -93,7 +93,7 @@ def _once(resources: list[KeptResource]) -> Iterator[KeptResource]:
 
 
 def _has_files(job: JobSpec) -> bool:
-    levels = [job, *job.tasks.values()]
+    levels: list[JobSpec | TaskSpec] = [job, *job.tasks.values()]
     named = any(level.files or level.archives for level in levels)
     return named or any(kind_of(each) is not EnvironmentKind.DIRECTORY for _, _, each in named_environments(job))
 

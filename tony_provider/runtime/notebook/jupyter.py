@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any, Optional
 
@@ -83,11 +84,19 @@ def environment() -> dict[str, str]:
     found = [str(path) for each in sys.path for name in _BESIDE if (path := Path(each, name)).is_dir()]
     lab = [each for each in found if Path(each, "lab", "static").is_dir()]
     env = {name: value for name, value in os.environ.items() if name not in _NOT_FOR_KERNELS}
+    env["JUPYTER_RUNTIME_DIR"] = str(runtime_directory())
     if found:
         env["JUPYTER_PATH"] = os.pathsep.join([*filter(None, [env.get("JUPYTER_PATH")]), *found])
     if lab and not Path(sys.prefix, "share", "jupyter", "lab", "static").is_dir():
         env.setdefault("JUPYTERLAB_DIR", str(Path(lab[0], "lab")))
     return env
+
+
+def runtime_directory() -> Path:
+    """The directory of what the server says of itself, and of its kernels' sockets, whose paths must be short."""
+    directory = Path(tempfile.gettempdir(), "jupyter")
+    directory.mkdir(mode=0o700, exist_ok=True)
+    return directory
 
 
 class Jupyter:
@@ -107,6 +116,7 @@ class Jupyter:
             *(sys.executable, "-m", self._module, "--no-browser"),
             *(f"--ServerApp.ip={HOST}", f"--ServerApp.port={self._port}", "--ServerApp.port_retries=0"),
             *(f"--ServerApp.root_dir={self._root}", "--ServerApp.base_url=/", "--ServerApp.allow_remote_access=False"),
+            "--KernelManager.transport=ipc",  # else any user of the node could read along at a port of a kernel's
             *(["--allow-root"] if os.geteuid() == 0 else []),  # where containers run as root, it would refuse to
         ]
         self._process = subprocess.Popen(command, cwd=_HOME, env=environment(), stdin=subprocess.DEVNULL)
@@ -143,7 +153,7 @@ class Jupyter:
         """By the file that it writes for its user once the port is its own."""
         if self._process is None or self._process.poll() is not None:
             return False
-        return any(Path(each, f"jpserver-{self._process.pid}.json").exists() for each in _runtime_directories())
+        return (runtime_directory() / f"jpserver-{self._process.pid}.json").exists()
 
     def stop(self) -> None:
         """End it, and its kernels. Idempotent."""
@@ -155,13 +165,3 @@ class Jupyter:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-
-
-def _runtime_directories() -> list[str]:
-    """Where servers say that they run, as Jupyter's own programs look for it."""
-    home = os.environ.get("HOME", "")
-    data = os.environ.get("JUPYTER_DATA_DIR") or str(
-        Path(os.environ.get("XDG_DATA_HOME") or Path(home, ".local", "share"), "jupyter")
-    )
-    given = os.environ.get("JUPYTER_RUNTIME_DIR")
-    return [given] if given else [str(Path(data, "runtime"))]

@@ -39,7 +39,9 @@ class WorkChoice:
     @classmethod
     def of(cls, found: Sequence[WorkFile], most_bytes: int, most_files: int = MOST_FILES) -> WorkChoice:
         """The smallest first, so that no data file keeps notebooks out."""
-        kept, left, size = [], [], 0
+        kept: list[WorkFile] = []
+        left: list[WorkFile] = []
+        size = 0
         for each in sorted(found, key=lambda file: (file.size, file.path)):
             if size + each.size <= most_bytes and len(kept) < most_files:
                 kept.append(each)
