@@ -171,6 +171,14 @@ def test_a_model_that_is_not_there_is_refused(ready: Training) -> None:
     assert applications(ready.hook) == []
 
 
+def test_a_checkpoint_chain_is_a_warm_start_once_it_holds_a_checkpoint(ready: Training) -> None:
+    uri = chain_of(ready, [])
+    error = ready.again(warm_start=uri).errors["train"]
+    assert f"warm_start: {uri} holds no checkpoint yet" in str(error)
+    commit(ready.hook.storage(), uri, 40)
+    assert ready.description(ready.again(warm_start=uri)).warm_start == uri
+
+
 def test_a_version_that_says_something_else_is_named(ready: Training) -> None:
     file = f"{ready.hook.layout.root}/clicks/models/versions/1/version.json"
     ready.hook.storage().write(file, b'{"model": "x"}')
