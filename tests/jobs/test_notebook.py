@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import uuid
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from tests.jobs.left import assert_nothing_left
 from tests.jobs.opened_notebook import OpenedNotebook, job_file
 from tests.jobs.places import LocalPlace, Place
 from tests.kinds.environments import notebook_environment
+from tests.waiting import until
 from tony_provider.cluster.application_ref import ApplicationRef
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.storage.helpers import read_text, walk
@@ -108,22 +111,22 @@ def everything(job: Job) -> str:
 
 
 @pytest.mark.long
-def test_a_training_is_opened_at_its_newest_checkpoint(local: LocalPlace, tmp_path: Path) -> None:
+def test_a_training_is_opened_at_its_newest_checkpoint(place: Place, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TRAINER)
-    hook = local.hook()
+    hook = place.hook()
     spec = {
         "python_env": str(notebook_environment()),
         "files": [str(tmp_path / "train.py")],
         "checkpoint": {"format": "manifest"},
         "tasks": {"worker": {"memory": "300MiB", "command": "python train.py"}},
     }
-    training = local.submit(spec, hook=hook)
+    training = place.submit(spec, hook=hook)
     training.succeeded()
     (tmp_path / "train.py").unlink()  # what the store has counts
     before = [each.path for each in walk(hook.storage(), hook.layout.job_dir(training.identity))]
     words = ("--of", training.id, "--name", "looked at", "--set", "tasks.notebook.memory=700MiB", *SMALL)
     with OpenedNotebook(hook.tony_conn_id, *words) as opened:
-        job = job_of(local, hook, opened.application_id)
+        job = job_of(place, hook, opened.application_id)
         assert "The newest checkpoint of" in opened.said
         assert opened.content("checkpoint/weights-5") == "trained"
         assert "commit_checkpoint" in opened.content("job/train.py")
@@ -146,6 +149,30 @@ def test_a_kill_keeps_the_work_too(local: LocalPlace, tmp_path: Path) -> None:
         job_of(local, hook, again.application_id)
         assert again.content("first.txt") == "saved by hand"
         shut_down(again)
+
+
+@pytest.mark.long
+def test_a_lost_container_costs_no_work(local: LocalPlace, tmp_path: Path) -> None:
+    hook = local.hook()
+    file = str(job_file(tmp_path, notebook_environment()))
+    with OpenedNotebook(hook.tony_conn_id, file, *SMALL) as opened:
+        job = job_of(local, hook, opened.application_id)
+        opened.save("first.txt", "saved by hand")
+        until(lambda: job.status().checkpoint, "the work on the store")
+        (executor,) = job.executors()
+        os.kill(executor.pid, signal.SIGKILL)
+        until(lambda: job.task("notebook:0").attempt == 2, job.describe)
+        assert until(lambda: found_again(opened, "first.txt"), job.describe) == "saved by hand"
+        shut_down(opened)
+    job.succeeded()
+
+
+def found_again(opened: OpenedNotebook, name: str) -> str | None:
+    """Once another server answers."""
+    try:
+        return str(opened.content(name))
+    except requests.RequestException:
+        return None
 
 
 @pytest.mark.long

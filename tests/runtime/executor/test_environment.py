@@ -98,7 +98,7 @@ async def test_nothing_of_the_runtime_is_seen(launch: Launch) -> None:
     container, helpers = env["PYTHONPATH"].split(":")
     assert container == env["PWD"]
     assert [entry for entry in path if entry not in path_of_python_itself()] == [container, helpers]
-    assert names_in(helpers) - {"__pycache__"} == set(_SDK)
+    assert names_in(helpers) - {"__pycache__"} == {*_SDK, contract.NOTEBOOK_MODULE}
 
 
 async def test_the_jobs_own_path_comes_before_ours(launch: Launch) -> None:
