@@ -119,12 +119,12 @@ class OpenedNotebook:
                     printed += answer["content"]["text"]
                 elif answer["msg_type"] == "error":
                     raise AssertionError("\n".join(answer["content"]["traceback"]))
-                elif answer["msg_type"] == "execute_reply":
+                elif answer["content"].get("execution_state") == "idle":  # after all that was printed
                     break
         return printed
 
 
-def job_file(folder: Path, environment: Path, **more: Any) -> Path:
+def job_file(folder: Path, environment: Path | str, **more: Any) -> Path:
     """A job whose task's container a notebook can have."""
     (folder / "words.txt").write_text("of the job\n")
     job = {

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
+import subprocess
+import sys
 import uuid
 from pathlib import Path
 
@@ -15,13 +18,18 @@ from tests.jobs.job import Job
 from tests.jobs.left import assert_nothing_left
 from tests.jobs.opened_notebook import OpenedNotebook, job_file
 from tests.jobs.places import LocalPlace, Place
-from tests.kinds.environments import notebook_environment
+from tests.kinds.environments import JUPYTER, notebook_environment
 from tests.waiting import until
 from tony_provider.cluster.application_ref import ApplicationRef
+from tony_provider.cluster.environments.build import build_environment
+from tony_provider.cluster.environments.installing import BuildTarget
+from tony_provider.cluster.environments.requirements import read_requirements
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.storage.helpers import read_text, walk
 
 SMALL = ("--set", "am.memory=256MiB")
+# What jsonschema wants for an extra of Jupyter's, which pex leaves out and then misses.
+FORMATS = ("isoduration", "jsonpointer", "rfc3987-syntax", "uri-template", "webcolors", "fqdn", "rfc3986-validator")
 TRAINER = """
 import pathlib
 import tony_sdk
@@ -133,6 +141,38 @@ def test_a_training_is_opened_at_its_newest_checkpoint(place: Place, tmp_path: P
         shut_down(opened)
     job.succeeded()
     assert [each.path for each in walk(hook.storage(), hook.layout.job_dir(training.identity))] == before
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["built", "pex"])
+def test_environments_that_are_made_in_the_container_have_all_of_jupyter(
+    local: LocalPlace, tmp_path: Path, kind: str
+) -> None:
+    hook = local.hook()
+    environment = built_environment(hook, tmp_path) if kind == "built" else pex_environment(tmp_path)
+    with OpenedNotebook(hook.tony_conn_id, str(job_file(tmp_path, environment)), *SMALL) as opened:
+        job = job_of(local, hook, opened.application_id)
+        assert "/lab?token=" in opened.url
+        page = opened.session.get(opened.url, timeout=60)
+        page.raise_for_status()
+        (script,) = re.findall(r'src="(/static/lab/main[^"]+)"', page.text)
+        opened.session.get(f"{opened.address}{script}", timeout=60).raise_for_status()
+        assert opened.run("print(6 * 7)") == "42\n"
+        shut_down(opened)
+    job.succeeded()
+
+
+def built_environment(hook: TonyHook, folder: Path) -> str:
+    (folder / "requirements.txt").write_text("\n".join(JUPYTER))
+    requirements = read_requirements(folder / "requirements.txt")
+    return build_environment(hook.built_environments(), requirements, BuildTarget.of(None, None)).uri
+
+
+def pex_environment(folder: Path) -> str:
+    file = folder / "jupyter.pex"
+    command = [sys.executable, "-m", "pex", *JUPYTER, *FORMATS, "--no-compress", "--output-file", str(file)]
+    subprocess.run(command, check=True, timeout=300)
+    return str(file)
 
 
 @pytest.mark.long
