@@ -20,7 +20,7 @@ _KERNELS = (
     "import json; from jupyter_client.kernelspec import KernelSpecManager as K; "
     "print(json.dumps(sorted(K().find_kernel_specs())))"
 )
-_BESIDE = ("share/jupyter", ".prefix/share/jupyter")
+_BESIDE = ("share/jupyter", ".prefix/share/jupyter", ".prefix/data/share/jupyter")  # the last two: of a PEX
 # What programs save there would be taken for the notebook's work, which is kept by the same means.
 _NOT_FOR_KERNELS = frozenset(
     {"TONY_CHECKPOINT_DIR", "TONY_CHECKPOINT_URI", "TONY_CHECKPOINT_REQUEST", "TONY_RESUME_FROM", "TONY_RESUME_STEP"}
