@@ -181,6 +181,16 @@ class NodeLeaving:
     seconds: Optional[float] = None  # until then; None: not known
 
 
+@attrs.frozen
+class Room:
+    """Event: what the cluster could still give this application, as far as it tells. It promises nothing."""
+
+    memory: int  # MiB
+    vcores: Optional[int] = None  # None: the cluster does not count them
+    resources: dict[str, int] = attrs.field(factory=dict)  # by YARN's names
+    units: dict[str, str] = attrs.field(factory=dict)  # that the cluster counts them in, where it is not one by one
+
+
 Event = Union[
     Allocated,
     NotPlaced,
@@ -191,6 +201,7 @@ Event = Union[
     ConnectionRestored,
     Preempting,
     NodeLeaving,
+    Room,
 ]
 
 
@@ -225,6 +236,13 @@ class ResourceManager(ABC):
         """Take no containers on these nodes (host:port) from now on; the list replaces the former one. Does not block.
 
         A wish: a cluster that has nothing else may be asked again with an empty list.
+        """
+
+    @abstractmethod
+    def look_for_room(self, request: ContainerRequest) -> None:
+        """Find out what room there is for containers such as this one. Does not block; nothing is kept of it.
+
+        The answer comes as Room, and from the first call on each change of it that the cluster tells of.
         """
 
     @abstractmethod

@@ -45,6 +45,13 @@ class ReleaseContainers:
 
 
 @attrs.frozen
+class LookForRoom:
+    """Find out what room there is for containers such as this one; ``Session.room`` comes of it."""
+
+    request: ContainerRequest
+
+
+@attrs.frozen
 class LaunchTask:
     """Start an executor in a container."""
 
@@ -170,6 +177,7 @@ Action = Union[
     RequestContainers,
     CancelRequests,
     ReleaseContainers,
+    LookForRoom,
     LaunchTask,
     ChooseResumePoint,
     SendRendezvous,

@@ -32,6 +32,7 @@ from tony_provider.runtime.am.yarn.amrm_client import AMRMClient
 from tony_provider.runtime.am.yarn.container_asks import ContainerAsks
 from tony_provider.runtime.am.yarn.nm_client import NMClient
 from tony_provider.runtime.am.yarn.preemption_messages import PreemptionMessages
+from tony_provider.runtime.am.yarn.room_finder import PROBE, RoomFinder
 from tony_provider.runtime.application import ApplicationDescription, YarnAccess
 from tony_provider.runtime.deadline import within
 from tony_provider.runtime.hadoop import rpc_protection, yarn_messages
@@ -76,6 +77,7 @@ class YarnResourceManager(ResourceManager):
         self._scheduler = AMRMClient(_addresses(access), credentials.application_master_token(), settings)
         self._asks = ContainerAsks()
         self._notices = PreemptionMessages()
+        self._room = RoomFinder()
         self._nodes = NMClient(description, settings)
         self._racks = access.racks
         self._containers: dict[str, yarn.ContainerProto] = {}
@@ -93,6 +95,8 @@ class YarnResourceManager(ResourceManager):
         self._background.spawn(self._beat())
         if answer is None:
             return Registered(largest=None)
+        counted = answer.scheduler_resource_types
+        self._room.counts_vcores = not counted or service.CPU in counted
         self._nodes.acls = list(answer.application_ACLs)
         self._nodes.learn(answer.nm_tokens_from_previous_attempts)
         for container in answer.containers_from_previous_attempts:
@@ -123,6 +127,12 @@ class YarnResourceManager(ResourceManager):
     def avoid(self, nodes: Sequence[str]) -> None:
         self._asks.avoid(nodes)
         self._hurry()
+
+    def look_for_room(self, request: ContainerRequest) -> None:
+        now = asyncio.get_running_loop().time()
+        if probe := self._room.look(request, now):
+            self._asks.request([probe], now)
+            self._hurry()
 
     async def launch(self, container: Container, launch: Launch) -> None:
         allocated = self._containers.get(container.id)
@@ -167,7 +177,10 @@ class YarnResourceManager(ResourceManager):
                 continue
 
     async def _allocate(self) -> None:
-        saying = self._asks.next(asyncio.get_running_loop().time())
+        now = asyncio.get_running_loop().time()
+        if self._room.is_over(now):
+            self._asks.cancel([PROBE])
+        saying = self._asks.next(now)
         request = service.AllocateRequestProto(
             ask=saying.resource_requests(self._racks),
             scheduling_requests=saying.scheduling_requests,
@@ -202,6 +215,8 @@ class YarnResourceManager(ResourceManager):
 
     def _take(self, answer: service.AllocateResponseProto) -> None:
         self._nodes.learn(answer.nm_tokens)
+        if room := self._room.room(answer.limit):
+            self._events.put(room)
         for container in answer.containers_from_previous_attempts:
             self._found_late(container)
         for container in answer.allocated_containers:
@@ -236,6 +251,9 @@ class YarnResourceManager(ResourceManager):
 
     def _allocated(self, container: yarn.ContainerProto) -> None:
         request = self._asks.granted(container.allocation_request_id, _container(container).node)
+        if request is not None and request.key == PROBE:
+            self._room.granted()
+            request = None
         if request is None:
             self._hurry()
             self._asks.release([ContainerId.from_proto(container.id)])
