@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from tony_provider.runtime.am.resource_manager import Container, ContainerExit, ContainerRequest, ExitReason
+from tony_provider.runtime.am.resource_manager import Container, ContainerExit, ContainerRequest, ExitReason, Room
 from tony_provider.runtime.am.session import job_status
 from tony_provider.runtime.am.session.actions import (
     Action,
@@ -20,6 +20,7 @@ from tony_provider.runtime.am.session.actions import (
     Finish,
     KeepNotes,
     LaunchTask,
+    LookForRoom,
     Note,
     PublishOutputs,
     ReleaseContainers,
@@ -194,6 +195,7 @@ class World:
         self.leaving: set[str] = set()  # containers whose executors were told to end
         self.left: set[str] = set()  # and have taken leave
         self.disconnected: list[str] = []
+        self.looks: list[ContainerRequest] = []  # for room
         self.notes: list[Note] = []
         self.log: list[dict[str, Any]] = []
         self.finished: list[Verdict] = []
@@ -248,6 +250,8 @@ class World:
         elif isinstance(action, SetAside):
             self.set_aside.append(action)
             self.checkpoints = [each for each in self.checkpoints if each.uri != action.resume.uri]
+        elif isinstance(action, LookForRoom):
+            self.looks.append(action.request)
         elif isinstance(action, Disconnect):
             self.disconnected.append(action.task)
         elif isinstance(action, PublishOutputs):
@@ -607,6 +611,10 @@ class World:
     def preempt(self, *names: str) -> None:
         containers = [self.container(name) for name in names]
         self.carry_out(self.session.preempting(containers, 15.0, self.now))
+
+    def has_room(self, memory: int, vcores: int | None = 1000) -> None:
+        """The cluster has room for so many MiB more."""
+        self.carry_out(self.session.room(Room(memory, vcores), self.now))
 
     def node_leaves(self, node: str) -> None:
         self.carry_out(self.session.node_leaving(node, None, self.now))

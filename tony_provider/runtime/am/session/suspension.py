@@ -14,6 +14,7 @@ from tony_provider.runtime.am.session.restarts.restarts import Restarts
 from tony_provider.runtime.am.session.stages import Stages
 from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Task
+from tony_provider.runtime.am.session.type_sizes import TypeSizes
 from tony_provider.runtime.protocol.status import JobState
 from tony_provider.runtime.text import first_line
 
@@ -27,6 +28,7 @@ class Suspension:
     def __init__(
         self,
         state: SessionState,
+        sizes: TypeSizes,
         containers: Containers,
         groups: RestartGroups,
         restarts: Restarts,
@@ -34,6 +36,7 @@ class Suspension:
         stages: Stages,
     ) -> None:
         self._state = state
+        self._sizes = sizes
         self._containers = containers
         self._groups = groups
         self._restarts = restarts
@@ -116,6 +119,7 @@ class Suspension:
                 return
             self._restarts.hold(self._words, now)
         if not self._restarts.undecided and not self._is_held_up():
+            self._sizes.come_down("it is suspended, and begins with what it needs")
             self._give_back(now)
 
     def stay(self, now: float) -> None:
