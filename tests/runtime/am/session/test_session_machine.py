@@ -22,6 +22,7 @@ from tony_provider.runtime.ranks import in_cluster
 from tony_provider.runtime.spec.model import (
     NO_TOLERANCE,
     ExportSpec,
+    GrowRule,
     Memory,
     Milestone,
     MirrorScope,
@@ -42,6 +43,17 @@ JOBS: list[tuple[dict[str, int | TaskSpec], list[str]]] = [
     ({"worker": 3}, ["worker"]),
     ({"worker": task_type(3, min_instances=2)}, ["worker"]),
     ({"worker": task_type(2, min_instances=1, max_instances=4)}, ["worker"]),
+    ({"worker": task_type(2, max_instances=4, grow=GrowRule.SPARE)}, ["worker"]),
+    ({"worker": task_type(2, min_instances=1, max_instances=4, grow=GrowRule.SPARE)}, ["worker"]),
+    (
+        {
+            "prepare": 1,
+            "chief": 1,
+            "worker": task_type(1, max_instances=3, grow=GrowRule.SPARE),
+            "export": task_type(1, role=Role.ONCE, after={"worker": Milestone.SUCCEEDED}),
+        },
+        ["chief", "worker"],
+    ),
     ({"chief": 1, "ps": 1, "worker": task_type(1, max_instances=3), "evaluator": 1}, ["chief"]),
     (
         {
@@ -157,6 +169,7 @@ class SessionMachine(RuleBasedStateMachine):
                 "allocation": st.just(30.0),
                 "replacement": st.just(20.0),
                 "evaluator": st.just(1000.0),
+                "spare": st.just(10.0),
             },
         ),
     )
@@ -270,6 +283,22 @@ class SessionMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def preempt(self, data: st.DataObject) -> None:
         self.w.preempt(data.draw(st.sampled_from(self._current())).task)
+
+    @precondition(lambda self: self._spares())
+    @rule(containers=st.integers(0, 3))
+    def room(self, containers: int) -> None:
+        self.w.has_room(containers * self.w.spec.tasks["worker"].memory)
+
+    @precondition(lambda self: self._spares() and self._current())
+    @rule(data=st.data())
+    def take_back(self, data: st.DataObject) -> None:
+        """What the cluster has said that it takes, it takes."""
+        yielding = [task for task in self._tasks() if task.yields and task.has_container]
+        if yielding:
+            self.w.lose(data.draw(st.sampled_from(yielding)).name, ExitReason.PREEMPTED)
+
+    def _spares(self) -> bool:
+        return self.w.spec.tasks["worker"].grow is GrowRule.SPARE
 
     @rule(node=st.integers(0, 3))
     def node_leaves(self, node: int) -> None:
@@ -482,7 +511,7 @@ class SessionMachine(RuleBasedStateMachine):
         if (
             session.resizing.wanted
             or session.phase is not JobState.RUNNING
-            or len(self._running()) < len(self._tasks())
+            or len(self._running()) < sum(1 for task in self._tasks() if not task.vacant)
         ):
             return False
         return not any(group.restart or group.root_cause.pending for group in session.groups.every)
@@ -517,7 +546,7 @@ class SessionMachine(RuleBasedStateMachine):
         number = data.draw(st.integers(spec.least_instances, spec.most_instances))
         late = self.w.session.resizing.is_too_late
         self.w.resize(worker=number)
-        assert late or self.w.session.resizing.wanted.get("worker", self._number("worker")) == number
+        assert late or self.w.session.resizing.number("worker") == number
 
     def _most(self) -> int | None:
         return self.w.spec.tasks["worker"].max_instances
@@ -623,6 +652,17 @@ class SessionMachine(RuleBasedStateMachine):
         indices = [task.index for task in self._tasks() if task.type == "worker"]
         assert indices == list(range(len(indices)))
         assert all(task.key is None and not task.has_container for task in self._dismissed())
+
+    @invariant()
+    def what_is_vacant_holds_nothing_and_is_not_needed(self) -> None:
+        if not self.world:
+            return
+        vacant = [task for task in self._tasks() if task.vacant]
+        assert not vacant or self._spares()
+        assert all(task.absent and task.state is TaskState.LOST or self.w.session.verdict for task in vacant)
+        assert not any(task.has_container or task.key for task in vacant)
+        there = self._number("worker") - len(vacant)
+        assert there >= self.w.spec.tasks["worker"].least_instances
 
     def _dismissed(self) -> list[Task]:
         session = self.w.session

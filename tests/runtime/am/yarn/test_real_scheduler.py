@@ -68,6 +68,31 @@ def test_what_another_queue_is_due_is_announced_before_it_is_taken(
     second.event("Launched")
 
 
+def test_what_room_there_is_is_told_also_to_those_that_ask_for_nothing(
+    lead: list[Led], cluster: HadoopCluster, tmp_path: Path
+) -> None:
+    """The scheduler itself would not tell of room that comes while nothing of its queue is asked for."""
+    first = submit(lead, cluster, tmp_path)
+    second = submit(lead, cluster, tmp_path, queue="ml")
+    empty = look(first)
+    assert empty == NODES * NODE_MB - 2 * MASTER_MB
+    second.ask([1, 2], 512)
+    assert look(first) == empty - 2 * 512
+    second.end()
+    assert look(first) == empty + MASTER_MB
+    # Of what it holds itself it is told without a question.
+    first.ask([1], 256)
+    until(lambda: first.events("Room")[-1]["memory"] == empty + MASTER_MB - 256, first.logs)
+    assert {event["key"] for event in first.events("Allocated")} == {1}
+
+
+def look(led: Led) -> int:
+    """The room in MiB that it is told when it looks, once that does not change any more."""
+    seen = len(led.events("Room"))
+    led.tell("look", memory=512)
+    return int(led.event("Room", seen + 1)[-1]["memory"])
+
+
 def test_a_node_that_is_told_to_leave_says_so_in_time(lead: list[Led], cluster: HadoopCluster, tmp_path: Path) -> None:
     led = submit(lead, cluster, tmp_path)
     held = led.ask(list(range(1, NODES + 1)), 768)  # one on each node
