@@ -659,7 +659,7 @@ class SessionMachine(RuleBasedStateMachine):
             return
         vacant = [task for task in self._tasks() if task.vacant]
         assert not vacant or self._spares()
-        assert all(task.absent and task.state is TaskState.LOST or self.w.session.verdict for task in vacant)
+        assert all((task.absent and task.state is TaskState.LOST) or self.w.session.verdict for task in vacant)
         assert not any(task.has_container or task.key for task in vacant)
         there = self._number("worker") - len(vacant)
         assert there >= self.w.spec.tasks["worker"].least_instances

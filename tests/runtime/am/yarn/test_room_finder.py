@@ -1,4 +1,4 @@
-"""What room YARN has for an application, by the limit that it tells, and the small container by which it is brought to."""
+"""What room YARN has for an application: the limit that it tells, and the small container that brings it to do so."""
 
 from __future__ import annotations
 
