@@ -273,7 +273,7 @@ class Timeouts:
     deadline: Optional[Moment] = None  # the application ends by then, like lifetime; default: none
     replacement: Duration = Duration(300)  # for a lost container; then it goes on smaller, or gives all back
     dependency: Optional[Duration] = None  # that a task type waits for others (after); default: for ever
-    spare: Duration = Duration(300)  # that there must have been room, and no change, before a job takes it (grow: spare)
+    spare: Duration = Duration(300)  # of room, and no change, before a job takes what there is to spare (grow)
     stall: Optional[Duration] = None  # without a new step a tracked task has failed; default: it may take for ever
     checkpoint: Duration = Duration(60)  # for the last copy of a checkpoint once the user process has ended
     upload: Duration = Duration(1800)  # for the model and result of a process that has ended well, and for a commit
