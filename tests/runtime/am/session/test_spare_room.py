@@ -63,6 +63,12 @@ def workers(gang: World) -> list[int]:
     return [task.index for task in gang.rendezvous[-1].cluster.tasks if task.type == "worker"]
 
 
+def gone(gang: World) -> None:
+    """The containers that were given back have ended."""
+    for container_id in sorted((gang.leaving | gang.released) - gang.completed):
+        gang.complete(container_id)
+
+
 def vacant(gang: World) -> list[str]:
     return [task.name for task in gang.session.tasks if task.vacant]
 
@@ -94,8 +100,8 @@ def test_what_was_free_for_long_enough_is_taken() -> None:
     assert len(gang.outstanding) == 2
     assert gang.status.resizing == {"worker": 4}
     assert gang.status.message == (
-        "2 of 2 tasks running; growing to 4 workers, since the queue has room to spare: waiting for 2 containers"
-    ) or gang.status.message.startswith("2 of 4 tasks running; growing to 4 workers, since the queue has room")
+        "2 of 4 tasks running; growing to 4 workers, since the queue has room to spare: waiting for 2 containers"
+    )
     comes_up(gang, 5)
     assert workers(gang) == [0, 1, 2, 3]
     assert gang.rendezvous[-1].resume == point(5, "store/step-5-1")
@@ -164,8 +170,7 @@ def test_not_while_something_is_about_to_change() -> None:
     gang.has_room(5 * MEMORY)
     gang.wait(SPARE - 5)
     assert not gang.outstanding
-    gang.has_room(5 * MEMORY)
-    gang.wait(SPARE + 10)
+    gang.wait(10)
     assert gang.status.resizing == {"worker": 4}
 
 
@@ -186,10 +191,10 @@ def test_what_nobody_gives_is_not_asked_for_any_longer_and_later_again() -> None
         gang.has_room(2 * MEMORY)
         gang.wait(times * SPARE - 5)
         assert not gang.outstanding
-        gang.has_room(2 * MEMORY)
-        gang.wait(SPARE + 10)
+        gang.wait(10)
         assert len(gang.outstanding) == 2
         gang.wait(REPLACEMENT)
+        assert not gang.outstanding
     succeeds(gang)
 
 
@@ -249,7 +254,7 @@ def test_what_the_cluster_wants_is_given_back_once_there_is_a_checkpoint(taken: 
     sent = gang.rendezvous[-1]
     assert sent.resume == point(9, "store/step-9-2")
     assert sorted(ranks(sent.cluster.tasks).values()) == [0, 1, 2]
-    gang.complete_all()
+    gone(gang)
     gang.start_all()
     assert not gang.outstanding
     assert vacant(gang) == ([] if taken == 3 else [f"worker:{taken}"])
@@ -264,14 +269,14 @@ def test_it_is_taken_again_when_there_is_room_and_the_vacant_come_first() -> Non
     gang.preempt("worker:1", "worker:2")
     gang.commit(9)
     gang.obey_all()
-    gang.complete_all()
+    gone(gang)
     gang.start_all()
     assert workers(gang) == [0, 3]
     gang.has_room(2 * MEMORY)
     gang.wait(SPARE - 5)
     assert not gang.outstanding
     gang.has_room(MEMORY)
-    gang.wait(SPARE)
+    gang.wait(10)
     assert gang.status.resizing == {"worker": 3}
     comes_up(gang, 12)
     assert workers(gang) == [0, 1, 3]
@@ -337,7 +342,7 @@ def test_while_it_grows_what_is_to_come_goes_first() -> None:
     assert not gang.outstanding
     assert gang.status.resizing == {}
     assert not gang.stops
-    assert gang.asked[-1].reason == "the cluster wants containers back in 15 s" or gang.asked
+    assert gang.asked[-1].reason == "the cluster wants containers back in 15 s"
     succeeds(gang)
 
 
@@ -398,7 +403,7 @@ def test_what_somebody_has_asked_for_is_not_taken_back() -> None:
     gang.resize("others need it", worker=3)
     gang.commit(9)
     gang.obey_all()
-    gang.complete_all()
+    gone(gang)
     gang.start_all()
     assert gang.status.message == "3 of 3 tasks running"
     gang.has_room(5 * MEMORY)
@@ -547,7 +552,7 @@ def test_the_next_master_knows_who_is_vacant() -> None:
     gang.preempt("worker:1")
     gang.commit(9)
     gang.obey_all()
-    gang.complete_all()
+    gone(gang)
     gang.start_all()
     before = len(gang.rendezvous)
     gang.master_dies()

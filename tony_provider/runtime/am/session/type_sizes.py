@@ -110,9 +110,9 @@ class TypeSizes:
     # ---- giving back -------------------------------------------------------------------------------------------
 
     def give_back(self, tasks: Iterable[Task], reason: str) -> bool:
-        """Go on without those of these tasks that the job does not need, once there is a checkpoint.
+        """Go on without those of these tasks that the job does not need, whose containers the cluster wants.
 
-        The cluster wants their containers. False where all are needed, or nothing is at work.
+        Whether a checkpoint is asked for because of that.
         """
         if self._state.phase not in (JobState.STARTING, JobState.RUNNING, JobState.RESTARTING):
             return False
@@ -124,9 +124,8 @@ class TypeSizes:
             number = max(self.needed(name), len(staying))
             if number < self.number(name):
                 fewer[name] = number
-        if fewer:
-            self.want(fewer, reason, by_policy=True)
-        return bool(fewer)
+        self.want(fewer, reason, by_policy=True)
+        return any(not task.absent for name in fewer for task in self.excess(name))
 
     def may_go(self, task: Task) -> bool:
         """Whether the job goes on without this task at once, whose container the cluster has taken back."""
