@@ -132,6 +132,7 @@ POLICIES = [
     RestartPolicy(budget=1000, memory_step=Memory(512), node_losses=1),
     RestartPolicy(budget=1000, same_failure=3),
 ]
+SPARE = 10.0  # seconds
 ALWAYS_BUT_SIX_MINUTES = Windows([OpenHours("13:58-13:52")])  # the world begins at 13:48
 EXITS: list[int | ExitReason] = [0, 1, 137, 143, *(reason for reason in ExitReason if reason is not ExitReason.EXITED)]
 # grace, last copies, logs, the release, and some more
@@ -169,7 +170,6 @@ class SessionMachine(RuleBasedStateMachine):
                 "allocation": st.just(30.0),
                 "replacement": st.just(20.0),
                 "evaluator": st.just(1000.0),
-                "spare": st.just(10.0),
             },
         ),
     )
@@ -190,7 +190,7 @@ class SessionMachine(RuleBasedStateMachine):
     ) -> None:
         tasks, decisive = which
         spec = attrs.evolve(
-            job(tasks, policy=policy, mirror=mirror, **timeouts),
+            job(tasks, policy=policy, mirror=mirror, spare=SPARE, **timeouts),
             success=success,
             outputs={"out": OutputSpec("/out")} if outputs else {},
             export=ExportSpec(every=every),
@@ -289,13 +289,38 @@ class SessionMachine(RuleBasedStateMachine):
     def room(self, containers: int) -> None:
         self.w.has_room(containers * self.w.spec.tasks["worker"].memory)
 
-    @precondition(lambda self: self._spares() and self._current())
-    @rule(data=st.data())
-    def take_back(self, data: st.DataObject) -> None:
-        """What the cluster has said that it takes, it takes."""
-        yielding = [task for task in self._tasks() if task.yields and task.has_container]
-        if yielding:
-            self.w.lose(data.draw(st.sampled_from(yielding)).name, ExitReason.PREEMPTED)
+    @precondition(lambda self: self._spares() and not self.w.finished)
+    @rule(containers=st.integers(1, 2), comes_up=st.booleans(), commits=st.booleans())
+    def room_for_long(self, containers: int, comes_up: bool, commits: bool) -> None:
+        self.everything_comes_up()
+        self.w.tick()
+        self.w.has_room(containers * self.w.spec.tasks["worker"].memory)
+        self.w.wait(SPARE + 1)
+        if comes_up:
+            self.everything_comes_up()
+        if commits:
+            self._commit_by_anybody()
+            self.everything_comes_up()
+
+    @precondition(lambda self: self._spares() and self._workers())
+    @rule(data=st.data(), announced=st.booleans(), taken=st.booleans())
+    def take_back(self, data: st.DataObject, announced: bool, taken: bool) -> None:
+        """The cluster does so, or only says that it will, or does so without a word."""
+        names = data.draw(st.lists(st.sampled_from(self._workers()), min_size=1, max_size=3, unique=True))
+        if announced:
+            self.w.preempt(*names)
+        for name in names:
+            if taken and self.w.task(name).has_container:
+                self.w.lose(name, ExitReason.PREEMPTED)
+
+    def _workers(self) -> list[str]:
+        return [executor.task for executor in self._current() if executor.task.startswith("worker:")]
+
+    def _commit_by_anybody(self) -> None:
+        self.step += 1
+        for executor in self._running():
+            if self.w.commit_of(executor, self.step) is None:
+                return
 
     def _spares(self) -> bool:
         return self.w.spec.tasks["worker"].grow is GrowRule.SPARE

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.runtime.am.session.world import World, job, point, task_type
 from tony_provider.runtime.am.resource_manager import ExitReason
@@ -615,3 +618,143 @@ def test_a_master_that_finds_nobody_begins_with_what_is_needed() -> None:
     assert len(gang.outstanding) == 2
     gang.run()
     assert workers(gang) == [0, 1]
+
+
+# ---- in any order ------------------------------------------------------------------------------------------------
+
+
+def up(gang: World) -> None:
+    gang.obey_all()
+    gang.grant_all()
+    gang.register_all()
+    gang.start_all()
+
+
+def finds_room(gang: World) -> None:
+    gang.tick()
+    gang.has_room(2 * MEMORY)
+    gang.wait(SPARE + 1)
+
+
+def commits(gang: World) -> None:
+    for name, _ in gang.session.mirror_ranks():
+        if gang.task(name).runs:
+            gang.commit(len(gang.checkpoints) + 1, name)
+
+
+def grows(gang: World) -> None:
+    """Where nothing is in its way."""
+    up(gang)
+    finds_room(gang)
+    up(gang)
+    commits(gang)
+    up(gang)
+
+
+def master_is_replaced(gang: World) -> None:
+    gang.master_dies()
+    gang.come_back()
+
+
+def nobody_is_back(gang: World) -> None:
+    """All is gone while there is no master."""
+    for container_id in sorted(gang.held):
+        gang.completed.add(container_id)
+        gang.executors.pop(container_id, None)
+    gang.master_dies()
+
+
+def grants_one(gang: World) -> None:
+    if gang.outstanding:
+        gang.grant()
+
+
+def taken(number: int, *, announced: bool) -> Callable[[World], None]:
+    """The cluster wants a container back, or takes it; whose, is as it comes."""
+
+    def act(gang: World) -> None:
+        holding = [task.name for task in gang.session.tasks if task.has_container]
+        if holding and announced:
+            gang.preempt(holding[number % len(holding)])
+        elif holding:
+            gang.lose(holding[number % len(holding)], ExitReason.PREEMPTED)
+
+    return act
+
+
+def lost(number: int) -> Callable[[World], None]:
+    def act(gang: World) -> None:
+        holding = [task.name for task in gang.session.tasks if task.has_container]
+        if holding:
+            gang.lose(holding[number % len(holding)])
+
+    return act
+
+
+HAPPENINGS: dict[str, Callable[[World], None]] = {
+    "up": up,
+    "grows": grows,
+    "room": finds_room,
+    "no room": lambda gang: gang.has_room(0),
+    "commits": commits,
+    "grants one": grants_one,
+    "a minute": lambda gang: gang.wait(REPLACEMENT + 1),
+    "gone": gone,
+    "suspended": World.suspend,
+    "resumed": World.resume,
+    "another master": master_is_replaced,
+    "another master, and nobody else": nobody_is_back,
+    **{f"asked for {number}": lambda gang, number=number: gang.resize(worker=number) for number in (1, 2, 3, 4)},
+    **{f"wants {number}": taken(number, announced=True) for number in range(4)},
+    **{f"takes {number}": taken(number, announced=False) for number in range(4)},
+    **{f"loses {number}": lost(number) for number in range(2)},
+}
+
+
+@pytest.mark.parametrize("least", [None, 1])
+@settings(max_examples=100, deadline=None)
+@given(is_grown=st.booleans(), happenings=st.lists(st.sampled_from(sorted(HAPPENINGS)), max_size=40))
+def test_whatever_happens_nothing_leaks_and_it_succeeds_in_the_end(
+    least: int | None, is_grown: bool, happenings: list[str]
+) -> None:
+    spec = job(
+        {"worker": spare(min_instances=least)},
+        policy=RestartPolicy(budget=1000, same_failure=1000, node_losses=0),
+        replacement=REPLACEMENT,
+        allocation=ALLOCATION,
+        spare=SPARE,
+    )
+    gang = World(spec, ["worker"]).run()
+    if is_grown:
+        grows(gang)
+    for happening in happenings:
+        HAPPENINGS[happening](gang)
+        sound(gang)
+    gang.resume()
+    for _ in range(4):
+        up(gang)
+        commits(gang)
+        gone(gang)
+        gang.wait(ALLOCATION * 2)
+        sound(gang)
+    assert gang.session.phase is JobState.RUNNING
+    assert all(task.runs or task.vacant for task in gang.session.tasks)
+    succeeds(gang)
+
+
+def sound(gang: World) -> None:
+    """What holds at any time."""
+    session = gang.session
+    there = [task for task in session.tasks if not task.vacant]
+    assert session.verdict is None
+    assert 1 <= len(there) <= 4
+    assert not there[-1].vacant
+    for task in session.tasks:
+        if task.vacant:
+            assert (task.state, task.key, task.has_container, task.absent) == (TaskState.LOST, None, False, True)
+    assert len(gang.outstanding) == sum(1 for task in session.tasks if task.key is not None) <= 4
+    if session.phase is not JobState.RECOVERING:
+        ours = {task.container.id for task in there if task.container and task.has_container}
+        assert gang.held <= ours | gang.leaving
+    at_work = [task for task in there if not task.absent]
+    assert len(at_work) >= 1

@@ -169,7 +169,8 @@ class Resizing:
         self._groups.follow(self._state.tasks)
         restart = self._groups.gang.restart
         if restart:
-            restart.members = [*(task for task in restart.members if task not in gone), *new]
+            staying = [task for task in restart.members if self._state.has(task) and task not in gone]
+            restart.members = [*staying, *(task for task in new if task not in staying)]
 
     def _noted(self, types: Sequence[str]) -> dict[str, Any]:
         absent = [task.name for task in self._state.tasks if task.absent]
