@@ -89,7 +89,7 @@ class StandInResourceManager(ResourceManager):
     def avoid(self, nodes: Sequence[str]) -> None:
         """There are others."""
 
-    def look_for_room(self, request: ContainerRequest) -> None:
+    def look_for_room(self, request: ContainerRequest, most: int) -> None:
         """No job of the benchmark takes what there is to spare."""
 
     async def launch(self, container: Container, launch: Launch) -> None:

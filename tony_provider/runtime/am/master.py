@@ -393,7 +393,7 @@ class Master:
             actions.CancelRequests: lambda action: rm.cancel(action.keys),
             actions.ReleaseContainers: lambda action: rm.release(action.container_ids),
             actions.AvoidNodes: lambda action: rm.avoid(action.nodes),
-            actions.LookForRoom: lambda action: rm.look_for_room(action.request),
+            actions.LookForRoom: lambda action: rm.look_for_room(action.request, action.most),
             actions.LaunchTask: self._launching.put_nowait,
             actions.ChooseResumePoint: lambda action: checkpoints.choose(action.generation),
             actions.SetAside: lambda action: checkpoints.set_aside(action.resume, action.reason),

@@ -183,12 +183,10 @@ class NodeLeaving:
 
 @attrs.frozen
 class Room:
-    """Event: what the cluster could still give this application, as far as it tells. It promises nothing."""
+    """Event: for how many containers there was room, the answer to ``look_for_room``."""
 
-    memory: int  # MiB
-    vcores: Optional[int] = None  # None: the cluster does not count them
-    resources: dict[str, int] = attrs.field(factory=dict)  # by YARN's names
-    units: dict[str, str] = attrs.field(factory=dict)  # that the cluster counts them in, where it is not one by one
+    key: int  # of the request that was looked for
+    containers: int
 
 
 Event = Union[
@@ -239,10 +237,11 @@ class ResourceManager(ABC):
         """
 
     @abstractmethod
-    def look_for_room(self, request: ContainerRequest) -> None:
-        """Find out what room there is for containers such as this one. Does not block; nothing is kept of it.
+    def look_for_room(self, request: ContainerRequest, most: int) -> None:
+        """Find out for how many containers such as this one there is room at once, of at most so many.
 
-        The answer comes as Room, and from the first call on each change of it that the cluster tells of.
+        Does not block, and keeps none: the answer comes as Room, seconds later perhaps. One look at a time; of those
+        that wait for their turn the newest counts.
         """
 
     @abstractmethod

@@ -285,17 +285,16 @@ class SessionMachine(RuleBasedStateMachine):
         self.w.preempt(data.draw(st.sampled_from(self._current())).task)
 
     @precondition(lambda self: self._spares())
-    @rule(containers=st.integers(0, 3))
-    def room(self, containers: int) -> None:
-        self.w.has_room(containers * self.w.spec.tasks["worker"].memory)
+    @rule(containers=st.sampled_from([None, 0, 1, 2, 3]))
+    def room(self, containers: int | None) -> None:
+        self.w.room = containers
 
     @precondition(lambda self: self._spares() and not self.w.finished)
     @rule(containers=st.integers(1, 2), comes_up=st.booleans(), commits=st.booleans())
     def room_for_long(self, containers: int, comes_up: bool, commits: bool) -> None:
         self.everything_comes_up()
-        self.w.tick()
-        self.w.has_room(containers * self.w.spec.tasks["worker"].memory)
-        self.w.wait(SPARE + 1)
+        self.w.room = containers
+        self.w.wait(SPARE + 2)
         if comes_up:
             self.everything_comes_up()
         if commits:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.runtime.am.session.world import World, job, point, task_type
-from tony_provider.runtime.am.resource_manager import ExitReason
+from tony_provider.runtime.am.resource_manager import ExitReason, Room
 from tony_provider.runtime.am.session.checkpoints.session_checkpoints import CHECKPOINT_WAIT
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, TaskState
 from tony_provider.runtime.ranks import ranks
@@ -52,12 +52,12 @@ def comes_up(gang: World, step: int) -> World:
 def grown(tasks: dict[str, Any] | None = None) -> World:
     """One of four, two of which the queue had to spare."""
     gang = world(tasks).run()
+    gang.room = 2
     gang.tick()
-    gang.has_room(2 * MEMORY)
     gang.wait(SPARE + 1)
     comes_up(gang, 5)
+    gang.room = 0
     gang.tick()
-    gang.has_room(0)
     assert workers(gang) == [0, 1, 2, 3]
     return gang
 
@@ -93,10 +93,10 @@ def succeeds(gang: World) -> None:
 
 def test_what_was_free_for_long_enough_is_taken() -> None:
     gang = world().run()
+    gang.room = 10
     gang.tick()
     assert gang.status.message == "2 of 2 tasks running; up to 4 workers when the queue has room to spare"
-    assert [look.memory for look in gang.looks] == [MEMORY]
-    gang.has_room(10 * MEMORY)
+    assert [(look.request.memory, look.most) for look in gang.looks] == [(MEMORY, 2)]
     gang.wait(SPARE - 2)
     assert not gang.outstanding
     gang.wait(3)
@@ -124,38 +124,46 @@ def test_it_looks_again_and_again_as_long_as_there_could_be_more() -> None:
     assert len(gang.looks) == looks
 
 
-def test_no_more_than_the_least_that_was_free_meanwhile() -> None:
-    gang = world().run()
+def test_no_more_than_the_least_that_was_found() -> None:
+    gang = world({"worker": spare(2, 9)}).run()
+    gang.room = 5
     gang.tick()
-    gang.has_room(5 * MEMORY)
-    gang.wait(SPARE / 2)
-    gang.has_room(2 * MEMORY - 1)
-    gang.has_room(5 * MEMORY)
-    gang.wait(SPARE)
+    gang.room = 1
+    gang.wait(SPARE / 2 + 1)
+    assert [look.most for look in gang.looks] == [7, 7]
+    gang.room = 5
+    gang.wait(SPARE / 2 + 1)
     assert gang.status.resizing == {"worker": 3}
 
 
-def test_room_that_goes_again_is_left() -> None:
+def test_room_that_is_not_there_any_more_is_left() -> None:
     gang = world().run()
-    gang.tick()
     for _ in range(4):
-        gang.has_room(5 * MEMORY)
+        gang.room = 5
         gang.wait(SPARE / 2)
-        gang.has_room(MEMORY - 1)
-        gang.wait(SPARE / 4)
+        gang.room = 0
+        gang.wait(SPARE / 2)
     assert not gang.outstanding
-    gang.has_room(0)
-    gang.has_room(5 * MEMORY, vcores=0)
+    gang.room = 5
     gang.wait(2 * SPARE)
-    assert not gang.outstanding
-    gang.has_room(5 * MEMORY, vcores=None)  # not counted there
+    assert gang.noted("resizing")
+
+
+def test_it_waits_for_the_answer() -> None:
+    gang = world().run()
+    gang.room = None
+    gang.wait(5 * SPARE)
+    assert len(gang.looks) == 1
+    gang.carry_out(gang.session.room(Room(gang.looks[0].request.key + 1, 2), gang.now))  # of another look
+    gang.carry_out(gang.session.room(Room(gang.looks[0].request.key, 2), gang.now))
+    gang.room = 2
     gang.wait(SPARE + 1)
     assert gang.status.resizing == {"worker": 4}
 
 
 def test_a_type_that_is_only_asked_takes_nothing() -> None:
     gang = world({"worker": task_type(2, max_instances=4)}).run()
-    gang.has_room(100 * MEMORY)
+    gang.room = 100
     gang.wait(3 * SPARE)
     assert not gang.looks
     assert not gang.outstanding
@@ -163,14 +171,14 @@ def test_a_type_that_is_only_asked_takes_nothing() -> None:
 
 def test_not_while_something_is_about_to_change() -> None:
     gang = world().run()
+    gang.room = 5
     gang.tick()
-    gang.has_room(5 * MEMORY)
     gang.wait(SPARE - 5)
     gang.end("worker:1", exit_code=1)
     gang.tick(6)
     gang.obey_all()
     gang.start_all()
-    gang.has_room(5 * MEMORY)
+    gang.room = 5
     gang.wait(SPARE - 5)
     assert not gang.outstanding
     gang.wait(10)
@@ -179,8 +187,8 @@ def test_not_while_something_is_about_to_change() -> None:
 
 def test_what_nobody_gives_is_not_asked_for_any_longer_and_later_again() -> None:
     gang = world().run()
+    gang.room = 2
     gang.tick()
-    gang.has_room(2 * MEMORY)
     gang.wait(SPARE + 1)
     assert len(gang.outstanding) == 2
     gang.wait(REPLACEMENT + 1)
@@ -191,7 +199,7 @@ def test_what_nobody_gives_is_not_asked_for_any_longer_and_later_again() -> None
         "4 workers -> 2: 2 containers not given within 60 s (timeouts.replacement); not asked for again for 1 min 40 s"
     )
     for times in (1, 2):
-        gang.has_room(2 * MEMORY)
+        gang.room = 2
         gang.wait(times * SPARE - 5)
         assert not gang.outstanding
         gang.wait(10)
@@ -203,8 +211,8 @@ def test_what_nobody_gives_is_not_asked_for_any_longer_and_later_again() -> None
 
 def test_those_that_came_stay() -> None:
     gang = world().run()
+    gang.room = 2
     gang.tick()
-    gang.has_room(2 * MEMORY)
     gang.wait(SPARE + 1)
     gang.grant()
     gang.register_all()
@@ -228,13 +236,13 @@ def test_somebodys_word_is_waited_for_as_long_as_it_takes() -> None:
 
 def test_types_take_it_in_the_order_of_the_specification() -> None:
     gang = world({"worker": spare(1, 2), "helper": spare(1, 3, role=Role.WORKER)}).run()
+    gang.room = 2
     gang.tick()
-    gang.has_room(2 * MEMORY)
     gang.wait(SPARE + 1)
     assert gang.status.resizing == {"worker": 2}
     comes_up(gang, 5)
+    gang.room = 1
     gang.tick()
-    gang.has_room(MEMORY)
     gang.wait(SPARE + 1)
     assert gang.status.resizing == {"helper": 2}
 
@@ -275,16 +283,17 @@ def test_it_is_taken_again_when_there_is_room_and_the_vacant_come_first() -> Non
     gone(gang)
     gang.start_all()
     assert workers(gang) == [0, 3]
-    gang.has_room(2 * MEMORY)
-    gang.wait(SPARE - 5)
+    gang.room = 2
+    gang.wait(SPARE / 2 - 5)
+    gang.room = 1
+    gang.wait(SPARE / 2)
     assert not gang.outstanding
-    gang.has_room(MEMORY)
     gang.wait(10)
     assert gang.status.resizing == {"worker": 3}
     comes_up(gang, 12)
     assert workers(gang) == [0, 1, 3]
+    gang.room = 1
     gang.tick()
-    gang.has_room(MEMORY)
     gang.wait(SPARE + 1)
     comes_up(gang, 15)
     assert workers(gang) == [0, 1, 2, 3]
@@ -337,8 +346,8 @@ def test_what_the_job_needs_is_replaced_as_ever() -> None:
 
 def test_while_it_grows_what_is_to_come_goes_first() -> None:
     gang = world().run()
+    gang.room = 2
     gang.tick()
-    gang.has_room(2 * MEMORY)
     gang.wait(SPARE + 1)
     gang.grant()
     gang.preempt("worker:1")
@@ -351,8 +360,8 @@ def test_while_it_grows_what_is_to_come_goes_first() -> None:
 
 def test_one_that_is_to_come_is_preempted() -> None:
     gang = world().run()
+    gang.room = 2
     gang.tick()
-    gang.has_room(2 * MEMORY)
     gang.wait(SPARE + 1)
     gang.grant_all()
     gang.lose("worker:2", ExitReason.PREEMPTED)
@@ -409,13 +418,13 @@ def test_what_somebody_has_asked_for_is_not_taken_back() -> None:
     gone(gang)
     gang.start_all()
     assert gang.status.message == "3 of 3 tasks running"
-    gang.has_room(5 * MEMORY)
+    gang.room = 5
     gang.wait(3 * SPARE)
     assert not gang.outstanding
     gang.master_dies()
     gang.come_back()
+    gang.room = 5
     gang.tick()
-    gang.has_room(5 * MEMORY)
     gang.wait(3 * SPARE)
     assert not gang.outstanding
     gang.resize("nobody does any more", worker=4)
@@ -432,8 +441,8 @@ def test_more_by_somebodys_word_lifts_it() -> None:
     gang.start_all()
     gang.resize("some do", worker=3)
     comes_up(gang, 12)
+    gang.room = 1
     gang.tick()
-    gang.has_room(MEMORY)
     gang.wait(SPARE + 1)
     assert gang.status.resizing == {"worker": 4}
 
@@ -444,7 +453,7 @@ def test_as_many_as_there_are_is_a_word_too() -> None:
     assert gang.noted("resizing") == ["worker: no more than 2 from now on: no more, please"]
     gang.resize("no more, please", worker=2)
     assert len(gang.noted("resizing")) == 1
-    gang.has_room(5 * MEMORY)
+    gang.room = 5
     gang.wait(3 * SPARE)
     assert not gang.outstanding
 
@@ -501,8 +510,8 @@ def test_after_a_suspension_it_begins_with_what_it_needs() -> None:
     gang.run()
     assert workers(gang) == [0, 1]
     assert gang.rendezvous[-1].resume == point(10, "store/step-10-3")
+    gang.room = 2
     gang.tick()
-    gang.has_room(2 * MEMORY)
     gang.wait(SPARE + 1)
     assert gang.status.resizing == {"worker": 4}
 
@@ -524,8 +533,8 @@ def test_a_number_that_somebody_gives_a_suspended_job_counts() -> None:
 
 def test_a_type_that_has_not_begun_takes_nothing() -> None:
     gang = world({"prepare": 1, "worker": spare()}).run()
+    gang.room = 5
     gang.tick()
-    gang.has_room(5 * MEMORY)
     gang.wait(3 * SPARE)
     assert not gang.outstanding
     gang.end("prepare:0")
@@ -541,7 +550,7 @@ def test_nor_does_a_gang_that_has_succeeded() -> None:
     gang.start_all()
     for index in (0, 2, 3):
         gang.end(f"worker:{index}")
-    gang.has_room(5 * MEMORY)
+    gang.room = 5
     gang.run()
     gang.wait(3 * SPARE)
     assert not gang.outstanding
@@ -564,8 +573,8 @@ def test_the_next_master_knows_who_is_vacant() -> None:
     assert (len(gang.rendezvous), vacant(gang)) == (before, ["worker:1"])
     assert gang.task("worker:1").state is TaskState.LOST
     assert not gang.outstanding
+    gang.room = 1
     gang.tick()
-    gang.has_room(MEMORY)
     gang.wait(SPARE + 1)
     comes_up(gang, 12)
     assert workers(gang) == [0, 1, 2, 3]
@@ -597,8 +606,8 @@ def test_the_next_master_gives_back_what_its_former_was_about_to() -> None:
 
 def test_the_next_master_asks_no_longer_for_what_nobody_gives() -> None:
     gang = world().run()
+    gang.room = 2
     gang.tick()
-    gang.has_room(2 * MEMORY)
     gang.wait(SPARE + 1)
     gang.master_dies()
     gang.come_back()
@@ -631,9 +640,13 @@ def up(gang: World) -> None:
 
 
 def finds_room(gang: World) -> None:
+    gang.room = 2
     gang.tick()
-    gang.has_room(2 * MEMORY)
     gang.wait(SPARE + 1)
+
+
+def no_room(gang: World) -> None:
+    gang.room = 0
 
 
 def commits(gang: World) -> None:
@@ -695,7 +708,7 @@ HAPPENINGS: dict[str, Callable[[World], None]] = {
     "up": up,
     "grows": grows,
     "room": finds_room,
-    "no room": lambda gang: gang.has_room(0),
+    "no room": no_room,
     "commits": commits,
     "grants one": grants_one,
     "a minute": lambda gang: gang.wait(REPLACEMENT + 1),
@@ -730,6 +743,7 @@ def test_whatever_happens_nothing_leaks_and_it_succeeds_in_the_end(
     for happening in happenings:
         HAPPENINGS[happening](gang)
         sound(gang)
+    gang.room = 0
     gang.resume()
     for _ in range(4):
         up(gang)

@@ -195,7 +195,9 @@ class World:
         self.leaving: set[str] = set()  # containers whose executors were told to end
         self.left: set[str] = set()  # and have taken leave
         self.disconnected: list[str] = []
-        self.looks: list[ContainerRequest] = []  # for room
+        self.looks: list[LookForRoom] = []
+        self.unseen: list[Room] = []  # answers to looks, that were not told yet
+        self.room: int | None = 0  # for so many containers; None: looks are not answered
         self.notes: list[Note] = []
         self.log: list[dict[str, Any]] = []
         self.finished: list[Verdict] = []
@@ -213,6 +215,8 @@ class World:
             self.choose(self.unanswered[0])
         if self.keeps:
             self.keep_notes()
+        while self.unseen:
+            self.carry_out(self.session.room(self.unseen.pop(0), self.now))
 
     def _carry_out(self, action: Action) -> None:
         if isinstance(action, RequestContainers):
@@ -251,7 +255,9 @@ class World:
             self.set_aside.append(action)
             self.checkpoints = [each for each in self.checkpoints if each.uri != action.resume.uri]
         elif isinstance(action, LookForRoom):
-            self.looks.append(action.request)
+            self.looks.append(action)
+            if self.room is not None:
+                self.unseen.append(Room(action.request.key, min(self.room, action.most)))
         elif isinstance(action, Disconnect):
             self.disconnected.append(action.task)
         elif isinstance(action, PublishOutputs):
@@ -611,10 +617,6 @@ class World:
     def preempt(self, *names: str) -> None:
         containers = [self.container(name) for name in names]
         self.carry_out(self.session.preempting(containers, 15.0, self.now))
-
-    def has_room(self, memory: int, vcores: int | None = 1000) -> None:
-        """The cluster has room for so many MiB more."""
-        self.carry_out(self.session.room(Room(memory, vcores), self.now))
 
     def node_leaves(self, node: str) -> None:
         self.carry_out(self.session.node_leaving(node, None, self.now))

@@ -103,8 +103,8 @@ class LedMaster:
     async def avoid(self, nodes: list[str]) -> None:
         self.rm.avoid(nodes)
 
-    async def look(self, memory: int) -> None:
-        self.rm.look_for_room(ContainerRequest(0, PRIORITY, memory, 1))
+    async def look(self, key: int, memory: int, most: int) -> None:
+        self.rm.look_for_room(ContainerRequest(key, PRIORITY, memory, 1), most)
 
     async def finish(self) -> None:
         await self.rm.finish(FinalStatus.SUCCEEDED, "as it was told", "")

@@ -6,7 +6,6 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator, Iterable, Sequence
 from pathlib import Path
-from typing import Optional
 
 import attrs
 
@@ -59,9 +58,6 @@ class Share:
     def __add__(self, other: Share) -> Share:
         return Share(self.memory + other.memory, self.vcores + other.vcores, self.gpus + other.gpus)
 
-    def __sub__(self, other: Share) -> Share:
-        return Share(self.memory - other.memory, self.vcores - other.vcores, self.gpus - other.gpus)
-
     def fits(self, whole: Share) -> bool:
         return self.memory <= whole.memory and self.vcores <= whole.vcores and self.gpus <= whole.gpus
 
@@ -92,7 +88,6 @@ class LocalResourceManager(ResourceManager):
         self._waiting: dict[int, ContainerRequest] = {}
         self._held: dict[str, Share] = {}
         self._processes: dict[str, LocalProcess] = {}
-        self._room: Optional[Room] = None  # as it was told last; None: nobody has asked
         self._events = EventQueue()
         self._background = Background(self._events.fail)
         self._closed = False
@@ -122,7 +117,6 @@ class LocalResourceManager(ResourceManager):
     def cancel(self, keys: Sequence[int]) -> None:
         for key in keys:
             self._waiting.pop(key, None)
-        self._tell_room()
 
     def release(self, container_ids: Sequence[str]) -> None:
         for container_id in container_ids:
@@ -136,19 +130,12 @@ class LocalResourceManager(ResourceManager):
     def avoid(self, nodes: Sequence[str]) -> None:
         """Do nothing: there is only this one node."""
 
-    def look_for_room(self, request: ContainerRequest) -> None:
-        self._room = self._free()
-        self._events.put(self._room)
-
-    def _tell_room(self) -> None:
-        """Where somebody has looked, and it is not as it was then."""
-        if self._room is not None and self._room != (free := self._free()):
-            self._room = free
-            self._events.put(free)
-
-    def _free(self) -> Room:
-        free = self._whole - _sum(self._held.values()) - _sum(map(Share.of, self._waiting.values()))
-        return Room(free.memory, free.vcores, {GPU: free.gpus})
+    def look_for_room(self, request: ContainerRequest, most: int) -> None:
+        taken = [*self._held.values(), *map(Share.of, self._waiting.values())]
+        fitting = 0
+        while fitting < most and _sum([*taken, *[Share.of(request)] * (fitting + 1)]).fits(self._whole):
+            fitting += 1
+        self._events.put(Room(request.key, fitting))
 
     async def launch(self, container: Container, launch: Launch) -> None:
         if container.id not in self._held:
@@ -196,11 +183,7 @@ class LocalResourceManager(ResourceManager):
         self._grant()
 
     def _grant(self) -> None:
-        self._grant_in_order()
-        self._tell_room()
-
-    def _grant_in_order(self) -> None:
-        """By priorities, then by requests, as far as there is room."""
+        """In the order of priorities and requests, as far as there is room."""
         for request in sorted(self._waiting.values(), key=lambda request: (request.priority, request.key)):
             share = Share.of(request)
             if not _sum([share, *self._held.values()]).fits(self._whole):

@@ -46,9 +46,10 @@ class ReleaseContainers:
 
 @attrs.frozen
 class LookForRoom:
-    """Find out what room there is for containers such as this one; ``Session.room`` comes of it."""
+    """Find out for how many containers such as this one there is room; ``Session.room`` comes of it."""
 
     request: ContainerRequest
+    most: int  # there need not be room for more
 
 
 @attrs.frozen

@@ -32,7 +32,7 @@ from tony_provider.runtime.am.yarn.amrm_client import AMRMClient
 from tony_provider.runtime.am.yarn.container_asks import ContainerAsks
 from tony_provider.runtime.am.yarn.nm_client import NMClient
 from tony_provider.runtime.am.yarn.preemption_messages import PreemptionMessages
-from tony_provider.runtime.am.yarn.room_finder import PROBE, RoomFinder
+from tony_provider.runtime.am.yarn.room_finder import RoomFinder
 from tony_provider.runtime.application import ApplicationDescription, YarnAccess
 from tony_provider.runtime.deadline import within
 from tony_provider.runtime.hadoop import rpc_protection, yarn_messages
@@ -95,8 +95,6 @@ class YarnResourceManager(ResourceManager):
         self._background.spawn(self._beat())
         if answer is None:
             return Registered(largest=None)
-        counted = answer.scheduler_resource_types
-        self._room.counts_vcores = not counted or service.CPU in counted
         self._nodes.acls = list(answer.application_ACLs)
         self._nodes.learn(answer.nm_tokens_from_previous_attempts)
         for container in answer.containers_from_previous_attempts:
@@ -112,8 +110,11 @@ class YarnResourceManager(ResourceManager):
         )
 
     def request(self, requests: Sequence[ContainerRequest]) -> None:
+        self._request(requests, asyncio.get_running_loop().time())
+
+    def _request(self, requests: Sequence[ContainerRequest], now: float) -> None:
         held = {tag for tags in self._tags.values() for tag in tags}
-        self._asks.request(requests, asyncio.get_running_loop().time(), held)
+        self._asks.request(requests, now, held)
         self._hurry()
 
     def cancel(self, keys: Sequence[int]) -> None:
@@ -128,10 +129,18 @@ class YarnResourceManager(ResourceManager):
         self._asks.avoid(nodes)
         self._hurry()
 
-    def look_for_room(self, request: ContainerRequest) -> None:
-        now = asyncio.get_running_loop().time()
-        if probe := self._room.look(request, now):
-            self._asks.request([probe], now)
+    def look_for_room(self, request: ContainerRequest, most: int) -> None:
+        self._room.look(request, most)
+        self._wake.set()
+
+    def _look(self, now: float) -> None:
+        """Begin or end the look for room, where it is time."""
+        if found := self._room.end(now):
+            self._asks.cancel(found.keys)
+            self._asks.release(found.containers)
+            self._events.put(found.room)
+        if requests := self._room.begin(now):
+            self._request(requests, now)
             self._hurry()
 
     async def launch(self, container: Container, launch: Launch) -> None:
@@ -178,8 +187,7 @@ class YarnResourceManager(ResourceManager):
 
     async def _allocate(self) -> None:
         now = asyncio.get_running_loop().time()
-        if self._room.is_over(now):
-            self._asks.cancel([PROBE])
+        self._look(now)
         saying = self._asks.next(now)
         request = service.AllocateRequestProto(
             ask=saying.resource_requests(self._racks),
@@ -215,8 +223,6 @@ class YarnResourceManager(ResourceManager):
 
     def _take(self, answer: service.AllocateResponseProto) -> None:
         self._nodes.learn(answer.nm_tokens)
-        if room := self._room.room(answer.limit):
-            self._events.put(room)
         for container in answer.containers_from_previous_attempts:
             self._found_late(container)
         for container in answer.allocated_containers:
@@ -251,12 +257,13 @@ class YarnResourceManager(ResourceManager):
 
     def _allocated(self, container: yarn.ContainerProto) -> None:
         request = self._asks.granted(container.allocation_request_id, _container(container).node)
-        if request is not None and request.key == PROBE:
-            self._room.granted()
-            request = None
+        container_id = ContainerId.from_proto(container.id)
+        if request and self._room.came(request.key, container_id, asyncio.get_running_loop().time()):
+            self._hurry()
+            return
         if request is None:
             self._hurry()
-            self._asks.release([ContainerId.from_proto(container.id)])
+            self._asks.release([container_id])
             return
         self._containers[_id(container)] = container
         self._tags[_id(container)] = request.tags

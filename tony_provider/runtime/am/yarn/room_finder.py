@@ -1,8 +1,8 @@
-"""What room YARN has for this application, by what it says of itself in each answer. No input or output, no clock.
+"""For how many containers YARN has room: it is asked for them for a moment, and they go back. No input or output.
 
-The capacity scheduler works out an application's limit anew only while something of its queue is asked for: of room
-that has come since, an application that asks for nothing never hears. So a small container is asked for now and then,
-and given up again.
+What YARN tells an application of its limit does not say it. The capacity scheduler's figure ends, but for one container
+of the least size, where the queue's own share ends, though the queue may have more; it is worked out only while
+something of the queue is asked for; and no scheduler tells of single nodes. The fair scheduler leaves GPUs out.
 """
 
 from __future__ import annotations
@@ -12,53 +12,66 @@ from typing import Optional
 import attrs
 
 from tony_provider.runtime.am.resource_manager import ContainerRequest, Room
-from tony_provider.runtime.hadoop import yarn_messages
-from tony_provider.runtime.hadoop.proto import yarn_pb2 as yarn
+from tony_provider.runtime.hadoop.ids import ContainerId
 
-PROBE = 1 << 40  # its key: beyond those of any job's own requests
-_PRIORITY = 1000  # after every other
-_ASKED_FOR = 3.0  # seconds: nodes report once a second, and the scheduler works it out when they do
+FIRST_KEY = 1 << 40  # beyond those of any job's own requests
+_QUIET = 3.0  # seconds without another container, after which there is no room: nodes report once a second
+_LONGEST = 30.0
+
+
+@attrs.frozen
+class Found:
+    """What is to be done once it is known."""
+
+    room: Room
+    keys: list[int]  # to be withdrawn
+    containers: list[ContainerId]  # to be given back
+
+
+@attrs.define
+class _Look:
+    request: ContainerRequest
+    most: int
+    began: float = 0.0
+    moved: float = 0.0  # when the newest container came
+    came: list[ContainerId] = attrs.field(factory=list)
 
 
 @attrs.define
 class RoomFinder:
-    """Whether somebody wants to know what room there is, and what YARN has told. Times are in seconds."""
+    """The look for room that is under way, and the one after it. Times are in seconds."""
 
-    counts_vcores: bool = True
-    _looking: bool = False
-    _until: Optional[float] = None  # the small container is asked for until then
-    _told: Optional[Room] = None
+    _now: Optional[_Look] = None
+    _next: Optional[_Look] = None
 
-    def look(self, request: ContainerRequest, now: float) -> Optional[ContainerRequest]:
-        """The request by which YARN is brought to tell; None where one is under way."""
-        self._looking, self._told = True, None
-        if self._until is not None:
-            return None
-        self._until = now + _ASKED_FOR
-        return ContainerRequest(PROBE, _PRIORITY, 1, 1, node_label=request.node_label)  # the least that YARN gives
+    def look(self, request: ContainerRequest, most: int) -> None:
+        """Look for at most so many, once no other look is under way."""
+        self._next = _Look(request, most)
 
-    def is_over(self, now: float) -> bool:
-        """Whether that request has been there for long enough, and is to be withdrawn; says so once."""
-        if self._until is None or now < self._until:
+    def begin(self, now: float) -> list[ContainerRequest]:
+        """What is to be asked for now."""
+        if self._now is not None or self._next is None:
+            return []
+        self._now, self._next = self._next, None
+        self._now.began = self._now.moved = now
+        return [attrs.evolve(self._now.request, key=FIRST_KEY + number) for number in range(self._now.most)]
+
+    def came(self, key: int, container: ContainerId, now: float) -> bool:
+        """Whether a container that was granted is one of these; it is kept until ``end``: others may have room, too."""
+        if self._now is None or key < FIRST_KEY:
             return False
-        self._until = None
+        self._now.moved = now
+        self._now.came.append(container)
         return True
 
-    def granted(self) -> None:
-        """Record that the small container has come, and is given back."""
-        self._until = None
-
-    def room(self, limit: yarn.ResourceProto) -> Optional[Room]:
-        """What YARN's answer says; None where that is not news, nobody looks, or the small container is asked for."""
-        if not self._looking or self._until is not None:
+    def end(self, now: float) -> Optional[Found]:
+        """What was found, once no more is to be expected; None before."""
+        look = self._now
+        if look is None:
             return None
-        room = Room(
-            limit.memory,
-            limit.virtual_cores if self.counts_vcores else None,
-            yarn_messages.other_resources(limit),
-            yarn_messages.units(limit),
-        )
-        if room == self._told:
+        waits = now - look.moved < _QUIET and now - look.began < _LONGEST
+        if waits and len(look.came) < look.most:
             return None
-        self._told = room
-        return room
+        self._now = None
+        keys = [FIRST_KEY + number for number in range(look.most)]
+        return Found(Room(look.request.key, len(look.came)), keys, look.came)

@@ -1,18 +1,18 @@
 """What the queue has to spare: taken by types with ``grow: spare`` once it has been there for long enough.
 
-Each growth costs a start of the gang. So room must have been there for a time without a change of the job, and what is
-taken is the least that there was in that time.
+Each growth costs a start of the gang. So room must be found, and found again, in a time without a change of the job, and
+what is taken is the least that was found.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Optional
 
 from tony_provider.runtime.am.resource_manager import Room
 from tony_provider.runtime.am.session.actions import LookForRoom
 from tony_provider.runtime.am.session.containers.container_sizes import ContainerSizes
-from tony_provider.runtime.am.session.containers.room_left import fitting
 from tony_provider.runtime.am.session.restarts.restart_groups import RestartGroups
 from tony_provider.runtime.am.session.restarts.restarts import Restarts
 from tony_provider.runtime.am.session.state.session_state import SessionState
@@ -22,7 +22,7 @@ from tony_provider.runtime.am.session.type_sizes import TypeSizes
 from tony_provider.runtime.protocol.status import JobState, TaskState
 from tony_provider.runtime.quantities import count, span
 
-_LOOKS = 2  # within timeouts.spare: one that sees room, and one that still does
+_LOOKS = 2  # for each timeouts.spare: one that finds room, and one that still does
 _MOST_DOUBLINGS = 5  # of the time until the next try, after tries in vain
 
 
@@ -48,24 +48,34 @@ class SpareRoom:
         self._restarts = restarts
         self._suspension = suspension
         self._spare = state.job.timeouts.spare
-        self._room: Optional[Room] = None
         self._calm_since: Optional[float] = None
-        self._look_at = 0.0
-        self._seen: dict[str, tuple[float, int]] = {}  # by type, since when there was room, and for how many at least
+        self._looks = itertools.count(1)
+        self._looking: Optional[tuple[int, str]] = None  # for an answer to this look, for this type
+        self._look_at = 0.0  # the next time
+        self._found: Optional[tuple[str, float, int]] = None  # for which type, since when, for how many at least
+        self._passed_over: set[str] = set()  # types that there was no room for, when it was looked for last
         self._give_up_at: dict[str, float] = {}  # by type that grows by the job's own policy
         self._in_vain = 0  # tries in a row
         self._not_before = 0.0
 
     def heard(self, room: Room, now: float) -> None:
-        """Take in what room there is by the cluster's word."""
-        self._room = room
-        if self._calm_since is not None:
-            self._see(now)
+        """Take in for how many more there was room."""
+        if self._looking is None or self._looking[0] != room.key:
+            return
+        (_, name), self._looking = self._looking, None
+        self._look_at = now + self._spare / _LOOKS
+        if not room.containers:
+            self._found = None
+            self._passed_over.add(name)
+        elif self._found and self._found[0] == name:
+            self._found = name, self._found[1], min(self._found[2], room.containers)
+        else:
+            self._found = name, now, room.containers
 
     def disturbed(self) -> None:
         """Record that the cluster wants something back: room must have been there for as long again."""
-        self._room = self._calm_since = None
-        self._seen.clear()
+        self._calm_since = self._looking = self._found = None
+        self._passed_over.clear()
 
     def tick(self, now: float) -> None:
         """Take the next step, where there is one."""
@@ -77,13 +87,14 @@ class SpareRoom:
             return
         if self._calm_since is None:
             self._calm_since = self._look_at = now
-        lacking = self._lacking()
-        if lacking and now >= self._look_at:
-            self._look_at = now + self._spare / _LOOKS
-            self._state.emit(LookForRoom(self._container_sizes.request(lacking[0], 0)))
-        self._see(now)
-        if now >= max(self._calm_since + self._spare, self._not_before):
-            self._take(lacking, now)
+        if self._found and self._found[0] not in self._lacking():
+            self._found = None  # somebody has asked for no more than there are
+        if self._looking is not None:
+            return
+        if self._found and now >= max(self._found[1] + self._spare, self._not_before):
+            self._take(self._found[0], self._found[2])
+        elif now >= self._look_at:
+            self._look()
 
     # ---- taking ------------------------------------------------------------------------------------------------
 
@@ -91,25 +102,21 @@ class SpareRoom:
         """The types that could have more, in the order of the specification."""
         return [name for name in self._sizes.sparing if self._sizes.number(name) < self._sizes.most(name)]
 
-    def _see(self, now: float) -> None:
-        for name in self._sizes.sparing:
-            room = fitting(self._container_sizes.of(name), self._room) if self._room else 0
-            since, least = self._seen.get(name, (now, room))
-            if room:
-                self._seen[name] = since, min(least, room)
-            else:
-                self._seen.pop(name, None)
+    def _look(self) -> None:
+        """For the first type that could have more, and for the next one where that has found no room."""
+        lacking = self._lacking()
+        if self._passed_over.issuperset(lacking):
+            self._passed_over.clear()
+        name = next((name for name in lacking if name not in self._passed_over), None)
+        if name is not None:
+            key = next(self._looks)
+            self._looking = key, name
+            request = self._container_sizes.request(name, key)
+            self._state.emit(LookForRoom(request, self._sizes.most(name) - self._sizes.number(name)))
 
-    def _take(self, lacking: list[str], now: float) -> None:
-        """One type at a time: what is left for the next one is seen after that."""
-        for name in lacking:
-            since, least = self._seen.get(name, (now, 0))
-            if now - since >= self._spare and least:
-                there = self._sizes.number(name)
-                more = min(least, self._sizes.most(name) - there)
-                reason = f"the queue has had room to spare for {span(self._spare)}"
-                self._sizes.want({name: there + more}, reason, by_policy=True)
-                return
+    def _take(self, name: str, least: int) -> None:
+        number = min(self._sizes.number(name) + least, self._sizes.most(name))
+        self._sizes.want({name: number}, f"the queue has had room to spare for {span(self._spare)}", by_policy=True)
 
     @property
     def _is_calm(self) -> bool:
