@@ -82,7 +82,7 @@ def test_what_room_there_is_is_found_as_it_is(lead: list[Led], cluster: HadoopCl
     second.tell("release", containers=[container["id"] for container in held])
     second.event("Completed", 3)
     assert look(first, 9, 512) == there + 2
-    assert look(first, 9, NODE_MB) == 0
+    assert look(first, 9, NODE_MB) <= 1  # where all of a node is free
     # Nothing of it is kept, nor heard of.
     assert {event["key"] for event in first.events("Allocated")} == {1}
     assert not first.events("Completed")

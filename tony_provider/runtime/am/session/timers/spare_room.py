@@ -1,6 +1,6 @@
 """What the queue has to spare: taken by types with ``grow: spare`` once it has been there for long enough.
 
-Each growth costs a start of the gang. So room must be found, and found again, in a time without a change of the job, and
+Each growth costs a start of the gang. So room must be found, and found again, in a time without a change of the job;
 what is taken is the least that was found.
 """
 
