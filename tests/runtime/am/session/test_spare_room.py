@@ -695,6 +695,10 @@ def taken(number: int, *, announced: bool) -> Callable[[World], None]:
     return act
 
 
+def asked_for(number: int) -> Callable[[World], None]:
+    return lambda gang: gang.resize(worker=number)
+
+
 def lost(number: int) -> Callable[[World], None]:
     def act(gang: World) -> None:
         holding = [task.name for task in gang.session.tasks if task.has_container]
@@ -717,7 +721,7 @@ HAPPENINGS: dict[str, Callable[[World], None]] = {
     "resumed": World.resume,
     "another master": master_is_replaced,
     "another master, and nobody else": nobody_is_back,
-    **{f"asked for {number}": lambda gang, number=number: gang.resize(worker=number) for number in (1, 2, 3, 4)},
+    **{f"asked for {number}": asked_for(number) for number in (1, 2, 3, 4)},
     **{f"wants {number}": taken(number, announced=True) for number in range(4)},
     **{f"takes {number}": taken(number, announced=False) for number in range(4)},
     **{f"loses {number}": lost(number) for number in range(2)},

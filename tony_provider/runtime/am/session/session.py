@@ -71,7 +71,7 @@ class Session:
         self.times = TimeLedger(self.state)
         self.use = TypeLedger(self.state, self.containers.sizes)
         self.groups = RestartGroups(job, self.state.tasks)
-        sizes = TypeSizes(self.state, self.containers, self.groups)
+        sizes = TypeSizes(self.state, self.containers)
         self._completion = JobCompletion(self.state, self.containers)
         starts = ProcessStarts(self.state, self.containers, self.groups)
         self._finished = FinishedTasks(self.state, self.containers, self.groups)

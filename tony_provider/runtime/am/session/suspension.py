@@ -119,7 +119,8 @@ class Suspension:
                 return
             self._restarts.hold(self._words, now)
         if not self._restarts.undecided and not self._is_held_up():
-            self._sizes.come_down("it is suspended, and begins with what it needs")
+            if not self._groups.gang_has_succeeded:
+                self._sizes.come_down("it is suspended, and begins with what it needs")
             self._give_back(now)
 
     def stay(self, now: float) -> None:

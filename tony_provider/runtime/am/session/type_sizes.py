@@ -11,7 +11,6 @@ from typing import Any, Optional
 
 from tony_provider.runtime.am import words
 from tony_provider.runtime.am.session.containers.containers import Containers
-from tony_provider.runtime.am.session.restarts.restart_groups import RestartGroups
 from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.am.session.state.task_outcome import not_over
@@ -24,10 +23,9 @@ from tony_provider.runtime.text import first_line
 class TypeSizes:
     """The numbers of tasks of all types, and who has said so: somebody, or the job's own policy."""
 
-    def __init__(self, state: SessionState, containers: Containers, groups: RestartGroups) -> None:
+    def __init__(self, state: SessionState, containers: Containers) -> None:
         self._state = state
         self._containers = containers
-        self._groups = groups
         self.wanted: dict[str, int] = {}  # how many tasks there are to be, of the types that are being resized
         self.by_policy: set[str] = set()  # of these: by the job's own policy, and by nobody's word
         self._most: dict[str, int] = {}  # that a type takes of what there is to spare, where somebody has said so
@@ -116,7 +114,7 @@ class TypeSizes:
         """
         if self._state.phase not in (JobState.STARTING, JobState.RUNNING, JobState.RESTARTING):
             return False
-        if self._state.verdict or self._groups.gang_has_succeeded:
+        if self._state.verdict:
             return False
         fewer: dict[str, int] = {}
         for name in dict.fromkeys(task.type for task in tasks if task.type in self.sparing):
@@ -157,8 +155,6 @@ class TypeSizes:
 
         What somebody has asked for, and is not there yet, stays asked for.
         """
-        if self._groups.gang_has_succeeded:
-            return
         vacant = self.vacant
         if vacant:
             for task in self._state.tasks:

@@ -165,8 +165,15 @@ class Recovery:
             self._containers.shutdowns.take(container_id, now)
         self._listed.clear()
 
+    @property
+    def _begins_anew(self) -> bool:
+        """Whether nobody is back of a gang that is still to do something, and is not suspended."""
+        if self._suspension.reason is not None or self._groups.gang_has_succeeded:
+            return False
+        return not any(task.has_container for task in self._state.tasks)
+
     def _go_on(self, now: float) -> None:
-        if self._suspension.reason is None and not any(task.has_container for task in self._state.tasks):
+        if self._begins_anew:
             self._sizes.come_down("nobody has come back, and it begins with what it needs")
         tasks = [task for task in self._state.tasks if self._goes_on(task)]
         self._containers.gang.begin(tasks, now)
