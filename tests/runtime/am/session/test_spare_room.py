@@ -489,6 +489,18 @@ def test_fewer_while_some_are_vacant() -> None:
     succeeds(gang)
 
 
+def test_one_that_is_vacant_and_dropped_meanwhile_is_not_waited_for() -> None:
+    gang = grown({"worker": spare(min_instances=1)})
+    gang.lose("worker:2", ExitReason.PREEMPTED)
+    gang.lose("worker:0", ExitReason.PREEMPTED)
+    gang.resize("others need it", worker=1)
+    gang.obey_all()
+    gang.tick()
+    assert workers(gang) == [1]
+    assert list(gang.states) == ["worker:0", "worker:1"]
+    succeeds(gang)
+
+
 # ---- the rest of its life ----------------------------------------------------------------------------------------
 
 
@@ -514,6 +526,20 @@ def test_after_a_suspension_it_begins_with_what_it_needs() -> None:
     gang.tick()
     gang.wait(SPARE + 1)
     assert gang.status.resizing == {"worker": 4}
+
+
+def test_the_next_master_suspends_what_its_former_was_about_to() -> None:
+    gang = grown()
+    gang.lose("worker:1", ExitReason.PREEMPTED)
+    gang.suspend()
+    nobody_is_back(gang)
+    gang.tick()
+    assert gang.session.phase is JobState.SUSPENDED
+    assert (list(gang.states), vacant(gang)) == (["worker:0", "worker:1"], [])
+    gang.resume()
+    gang.run()
+    assert workers(gang) == [0, 1]
+    succeeds(gang)
 
 
 def test_a_number_that_somebody_gives_a_suspended_job_counts() -> None:

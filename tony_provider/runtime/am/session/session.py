@@ -232,7 +232,12 @@ class Session:
         if former:
             self.times.take_over(former, now)
             self.use.take_over(former, now)
-        self.suspension.take_over(history.suspended, by_windows=history.by_windows, out_of_hours=history.out_of_hours)
+        self.suspension.take_over(
+            history.suspended,
+            by_windows=history.by_windows,
+            out_of_hours=history.out_of_hours,
+            at_rest=history.at_rest,
+        )
         self.recovery.begin(containers, history, now)
         if history.verdict:
             self.recovery.leave_to_end(now)
