@@ -56,6 +56,7 @@ def test_resized_on_a_busy_queue_it_waits_for_room_and_trains_meanwhile(yarn: Ya
 
     job.hook.resize(job.id, {"worker": 3}, "as soon as there is room")
     until(lambda: job.status().message.endswith("growing to 3 workers: waiting for 2 containers"), job.describe)
+    until(lambda: "resizing" in {event["event"] for event in job.events()}, job.describe)  # the next one knows no more
     os.kill(job.master().pid, signal.SIGKILL)
     until(lambda: job.status().am_attempt == 2 and job.status().state is JobState.RUNNING, job.describe)
     until_steps(job, tmp_path, 1)
