@@ -130,7 +130,7 @@ class SpareRoom:
     # ---- what is not to be had ---------------------------------------------------------------------------------
 
     def _look_at_growth(self, now: float) -> None:
-        """Ask no longer for what nobody gives: there may be room, and yet on no node enough for one of them."""
+        """Ask no longer for what nobody gives: the room that was found is gone."""
         growing = {name: missing for name in self._sizes.by_policy if (missing := self._missing(name))}
         for name in list(self._give_up_at):
             if name not in growing:
