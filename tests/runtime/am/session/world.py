@@ -404,7 +404,8 @@ class World:
     def grant_all(self) -> None:
         while self.outstanding:
             for key in sorted(self.outstanding):
-                self.grant(key)
+                if key in self.outstanding:  # not withdrawn because of those that came before
+                    self.grant(key)
 
     def complete(self, container_id: str, how: int | ExitReason = 0, diagnostics: str = "") -> None:
         """``how``: the exit code of its program, or why it ended otherwise."""
