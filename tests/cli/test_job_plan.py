@@ -27,6 +27,7 @@ def test_one_type_after_the_other() -> None:
             "tasks": {
                 "prepare": {"command": "x"},
                 "worker": {"command": "x", "instances": 4, "max_instances": 6, "processes": 2},
+                "helper": {"command": "x", "max_instances": 3, "grow": "spare"},
                 "chief": {"command": "x"},
                 "export": {"command": "x", "role": "once", "after": {"worker": "succeeded"}},
             },
@@ -36,11 +37,13 @@ def test_one_type_after_the_other() -> None:
         "prepare: 1 container; begins at once",
         "worker: 4 containers, may be resized to 6, 2 processes in each, ranks 1 to 8; "
         "begins when prepare has succeeded",
+        "helper: 1 container, may be resized to 3, and takes what the queue has to spare, rank 9; "
+        "begins when prepare has succeeded",
         "chief: 1 container, rank 0; begins when prepare has succeeded",
         "export: 1 container; begins when prepare has succeeded and worker has succeeded",
-        "input clicks: 2 shards (3 MiB); one shard after the other, to whoever is free; read by worker, chief",
+        "input clicks: 2 shards (3 MiB); one shard after the other, to whoever is free; read by worker, helper, chief",
         "input sales: 9 shards (1 B); one shard after the other, to whoever is free, in pieces of 64 MiB; "
-        "read by worker, chief",
+        "read by worker, helper, chief",
     ]
 
 

@@ -8,7 +8,7 @@ from tony_provider.cluster.input_figures import Amount, InputFigures
 from tony_provider.runtime.frameworks.base import TaskAddress
 from tony_provider.runtime.quantities import count, size
 from tony_provider.runtime.ranks import in_cluster, ranks
-from tony_provider.runtime.spec.model import InputDeal, JobSpec, Milestone, OutputCommit, StartRule
+from tony_provider.runtime.spec.model import GrowRule, InputDeal, JobSpec, Milestone, OutputCommit, StartRule
 
 _FAR_ENOUGH = {
     Milestone.STARTED: "has started",
@@ -34,7 +34,8 @@ def plan(job: JobSpec, figures: Mapping[str, InputFigures | str]) -> Iterator[st
     for task_type, task in job.tasks.items():
         said = [f"{count(task.instances, 'container')}"]
         if task.max_instances is not None:
-            said.append(f"may be resized to {task.max_instances}")
+            by_itself = ", and takes what the queue has to spare" if task.grow is GrowRule.SPARE else ""
+            said.append(f"may be resized to {task.max_instances}{by_itself}")
         if task.process_count > 1:
             said.append(f"{task.process_count} processes in each")
         if in_cluster(job.role(task_type)):

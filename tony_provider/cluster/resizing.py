@@ -11,7 +11,7 @@ from tony_provider.cluster.base import Cluster
 from tony_provider.cluster.errors import ClusterError, JobRejected
 from tony_provider.cluster.history.read_history import read_specification
 from tony_provider.runtime.codec import CodecError, from_plain
-from tony_provider.runtime.spec.model import JobSpec
+from tony_provider.runtime.spec.model import GrowRule, JobSpec
 from tony_provider.runtime.spec.problems import told
 from tony_provider.runtime.spec.task_counts import refusal
 from tony_provider.runtime.storage.base import Storage
@@ -51,7 +51,7 @@ def check_resize(cluster: Cluster, storage: Storage, application_dir: str, count
 def resized(job: JobSpec, counts: Mapping[str, int]) -> JobSpec:
     """The job with so many tasks of these types, all of which it needs."""
     tasks = {
-        name: attrs.evolve(task, instances=counts[name], min_instances=None, max_instances=None)
+        name: attrs.evolve(task, instances=counts[name], min_instances=None, max_instances=None, grow=GrowRule.ASKED)
         if name in counts
         else task
         for name, task in job.tasks.items()

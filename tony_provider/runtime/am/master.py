@@ -42,6 +42,7 @@ from tony_provider.runtime.am.resource_manager import (
     Registered,
     ResourceManager,
     ResourceManagerError,
+    Room,
     StopRequested,
 )
 from tony_provider.runtime.am.session import actions, job_status
@@ -337,6 +338,8 @@ class Master:
             return session.preempting(event.container_ids, event.seconds, now)
         if isinstance(event, NodeLeaving):
             return session.node_leaving(event.node, event.seconds, now)
+        if isinstance(event, Room):
+            return session.room(event, now)
         if isinstance(event, AttemptOver):
             self.give_up(DismissedError(event.reason))
             return []
@@ -390,6 +393,7 @@ class Master:
             actions.CancelRequests: lambda action: rm.cancel(action.keys),
             actions.ReleaseContainers: lambda action: rm.release(action.container_ids),
             actions.AvoidNodes: lambda action: rm.avoid(action.nodes),
+            actions.LookForRoom: lambda action: rm.look_for_room(action.request, action.most),
             actions.LaunchTask: self._launching.put_nowait,
             actions.ChooseResumePoint: lambda action: checkpoints.choose(action.generation),
             actions.SetAside: lambda action: checkpoints.set_aside(action.resume, action.reason),

@@ -181,6 +181,14 @@ class NodeLeaving:
     seconds: Optional[float] = None  # until then; None: not known
 
 
+@attrs.frozen
+class Room:
+    """Event: for how many containers there was room, the answer to ``look_for_room``."""
+
+    key: int  # of the request that was looked for
+    containers: int
+
+
 Event = Union[
     Allocated,
     NotPlaced,
@@ -191,6 +199,7 @@ Event = Union[
     ConnectionRestored,
     Preempting,
     NodeLeaving,
+    Room,
 ]
 
 
@@ -225,6 +234,14 @@ class ResourceManager(ABC):
         """Take no containers on these nodes (host:port) from now on; the list replaces the former one. Does not block.
 
         A wish: a cluster that has nothing else may be asked again with an empty list.
+        """
+
+    @abstractmethod
+    def look_for_room(self, request: ContainerRequest, most: int) -> None:
+        """Find out for how many containers such as this one there is room at once, of at most so many.
+
+        Does not block, and keeps none: the answer comes as Room, seconds later perhaps. One look at a time; of those
+        that wait for their turn the newest counts.
         """
 
     @abstractmethod

@@ -22,6 +22,7 @@ ALLOWED_BY_DEFAULT = (
     "tasks.*.instances",
     "tasks.*.min_instances",
     "tasks.*.max_instances",
+    "tasks.*.grow",
     "tasks.*.memory",
     "tasks.*.vcores",
     "tasks.*.gpus",

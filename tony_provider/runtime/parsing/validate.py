@@ -24,6 +24,7 @@ from tony_provider.runtime.spec.environments import environments
 from tony_provider.runtime.spec.model import (
     PER_GPU,
     TENSORBOARD,
+    GrowRule,
     JobSpec,
     Resource,
     Role,
@@ -311,7 +312,7 @@ def _env_name(name: str, path: str, value: object) -> Iterator[Problem]:
 
 def _timeouts(job: JobSpec) -> Iterator[Problem]:
     timeouts = job.timeouts
-    for name in ("queue", "dependency", "allocation", "registration", "lifetime", "replacement", "stall"):
+    for name in ("queue", "dependency", "allocation", "registration", "lifetime", "replacement", "spare", "stall"):
         value = getattr(timeouts, name)
         if value is not None and value <= 0:
             yield Problem(f"timeouts.{name}", value, "must be more than zero")
@@ -338,6 +339,7 @@ def _restart(job: JobSpec) -> Iterator[Problem]:
     for task_type, task in job.tasks.items():
         yield from _min_instances(job, task_type, task)
         yield from _max_instances(job, task_type, task)
+        yield from _grow(task_type, task)
 
 
 def _min_instances(job: JobSpec, task_type: str, task: TaskSpec) -> Iterator[Problem]:
@@ -368,6 +370,13 @@ def _max_instances(job: JobSpec, task_type: str, task: TaskSpec) -> Iterator[Pro
     elif not takes_gang_along(job, role, task.restart or framework.scope(role)):
         message = "only tasks that start again with the whole gang can become more or fewer; leave `restart` out"
         yield Problem(path, task.max_instances, message)
+
+
+def _grow(task_type: str, task: TaskSpec) -> Iterator[Problem]:
+    """Whether the type can be resized at all is said of ``max_instances``: tasks that come as they may cannot."""
+    if task.grow is GrowRule.SPARE and task.most_instances <= task.instances:
+        path = child(child("tasks", task_type), "grow")
+        yield Problem(path, task.grow.value, f"needs max_instances, more than instances ({task.instances}), to grow to")
 
 
 def _checkpoint(job: JobSpec) -> Iterator[Problem]:

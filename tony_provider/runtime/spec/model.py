@@ -92,6 +92,13 @@ class StartRule(str, Enum):
     FIRST_COME = "first-come"  # each as soon as its container is there: more tasks than fit at a time
 
 
+class GrowRule(str, Enum):
+    """What makes a type larger than its ``instances`` while the job runs."""
+
+    ASKED = "asked"  # somebody's word alone
+    SPARE = "spare"  # also what the queue has to spare; it is given back when the cluster wants it
+
+
 class MirrorScope(str, Enum):
     """Whose checkpoint directory is copied to the store while the job runs."""
 
@@ -227,6 +234,7 @@ class TaskSpec:
     processes: Processes = Processes("1")  # in each container, each with a rank; gpus: one for each GPU
     min_instances: Optional[int] = None  # the least that goes on when lost ones cannot be replaced; default: all
     max_instances: Optional[int] = None  # the most that it may be resized to; default: it cannot be resized
+    grow: GrowRule = GrowRule.ASKED  # spare: also by itself, to max_instances, as long as nobody else needs the room
     python_env: Optional[PythonEnv] = None  # the Python of its command; default: the job's
     files: list[Resource] = attrs.field(factory=list)  # beside the job's
     archives: list[Resource] = attrs.field(factory=list)  # beside the job's
@@ -265,6 +273,7 @@ class Timeouts:
     deadline: Optional[Moment] = None  # the application ends by then, like lifetime; default: none
     replacement: Duration = Duration(300)  # for a lost container; then it goes on smaller, or gives all back
     dependency: Optional[Duration] = None  # that a task type waits for others (after); default: for ever
+    spare: Duration = Duration(300)  # of room, and no change, before a job takes what there is to spare (grow)
     stall: Optional[Duration] = None  # without a new step a tracked task has failed; default: it may take for ever
     checkpoint: Duration = Duration(60)  # for the last copy of a checkpoint once the user process has ended
     upload: Duration = Duration(1800)  # for the model and result of a process that has ended well, and for a commit

@@ -25,6 +25,7 @@ from tony_provider.runtime.am.resource_manager import (
     Launch,
     LaunchFailed,
     ResourceManagerError,
+    Room,
 )
 from tony_provider.runtime.application import (
     ApplicationDescription,
@@ -260,6 +261,19 @@ async def test_container_given_back_before_its_launch_makes_room(inside: Inside)
     assert (await inside.allocated()).key == 2
     await inside.manager.launch(first, Launch(["/bin/true"], {}, [], b""))
     assert not (inside.root / "containers").exists()
+
+
+async def test_there_is_room_for_what_fits_beside_what_is_held_and_asked_for(inside: Inside) -> None:
+    looks = [(ask(7, memory=300), 9), (ask(8, memory=300), 2), (ask(9, memory=10, gpus=1), 9), (ask(10, 1001), 1)]
+    found = []
+    inside.manager.request([ask(1, memory=100, gpus=1)])
+    await inside.allocated()
+    for request, most in looks:
+        inside.manager.look_for_room(request, most)
+        found.append(await inside.next())
+    assert found == [Room(7, 3), Room(8, 2), Room(9, 1), Room(10, 0)]
+    inside.manager.request([ask(2, memory=900)])
+    assert (await inside.allocated()).key == 2
 
 
 async def test_smaller_priority_numbers_first(inside: Inside) -> None:

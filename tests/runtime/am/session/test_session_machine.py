@@ -22,6 +22,7 @@ from tony_provider.runtime.ranks import in_cluster
 from tony_provider.runtime.spec.model import (
     NO_TOLERANCE,
     ExportSpec,
+    GrowRule,
     Memory,
     Milestone,
     MirrorScope,
@@ -42,6 +43,17 @@ JOBS: list[tuple[dict[str, int | TaskSpec], list[str]]] = [
     ({"worker": 3}, ["worker"]),
     ({"worker": task_type(3, min_instances=2)}, ["worker"]),
     ({"worker": task_type(2, min_instances=1, max_instances=4)}, ["worker"]),
+    ({"worker": task_type(2, max_instances=4, grow=GrowRule.SPARE)}, ["worker"]),
+    ({"worker": task_type(2, min_instances=1, max_instances=4, grow=GrowRule.SPARE)}, ["worker"]),
+    (
+        {
+            "prepare": 1,
+            "chief": 1,
+            "worker": task_type(1, max_instances=3, grow=GrowRule.SPARE),
+            "export": task_type(1, role=Role.ONCE, after={"worker": Milestone.SUCCEEDED}),
+        },
+        ["chief", "worker"],
+    ),
     ({"chief": 1, "ps": 1, "worker": task_type(1, max_instances=3), "evaluator": 1}, ["chief"]),
     (
         {
@@ -120,6 +132,7 @@ POLICIES = [
     RestartPolicy(budget=1000, memory_step=Memory(512), node_losses=1),
     RestartPolicy(budget=1000, same_failure=3),
 ]
+SPARE = 10.0  # seconds
 ALWAYS_BUT_SIX_MINUTES = Windows([OpenHours("13:58-13:52")])  # the world begins at 13:48
 EXITS: list[int | ExitReason] = [0, 1, 137, 143, *(reason for reason in ExitReason if reason is not ExitReason.EXITED)]
 # grace, last copies, logs, the release, and some more
@@ -177,7 +190,7 @@ class SessionMachine(RuleBasedStateMachine):
     ) -> None:
         tasks, decisive = which
         spec = attrs.evolve(
-            job(tasks, policy=policy, mirror=mirror, **timeouts),
+            job(tasks, policy=policy, mirror=mirror, spare=SPARE, **timeouts),
             success=success,
             outputs={"out": OutputSpec("/out")} if outputs else {},
             export=ExportSpec(every=every),
@@ -270,6 +283,46 @@ class SessionMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def preempt(self, data: st.DataObject) -> None:
         self.w.preempt(data.draw(st.sampled_from(self._current())).task)
+
+    @precondition(lambda self: self._spares())
+    @rule(containers=st.sampled_from([None, 0, 1, 2, 3]))
+    def room(self, containers: int | None) -> None:
+        self.w.room = containers
+
+    @precondition(lambda self: self._spares() and not self.w.finished)
+    @rule(containers=st.integers(1, 2), comes_up=st.booleans(), commits=st.booleans())
+    def room_for_long(self, containers: int, comes_up: bool, commits: bool) -> None:
+        self.everything_comes_up()
+        self.w.room = containers
+        self.w.wait(SPARE + 2)
+        if comes_up:
+            self.everything_comes_up()
+        if commits:
+            self._commit_by_anybody()
+            self.everything_comes_up()
+
+    @precondition(lambda self: self._spares() and self._workers())
+    @rule(data=st.data(), announced=st.booleans(), taken=st.booleans())
+    def take_back(self, data: st.DataObject, announced: bool, taken: bool) -> None:
+        """The cluster does so, or only says that it will, or does so without a word."""
+        names = data.draw(st.lists(st.sampled_from(self._workers()), min_size=1, max_size=3, unique=True))
+        if announced:
+            self.w.preempt(*names)
+        for name in names:
+            if taken and self.w.task(name).has_container:
+                self.w.lose(name, ExitReason.PREEMPTED)
+
+    def _workers(self) -> list[str]:
+        return [executor.task for executor in self._current() if executor.task.startswith("worker:")]
+
+    def _commit_by_anybody(self) -> None:
+        self.step += 1
+        for executor in self._running():
+            if self.w.commit_of(executor, self.step) is None:
+                return
+
+    def _spares(self) -> bool:
+        return self.w.spec.tasks["worker"].grow is GrowRule.SPARE
 
     @rule(node=st.integers(0, 3))
     def node_leaves(self, node: int) -> None:
@@ -482,7 +535,7 @@ class SessionMachine(RuleBasedStateMachine):
         if (
             session.resizing.wanted
             or session.phase is not JobState.RUNNING
-            or len(self._running()) < len(self._tasks())
+            or len(self._running()) < sum(1 for task in self._tasks() if not task.vacant)
         ):
             return False
         return not any(group.restart or group.root_cause.pending for group in session.groups.every)
@@ -517,7 +570,7 @@ class SessionMachine(RuleBasedStateMachine):
         number = data.draw(st.integers(spec.least_instances, spec.most_instances))
         late = self.w.session.resizing.is_too_late
         self.w.resize(worker=number)
-        assert late or self.w.session.resizing.wanted.get("worker", self._number("worker")) == number
+        assert late or self.w.session.resizing.number("worker") == number
 
     def _most(self) -> int | None:
         return self.w.spec.tasks["worker"].max_instances
@@ -623,6 +676,17 @@ class SessionMachine(RuleBasedStateMachine):
         indices = [task.index for task in self._tasks() if task.type == "worker"]
         assert indices == list(range(len(indices)))
         assert all(task.key is None and not task.has_container for task in self._dismissed())
+
+    @invariant()
+    def what_is_vacant_holds_nothing_and_is_not_needed(self) -> None:
+        if not self.world:
+            return
+        vacant = [task for task in self._tasks() if task.vacant]
+        assert not vacant or self._spares()
+        assert all((task.absent and task.state is TaskState.LOST) or self.w.session.verdict for task in vacant)
+        assert not any(task.has_container or task.key for task in vacant)
+        there = self._number("worker") - len(vacant)
+        assert there >= self.w.spec.tasks["worker"].least_instances
 
     def _dismissed(self) -> list[Task]:
         session = self.w.session

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from tony_provider.runtime.am.resource_manager import Container, ContainerExit, ContainerRequest, ExitReason
+from tony_provider.runtime.am.resource_manager import Container, ContainerExit, ContainerRequest, ExitReason, Room
 from tony_provider.runtime.am.session import job_status
 from tony_provider.runtime.am.session.actions import (
     Action,
@@ -20,6 +20,7 @@ from tony_provider.runtime.am.session.actions import (
     Finish,
     KeepNotes,
     LaunchTask,
+    LookForRoom,
     Note,
     PublishOutputs,
     ReleaseContainers,
@@ -194,6 +195,9 @@ class World:
         self.leaving: set[str] = set()  # containers whose executors were told to end
         self.left: set[str] = set()  # and have taken leave
         self.disconnected: list[str] = []
+        self.looks: list[LookForRoom] = []
+        self.unseen: list[Room] = []  # answers to looks, that were not told yet
+        self.room: int | None = 0  # for so many containers; None: looks are not answered
         self.notes: list[Note] = []
         self.log: list[dict[str, Any]] = []
         self.finished: list[Verdict] = []
@@ -211,6 +215,8 @@ class World:
             self.choose(self.unanswered[0])
         if self.keeps:
             self.keep_notes()
+        while self.unseen:
+            self.carry_out(self.session.room(self.unseen.pop(0), self.now))
 
     def _carry_out(self, action: Action) -> None:
         if isinstance(action, RequestContainers):
@@ -248,6 +254,10 @@ class World:
         elif isinstance(action, SetAside):
             self.set_aside.append(action)
             self.checkpoints = [each for each in self.checkpoints if each.uri != action.resume.uri]
+        elif isinstance(action, LookForRoom):
+            self.looks.append(action)
+            if self.room is not None:
+                self.unseen.append(Room(action.request.key, min(self.room, action.most)))
         elif isinstance(action, Disconnect):
             self.disconnected.append(action.task)
         elif isinstance(action, PublishOutputs):
@@ -394,7 +404,8 @@ class World:
     def grant_all(self) -> None:
         while self.outstanding:
             for key in sorted(self.outstanding):
-                self.grant(key)
+                if key in self.outstanding:  # not withdrawn because of those that came before
+                    self.grant(key)
 
     def complete(self, container_id: str, how: int | ExitReason = 0, diagnostics: str = "") -> None:
         """``how``: the exit code of its program, or why it ended otherwise."""

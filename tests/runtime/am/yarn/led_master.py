@@ -69,6 +69,7 @@ class LedMaster:
             "cancel": self.cancel,
             "release": self.release,
             "avoid": self.avoid,
+            "look": self.look,
             "finish": self.finish,
         }
         while True:
@@ -101,6 +102,9 @@ class LedMaster:
 
     async def avoid(self, nodes: list[str]) -> None:
         self.rm.avoid(nodes)
+
+    async def look(self, key: int, memory: int, most: int) -> None:
+        self.rm.look_for_room(ContainerRequest(key, PRIORITY, memory, 1), most)
 
     async def finish(self) -> None:
         await self.rm.finish(FinalStatus.SUCCEEDED, "as it was told", "")

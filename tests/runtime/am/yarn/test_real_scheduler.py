@@ -68,6 +68,43 @@ def test_what_another_queue_is_due_is_announced_before_it_is_taken(
     second.event("Launched")
 
 
+def test_what_room_there_is_is_found_as_it_is(lead: list[Led], cluster: HadoopCluster, tmp_path: Path) -> None:
+    """Beyond the share of its queue, and though nothing is asked for: YARN's own figure says neither."""
+    first = submit(lead, cluster, tmp_path)
+    second = submit(lead, cluster, tmp_path, queue="ml")
+    # A node has room for one, or for two where there is no master.
+    assert look(first, 3, 512) == 3
+    held = second.ask([1, 2, 3], 512)
+    there = look(first, 9, 512)
+    assert 1 <= there < 3
+    first.ask([1], 512)
+    assert look(first, 9, 512) == there - 1
+    second.tell("release", containers=[container["id"] for container in held])
+    second.event("Completed", 3)
+    assert look(first, 9, 512) == there + 2
+    assert look(first, 9, NODE_MB) <= 1  # where all of a node is free
+    # Nothing of it is kept, nor heard of.
+    assert {event["key"] for event in first.events("Allocated")} == {1}
+    assert not first.events("Completed")
+    until(lambda: len(running(cluster, first)) == 2, first.logs)
+
+
+def look(led: Led, most: int, memory: int) -> int:
+    """For how many containers it finds room."""
+    key = len(led.events("Room"))
+    led.tell("look", key=key, memory=memory, most=most)
+    found = led.event("Room", key + 1)[-1]
+    assert found["key"] == key
+    return int(found["containers"])
+
+
+def running(cluster: HadoopCluster, led: Led) -> range:
+    """As many as the ResourceManager counts."""
+    base = cluster.services.active_resourcemanager()
+    app = cluster.client("alice").get_json(f"{base}/ws/v1/cluster/apps/{led.id}")["app"]
+    return range(int(app["runningContainers"]))
+
+
 def test_a_node_that_is_told_to_leave_says_so_in_time(lead: list[Led], cluster: HadoopCluster, tmp_path: Path) -> None:
     led = submit(lead, cluster, tmp_path)
     held = led.ask(list(range(1, NODES + 1)), 768)  # one on each node

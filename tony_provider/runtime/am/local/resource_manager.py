@@ -24,6 +24,7 @@ from tony_provider.runtime.am.resource_manager import (
     Registered,
     ResourceManager,
     ResourceManagerError,
+    Room,
 )
 from tony_provider.runtime.application import ApplicationDescription, LocalAccess
 from tony_provider.runtime.clock import epoch_ms
@@ -128,6 +129,13 @@ class LocalResourceManager(ResourceManager):
 
     def avoid(self, nodes: Sequence[str]) -> None:
         """Do nothing: there is only this one node."""
+
+    def look_for_room(self, request: ContainerRequest, most: int) -> None:
+        taken = [*self._held.values(), *map(Share.of, self._waiting.values())]
+        fitting = 0
+        while fitting < most and _sum([*taken, *[Share.of(request)] * (fitting + 1)]).fits(self._whole):
+            fitting += 1
+        self._events.put(Room(request.key, fitting))
 
     async def launch(self, container: Container, launch: Launch) -> None:
         if container.id not in self._held:

@@ -45,6 +45,14 @@ class ReleaseContainers:
 
 
 @attrs.frozen
+class LookForRoom:
+    """Find out for how many containers such as this one there is room; ``Session.room`` comes of it."""
+
+    request: ContainerRequest
+    most: int  # there need not be room for more
+
+
+@attrs.frozen
 class LaunchTask:
     """Start an executor in a container."""
 
@@ -170,6 +178,7 @@ Action = Union[
     RequestContainers,
     CancelRequests,
     ReleaseContainers,
+    LookForRoom,
     LaunchTask,
     ChooseResumePoint,
     SendRendezvous,

@@ -17,6 +17,7 @@ from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.frameworks.base import Framework
 from tony_provider.runtime.protocol.status import JobState, TaskState
+from tony_provider.runtime.spec.model import GrowRule
 
 
 class Elastic:
@@ -57,7 +58,8 @@ class Elastic:
     def _enough_left(self, task_type: str, leaving: Collection[Task]) -> bool:
         of_type = [task for task in self._state.tasks if task.type == task_type]
         left = [task for task in of_type if not task.absent and task not in leaving]
-        least = self._state.job.tasks[task_type].min_instances
+        spec = self._state.job.tasks[task_type]
+        least = spec.least_instances if spec.grow is GrowRule.SPARE else spec.min_instances
         return least is not None and len(left) >= least
 
     # ---- larger ------------------------------------------------------------------------------------------------

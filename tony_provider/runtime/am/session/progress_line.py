@@ -34,7 +34,12 @@ def message(session: Session, now: float) -> str:
     if session.phase is JobState.FINISHING:
         evaluators = words.some(task.name for task in session.tasks if not task.told_to_stop and not task.ended)
         return f"training has succeeded, waiting for {evaluators}"
-    further = (*session.resizing.describe(), *session.stages.describe(), *_single_restarts(session, now))
+    further = (
+        *session.resizing.describe(),
+        *session.spare_room.describe(),
+        *session.stages.describe(),
+        *_single_restarts(session, now),
+    )
     return "; ".join([_running(session), *further])
 
 
@@ -58,9 +63,10 @@ def _starting(session: Session, now: float) -> str:
 
 
 def _running(session: Session) -> str:
-    running = sum(1 for task in session.tasks if task.state is TaskState.RUNNING)
-    said = [f"{running} of {count(len(session.tasks), 'task')} running", *_others(session)]
-    absent = [task for task in session.tasks if task.absent and task.type not in session.resizing.wanted]
+    tasks = [task for task in session.tasks if not task.vacant]
+    running = sum(1 for task in tasks if task.state is TaskState.RUNNING)
+    said = [f"{running} of {count(len(tasks), 'task')} running", *_others(session)]
+    absent = [task for task in tasks if task.absent and task.type not in session.resizing.wanted]
     if absent:
         said.append(f"going on without {_names(absent)}")
     return ", ".join(said)

@@ -1,4 +1,4 @@
-"""Resizing: a gang goes on with more tasks of a type, or with fewer, when somebody says so.
+"""Resizing: a gang goes on with more tasks of a type, or with fewer, by somebody's word or by the job's own policy.
 
 Those that are to come are absent until their executors are there, as if they had been lost; then the gang grows. Those
 that are to go run until there is a checkpoint, and the gang starts again without them.
@@ -17,10 +17,12 @@ from tony_provider.runtime.am.session.restarts.restarts import Restarts
 from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.am.session.suspension import Suspension
+from tony_provider.runtime.am.session.type_sizes import TypeSizes
 from tony_provider.runtime.protocol.status import JobState, TaskState
 from tony_provider.runtime.quantities import count
 from tony_provider.runtime.spec.task_counts import refusal
-from tony_provider.runtime.text import first_line
+
+_WHY = (", since the queue has room to spare", ", since the cluster wants containers back")  # whether it shrinks
 
 
 class Resizing:
@@ -29,6 +31,7 @@ class Resizing:
     def __init__(
         self,
         state: SessionState,
+        sizes: TypeSizes,
         containers: Containers,
         groups: RestartGroups,
         restarts: Restarts,
@@ -36,17 +39,18 @@ class Resizing:
         suspension: Suspension,
     ) -> None:
         self._state = state
+        self._sizes = sizes
         self._containers = containers
         self._groups = groups
         self._restarts = restarts
         self._checkpoints = checkpoints
         self._suspension = suspension
-        self.wanted: dict[str, int] = {}  # how many tasks there are to be, of the types that are being resized
         self._halt_at: Optional[float] = None  # a checkpoint was asked for, and is waited for until then
 
-    def take_over(self, wanted: Mapping[str, Optional[int]]) -> None:
-        """Go on from what a former application master has noted, see History."""
-        self.wanted = {name: number for name, number in wanted.items() if number is not None}
+    @property
+    def wanted(self) -> Mapping[str, int]:
+        """How many tasks there are to be, of the types that are being resized."""
+        return self._sizes.wanted
 
     def refusal(self, counts: Mapping[str, int]) -> Optional[str]:
         """Why the job cannot be resized so; None when it can, unless it ends before."""
@@ -54,7 +58,7 @@ class Resizing:
 
     def number(self, name: str) -> int:
         """How many tasks of a type there are, or are to be."""
-        return self.wanted.get(name, self._state.instances[name])
+        return self._sizes.number(name)
 
     @property
     def is_too_late(self) -> bool:
@@ -63,16 +67,9 @@ class Resizing:
         return ending or self._groups.gang_has_succeeded
 
     def ask(self, counts: Mapping[str, int], reason: str) -> None:
-        """Have so many tasks of these types. What is so already, or is to be, stays as it is."""
-        if self.is_too_late or self.refusal(counts):
-            return
-        now = {name: self.number(name) for name in counts}
-        new = {name: number for name, number in counts.items() if number != now[name]}
-        if not new:
-            return
-        self.wanted.update(new)
-        changes = ", ".join(f"{count(now[name], name)} -> {number}" for name, number in new.items())
-        self._state.note("resizing", f"{changes}: {first_line(reason)}", data={"resizing": new})
+        """Have so many tasks of these types, by somebody's word. What is so already, or is to be, stays as it is."""
+        if not self.is_too_late and not self.refusal(counts):
+            self._sizes.want(counts, reason, by_policy=False)
 
     def committed(self, now: float) -> None:
         """Record that a checkpoint is on the store: stopping costs no step."""
@@ -90,10 +87,10 @@ class Resizing:
         suspended = self._state.phase is JobState.SUSPENDED
         if self._restarts.undecided or (self._suspension.reason is not None and not suspended):
             return
-        for name in [name for name, number in self.wanted.items() if number > self._state.instances[name]]:
-            if self._can_grow(name):
+        for name, number in self.wanted.items():
+            if number > len(self._sizes.there(name)) and self._can_grow(name):
                 self._grow(name, now)
-        leaving = [task for task in self._state.tasks if self._is_leaving(task)]
+        leaving = [task for name in self.wanted for task in self._sizes.excess(name)]
         if not leaving:
             self._halt_at = None
         elif self._may_leave(leaving, now):
@@ -103,15 +100,19 @@ class Resizing:
 
     def _can_grow(self, name: str) -> bool:
         """Not while a later stage waits for its containers, and this one is at work."""
-        first = self._state.of_type[name][0]
+        first = self._sizes.there(name)[0]
         return self._state.phase is not JobState.WAITING or first.waits or self._containers.gang.brings(first)
 
     def _grow(self, name: str, now: float) -> None:
         state = self._state
-        waits = state.of_type[name][0].waits
+        waits = self._sizes.there(name)[0].waits
         before, starts = len(state.of_type[name]), min(task.start for task in state.tasks)
-        state.resize({name: self.wanted[name]})
-        new = state.of_type[name][before:]
+        more = self.wanted[name] - len(self._sizes.there(name))
+        vacant = [task for task in state.of_type[name] if task.vacant][:more]
+        for task in vacant:
+            task.occupy()
+        state.resize({name: before + more - len(vacant)})
+        new = [*vacant, *state.of_type[name][before:]]
         self._follow(new, [])
         begun = state.phase in (JobState.STARTING, JobState.RUNNING, JobState.RESTARTING)
         for task in new:
@@ -119,14 +120,11 @@ class Resizing:
             task.start = max(task.start, starts)  # the event log has one count for all, see History
         if state.generation.number:
             state.generation.without |= {task.name for task in new if task.absent}
-        state.note("larger", f"there are to be {count(self.wanted[name], name)}", data=self._sizes([name]))
+        state.note("larger", f"there are to be {count(self.wanted[name], name)}", data=self._noted([name]))
         if not waits and state.phase is not JobState.SUSPENDED:
             self._containers.join(new, now)
 
     # ---- fewer -------------------------------------------------------------------------------------------------
-
-    def _is_leaving(self, task: Task) -> bool:
-        return task.index >= self.wanted.get(task.type, task.index + 1)
 
     def _may_leave(self, leaving: Sequence[Task], now: float) -> bool:
         """Whether nothing comes of them any more. What works is stopped, once there is a checkpoint."""
@@ -147,12 +145,23 @@ class Resizing:
     def _shrink(self, leaving: Sequence[Task], now: float) -> None:
         state, types = self._state, list(dict.fromkeys(task.type for task in leaving))
         self._halt_at = None
-        state.resize({name: self.wanted[name] for name in types})
+        self._drop(types, leaving)
         self._follow([], leaving)
         self._containers.part(leaving, now, "the job goes on with fewer")
+        for task in leaving:
+            if state.has(task):
+                task.vacate()
         attempts = {task.name: {"attempt": task.attempt} for task in leaving}
         names = words.some(task.name for task in leaving)
-        state.note("smaller", f"going on without {names}", data={**self._sizes(types), "tasks": attempts})
+        state.note("smaller", f"going on without {names}", data={**self._noted(types), "tasks": attempts})
+
+    def _drop(self, types: Sequence[str], leaving: Sequence[Task]) -> None:
+        """Have no place for those that leave, nor for those that are vacant, but where one that stays comes after."""
+        for name in types:
+            last = max(task.index for task in self._sizes.there(name) if task not in leaving)
+            for task in self._state.beyond(name, last + 1):
+                task.occupy()
+            self._state.resize({name: last + 1})
 
     # ---- both --------------------------------------------------------------------------------------------------
 
@@ -160,11 +169,13 @@ class Resizing:
         self._groups.follow(self._state.tasks)
         restart = self._groups.gang.restart
         if restart:
-            restart.members = [*(task for task in restart.members if task not in gone), *new]
+            staying = [task for task in restart.members if self._state.has(task) and task not in gone]
+            restart.members = [*staying, *(task for task in new if task not in staying)]
 
-    def _sizes(self, types: Sequence[str]) -> dict[str, Any]:
+    def _noted(self, types: Sequence[str]) -> dict[str, Any]:
         absent = [task.name for task in self._state.tasks if task.absent]
-        return {"instances": {name: self._state.instances[name] for name in types}, "absent": absent}
+        instances = {name: self._state.instances[name] for name in types}
+        return {"instances": instances, "absent": absent, "vacant": self._sizes.vacant}
 
     def look_at_end(self) -> None:
         """Note what is as it was to be, once starts have taken their next steps."""
@@ -175,12 +186,11 @@ class Resizing:
             self._over(name, f"{name}: there are {there}{of}")
 
     def _over(self, name: str, message: str) -> None:
-        del self.wanted[name]
         self._halt_at = None
-        self._state.note("resized", message, data={"resizing": {name: None}})
+        self._sizes.over(name, message)
 
     def _is_done(self, name: str) -> bool:
-        tasks = self._state.of_type[name]
+        tasks = self._sizes.there(name)
         if len(tasks) != self.wanted[name]:
             return False
         if tasks[0].waits or self._state.phase is JobState.SUSPENDED:
@@ -194,18 +204,19 @@ class Resizing:
     def describe(self) -> Iterator[str]:
         """What is being resized, and what that waits for."""
         for name, number in self.wanted.items():
-            tasks, there = self._state.of_type[name], self._state.instances[name]
+            tasks = self._sizes.there(name)
+            there, why = len(tasks), _WHY[number < len(tasks)] if name in self._sizes.by_policy else ""
             to_come = [task for task in tasks if _is_to_come(task)]
             requested = [task for task in to_come if task.state is TaskState.REQUESTED]
             if number < there:
-                yield f"shrinking to {count(number, name)}, once there is a checkpoint"
+                yield f"shrinking to {count(number, name)}{why}, once there is a checkpoint"
             elif requested or number > there:
                 missing = len(requested) + number - there
-                yield f"growing to {count(number, name)}: waiting for {count(missing, 'container')}"
+                yield f"growing to {count(number, name)}{why}: waiting for {count(missing, 'container')}"
             elif starting := [task.name for task in to_come if not task.ready]:
-                yield f"growing to {count(number, name)}: waiting for {words.some(starting)} to register"
+                yield f"growing to {count(number, name)}{why}: waiting for {words.some(starting)} to register"
             elif to_come:
-                yield f"growing to {count(number, name)}, once there is a checkpoint"
+                yield f"growing to {count(number, name)}{why}, once there is a checkpoint"
 
 
 def _is_to_come(task: Task) -> bool:

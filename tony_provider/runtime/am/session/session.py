@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Optional
 
-from tony_provider.runtime.am.resource_manager import Container, ContainerExit, Largest
+from tony_provider.runtime.am.resource_manager import Container, ContainerExit, Largest, Room
 from tony_provider.runtime.am.session.actions import Action, Verdict
 from tony_provider.runtime.am.session.checkpoints.session_checkpoints import SessionCheckpoints
 from tony_provider.runtime.am.session.containers.containers import Containers
@@ -36,7 +36,9 @@ from tony_provider.runtime.am.session.suspension import Suspension
 from tony_provider.runtime.am.session.timers.advance_notices import AdvanceNotices
 from tony_provider.runtime.am.session.timers.liveness import Liveness
 from tony_provider.runtime.am.session.timers.opening_times import OpeningTimes
+from tony_provider.runtime.am.session.timers.spare_room import SpareRoom
 from tony_provider.runtime.am.session.timers.timers import Timers
+from tony_provider.runtime.am.session.type_sizes import TypeSizes
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.frameworks.base import Framework
 from tony_provider.runtime.protocol.export_status import ExportedModel
@@ -69,12 +71,13 @@ class Session:
         self.times = TimeLedger(self.state)
         self.use = TypeLedger(self.state, self.containers.sizes)
         self.groups = RestartGroups(job, self.state.tasks)
+        sizes = TypeSizes(self.state, self.containers)
         self._completion = JobCompletion(self.state, self.containers)
         starts = ProcessStarts(self.state, self.containers, self.groups)
         self._finished = FinishedTasks(self.state, self.containers, self.groups)
         self._restarts = Restarts(self.state, self.containers, self._completion, self.groups, starts, self._finished)
         self._container_failures = ContainerFailures(
-            self.state, self.containers, self.groups, self._restarts, self._finished
+            self.state, sizes, self.containers, self.groups, self._restarts, self._finished
         )
         self._early_ends = EarlyEnds(self.state, self._completion)
         self._reports = ExecutorReports(
@@ -84,19 +87,23 @@ class Session:
             self.state, self.containers, self._completion, self.groups, starts, self._restarts
         )
         self._exports = SessionExports(self.state)
-        self._notices = AdvanceNotices(self.state, self.containers, self._checkpoints)
+        self._notices = AdvanceNotices(self.state, sizes, self.containers, self._checkpoints)
         self._elastic = Elastic(self.state, framework, self.groups, self._restarts, self._checkpoints)
         self.stages = Stages(self.state, self.containers, self._completion, self._restarts)
         self.suspension = Suspension(
-            self.state, self.containers, self.groups, self._restarts, self._checkpoints, self.stages
+            self.state, sizes, self.containers, self.groups, self._restarts, self._checkpoints, self.stages
         )
         self.resizing = Resizing(
-            self.state, self.containers, self.groups, self._restarts, self._checkpoints, self.suspension
+            self.state, sizes, self.containers, self.groups, self._restarts, self._checkpoints, self.suspension
         )
         self._opening_times = OpeningTimes(self.state, self.suspension, zone_offsets)
+        self.spare_room = SpareRoom(
+            self.state, sizes, self.containers.sizes, self.groups, self._restarts, self.suspension
+        )
         self._liveness = Liveness(self.state, self.groups, self._restarts, self._container_failures, self._reports)
         self._timers = Timers(
             self.state,
+            sizes,
             self.containers,
             self._completion,
             self.groups,
@@ -105,9 +112,11 @@ class Session:
             self._liveness,
             self._elastic,
             self._opening_times,
+            self.spare_room,
         )
         self.recovery = Recovery(
             self.state,
+            sizes,
             self.containers,
             self.groups,
             self._restarts,
@@ -223,8 +232,12 @@ class Session:
         if former:
             self.times.take_over(former, now)
             self.use.take_over(former, now)
-        self.suspension.take_over(history.suspended, by_windows=history.by_windows, out_of_hours=history.out_of_hours)
-        self.resizing.take_over(history.resizing)
+        self.suspension.take_over(
+            history.suspended,
+            by_windows=history.by_windows,
+            out_of_hours=history.out_of_hours,
+            at_rest=history.at_rest,
+        )
         self.recovery.begin(containers, history, now)
         if history.verdict:
             self.recovery.leave_to_end(now)
@@ -261,13 +274,20 @@ class Session:
 
     def preempting(self, container_ids: Sequence[str], seconds: Optional[float], now: float) -> list[Action]:
         """The cluster will take these containers back, in about that many seconds when known."""
+        self.spare_room.disturbed()
         self._notices.preempting(container_ids, seconds)
         return self._checked(now)
 
     def node_leaving(self, node: str, seconds: Optional[float], now: float) -> list[Action]:
         """The containers of a node (host:port) will end, in about that many seconds when known."""
+        self.spare_room.disturbed()
         self._notices.node_leaving(node, seconds)
         return self._checked(now)
+
+    def room(self, room: Room, now: float) -> list[Action]:
+        """The cluster has told what room there is for more."""
+        self.spare_room.heard(room, now)
+        return self.state.taken()
 
     def stop_requested(self, reason: str, now: float, *, grace: Optional[float] = None) -> list[Action]:
         """Somebody wants the job to end now; ``grace`` instead of timeouts.grace.

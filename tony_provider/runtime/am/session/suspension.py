@@ -14,6 +14,7 @@ from tony_provider.runtime.am.session.restarts.restarts import Restarts
 from tony_provider.runtime.am.session.stages import Stages
 from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Task
+from tony_provider.runtime.am.session.type_sizes import TypeSizes
 from tony_provider.runtime.protocol.status import JobState
 from tony_provider.runtime.text import first_line
 
@@ -27,6 +28,7 @@ class Suspension:
     def __init__(
         self,
         state: SessionState,
+        sizes: TypeSizes,
         containers: Containers,
         groups: RestartGroups,
         restarts: Restarts,
@@ -34,6 +36,7 @@ class Suspension:
         stages: Stages,
     ) -> None:
         self._state = state
+        self._sizes = sizes
         self._containers = containers
         self._groups = groups
         self._restarts = restarts
@@ -44,11 +47,12 @@ class Suspension:
         self._closed = False  # none of its windows is open
         self._out_of_hours = False  # somebody has it go on all the same, until the next time that one closes
         self._halt_at: Optional[float] = None  # a checkpoint was asked for, and is waited for until then
+        self._at_rest = False  # a former application master had given everything back
         self._looking_at = 0  # a task that holds the suspension up, by the last look
 
-    def take_over(self, reason: Optional[str], *, by_windows: bool, out_of_hours: bool) -> None:
+    def take_over(self, reason: Optional[str], *, by_windows: bool, out_of_hours: bool, at_rest: bool) -> None:
         """Go on from what a former application master has noted, see History."""
-        self.reason, self._by_windows = reason, by_windows
+        self.reason, self._by_windows, self._at_rest = reason, by_windows, at_rest
         self._closed = self._out_of_hours = out_of_hours
 
     def ask(self, reason: str) -> None:
@@ -80,7 +84,7 @@ class Suspension:
         if self._is_ending:
             return
         self.reason, self._by_windows, self._out_of_hours = reason, by_windows, False
-        data = {"suspended": reason, "by_windows": by_windows, "out_of_hours": False}
+        data = {"suspended": reason, "by_windows": by_windows, "out_of_hours": False, "at_rest": False}
         self._state.note("suspending", reason, data=data)
 
     def _resume(self, reason: str, now: float, *, out_of_hours: bool) -> None:
@@ -116,11 +120,18 @@ class Suspension:
                 return
             self._restarts.hold(self._words, now)
         if not self._restarts.undecided and not self._is_held_up():
+            self._come_down()
             self._give_back(now)
 
     def stay(self, now: float) -> None:
         """Stay suspended, as a new application master: nothing of the job has come back to it."""
+        if not self._at_rest:  # or somebody may have asked for another number since
+            self._come_down()
         self._give_back(now)
+
+    def _come_down(self) -> None:
+        if not self._groups.gang_has_succeeded:
+            self._sizes.come_down("it is suspended, and begins with what it needs")
 
     @property
     def _words(self) -> str:
@@ -157,7 +168,7 @@ class Suspension:
         self._halt_at = None
         self._restarts.rest()
         self._containers.suspend([task for task in self._state.tasks if self._comes_again(task)], now, self._words)
-        self._state.note("suspended", "no container is held or asked for")
+        self._state.note("suspended", "no container is held or asked for", data={"at_rest": True})
 
     def _comes_again(self, task: Task) -> bool:
         return not task.over and not task.waits and not self._groups.is_needless(task)

@@ -32,6 +32,7 @@ from tony_provider.runtime.am.yarn.amrm_client import AMRMClient
 from tony_provider.runtime.am.yarn.container_asks import ContainerAsks
 from tony_provider.runtime.am.yarn.nm_client import NMClient
 from tony_provider.runtime.am.yarn.preemption_messages import PreemptionMessages
+from tony_provider.runtime.am.yarn.room_finder import RoomFinder
 from tony_provider.runtime.application import ApplicationDescription, YarnAccess
 from tony_provider.runtime.deadline import within
 from tony_provider.runtime.hadoop import rpc_protection, yarn_messages
@@ -76,6 +77,7 @@ class YarnResourceManager(ResourceManager):
         self._scheduler = AMRMClient(_addresses(access), credentials.application_master_token(), settings)
         self._asks = ContainerAsks()
         self._notices = PreemptionMessages()
+        self._room = RoomFinder()
         self._nodes = NMClient(description, settings)
         self._racks = access.racks
         self._containers: dict[str, yarn.ContainerProto] = {}
@@ -108,8 +110,11 @@ class YarnResourceManager(ResourceManager):
         )
 
     def request(self, requests: Sequence[ContainerRequest]) -> None:
+        self._request(requests, asyncio.get_running_loop().time())
+
+    def _request(self, requests: Sequence[ContainerRequest], now: float) -> None:
         held = {tag for tags in self._tags.values() for tag in tags}
-        self._asks.request(requests, asyncio.get_running_loop().time(), held)
+        self._asks.request(requests, now, held)
         self._hurry()
 
     def cancel(self, keys: Sequence[int]) -> None:
@@ -123,6 +128,20 @@ class YarnResourceManager(ResourceManager):
     def avoid(self, nodes: Sequence[str]) -> None:
         self._asks.avoid(nodes)
         self._hurry()
+
+    def look_for_room(self, request: ContainerRequest, most: int) -> None:
+        self._room.look(request, most)
+        self._wake.set()
+
+    def _look(self, now: float) -> None:
+        """Begin or end the look for room, where it is time."""
+        if found := self._room.end(now):
+            self._asks.cancel(found.keys)
+            self._asks.release(found.containers)
+            self._events.put(found.room)
+        if requests := self._room.begin(now):
+            self._request(requests, now)
+            self._hurry()
 
     async def launch(self, container: Container, launch: Launch) -> None:
         allocated = self._containers.get(container.id)
@@ -167,7 +186,9 @@ class YarnResourceManager(ResourceManager):
                 continue
 
     async def _allocate(self) -> None:
-        saying = self._asks.next(asyncio.get_running_loop().time())
+        now = asyncio.get_running_loop().time()
+        self._look(now)
+        saying = self._asks.next(now)
         request = service.AllocateRequestProto(
             ask=saying.resource_requests(self._racks),
             scheduling_requests=saying.scheduling_requests,
@@ -236,9 +257,13 @@ class YarnResourceManager(ResourceManager):
 
     def _allocated(self, container: yarn.ContainerProto) -> None:
         request = self._asks.granted(container.allocation_request_id, _container(container).node)
+        container_id = ContainerId.from_proto(container.id)
+        if request and self._room.came(request.key, container_id, asyncio.get_running_loop().time()):
+            self._hurry()
+            return
         if request is None:
             self._hurry()
-            self._asks.release([ContainerId.from_proto(container.id)])
+            self._asks.release([container_id])
             return
         self._containers[_id(container)] = container
         self._tags[_id(container)] = request.tags

@@ -44,7 +44,7 @@ class Gang:
     @property
     def wanted(self) -> list[Task]:
         """The tasks that need a container."""
-        return [task for task in self._tasks if not task.over and not task.waits]
+        return [task for task in self._tasks if not task.over and not task.waits and not task.vacant]
 
     @property
     def complete(self) -> bool:
@@ -73,7 +73,7 @@ class Gang:
 
     def join(self, tasks: Sequence[Task]) -> Optional[RequestContainers]:
         """Have these begin together with the others as well, and ask for their containers, or do so after the pause."""
-        self._tasks += tasks
+        self._tasks += [task for task in tasks if not self.brings(task)]
         self._names |= {task.name for task in tasks}
         if self._ask_at is not None:
             return None

@@ -125,7 +125,7 @@ class TypeLedger:
         spec = self._sizes.of(name)
         return TypeUse(
             type=name,
-            tasks=self._state.instances[name],
+            tasks=sum(1 for task in self._state.of_type[name] if not task.vacant),
             container_seconds=round(ledger.held, 1),
             memory_bytes=spec.memory << 20,
             vcores=spec.vcores,

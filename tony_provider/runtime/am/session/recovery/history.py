@@ -52,8 +52,12 @@ class History:
     suspended: Optional[str] = None  # why the job is suspended, or was about to be; None: it is not
     by_windows: bool = False  # it is, since none of its windows is open; else somebody had it so
     out_of_hours: bool = False  # somebody has it go on, though none of its windows is open
+    at_rest: bool = False  # it is, and has given everything back
     instances: dict[str, int] = attrs.field(factory=dict)  # tasks by type, where it was resized
     resizing: dict[str, Optional[int]] = attrs.field(factory=dict)  # and where it was to be; None: that is over
+    by_policy: dict[str, bool] = attrs.field(factory=dict)  # of those: by the job's own policy, and nobody's word
+    most: dict[str, Optional[int]] = attrs.field(factory=dict)  # that this takes of a type, as somebody has said
+    vacant: list[str] = attrs.field(factory=list)  # tasks whose containers went to others, and are not asked for
     verdict: Optional[Verdict] = None  # that the job was ending with
     parts: list[OutputPart] = attrs.field(factory=list)  # of outputs: those that count, once all that decide succeeded
 

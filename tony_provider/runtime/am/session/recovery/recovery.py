@@ -26,6 +26,7 @@ from tony_provider.runtime.am.session.state.process_state import ProcessState
 from tony_provider.runtime.am.session.state.session_state import Generation, SessionState
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.am.session.suspension import Suspension
+from tony_provider.runtime.am.session.type_sizes import TypeSizes
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.protocol.status import JobState, TaskState
 from tony_provider.runtime.quantities import count
@@ -44,6 +45,7 @@ class Recovery:
     def __init__(
         self,
         state: SessionState,
+        sizes: TypeSizes,
         containers: Containers,
         groups: RestartGroups,
         restarts: Restarts,
@@ -53,6 +55,7 @@ class Recovery:
         suspension: Suspension,
     ) -> None:
         self._state = state
+        self._sizes = sizes
         self._containers = containers
         self._groups = groups
         self._restarts = restarts
@@ -97,7 +100,7 @@ class Recovery:
             return f"{container_id} is not one of the containers that are waited for"
         if task.over:
             return f"{task.name} is over"
-        if not self._state.has(task):
+        if not self._state.has(task) or task.vacant:
             return f"the job goes on without {task.name}"
         if task.waits:
             return f"{task.name} is to begin anew"
@@ -155,14 +158,23 @@ class Recovery:
 
     @property
     def _all_back(self) -> bool:
-        return all(task.has_container or task.over or task.waits for task in self._state.tasks)
+        return all(task.has_container or task.over or task.waits or task.vacant for task in self._state.tasks)
 
     def _give_up_the_rest(self, now: float) -> None:
         for container_id in self._listed:
             self._containers.shutdowns.take(container_id, now)
         self._listed.clear()
 
+    @property
+    def _begins_anew(self) -> bool:
+        """Whether nobody is back of a gang that is still to do something, and is not suspended."""
+        if self._suspension.reason is not None or self._groups.gang_has_succeeded:
+            return False
+        return not any(task.has_container for task in self._state.tasks)
+
     def _go_on(self, now: float) -> None:
+        if self._begins_anew:
+            self._sizes.come_down("nobody has come back, and it begins with what it needs")
         tasks = [task for task in self._state.tasks if self._goes_on(task)]
         self._containers.gang.begin(tasks, now)
         adopted = [task for task in tasks if task.has_container]
@@ -200,7 +212,7 @@ class Recovery:
         return not self._state.first_come and not any(task.process for task in adopted)
 
     def _goes_on(self, task: Task) -> bool:
-        if task.over or task.waits:
+        if task.over or task.waits or task.vacant:
             return False
         return task.has_container or not self._groups.is_needless(task)
 
@@ -271,6 +283,10 @@ class Recovery:
         for name in history.absent:
             if name in state.by_name:
                 state.by_name[name].absent = True
+        for name in history.vacant:
+            if name in state.by_name:
+                state.by_name[name].vacate()
+        self._sizes.take_over(history.resizing, history.by_policy, history.most)
         for group in self._groups.every:
             times = history.restart_times.get(group.name, [])
             group.decided = history.restarting.get(group.name, False)

@@ -15,6 +15,7 @@ from tony_provider.runtime.am.session.restarts.restart_groups import RestartGrou
 from tony_provider.runtime.am.session.restarts.restarts import Restarts
 from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Task
+from tony_provider.runtime.am.session.type_sizes import TypeSizes
 from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState, TaskState
 from tony_provider.runtime.spec.model import Role
 
@@ -44,12 +45,14 @@ class ContainerFailures:
     def __init__(
         self,
         state: SessionState,
+        sizes: TypeSizes,
         containers: Containers,
         groups: RestartGroups,
         restarts: Restarts,
         finished: FinishedTasks,
     ) -> None:
         self._state = state
+        self._sizes = sizes
         self._containers = containers
         self._groups = groups
         self._restarts = restarts
@@ -135,6 +138,9 @@ class ContainerFailures:
     def _replace(self, task: Task, failure: Failure, now: float, *, again: bool, chance: bool) -> None:
         # While others are waited for, such ends say nothing about the job, however many there are.
         taken_back = failure.kind is FailureKind.PREEMPTED or (chance and self._containers.gathers(task))
+        if failure.kind is FailureKind.PREEMPTED and self._sizes.may_go(task):
+            self._sizes.vacate(task)
+            return
         too_many = task.replaced >= MOST_REPLACEMENTS
         if taken_back or (not too_many and (again or self._state.generation.number)):
             self._containers.replace(task, now, failure.message, counted=not taken_back)

@@ -50,6 +50,7 @@ class Task:
     scope: RestartScope
     successes: set[str] = attrs.field(factory=set)  # names of those that decide and have succeeded; shared by all tasks
     absent: bool = False  # the gang goes on without it, for now
+    vacant: bool = False  # and nothing is asked for it: what the queue had to spare went to others
     failure: Optional[Failure] = None
     trouble_at: Optional[float] = None  # first sign that something is wrong with it
     told_to_stop: bool = False  # for good: the job is ending
@@ -211,3 +212,19 @@ class Task:
         self.host, self.ports = "", {}
         self.activity = self.store_trouble = self.output_problem = self.last_words = ""
         self.further = []
+
+    def vacate(self) -> None:
+        """It has no container any more, or none yet, and none is wanted until there is room to spare."""
+        if self.launched:
+            self.back_to_request()
+        self.container_gone()
+        self.deadline = None
+        self.absent = self.vacant = True
+        self.enter(TaskState.LOST)
+
+    def occupy(self) -> None:
+        """A container is wanted for it again, as for others."""
+        if self.vacant:
+            self.absent = self.vacant = False
+            self.failure = None
+            self.without_container()

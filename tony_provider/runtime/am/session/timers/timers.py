@@ -16,6 +16,8 @@ from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.am.session.timers.liveness import Liveness
 from tony_provider.runtime.am.session.timers.opening_times import OpeningTimes
+from tony_provider.runtime.am.session.timers.spare_room import SpareRoom
+from tony_provider.runtime.am.session.type_sizes import TypeSizes
 from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState, TaskState
 from tony_provider.runtime.spec.model import Role
 
@@ -31,6 +33,7 @@ class Timers:
     def __init__(
         self,
         state: SessionState,
+        sizes: TypeSizes,
         containers: Containers,
         completion: JobCompletion,
         groups: RestartGroups,
@@ -39,8 +42,10 @@ class Timers:
         liveness: Liveness,
         elastic: Elastic,
         opening_times: OpeningTimes,
+        spare_room: SpareRoom,
     ) -> None:
         self._state = state
+        self._sizes = sizes
         self._timeouts = state.job.timeouts
         self._containers = containers
         self._completion = completion
@@ -50,6 +55,7 @@ class Timers:
         self._liveness = liveness
         self._elastic = elastic
         self._opening_times = opening_times
+        self._spare_room = spare_room
         self._started = 0.0
         self._ticked: Optional[float] = None
 
@@ -67,6 +73,7 @@ class Timers:
             self._look_at_starts(now)
             self._liveness.tick(now)
             self._elastic.tick(now)
+            self._spare_room.tick(now)
         self._containers.tick(now)
 
     def _forgive_own_sleep(self, now: float) -> None:
@@ -123,7 +130,9 @@ class Timers:
         if self._elastic.may_leave_out(needed):
             self._elastic.leave_out(needed)
         else:
-            self._containers.give_all_back(now, self._no_container(needed).message)
+            why = self._no_container(needed).message
+            self._sizes.come_down(why)
+            self._containers.give_all_back(now, why)
             self._restarts.prepare_start(now)
 
     def _no_container(self, tasks: list[Task]) -> Failure:
