@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Optional
 
 from tony_provider.runtime.resource_names import GPU, MEMORY, VCORES
@@ -51,6 +52,13 @@ def amount(resource: str, number: int, units: str = "") -> str:
 def count(number: int, noun: str) -> str:
     """``1 task``, ``3 tasks``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def some(names: Iterable[str], most: int = 5) -> str:
+    """A list for people: the first few names, and how many more there are."""
+    every = list(names)
+    rest = len(every) - most
+    return ", ".join(every[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def number(value: float) -> str:

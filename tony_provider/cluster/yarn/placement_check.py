@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tony_provider.cluster.yarn.cluster_view import ClusterView, Node
-from tony_provider.runtime.quantities import count
+from tony_provider.runtime.quantities import count, some
 from tony_provider.runtime.spec.model import JobSpec
 from tony_provider.runtime.spec.placement import (
     AttributeRule,
@@ -67,15 +67,16 @@ def _unknown(placement: Placement, nodes: Sequence[Node], path: str) -> Iterator
     hosts, racks = sorted({node.host for node in nodes}), sorted({node.rack for node in nodes})
     for node in placement.nodes:
         if node not in hosts:
-            yield f"{path}.nodes: there is no node {node!r} now; this cluster has {_some(hosts)}"
+            yield f"{path}.nodes: there is no node {node!r} now; this cluster has {some(hosts, _SHOWN)}"
     for rack in placement.racks:
         if rack not in racks:
-            yield f"{path}.racks: no node is on a rack {rack!r}; the racks are {_some(racks)}"
+            yield f"{path}.racks: no node is on a rack {rack!r}; the racks are {some(racks, _SHOWN)}"
     for text in placement.attributes:
         rule = AttributeRule.parse(text)
         if not any(_keeps(rule, node) for node in nodes):
             values = sorted({value for node in nodes if (value := node.attributes.get(_full(rule.name))) is not None})
-            known = f"nodes have {_some(values)} for it" if values else f"nodes have {_some(_names(nodes)) or 'none'}"
+            others = some(_names(nodes), _SHOWN) or "none"
+            known = f"nodes have {some(values, _SHOWN)} for it" if values else f"nodes have {others}"
             yield f"{path}.attributes: no node has {text}; {known}"
 
 
@@ -128,8 +129,3 @@ def _full(name: str) -> str:
 
 def _names(nodes: Sequence[Node]) -> list[str]:
     return sorted({f"{name}={value}" for node in nodes for name, value in node.attributes.items()})
-
-
-def _some(names: Sequence[str]) -> str:
-    rest = len(names) - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")

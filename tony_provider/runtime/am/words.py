@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterable
 from typing import Optional
 
 from tony_provider.runtime import shell
@@ -60,13 +59,6 @@ def size(task: TaskSpec, node_label: Optional[str] = None) -> str:
     label = task.node_label or node_label
     where = placement.words(task.placement) if task.placement else ""
     return ", ".join([*parts, *([f"node label {label}"] if label else []), *([where] if where else [])])
-
-
-def some(names: Iterable[str], most: int = 5) -> str:
-    """A list for people: the first few names, and how many more there are."""
-    every = list(names)
-    rest = len(every) - most
-    return ", ".join(every[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def without_frames(text: str) -> str:

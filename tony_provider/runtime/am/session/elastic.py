@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Optional
 
-from tony_provider.runtime.am import words
 from tony_provider.runtime.am.session.checkpoints.session_checkpoints import CHECKPOINT_WAIT, SessionCheckpoints
 from tony_provider.runtime.am.session.restarts.restart_groups import RestartGroups
 from tony_provider.runtime.am.session.restarts.restarts import Restarts
@@ -17,6 +16,7 @@ from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.frameworks.base import Framework
 from tony_provider.runtime.protocol.status import JobState, TaskState
+from tony_provider.runtime.quantities import some
 from tony_provider.runtime.spec.model import GrowRule
 
 
@@ -52,7 +52,7 @@ class Elastic:
         """Go on without these tasks. Their containers are still asked for."""
         for task in tasks:
             task.absent, task.deadline = True, None
-        names = words.some(task.name for task in tasks)
+        names = some(task.name for task in tasks)
         self._state.note("smaller", f"going on without {names}: no container for it was granted in time")
 
     def _enough_left(self, task_type: str, leaving: Collection[Task]) -> bool:
@@ -70,7 +70,7 @@ class Elastic:
             self._grow_at = None
         elif self._grow_at is None:
             self._grow_at = now + CHECKPOINT_WAIT
-            self._checkpoints.ask(f"the gang grows by {words.some(waiting)}")
+            self._checkpoints.ask(f"the gang grows by {some(waiting)}")
         elif now >= self._grow_at:
             self._grow(waiting, now)
 
@@ -95,4 +95,4 @@ class Elastic:
         return [] if late and now < self._first_at + self._state.job.timeouts.allocation else there
 
     def _grow(self, waiting: list[str], now: float) -> None:
-        self._restarts.again(self._groups.gang, f"the gang grows by {words.some(waiting)}", now)
+        self._restarts.again(self._groups.gang, f"the gang grows by {some(waiting)}", now)

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Optional
 
-from tony_provider.runtime.am import words
 from tony_provider.runtime.am.session.restarts.restart_groups import Restart
 from tony_provider.runtime.am.session.session import Session
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.protocol.status import JobState, TaskState
-from tony_provider.runtime.quantities import count, span
+from tony_provider.runtime.quantities import count, some, span
 from tony_provider.runtime.text import first_line
 
 
 def message(session: Session, now: float) -> str:
     if session.publishing:
-        return f"the tasks have succeeded; publishing {words.some(session.state.job.outputs)}"
+        return f"the tasks have succeeded; publishing {some(session.state.job.outputs)}"
     if session.verdict:
         return first_line(session.verdict.message)
     if session.suspension.reason is not None and session.phase not in (JobState.RECOVERING, JobState.FINISHING):
@@ -32,7 +31,7 @@ def message(session: Session, now: float) -> str:
         restart = session.groups.gang.restart
         return f"starting again: {_waiting_for(restart, now)}; {restart.reason}" if restart else "starting again"
     if session.phase is JobState.FINISHING:
-        evaluators = words.some(task.name for task in session.tasks if not task.told_to_stop and not task.ended)
+        evaluators = some(task.name for task in session.tasks if not task.told_to_stop and not task.ended)
         return f"training has succeeded, waiting for {evaluators}"
     further = (
         *session.resizing.describe(),
@@ -121,4 +120,4 @@ def _wait(not_before: Optional[float], now: float) -> str:
 
 
 def _names(tasks: Sequence[Task]) -> str:
-    return words.some(task.name for task in tasks)
+    return some(task.name for task in tasks)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Optional
 
-from tony_provider.runtime.am import words
 from tony_provider.runtime.am.session.checkpoints.session_checkpoints import CHECKPOINT_WAIT, SessionCheckpoints
 from tony_provider.runtime.am.session.containers.containers import Containers
 from tony_provider.runtime.am.session.restarts.restart_groups import RestartGroups
@@ -19,7 +18,7 @@ from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.am.session.suspension import Suspension
 from tony_provider.runtime.am.session.type_sizes import TypeSizes
 from tony_provider.runtime.protocol.status import JobState, TaskState
-from tony_provider.runtime.quantities import count
+from tony_provider.runtime.quantities import count, some
 from tony_provider.runtime.spec.task_counts import refusal
 
 _WHY = (", since the queue has room to spare", ", since the cluster wants containers back")  # whether it shrinks
@@ -136,7 +135,7 @@ class Resizing:
         return not any(task.busy for task in at_work)
 
     def _halt(self, leaving: Sequence[Task], now: float) -> None:
-        reason = f"the gang shrinks by {words.some(task.name for task in leaving)}"
+        reason = f"the gang shrinks by {some(task.name for task in leaving)}"
         if self._halt_at is None:
             self._halt_at = now + CHECKPOINT_WAIT if self._checkpoints.ask(reason) else now
         if now >= self._halt_at:
@@ -152,7 +151,7 @@ class Resizing:
             if state.has(task):
                 task.vacate()
         attempts = {task.name: {"attempt": task.attempt} for task in leaving}
-        names = words.some(task.name for task in leaving)
+        names = some(task.name for task in leaving)
         state.note("smaller", f"going on without {names}", data={**self._noted(types), "tasks": attempts})
 
     def _drop(self, types: Sequence[str], leaving: Sequence[Task]) -> None:
@@ -214,7 +213,7 @@ class Resizing:
                 missing = len(requested) + number - there
                 yield f"growing to {count(number, name)}{why}: waiting for {count(missing, 'container')}"
             elif starting := [task.name for task in to_come if not task.ready]:
-                yield f"growing to {count(number, name)}{why}: waiting for {words.some(starting)} to register"
+                yield f"growing to {count(number, name)}{why}: waiting for {some(starting)} to register"
             elif to_come:
                 yield f"growing to {count(number, name)}{why}, once there is a checkpoint"
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Optional
 
-from tony_provider.runtime.am import words
 from tony_provider.runtime.am.session.containers.containers import Containers
 from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.am.session.state.task_outcome import not_over
 from tony_provider.runtime.protocol.status import JobState, TaskState
-from tony_provider.runtime.quantities import count
+from tony_provider.runtime.quantities import count, some
 from tony_provider.runtime.spec.model import GrowRule
 from tony_provider.runtime.text import first_line
 
@@ -159,7 +158,7 @@ class TypeSizes:
         if vacant:
             for task in self._state.tasks:
                 task.occupy()
-            self._state.note("occupied", f"{words.some(vacant)}: no place is kept vacant any more", data={"vacant": []})
+            self._state.note("occupied", f"{some(vacant)}: no place is kept vacant any more", data={"vacant": []})
         own = [name for name in self.sparing if name not in self.wanted or name in self.by_policy]
         self.want({name: self.needed(name) for name in own}, reason, by_policy=True)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Optional
 
-from tony_provider.runtime.am import words
 from tony_provider.runtime.am.resource_manager import Container
 from tony_provider.runtime.am.session.actions import Disconnect, LaunchTask, ReleaseContainers
 from tony_provider.runtime.am.session.containers.container_shutdowns import ContainerShutdowns
@@ -16,7 +15,7 @@ from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.am.session.state.task_outcome import not_over
 from tony_provider.runtime.protocol.status import JobState, TaskState
-from tony_provider.runtime.quantities import count, span
+from tony_provider.runtime.quantities import count, some, span
 from tony_provider.runtime.text import first_line
 
 
@@ -149,7 +148,7 @@ class Containers:
         data = {"nodes": {node: losses}}
         self._state.note("node_loss", f"{count(losses, 'container')} lost on {node}", data=data)
         if avoid:
-            avoided = words.some(avoid.nodes) if avoid.nodes else "no node"
+            avoided = some(avoid.nodes) if avoid.nodes else "no node"
             self._state.note("avoiding", f"containers are asked for elsewhere than on {avoided}")
             self._state.emit(avoid)
 

@@ -15,6 +15,7 @@ from tony_provider.runtime.am.session.state.process_state import ProcessEnd
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.protocol.status import Failure, FailureKind
+from tony_provider.runtime.quantities import some
 
 NOT_RUNNABLE = (shell.NOT_EXECUTABLE, shell.NOT_FOUND)
 KILL_SIGNALS = (9, 15)
@@ -41,7 +42,7 @@ def of_process(task: Task, end: ProcessEnd, *, started: bool) -> Failure:
 def of_early_end(task: Task, others: Sequence[Task], seconds: float) -> Failure:
     """The failure of a parameter server that ended by itself, where ``others`` had not succeeded so long after."""
     message = (
-        f"{_where(task)} ended with exit code 0, and {words.some(other.name for other in others)} had not succeeded "
+        f"{_where(task)} ended with exit code 0, and {some(other.name for other in others)} had not succeeded "
         f"{seconds:.0f} s later; a ps must run until it is stopped, and is not started again"
     )
     end = task.process.end if task.process else None
@@ -66,7 +67,7 @@ def of_registration(tasks: Sequence[Task], seconds: float) -> Failure:
     """The failure of tasks whose executors did not register in time."""
     message = (
         f"not registered within {seconds:g} s (timeouts.registration): "
-        f"{words.some(_where(task) for task in tasks)}. "
+        f"{some(_where(task) for task in tasks)}. "
         "The node may be slow to copy files, or may not reach the application master; the container's log says more"
     )
     return _failure(tasks[0], FailureKind.REGISTRATION_TIMEOUT, message)

@@ -7,7 +7,6 @@ from typing import Any, Optional
 
 import attrs
 
-from tony_provider.runtime.am import words
 from tony_provider.runtime.am.session.actions import ChooseResumePoint, SendRendezvous, StopProcess
 from tony_provider.runtime.am.session.containers.containers import Containers
 from tony_provider.runtime.am.session.restarts.restart_groups import Restart, RestartGroup, RestartGroups, ResumeChoice
@@ -18,7 +17,7 @@ from tony_provider.runtime.am.session.state.task_outcome import not_over
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.protocol.status import JobState, TaskState
 from tony_provider.runtime.protocol.timing import STOP_SLACK
-from tony_provider.runtime.quantities import count
+from tony_provider.runtime.quantities import count, some
 from tony_provider.runtime.text import first_line
 
 
@@ -171,7 +170,7 @@ class ProcessStarts:
             "restarting": decided,
             **self._order(members, resume, keep=False),
         }
-        without = f", without {words.some(absent)}" if absent else ""
+        without = f", without {some(absent)}" if absent else ""
         since = f"from {resume.label}" if resume else "from the beginning"
         tasks = count(len(members), "task")
         state.note("rendezvous", f"generation {number} with {tasks}{without}, {since}", data=data)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Optional
 
-from tony_provider.runtime.am import words
 from tony_provider.runtime.am.session.checkpoints.session_checkpoints import SessionCheckpoints
 from tony_provider.runtime.am.session.containers.containers import Containers
 from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.am.session.type_sizes import TypeSizes
+from tony_provider.runtime.quantities import some
 
 
 class AdvanceNotices:
@@ -47,7 +47,7 @@ class AdvanceNotices:
         for task in new:
             task.yields = True
         if new:
-            self._state.note(event, f"{_soon(why, seconds)}: {words.some(task.name for task in new)}")
+            self._state.note(event, f"{_soon(why, seconds)}: {some(task.name for task in new)}")
         return new
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Optional
 
-from tony_provider.runtime.am import words
 from tony_provider.runtime.am.session.containers.containers import Containers
 from tony_provider.runtime.am.session.elastic import Elastic
 from tony_provider.runtime.am.session.job_completion import JobCompletion
@@ -19,6 +18,7 @@ from tony_provider.runtime.am.session.timers.opening_times import OpeningTimes
 from tony_provider.runtime.am.session.timers.spare_room import SpareRoom
 from tony_provider.runtime.am.session.type_sizes import TypeSizes
 from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState, TaskState
+from tony_provider.runtime.quantities import some
 from tony_provider.runtime.spec.model import Role
 
 _ASLEEP = 5.0  # seconds between two ticks after which the application master itself was not running
@@ -136,7 +136,7 @@ class Timers:
             self._restarts.prepare_start(now)
 
     def _no_container(self, tasks: list[Task]) -> Failure:
-        names = words.some(task.name for task in tasks)
+        names = some(task.name for task in tasks)
         limit = self._timeouts.replacement
         message = f"no new container for {names} was granted within {limit:g} s (timeouts.replacement)"
         return Failure(FailureKind.CONTAINER_LOST, message, tasks[0].name)
