@@ -31,6 +31,7 @@ from tony_provider.cluster.errors import JobRejected
 from tony_provider.cluster.history.job_specification import JobSpecification
 from tony_provider.cluster.history.job_summary import JobSummary
 from tony_provider.cluster.history.summary_parts import plain_of, read_summary
+from tony_provider.cluster.notebook.listed_packages import packages_of_archive
 from tony_provider.cluster.registry_credentials import registries_in
 from tony_provider.cluster.results import Delivered
 from tony_provider.importing.imported import NotImportable
@@ -469,6 +470,7 @@ OTHERS = [
     Parser("pex", _pex, lambda: [PEX_INFO], (PexError,), zip_of("PEX-INFO")),
     Parser("pex-zip", _pex, lambda: [zip_of("PEX-INFO")(PEX_INFO)], (PexError,)),
     Parser("archive-glance", in_a_file(machines_in), _archives),
+    Parser("archive-packages", in_a_file(packages_of_archive), _archives),
     Parser("archive", _unpack, _archives, (ArchiveError, *UNREADABLE)),
 ]
 
@@ -483,11 +485,11 @@ NOT_FOREIGN = {
     "cluster/garbage.py": "read_json",
     "cluster/history/keep_specification.py": "what it has written itself a moment ago",
     "cluster/local/cluster.py": "read_json",
+    "cluster/published_versions.py": "read_json",
     "cluster/record_files.py": "read_json",
     "cluster/runtime_archive.py": "wheels that pip has checked",
     "cluster/yarn/ticket_cache.py": "the worker's own tickets, up to a bound",
     "hooks/connection.py": "Airflow's connection, as its administrators have written it",
-    "cluster/published_versions.py": "read_json",
     "operators/advice.py": "Airflow's own store of a task",
     "operators/training_notes.py": "read_json",
     "runtime/am/connection_watch.py": "what the kernel says of a socket",
@@ -498,6 +500,8 @@ NOT_FOREIGN = {
     "runtime/executor/fetched_shards.py": "the part of an input that the application master has sent",
     "runtime/executor/shard_server.py": "one line of a user process, up to a bound; hypothesis in its own tests",
     "runtime/hadoop/frames.py": "RPC of the cluster's own servers",
+    "runtime/notebook/archive.py": "what it has written itself, whole as its manifest says",
+    "runtime/notebook/jupyter.py": "a server of the same user, up to a bound",
     "runtime/sdk/tony_call.py": "in the user process; so all of sdk",
     "runtime/sdk/tony_frames.py": "proven to be of this job",
     "runtime/sdk/tony_inputs.py": "answers of the executor",

@@ -8,6 +8,8 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from tony_provider.runtime.local.unpacking import UNREADABLE
+
 _PACKAGE = re.compile(r"(?:.*/)?site-packages/([^/]+?)-[^/-]+(?:-py3\.\d+)?\.(?:dist-info|egg-info)(?:/.*)?")
 _CONFIG = "pyvenv.cfg"
 _SHARES = re.compile(rb"^include-system-site-packages\s*=\s*true\s*$", re.MULTILINE | re.IGNORECASE)
@@ -21,7 +23,9 @@ def packages_of_archive(archive: Path) -> set[str] | None:
     """
     try:
         return _packages(_in_zip(archive) if zipfile.is_zipfile(archive) else _in_tar(archive))
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, ValueError):
+    except OSError:
+        raise
+    except UNREADABLE:
         return None  # whoever unpacks it says what is wrong
 
 
