@@ -130,10 +130,18 @@ def test_no_more_than_the_least_that_was_found() -> None:
     gang.tick()
     gang.room = 1
     gang.wait(SPARE / 2 + 1)
-    assert [look.most for look in gang.looks] == [7, 7]
     gang.room = 5
     gang.wait(SPARE / 2 + 1)
     assert gang.status.resizing == {"worker": 3}
+
+
+@pytest.mark.parametrize(("most", "looks"), [(9, 2), (3, 1)])
+def test_it_looks_for_no_more_than_it_has_or_lacks(most: int, looks: int) -> None:
+    """What is looked for is kept from others for a moment."""
+    gang = world({"worker": spare(2, most)}).run()
+    gang.room = 5
+    gang.tick()
+    assert [look.most for look in gang.looks] == [looks]
 
 
 def test_room_that_is_not_there_any_more_is_left() -> None:

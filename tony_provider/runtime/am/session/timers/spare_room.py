@@ -111,8 +111,10 @@ class SpareRoom:
         if name is not None:
             key = next(self._looks)
             self._looking = key, name
-            request = self._container_sizes.request(name, key)
-            self._state.emit(LookForRoom(request, self._sizes.most(name) - self._sizes.number(name)))
+            number = self._sizes.number(name)
+            # No more than it has: what is looked for is kept from others for a moment.
+            more = min(self._sizes.most(name) - number, max(number, 1))
+            self._state.emit(LookForRoom(self._container_sizes.request(name, key), more))
 
     def _take(self, name: str, least: int) -> None:
         number = min(self._sizes.number(name) + least, self._sizes.most(name))
