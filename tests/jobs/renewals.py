@@ -19,8 +19,8 @@ from tests.waiting import until
 from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.protocol.status import JobState
 
-LIFE_MS = 30_000  # that a token can be renewed for
-INTERVAL_MS = 20_000  # that it holds without being renewed
+LIFE_MS = 45_000  # that a token can be renewed for
+INTERVAL_MS = 30_000  # that it holds without being renewed: executors must find the next master before
 
 
 def short_tokens(life_ms: int = LIFE_MS, interval_ms: int = INTERVAL_MS) -> dict[str, dict[str, str]]:

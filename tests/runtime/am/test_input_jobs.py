@@ -153,9 +153,9 @@ async def test_what_a_container_had_taken_is_done_by_others(tmp_path: Path) -> N
     field, data = Field.make(tmp_path, TAKES), make_data(tmp_path, 60)
     job = await start(tmp_path, job_of(field.program, str(data)))
     await until(lambda: field.taken() == 33, job)
-    status = job.status()
-    assert status
-    container = next(str(task.container_id) for task in status.tasks if task.name == "worker:2")
+    status = await job.until(JobState.RUNNING)  # a reader may be quicker than the status that names its container
+    container = next(task.container_id for task in status.tasks if task.name == "worker:2")
+    assert container
     os.killpg(int((job.root / "containers" / container / PID_FILE).read_text().split()[0]), signal.SIGKILL)
     (field.directory / "go-on").touch()
     assert (await job.end()).state is JobState.SUCCEEDED, job.log
