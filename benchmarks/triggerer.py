@@ -81,6 +81,7 @@ def measure(triggers: int = TRIGGERS, rounds: int = ROUNDS, tasks: int = whole_a
         # Before anything imports Airflow.
         os.environ |= {"AIRFLOW_HOME": home, "AIRFLOW__CORE__LOAD_EXAMPLES": "False"}
         os.environ |= {"AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(Path(home) / "logs")}
+        os.environ |= {"AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING"}  # not a line for each trigger that starts
         found = {
             OURS: list(watched(ours, "lists", 2, triggers, rounds)),
             NAIVE: list(watched(naive, "applications", triggers, triggers, rounds)),
