@@ -71,6 +71,21 @@ def test_lines_end_as_git_has_it(tmp_path: Path) -> None:
     assert taken(tmp_path) == ["train.py"]
 
 
+def test_links_that_lead_to_each_other_are_not_followed_for_ever(tmp_path: Path) -> None:
+    for name, other in (("a", "b"), ("b", "a")):
+        plant(tmp_path, {f"{name}/own.py": ""})
+        for number in range(3):
+            (tmp_path / name / f"link{number}").symlink_to(f"../{other}")
+    links = [f"{number}" for number in range(3)]
+    assert taken(tmp_path / "a") == sorted(
+        [
+            "own.py",
+            *(f"link{number}/own.py" for number in links),
+            *(f"link{number}/link{other}" for number in links for other in links),
+        ]
+    )
+
+
 def test_our_own_ignore_file_has_the_last_word(tmp_path: Path) -> None:
     plant(tmp_path, dict.fromkeys(("train.py", "weights.npz", "notes.md", "deep/weights.npz"), ""))
     plant(tmp_path, {".gitignore": "*.npz\n", ".tonyignore": "*.md\n!weights.npz\n.*ignore\n"})

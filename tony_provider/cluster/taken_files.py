@@ -47,20 +47,24 @@ class _Rules:
         return spec.check_file(path.relative_to(self.directory).as_posix()).include
 
 
-def files_below(directory: Path, left_behind: list[Path], above: Sequence[_Rules] = ()) -> Iterator[Path]:
+def files_below(
+    directory: Path, left_behind: list[Path], above: Sequence[_Rules] = (), way: Sequence[Path] = ()
+) -> Iterator[Path]:
     """Every file, and what cannot be entered: directories that may not be read, links to where they lie in.
 
-    What ignore files say to ignore is added to ``left_behind``. Raises IgnoreFileError.
+    What ignore files say to ignore is added to ``left_behind``. ``way``: the directories that lead here, without links.
+    Raises IgnoreFileError.
     """
     rules = [*above, *_rules_of(directory)]
+    way = [*way, directory.resolve()]
     for entry in sorted(directory.iterdir()):
-        enters = entry.is_dir() and _is_enterable(entry)
+        enters = entry.is_dir() and _is_enterable(entry, way)
         if enters and entry.name in IGNORED_DIRECTORIES:
             continue
         if _ignored(entry, rules, is_directory=entry.is_dir()):
             left_behind.append(entry)
         elif enters:
-            yield from files_below(entry, left_behind, rules)
+            yield from files_below(entry, left_behind, rules, way)
         else:
             yield entry
 
@@ -85,6 +89,7 @@ def _rules_of(directory: Path) -> Iterator[_Rules]:
         yield _Rules.of_lines(directory, lines)
 
 
-def _is_enterable(directory: Path) -> bool:
-    parent = directory.parent.resolve()
-    return os.access(directory, os.R_OK | os.X_OK) and directory.resolve() not in (parent, *parent.parents)
+def _is_enterable(directory: Path, way: Sequence[Path]) -> bool:
+    target = directory.resolve()
+    leads_back = any(passed.is_relative_to(target) for passed in way)
+    return os.access(directory, os.R_OK | os.X_OK) and not leads_back
