@@ -239,7 +239,8 @@ def _say_what_differs(draft: Draft, services: Mapping[str, Any]) -> None:
             "is not given, which is 0 to Skein: a failure ends the application. Here the task starts again, up to "
             "`restart.budget` times (3); `restart: never` of a task type is Skein's rule",
         )
-    if dependencies := [name for name in services if any(name in _listed(each) for each in services.values())]:
+    needed = {str(other) for each in services.values() for other in _listed(each)}
+    if dependencies := [name for name in services if name in needed]:
         draft.leave(
             f"services.{dependencies[0]}",
             "the job waits for it to end; if it serves the others and never ends by itself, give it `role: sidecar`",
