@@ -172,3 +172,12 @@ run_on_yarn(
     found = imported_text(tmp_path, "run.py", text, command="x")
     assert found.job["files"] == ["dnn.py", "models/wine.py"]
     assert found.job["tasks"]["chief"]["node_label"] == "gpu"
+
+
+@pytest.mark.parametrize(
+    "also", ["size += 1", "for size in sizes: pass", "def of(size): pass", "size, other = 1, 2", "if (size := 4): pass"]
+)
+def test_a_name_with_several_values_has_none_that_is_known(tmp_path: Path, also: str) -> None:
+    text = f"import tf_yarn\nsize = 4\n{also}\nrun_on_yarn(f, {{'worker': TaskSpec(1024, 1, instances=size)}})"
+    found = imported_text(tmp_path, "run.py", text, command="x")
+    assert "only running the program" in why(found, "task.worker.instances")
