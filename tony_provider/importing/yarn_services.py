@@ -36,6 +36,7 @@ _OF_ALL = {  # of a component that says nothing itself, and what it is here
 _CONSTANT = re.compile(
     r"\$\{(?:(?:SERVICE|COMPONENT)_[A-Z_]+|USER|DOMAIN|THIS_HOST|CONTAINER_ID|CLUSTER_[A-Z_]+|[A-Z0-9_-]+_(?:IP|HOST))\}"
 )
+_ESCAPED = re.compile(r"\\([$`\"\\])")  # since YARN writes it between double quotes into a script of bash's
 _OF_A_RUNNING_ONE = "says how a running service is; a definition needs none of it"
 _NOT_WRITTEN = "nothing is written into files from properties; write the file yourself, and name it in `files`"
 
@@ -67,8 +68,9 @@ def _above(draft: Draft, names: Sequence[str]) -> Path:
 
 
 def _command(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
-    draft.put(("tasks", draft.task_type(names[0]), "command"), for_sh(str(value)), key)
-    _say_constants(draft, key, str(value))
+    text = _ESCAPED.sub(r"\1", str(value))
+    draft.put(("tasks", draft.task_type(names[0]), "command"), for_sh(text), key)
+    _say_constants(draft, key, text)
 
 
 def _say_constants(draft: Draft, key: str, text: str) -> None:
