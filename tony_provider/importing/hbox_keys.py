@@ -26,6 +26,11 @@ FRAMEWORKS = {
     "xflow": "generic",
     "xdl": "generic",
 }
+_OF_THEIRS = {  # what programs of a kind are given, and not here
+    "distlightgbm": "lightGBMlist.txt is not written",
+    **dict.fromkeys(("distlightlda", "lightlda"), "lightLDAEndPoints.txt is not written"),
+    "xflow": "DMLC_ROLE, DMLC_PS_ROOT_URI and others are not set, and nobody starts a scheduler of ps-lite",
+}
 _NO_JVM = "nothing runs in a JVM"
 _NO_STREAM = "records do not come by stdin; `inputs` with `deal: queue` gives whoever is free the next file"
 _BOARD = "`tensorboard: true` shows what programs write into TONY_TENSORBOARD_DIR"
@@ -44,6 +49,8 @@ def _framework(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> Non
             "`tolerated_failures: 50%`",
             value,
         )
+    elif told := _OF_THEIRS.get(value.lower()):
+        draft.leave(key, f"{told}: the addresses are in TONY_CLUSTER_SPEC", value)
 
 
 def _files(target: str) -> Carry:
