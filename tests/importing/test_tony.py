@@ -143,9 +143,11 @@ def test_an_environment_with_its_bin_at_the_top_is_our_own(tmp_path: Path) -> No
 
 def test_a_tool_that_starts_the_client_has_options_of_its_own() -> None:
     tool = ("gcloud", "dataproc", "jobs", "submit", "hadoop", "--class", CLIENT[-1], "--jars", "gs://a/tony.jar", "--")
-    found = imported(*tool, "--executes", "unzip tf.zip && tf/bin/python x.py", "--conf", "tony.worker.instances=1")
+    call = ("--executes", "unzip tf.zip && tf/bin/python x.py", "--conf", "tony.worker.instances=1")
+    found = imported(*tool, *call)
     assert found.job["tasks"]["worker"]["command"] == "unzip tf.zip && tf/bin/python x.py"
     assert [each.key for each in found.left] == ["variables"]
+    assert imported(*tool[:5], f"--class={CLIENT[-1]}", *tool[7:], *call).job == found.job
 
 
 def test_variables_that_a_program_names_are_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

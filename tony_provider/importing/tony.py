@@ -27,7 +27,7 @@ from tony_provider.importing.values import number_of, pairs
 from tony_provider.importing.variables import carry_variables
 from tony_provider.runtime.spec.model import Role
 
-_CLIENT = re.compile(r"com\.linkedin\.tony\.(?:cli\.\w+|TonyClient)")
+_CLIENT = re.compile(r"(?:--class=)?com\.linkedin\.tony\.(?:cli\.\w+|TonyClient)")
 _FLAGS = ("debug", "help")
 _VARIABLES = {
     "CLUSTER_SPEC": "$TONY_CLUSTER_SPEC",
