@@ -226,6 +226,21 @@ def test_mxnets_scheduler_has_no_type_and_its_servers_no_command(tmp_path: Path)
     assert why(found, "tony.scheduler.instances") == "MXNet's scheduler runs beside rank 0"
 
 
+def test_horovods_driver_has_no_type(tmp_path: Path) -> None:
+    text = xml(
+        tony__application__framework="horovod",
+        tony__worker__instances=4,
+        tony__worker__command="python fit.py",
+        tony__driver__instances=1,
+        tony__driver__vcores=2,
+        tony__driver__command="python horovod_debug_driver.py -t -p 9999",
+        tony__application__untracked__jobtypes="driver",
+    )
+    found = imported_text(tmp_path, "tony.xml", text)
+    assert found.job["tasks"] == {"worker": {"instances": 4, "command": "python fit.py"}}
+    assert "beside rank 0" in why(found, "tony.driver.instances")
+
+
 def test_images_count_where_docker_is_enabled(tmp_path: Path) -> None:
     given = {
         "tony.worker.instances": 1,

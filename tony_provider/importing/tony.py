@@ -129,6 +129,9 @@ def _task_types(draft: Draft, known: Mapping[str, str], framework: str) -> None:
         if framework == "mxnet" and found[1] == "scheduler":
             draft.leave(key, "MXNet's scheduler runs beside rank 0", value)
             continue
+        if framework == "horovod" and found[1] == "driver":
+            draft.leave(key, "no driver: the rendezvous runs beside rank 0", value)
+            continue
         name = draft.task_type(found[1])
         draft.put(("tasks", name, "instances"), number_of(key, value), key)
         if framework == "mxnet" and found[1] == "server":
