@@ -241,6 +241,16 @@ def test_horovods_driver_has_no_type(tmp_path: Path) -> None:
     assert "beside rank 0" in why(found, "tony.driver.instances")
 
 
+def test_what_is_asked_for_a_type_without_a_number_is_listed(tmp_path: Path) -> None:
+    given = {"tony.worker.instances": 2, "tony.worker.command": "x", "tony.ps.memory": "3g", "tony.ps.vcores": 1}
+    found = imported_text(tmp_path, "tony.xml", xml(**given))
+    assert set(found.job["tasks"]) == {"worker"}
+    assert "tony.ps.instances is not given" in why(found, "tony.ps.memory")
+    assert not why(found, "tony.ps.vcores")  # which is in every configuration
+    none = imported_text(tmp_path, "tony.xml", xml(**given, **{"tony.ps.instances": 0}))
+    assert not why(none, "tony.ps.memory")
+
+
 def test_images_count_where_docker_is_enabled(tmp_path: Path) -> None:
     given = {
         "tony.worker.instances": 1,

@@ -41,6 +41,7 @@ _VARIABLES = {
     "TB_PORT": "",
 }
 _LISTS = ("tony.containers.envs", "tony.execution.envs", "tony.containers.resources")  # -conf appends to these
+_DEFAULTS = {"memory": "2g", "vcores": "1", "gpus": "0"}  # of ps and worker, in tony-default.xml
 _FRAMEWORKS = ("tensorflow", "pytorch", "mxnet", "horovod", "standalone")
 
 
@@ -98,7 +99,9 @@ def _draft(properties: Mapping[str, str], options: Options | None, folder: Path)
     framework = _framework(known)
     draft.put("framework", framework, "tony.application.framework")
     _task_types(draft, known, framework)
-    KEYS.carry_all(draft, {key: value for key, value in known.items() if not _is_of_absent(draft, key)})
+    absent = {key: value for key, value in known.items() if _is_of_absent(draft, key)}
+    _say_absent(draft, known, absent)
+    KEYS.carry_all(draft, {key: value for key, value in known.items() if key not in absent})
     _services(draft)
     put_images(draft, known)
     put_placement(draft, known)
@@ -150,6 +153,19 @@ def _is_of_absent(draft: Draft, key: str) -> bool:
     return bool(
         found and KEYS.find(key) is not None and key not in KEYS.rules and draft.task_type(found[1]) not in draft.tasks
     )
+
+
+def _say_absent(draft: Draft, known: Mapping[str, str], absent: Mapping[str, str]) -> None:
+    """Name what is asked for a type whose number nothing says; TonY's own defaults are nobody's wish."""
+    for key, value in absent.items():
+        _, name, last = key.split(".")
+        if f"tony.{name}.instances" not in known and value != _DEFAULTS.get(last):
+            draft.leave(
+                key,
+                f"tony.{name}.instances is not given, so there is no {name} here, as with TonY since June 2019 "
+                "(before, one ps and one worker were the default)",
+                value,
+            )
 
 
 def _services(draft: Draft) -> None:
