@@ -317,6 +317,31 @@ def test_of_a_list_only_what_is_wrong_is_left(tmp_path: Path) -> None:
     assert {each.value for each in found.left if isinstance(each.value, str)} >= {tag for tag in tags if " " in tag}
 
 
+def test_values_name_other_properties(tmp_path: Path) -> None:
+    given = {
+        "tony.application.name": "clicks-${day}",
+        "day": "${year}-03",
+        "year": "2026",
+        "tony.worker.instances": 1,
+        "tony.worker.command": "LD_LIBRARY_PATH=${LD_LIBRARY_PATH} python x.py --year ${year}",
+        "tony.containers.resources": "hdfs:///user/${user.name}/x.txt",
+        "tony.yarn.queue": "${tony.yarn.queue}",
+    }
+    found = imported_text(tmp_path, "tony.xml", xml(**given))
+    assert found.job["name"] == "clicks-2026-03"
+    command = "LD_LIBRARY_PATH=${LD_LIBRARY_PATH} python x.py --year 2026"
+    assert found.job["tasks"]["worker"]["command"] == command
+    assert "${user.name} is filled in by Hadoop's client" in why(found, "tony.containers.resources")
+    assert "must be a queue" in why(found, "tony.yarn.queue")  # which is itself
+
+
+def test_a_configuration_that_includes_another_is_refused(tmp_path: Path) -> None:
+    text = xml(tony__worker__instances=1, tony__worker__command="x")
+    include = '<xi:include xmlns:xi="http://www.w3.org/2001/XInclude" href="tony-site.xml"/></configuration>'
+    with pytest.raises(NotImportable, match="includes another file"):
+        imported_text(tmp_path, "tony.xml", text.replace("</configuration>", include))
+
+
 def test_passwords_are_not_shown(tmp_path: Path) -> None:
     given = {"tony.worker.instances": 1, "tony.worker.command": "true", "tony.https.keystore.password": "hunter2"}
     found = imported_text(tmp_path, "tony.xml", xml(**given))

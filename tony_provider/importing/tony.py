@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tony_provider.importing.draft import Draft
-from tony_provider.importing.hadoop_xml import read_properties
+from tony_provider.importing.hadoop_xml import filled_in, of_the_client, read_properties
 from tony_provider.importing.imported import NotImportable
 from tony_provider.importing.options import Options, read_options
 from tony_provider.importing.shell_call import for_sh, python_call, source_folder
@@ -93,9 +93,13 @@ def _properties(options: Options, folder: Path) -> dict[str, str]:
 
 def _draft(properties: Mapping[str, str], options: Options | None, folder: Path) -> Draft:
     draft = Draft()
+    properties = filled_in(properties)
     known = {key: value for key, value in properties.items() if key.startswith("tony.") and value != ""}
     if others := sorted(properties.keys() - {key for key in properties if key.startswith("tony.")}):
         draft.leave(f"{len(others)} keys of Hadoop, such as {others[0]}", ADDRESSES)
+    for key, value in known.items():
+        if reference := of_the_client(value):
+            draft.leave(key, f"{reference} is filled in by Hadoop's client, and by nobody here", value)
     framework = _framework(known)
     draft.put("framework", framework, "tony.application.framework")
     _task_types(draft, known, framework)
