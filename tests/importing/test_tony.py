@@ -150,6 +150,11 @@ def test_a_tool_that_starts_the_client_has_options_of_its_own() -> None:
     assert imported(*tool[:5], f"--class={CLIENT[-1]}", *tool[7:], *call).job == found.job
 
 
+def test_a_notebook_is_told_of() -> None:
+    call = ("java", "-cp", "tony.jar", "com.linkedin.tony.cli.NotebookSubmitter", "-executes", "./jupyter.sh")
+    assert "airflow tony notebook" in why(imported(*call), "NotebookSubmitter")
+
+
 def test_variables_that_a_program_names_are_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "src").mkdir()

@@ -29,6 +29,7 @@ from tony_provider.runtime.spec.model import Role
 
 _CLIENT = re.compile(r"(?:--class=)?com\.linkedin\.tony\.(?:cli\.\w+|TonyClient)")
 _FLAGS = ("debug", "help")
+_NOTEBOOKS = "NotebookSubmitter"  # its client for a server that is not waited for
 _VARIABLES = {
     "CLUSTER_SPEC": "$TONY_CLUSTER_SPEC",
     "JOB_NAME": "$TONY_TASK_TYPE",
@@ -67,6 +68,10 @@ def _read(source: Source) -> Draft:
         raise NotImportable(f"{source.told}: {options.rest[0]!r} belongs to no option of TonY's client")
     draft = _draft(_properties(options, source.folder), options, source.folder)
     say_unfilled(draft, source, _is_call)
+    if call is not None and any(word.endswith(_NOTEBOOKS) for word in call):
+        draft.leave(
+            _NOTEBOOKS, "`airflow tony notebook` starts Jupyter; `airflow tony tunnel` leads to any other server"
+        )
     return draft
 
 
