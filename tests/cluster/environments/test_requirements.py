@@ -59,6 +59,11 @@ def test_code_of_this_machine_is_refused(tmp_path: Path, line: str) -> None:
         key(tmp_path, f"numpy\n{line}\n")
 
 
+def test_what_uv_writes_of_a_project_is_told(tmp_path: Path) -> None:
+    with pytest.raises(RequirementsProblem, match=r"'-e \.' is of this machine.*--no-emit-project"):
+        key(tmp_path, "#    uv export --format requirements.txt\n-e .\nsix==1.16.0 \\\n    --hash=sha256:aa\n")
+
+
 def test_a_checkout_is_named_by_its_url_alone(tmp_path: Path) -> None:
     with pytest.raises(RequirementsProblem, match="write NAME @ URL"):
         key(tmp_path, "-e git+https://example.com/lib.git@v1#egg=lib\n")

@@ -20,6 +20,7 @@ _LOCAL = re.compile(rf"(?:[^@\s]+ ?@ ?)?(?:file:|{_PATH}).*")
 _COMMENT_LINE = re.compile(r"^[ \t]*#.*$", re.MULTILINE)  # which goes on with no backslash at its end
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 _LOCK = re.compile(r"pylock(?:\.[^.]+)?\.toml")
+_OF_UV = "`uv export --no-emit-project` leaves it out"
 _OF_THIS_MACHINE = (
     "is of this machine, and what is in it would not be told by the environment's name; give the job such code by its "
     "key files, or as a wheel"
@@ -82,9 +83,7 @@ def _lock(file: Path) -> str:
         raise RequirementsProblem(f"{file} cannot be read: {error}") from error
     for each in packages if isinstance(packages, list) else []:
         if isinstance(each, dict) and "directory" in each:
-            raise RequirementsProblem(
-                f"{file}: {each.get('name')} {_OF_THIS_MACHINE}. `uv export --no-emit-project` leaves it out"
-            )
+            raise RequirementsProblem(f"{file}: {each.get('name')} {_OF_THIS_MACHINE}. {_OF_UV}")
     return text
 
 
@@ -98,7 +97,9 @@ def _lines(file: Path, above: list[Path]) -> Iterator[str]:
             continue
         if _EDITABLE.match(line) and "://" in line:
             raise RequirementsProblem(f"{file}: {line!r} would be a checkout on this machine; write NAME @ URL instead")
-        if _EDITABLE.match(line) or _LOCAL.fullmatch(line):
+        if _EDITABLE.match(line):
+            raise RequirementsProblem(f"{file}: {line!r} {_OF_THIS_MACHINE}. {_OF_UV}")
+        if _LOCAL.fullmatch(line):
             raise RequirementsProblem(f"{file}: {line!r} {_OF_THIS_MACHINE}")
         included = _INCLUDED.fullmatch(line)
         if included is None:
