@@ -195,3 +195,13 @@ def test_variables_of_lightlda_are_set(tmp_path: Path) -> None:
     found = imported_text(tmp_path, "run.sh", call)
     assert found.job["tasks"]["ps"]["command"] == 'export LIGHTLDA_ROLE="$TONY_TASK_TYPE" && sh demo.sh'
     assert "nothing here says" in why(found, "LIGHTLDA_SERVER_ENDPOINT")
+
+
+def test_paths_that_begin_in_a_home_are_told_of() -> None:
+    call = ["hbox-submit", "--app-type", "x", "--input", "clicks/2026#data", "--output", "/models/clicks#model"]
+    found = imported(*call, "--cacheFile", "vocab.txt", "python", "a.py")
+    assert found.job["inputs"]["data"]["paths"] == ["hdfs:///clicks/2026"]
+    assert found.job["files"] == ["hdfs:///vocab.txt"]
+    for key in ("input", "cacheFile"):
+        assert "home on HDFS" in why(found, key)
+    assert "home on HDFS" not in why(found, "output")

@@ -9,6 +9,7 @@ from typing import Any
 
 from tony_provider.importing.draft import Draft
 from tony_provider.importing.keys import Carry, KeyRule, Keys, argument, by, elsewhere, left, to
+from tony_provider.importing.stored_paths import on_hdfs
 from tony_provider.importing.values import environment, memory, milliseconds, number, some, truth, words
 
 FRAMEWORKS = {
@@ -68,7 +69,7 @@ def _stored_files(target: str) -> Carry:
 
     def carry(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
         for each in words(value):
-            draft.add(target, _named(_on_hdfs(each)), key)
+            draft.add(target, _named(on_hdfs(draft, key, each)), key)
 
     return carry
 
@@ -78,14 +79,10 @@ def _named(given: str) -> str:
     return f"{source}::{name}" if name and name != PurePosixPath(source).name else source
 
 
-def _on_hdfs(path: str) -> str:
-    return path if "://" in path else f"hdfs:///{path.lstrip('/')}"
-
-
 def _input(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
     paths, name = path_and_name(value, "input")
     ours = input_name(name)
-    draft.put(("inputs", ours, "paths"), [_on_hdfs(each) for each in words(paths)], key)
+    draft.put(("inputs", ours, "paths"), [on_hdfs(draft, key, each) for each in words(paths)], key)
     draft.leave(
         key,
         f"files are not copied into ./{name}: the program opens those that TONY_INPUT_{ours.upper()} lists, or reads "
@@ -96,7 +93,7 @@ def _input(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
 
 def _output(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
     path, name = path_and_name(value, "output")
-    draft.put(("outputs", input_name(name), "path"), _on_hdfs(path), key)
+    draft.put(("outputs", input_name(name), "path"), on_hdfs(draft, key, path), key)
 
 
 def path_and_name(value: str, default: str) -> tuple[str, str]:
