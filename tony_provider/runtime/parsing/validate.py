@@ -76,6 +76,7 @@ _TAKEN_NAMES = {
     "tmp",
 }
 _OWN_FILES = "tony-"
+_NOT_UNPACKED = (".bz2", ".tbz2", ".xz", ".txz", ".zst", ".squashfs")  # which conda-pack writes, too
 _ANOTHER = "another package adds one by an entry point in the group tony_provider.frameworks"
 
 
@@ -219,6 +220,8 @@ def _names(job: JobSpec) -> Iterator[Problem]:
     for path, _, environment in named_environments(job):
         if kind_of(environment) is None:
             yield Problem(path, environment, f"several are wheels, and nothing else; one is {ALLOWED}")
+        elif environment.lower().endswith(_NOT_UNPACKED):
+            yield Problem(path, environment, f"is packed in a way that YARN does not unpack; it is {ALLOWED}")
 
 
 def _tags(job: JobSpec) -> Iterator[Problem]:
