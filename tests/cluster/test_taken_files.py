@@ -19,13 +19,13 @@ PATHS = [
     *(f"{above}/{name}" for above in ("src", "data") for name in NAMES),
     *(f"src/in/{name}" for name in ("b.py", "x.log")),
 ]
-PATTERNS = st.sampled_from(
-    [
-        *("*.log", "!x.log", "/a", "src/", "in/", "**/in", "data/*", "!data/a", "src/**/x.log", "# no", "", "b.py "),
-        *("/data/deep", "lo?", "[ab]", "!*.py", "**/*.py", "src/in/*", "!src/in/b.py", "\\!x"),
-    ]
-)
-RULES = st.lists(PATTERNS, max_size=5).map("\n".join)
+PATTERNS = [
+    *("*.log", "!x.log", "/a", "src/", "in/", "**/in", "data/*", "!data/a", "src/**/x.log", "# no", "", "b.py "),
+    *("/data/deep", "lo?", "[ab]", "!*.py", "**/*.py", "src/in/*", "!src/in/b.py", "\\!x"),
+]
+OF_DIRECTORIES = ["*", "!*/", "src/**", "!src/**/", "!src/in", "data/**", "!/data/"]
+RULES = st.lists(st.sampled_from(PATTERNS), max_size=5).map("\n".join)
+RULES_OF_ALL = st.lists(st.sampled_from([*PATTERNS, *OF_DIRECTORIES]), max_size=5).map("\n".join)
 
 
 def taken(folder: Path) -> list[str]:
@@ -39,7 +39,7 @@ def plant(folder: Path, files: dict[str, str]) -> None:
 
 
 @settings(max_examples=40, deadline=None)
-@given(RULES, RULES)
+@given(RULES_OF_ALL, RULES)
 def test_it_is_what_git_would_take(of_all: str, of_src: str) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -48,6 +48,42 @@ def test_it_is_what_git_would_take(of_all: str, of_src: str) -> None:
         for command in (["git", "init", "--quiet"], ["git", "ls-files", "--others", "--exclude-standard"]):
             done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=True)
         assert taken(folder) == sorted(done.stdout.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("rules", "kept"),
+    [
+        ("*\n!*/\n!*.py\n", ["src/in/b.py", "train.py"]),
+        ("src/**\n!src/**/\n!src/in/*.py\n", ["src/in/b.py", "train.py"]),
+        ("src/**\n!src/keep.bin\n", ["src/keep.bin", "train.py"]),
+        ("src/\n!src/keep.bin\n", ["train.py"]),
+    ],
+)
+def test_what_is_to_be_kept_of_what_is_ignored(tmp_path: Path, rules: str, kept: list[str]) -> None:
+    plant(tmp_path, dict.fromkeys(("train.py", "src/in/b.py", "src/in/x.bin", "src/keep.bin"), ""))
+    plant(tmp_path, {".gitignore": f"{rules}.gitignore\n"})
+    assert taken(tmp_path) == kept
+
+
+def test_lines_end_as_git_has_it(tmp_path: Path) -> None:
+    plant(tmp_path, dict.fromkeys(("x.log", "b.tmp", "train.py"), ""))
+    plant(tmp_path, {".gitignore": "\ufeffx.log\r\nb\x0ctrain.py\n*.tmp\n.*\n"})
+    assert taken(tmp_path) == ["train.py"]
+
+
+def test_links_that_lead_to_each_other_are_not_followed_for_ever(tmp_path: Path) -> None:
+    for name, other in (("a", "b"), ("b", "a")):
+        plant(tmp_path, {f"{name}/own.py": ""})
+        for number in range(3):
+            (tmp_path / name / f"link{number}").symlink_to(f"../{other}")
+    links = [f"{number}" for number in range(3)]
+    assert taken(tmp_path / "a") == sorted(
+        [
+            "own.py",
+            *(f"link{number}/own.py" for number in links),
+            *(f"link{number}/link{other}" for number in links for other in links),
+        ]
+    )
 
 
 def test_our_own_ignore_file_has_the_last_word(tmp_path: Path) -> None:

@@ -178,3 +178,30 @@ def test_variables_of_a_script_are_named(tmp_path: Path) -> None:
 def test_an_unknown_option_is_listed() -> None:
     found = imported("hbox-submit", "--app-type", "tensorflow", "--worker-memry", "1G", "python", "x.py")
     assert why(found, "--worker-memry") == "no option of Hbox; did you mean worker-memory?"
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [("distlightgbm", "lightGBMlist.txt is not"), ("LightLDA", "lightLDAEndPoints.txt is not"), ("xflow", "ps-lite")],
+)
+def test_what_programs_of_a_kind_are_not_given_is_told(kind: str, said: str) -> None:
+    found = imported("hbox-submit", "--app-type", kind, "--worker-num", "2", "--ps-num", "1", "sh", "demo.sh")
+    assert said in why(found, "app-type")
+
+
+def test_variables_of_lightlda_are_set(tmp_path: Path) -> None:
+    (tmp_path / "demo.sh").write_text('[ "$LIGHTLDA_ROLE" = ps ] && ./server -endpoint $LIGHTLDA_SERVER_ENDPOINT\n')
+    call = "hbox-submit --app-type lightlda --files demo.sh --worker-num 2 --ps-num 1 sh demo.sh\n"
+    found = imported_text(tmp_path, "run.sh", call)
+    assert found.job["tasks"]["ps"]["command"] == 'export LIGHTLDA_ROLE="$TONY_TASK_TYPE" && sh demo.sh'
+    assert "nothing here says" in why(found, "LIGHTLDA_SERVER_ENDPOINT")
+
+
+def test_paths_that_begin_in_a_home_are_told_of() -> None:
+    call = ["hbox-submit", "--app-type", "x", "--input", "clicks/2026#data", "--output", "/models/clicks#model"]
+    found = imported(*call, "--cacheFile", "vocab.txt", "python", "a.py")
+    assert found.job["inputs"]["data"]["paths"] == ["hdfs:///clicks/2026"]
+    assert found.job["files"] == ["hdfs:///vocab.txt"]
+    for key in ("input", "cacheFile"):
+        assert "home on HDFS" in why(found, key)
+    assert "home on HDFS" not in why(found, "output")

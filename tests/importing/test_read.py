@@ -98,6 +98,24 @@ def test_a_file_and_a_call_are_not_one(tmp_path: Path) -> None:
         imported("rm", "-rf", "/")
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "cd $(dirname $0) && {call}",
+        "mkdir -p out; {call}; echo done",
+        "for lr in 1 2; do {call} & done",
+        "if [ -f x ]; then {call} > log 2>&1 || exit 1; fi",
+        "A=1 B='x; y' nohup {call} 2>&1 | tee -a log.txt",
+        "sudo {call} # as root; not nice",
+    ],
+)
+def test_a_call_is_found_among_other_commands(tmp_path: Path, line: str) -> None:
+    call = "hbox-submit --app-type mpi python a.py --sql 'select 1; select 2' \"b;\" 'c && d'"
+    found = imported_text(tmp_path, "run.sh", f"#!/bin/sh\nset -e; date\n{line.format(call=call)}\n")
+    command = "mpirun tony-here python a.py --sql 'select 1; select 2' 'b;' 'c && d'"
+    assert found.job["tasks"]["chief"]["command"] == command
+
+
 def test_values_can_be_laid_over(tmp_path: Path) -> None:
     text = xml(tony__worker__instances=2, tony__worker__command="x")
     found = imported_text(tmp_path, "tony.xml", text, given={"tasks": {"worker": {"instances": "1"}}, "queue": "ml"})

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.importing.jobs import imported_text, why
 from tony_provider.importing.imported import Imported
 from tony_provider.runtime.parsing.parse import parse_job
@@ -179,3 +181,16 @@ def test_files_of_older_specifications_are_a_list(tmp_path: Path) -> None:
     assert (found.job["files"], found.job["archives"]) == (["data/payload.txt"], ["env.zip"])
     other = read(tmp_path, {"services": {"one": {**service, "files": [{"file": "a", "dest": "b"}]}}})
     assert "should be a mapping" in why(other, "services.one.files")
+
+
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [
+        ("ray start --head && skein kv put current --key=HEAD --value=$(hostname -i)", "skein kv"),
+        ("source env/bin/activate\npython -m skein.recipes.jupyter_notebook", "-m skein.recipes.jupyter_notebook"),
+        ("python skein.py --driver", ""),
+    ],
+)
+def test_a_script_that_calls_skein_is_told_of(tmp_path: Path, script: str, told: str) -> None:
+    found = read(tmp_path, {"name": "x", "services": {"head": {"script": script}}})
+    assert (f"calls `{told}`" in why(found, "services.head.script")) == bool(told)

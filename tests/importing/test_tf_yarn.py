@@ -172,3 +172,28 @@ run_on_yarn(
     found = imported_text(tmp_path, "run.py", text, command="x")
     assert found.job["files"] == ["dnn.py", "models/wine.py"]
     assert found.job["tasks"]["chief"]["node_label"] == "gpu"
+
+
+@pytest.mark.parametrize(("said", "processes"), [("2", 2), ("1", None), ("CONFIG.workers", None)])
+def test_older_versions_have_the_experiment_say_how_many_processes_there_are(
+    tmp_path: Path, said: str, processes: int | None
+) -> None:
+    text = f"""
+from tf_yarn.pytorch import PytorchExperiment, TaskSpec, run_on_yarn
+def experiment_fn():
+    return PytorchExperiment(model=Net(), main_fn=loop, train_dataset=data, n_workers_per_executor={said})
+run_on_yarn(experiment_fn, {{"worker": TaskSpec(memory=48 * 2**10, vcores=48, instances=2)}})
+"""
+    found = imported_text(tmp_path, "run.py", text, command="python x.py")
+    assert found.job["tasks"]["worker"].get("processes") == processes
+    is_named = "`processes` of the task type" in why(found, "PytorchExperiment n_workers_per_executor")
+    assert is_named == said.startswith("CONFIG")
+
+
+@pytest.mark.parametrize(
+    "also", ["size += 1", "for size in sizes: pass", "def of(size): pass", "size, other = 1, 2", "if (size := 4): pass"]
+)
+def test_a_name_with_several_values_has_none_that_is_known(tmp_path: Path, also: str) -> None:
+    text = f"import tf_yarn\nsize = 4\n{also}\nrun_on_yarn(f, {{'worker': TaskSpec(1024, 1, instances=size)}})"
+    found = imported_text(tmp_path, "run.py", text, command="x")
+    assert "only running the program" in why(found, "task.worker.instances")

@@ -143,9 +143,16 @@ def test_an_environment_with_its_bin_at_the_top_is_our_own(tmp_path: Path) -> No
 
 def test_a_tool_that_starts_the_client_has_options_of_its_own() -> None:
     tool = ("gcloud", "dataproc", "jobs", "submit", "hadoop", "--class", CLIENT[-1], "--jars", "gs://a/tony.jar", "--")
-    found = imported(*tool, "--executes", "unzip tf.zip && tf/bin/python x.py", "--conf", "tony.worker.instances=1")
+    call = ("--executes", "unzip tf.zip && tf/bin/python x.py", "--conf", "tony.worker.instances=1")
+    found = imported(*tool, *call)
     assert found.job["tasks"]["worker"]["command"] == "unzip tf.zip && tf/bin/python x.py"
     assert [each.key for each in found.left] == ["variables"]
+    assert imported(*tool[:5], f"--class={CLIENT[-1]}", *tool[7:], *call).job == found.job
+
+
+def test_a_notebook_is_told_of() -> None:
+    call = ("java", "-cp", "tony.jar", "com.linkedin.tony.cli.NotebookSubmitter", "-executes", "./jupyter.sh")
+    assert "airflow tony notebook" in why(imported(*call), "NotebookSubmitter")
 
 
 def test_variables_that_a_program_names_are_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,6 +231,31 @@ def test_mxnets_scheduler_has_no_type_and_its_servers_no_command(tmp_path: Path)
     assert why(found, "tony.scheduler.instances") == "MXNet's scheduler runs beside rank 0"
 
 
+def test_horovods_driver_has_no_type(tmp_path: Path) -> None:
+    text = xml(
+        tony__application__framework="horovod",
+        tony__worker__instances=4,
+        tony__worker__command="python fit.py",
+        tony__driver__instances=1,
+        tony__driver__vcores=2,
+        tony__driver__command="python horovod_debug_driver.py -t -p 9999",
+        tony__application__untracked__jobtypes="driver",
+    )
+    found = imported_text(tmp_path, "tony.xml", text)
+    assert found.job["tasks"] == {"worker": {"instances": 4, "command": "python fit.py"}}
+    assert "beside rank 0" in why(found, "tony.driver.instances")
+
+
+def test_what_is_asked_for_a_type_without_a_number_is_listed(tmp_path: Path) -> None:
+    given = {"tony.worker.instances": 2, "tony.worker.command": "x", "tony.ps.memory": "3g", "tony.ps.vcores": 1}
+    found = imported_text(tmp_path, "tony.xml", xml(**given))
+    assert set(found.job["tasks"]) == {"worker"}
+    assert "tony.ps.instances is not given" in why(found, "tony.ps.memory")
+    assert not why(found, "tony.ps.vcores")  # which is in every configuration
+    none = imported_text(tmp_path, "tony.xml", xml(**given, **{"tony.ps.instances": 0}))
+    assert not why(none, "tony.ps.memory")
+
+
 def test_images_count_where_docker_is_enabled(tmp_path: Path) -> None:
     given = {
         "tony.worker.instances": 1,
@@ -288,6 +320,31 @@ def test_of_a_list_only_what_is_wrong_is_left(tmp_path: Path) -> None:
     found = imported_text(tmp_path, "tony.xml", xml(**given))
     assert set(found.job.get("tags", [])) <= {tag for tag in tags if " " not in tag}
     assert {each.value for each in found.left if isinstance(each.value, str)} >= {tag for tag in tags if " " in tag}
+
+
+def test_values_name_other_properties(tmp_path: Path) -> None:
+    given = {
+        "tony.application.name": "clicks-${day}",
+        "day": "${year}-03",
+        "year": "2026",
+        "tony.worker.instances": 1,
+        "tony.worker.command": "LD_LIBRARY_PATH=${LD_LIBRARY_PATH} python x.py --year ${year}",
+        "tony.containers.resources": "hdfs:///user/${user.name}/x.txt",
+        "tony.yarn.queue": "${tony.yarn.queue}",
+    }
+    found = imported_text(tmp_path, "tony.xml", xml(**given))
+    assert found.job["name"] == "clicks-2026-03"
+    command = "LD_LIBRARY_PATH=${LD_LIBRARY_PATH} python x.py --year 2026"
+    assert found.job["tasks"]["worker"]["command"] == command
+    assert "${user.name} is filled in by Hadoop's client" in why(found, "tony.containers.resources")
+    assert "must be a queue" in why(found, "tony.yarn.queue")  # which is itself
+
+
+def test_a_configuration_that_includes_another_is_refused(tmp_path: Path) -> None:
+    text = xml(tony__worker__instances=1, tony__worker__command="x")
+    include = '<xi:include xmlns:xi="http://www.w3.org/2001/XInclude" href="tony-site.xml"/></configuration>'
+    with pytest.raises(NotImportable, match="includes another file"):
+        imported_text(tmp_path, "tony.xml", text.replace("</configuration>", include))
 
 
 def test_passwords_are_not_shown(tmp_path: Path) -> None:

@@ -67,6 +67,20 @@ def test_an_app_that_torchrun_starts_is_of_pytorch(tmp_path: Path) -> None:
     assert "TorchX itself" in why(found, "role.main.env.TORCHX_TRACKING_EXPERIMENT_NAME")
 
 
+@pytest.mark.parametrize(
+    ("args", "command"),
+    [
+        (["--nproc_per_node", "2", "-m", "pkg.train", "--lr", "0.1"], "python -m pkg.train --lr 0.1"),
+        (["--module", "--nproc-per-node=2", "pkg.train", "-x"], "python -m pkg.train -x"),
+        (["--standalone", "--nproc_per_node=2", "train.py", "-m", "small"], "python train.py -m small"),
+        (["--nproc_per_node=2", "--no_python", "./train", "--lr", "0.1"], "./train --lr 0.1"),
+    ],
+)
+def test_what_torchrun_is_given_to_run(tmp_path: Path, args: list[str], command: str) -> None:
+    task = read(tmp_path, app(entrypoint="torchrun", args=args)).job["tasks"]["main"]
+    assert (task["command"], task["processes"]) == (command, "2")
+
+
 def test_macros_are_our_variables_and_what_has_none_is_named(tmp_path: Path) -> None:
     args = ["--app", "${app_id}", "--me", "$$HOME", "--at", "${img_root}/x y", "--to", "${rank0_env}", "it's"]
     plain = app(entrypoint="./go", args=args, num_replicas=1, resource=None, max_retries=0)
@@ -111,6 +125,7 @@ def test_a_call_of_dist_ddp_becomes_a_job() -> None:
         },
     }
     assert "connection says where" in why(found, "torchx run -s")
+    assert imported(*run, "--debug", "True", *given, "--max_retries", "2", "--", "--lr", "0.1").job == found.job
     assert "docker" in why(found, "--image")
 
 

@@ -210,6 +210,22 @@ def test_a_command_that_wants_bash_has_it(tmp_path: Path) -> None:
     assert found.job["tasks"]["a"]["command"] == "bash -c 'source env.sh && ./go'"
 
 
+def test_a_command_is_what_yarns_shell_makes_of_it(tmp_path: Path) -> None:
+    """YARN writes it between double quotes into the container's script."""
+    written = r"export CLASSPATH=\`\$HADOOP_HOME/bin/hadoop classpath\`; echo \"$A\" 'a\\b\tc'"
+    found = read(tmp_path, {"name": "x", "components": [{"name": "a", "launch_command": written}]})
+    command = r"""export CLASSPATH=`$HADOOP_HOME/bin/hadoop classpath`; echo "$A" 'a\b\tc'"""
+    assert found.job["tasks"]["a"]["command"] == command
+
+
+def test_a_file_of_the_users_home_is_told_of(tmp_path: Path) -> None:
+    files = [{"type": "STATIC", "dest_file": "a.conf", "src_file": "conf/a.conf"}]
+    component = {"name": "a", "launch_command": "x", "configuration": {"files": files}}
+    found = read(tmp_path, {"name": "x", "components": [component]})
+    assert found.job["files"] == ["hdfs:///conf/a.conf::resources/a.conf"]
+    assert "home on HDFS" in why(found, "component.a.configuration.files")
+
+
 def test_what_is_no_list_or_mapping_is_listed(tmp_path: Path) -> None:
     component = {"name": "a", "launch_command": "x", "dependencies": {"b": 1}}
     component |= {"configuration": {"env": ["A=1"], "files": {"x": 1}}}

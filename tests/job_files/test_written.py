@@ -154,6 +154,18 @@ def test_relative_paths_lead_where_they_did(tmp_path: Path) -> None:
     assert moved({"python_env": "/opt/envs/tf"}, before, after) == {"python_env": "/opt/envs/tf"}
 
 
+def test_a_link_keeps_its_name(tmp_path: Path) -> None:
+    """By which a file lies in the working directory."""
+    for each in ("jobs", "dags", "shared/train-2"):
+        (tmp_path / each).mkdir(parents=True)
+    (tmp_path / "jobs" / "src").symlink_to("../shared/train-2")
+    (tmp_path / "linked").symlink_to("jobs")
+    files = ["src", "src/train.py", "./../jobs/src"]
+    for before in (tmp_path / "jobs", tmp_path / "linked"):
+        found = moved({"files": files}, before, tmp_path / "dags")["files"]
+        assert found == ["../jobs/src", "../shared/train-2/train.py", "../jobs/src"]
+
+
 def test_paths_of_task_types_wheels_and_registries_lead_where_they_did(tmp_path: Path) -> None:
     before, after = tmp_path / "jobs", tmp_path / "dags"
     for each in (before, after):

@@ -27,6 +27,8 @@ class Draft:
         self.no_command: dict[str, str] = {}  # by task type: why nobody knows its command
         self.exports = ""  # what every command begins with
         self._types: dict[str, str] = {}  # ours by theirs
+        self._told: set[str] = set()  # what was left, by which it is found again
+        self._added: set[tuple[Path, str]] = set()  # to lists
 
     def put(self, path: Path | str, value: Any, key: str) -> None:
         """Set a key of ours, by its path, to what stands at ``key`` of theirs."""
@@ -37,11 +39,17 @@ class Draft:
         place[path[-1]] = value
         self.origins[path] = key
 
-    def add(self, path: Path | str, value: Any, key: str) -> None:
+    def add(self, path: Path | str, value: str, key: str) -> None:
         """Append to a list of ours, once."""
-        found = self.get(path) or []
-        if value not in found:
-            self.put(path, [*found, value], key)
+        path = _path(path)
+        if (path, value) in self._added:
+            return
+        self._added.add((path, value))
+        if found := self.get(path):
+            found.append(value)
+            self.origins[path] = key
+        else:
+            self.put(path, [value], key)
 
     def get(self, path: Path | str) -> Any:
         """What a key of ours has; None: nothing."""
@@ -53,11 +61,13 @@ class Draft:
     def share(self, key: str) -> None:
         """Make a list's elements the job's that every task type has, such as a file that all of them find."""
         lists = [task.get(key, []) for task in self.tasks.values()]
-        shared = [each for each in lists[0] if all(each in other for other in lists)] if lists else []
-        for each in shared:
+        if not lists:
+            return
+        shared = set.intersection(*map(set, lists))
+        for each in [each for each in lists[0] if each in shared]:
             self.add(key, each, self.origins[("tasks", next(iter(self.tasks)), key)])
-            for own in lists:
-                own.remove(each)
+        for own in lists:
+            own[:] = [each for each in own if each not in shared]
 
     def remove(self, path: Path) -> Any:
         """Take a key of ours out again, or an element of a list; its value."""
@@ -74,7 +84,8 @@ class Draft:
     def leave(self, key: str, why: str, value: object = NOT_GIVEN) -> None:
         """Note that something of theirs is not carried over, once."""
         left = LeftBehind(key, why, value)
-        if left not in self.left:
+        if repr(left) not in self._told:
+            self._told.add(repr(left))
             self.left.append(left)
 
     @property

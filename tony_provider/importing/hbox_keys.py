@@ -9,6 +9,7 @@ from typing import Any
 
 from tony_provider.importing.draft import Draft
 from tony_provider.importing.keys import Carry, KeyRule, Keys, argument, by, elsewhere, left, to
+from tony_provider.importing.stored_paths import on_hdfs
 from tony_provider.importing.values import environment, memory, milliseconds, number, some, truth, words
 
 FRAMEWORKS = {
@@ -25,6 +26,11 @@ FRAMEWORKS = {
     "lightlda": "generic",
     "xflow": "generic",
     "xdl": "generic",
+}
+_OF_THEIRS = {  # what programs of a kind are given, and not here
+    "distlightgbm": "lightGBMlist.txt is not written",
+    **dict.fromkeys(("distlightlda", "lightlda"), "lightLDAEndPoints.txt is not written"),
+    "xflow": "DMLC_ROLE, DMLC_PS_ROOT_URI and others are not set, and nobody starts a scheduler of ps-lite",
 }
 _NO_JVM = "nothing runs in a JVM"
 _NO_STREAM = "records do not come by stdin; `inputs` with `deal: queue` gives whoever is free the next file"
@@ -44,6 +50,8 @@ def _framework(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> Non
             "`tolerated_failures: 50%`",
             value,
         )
+    elif told := _OF_THEIRS.get(value.lower()):
+        draft.leave(key, f"{told}: the addresses are in TONY_CLUSTER_SPEC", value)
 
 
 def _files(target: str) -> Carry:
@@ -61,7 +69,7 @@ def _stored_files(target: str) -> Carry:
 
     def carry(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
         for each in words(value):
-            draft.add(target, _named(_on_hdfs(each)), key)
+            draft.add(target, _named(on_hdfs(draft, key, each)), key)
 
     return carry
 
@@ -71,14 +79,10 @@ def _named(given: str) -> str:
     return f"{source}::{name}" if name and name != PurePosixPath(source).name else source
 
 
-def _on_hdfs(path: str) -> str:
-    return path if "://" in path else f"hdfs:///{path.lstrip('/')}"
-
-
 def _input(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
     paths, name = path_and_name(value, "input")
     ours = input_name(name)
-    draft.put(("inputs", ours, "paths"), [_on_hdfs(each) for each in words(paths)], key)
+    draft.put(("inputs", ours, "paths"), [on_hdfs(draft, key, each) for each in words(paths)], key)
     draft.leave(
         key,
         f"files are not copied into ./{name}: the program opens those that TONY_INPUT_{ours.upper()} lists, or reads "
@@ -89,7 +93,7 @@ def _input(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
 
 def _output(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
     path, name = path_and_name(value, "output")
-    draft.put(("outputs", input_name(name), "path"), _on_hdfs(path), key)
+    draft.put(("outputs", input_name(name), "path"), on_hdfs(draft, key, path), key)
 
 
 def path_and_name(value: str, default: str) -> tuple[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -32,6 +32,35 @@ class PythonSource:
     tree: ast.Module
     name: str  # of its file
     _known: dict[ast.expr, Any] = attrs.field(factory=dict, repr=False)  # what was looked at already
+    _values: Mapping[str, Sequence[ast.expr | None]] = attrs.field(init=False, repr=False)  # None: not told by itself
+    _modules: Mapping[str, str] = attrs.field(init=False, repr=False)  # by the names that imports give them
+
+    @_values.default
+    def _values_of_names(self) -> Mapping[str, Sequence[ast.expr | None]]:
+        """All that each name is given anywhere, also by a loop or as an argument."""
+        alone = {
+            id(to): node.value
+            for node in ast.walk(self.tree)
+            if isinstance(node, (ast.Assign, ast.AnnAssign))
+            for to in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        }
+        found: dict[str, list[ast.expr | None]] = {}
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                found.setdefault(node.id, []).append(alone.get(id(node)))
+            elif isinstance(node, ast.arg):
+                found.setdefault(node.arg, []).append(None)
+        return found
+
+    @_modules.default
+    def _modules_of_names(self) -> Mapping[str, str]:
+        found: dict[str, str] = {}
+        for node in ast.walk(self.tree):
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                above = f"{node.module}." if isinstance(node, ast.ImportFrom) and node.module else ""
+                for alias in node.names:
+                    found.setdefault(alias.asname or alias.name, f"{above}{alias.name}")
+        return found
 
     @classmethod
     def parse(cls, text: str, name: str) -> PythonSource:
@@ -54,16 +83,6 @@ class PythonSource:
                 yield node.module
             elif isinstance(node, ast.Import):
                 yield from (alias.name for alias in node.names)
-
-    def _module(self, name: str) -> str:
-        """The module that an import gives a name to."""
-        for node in ast.walk(self.tree):
-            if isinstance(node, (ast.Import, ast.ImportFrom)):
-                above = f"{node.module}." if isinstance(node, ast.ImportFrom) and node.module else ""
-                for alias in node.names:
-                    if (alias.asname or alias.name) == name:
-                        return f"{above}{alias.name}"
-        return name
 
     def value(self, node: ast.expr, depth: int = 0) -> Any:
         """What an expression is. Raises Computed."""
@@ -88,7 +107,7 @@ class PythonSource:
             case ast.Name(id=name):
                 return self.value(self._assigned(name, node), depth + 1)
             case ast.Attribute(value=ast.Name(id=module), attr="__file__"):
-                return f"{self._module(module).replace('.', '/')}.py"
+                return f"{self._modules.get(module, module).replace('.', '/')}.py"
             case ast.Call(args=[argument]) if ast.unparse(node.func) in (
                 "os.path.basename",
                 "path.basename",
@@ -107,12 +126,7 @@ class PythonSource:
 
     def _assigned(self, name: str, node: ast.expr) -> ast.expr:
         """The one value that a name is given anywhere."""
-        found = [
-            each.value
-            for each in ast.walk(self.tree)
-            if (isinstance(each, ast.Assign) and any(isinstance(to, ast.Name) and to.id == name for to in each.targets))
-            or (isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name) and each.target.id == name)
-        ]
+        found = self._values.get(name, ())
         if len(found) != 1 or found[0] is None:
             raise Computed(ast.unparse(node))
         return found[0]

@@ -10,7 +10,7 @@ from tony_provider.importing.draft import Draft
 
 _PACKED = re.compile(r"bin/python[\d.]*")  # an environment whose top is that of the archive
 _VENV = "venv"  # the directory that TonY unpacks an environment into
-_BASH = re.compile(r"(?:^|[;&|(]\s*|\n\s*)(?:source|declare|shopt|pushd|popd)\s|\[\[|<<<|<\(|\bpipefail\b|&>|\$\{!")
+_BASH = re.compile(r"(?:^|[;&|(\n][ \t]*)(?:source|declare|shopt|pushd|popd)\s|\[\[|<<<|<\(|\bpipefail\b|&>|\$\{!")
 
 
 def for_sh(text: str) -> str:

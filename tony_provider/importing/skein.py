@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
@@ -16,12 +17,20 @@ from tony_provider.importing.values import below, environment, mapping, memory, 
 
 _ARCHIVES = (".zip", ".tar.gz", ".tgz")
 _NOBODY = "nothing of the user's runs in the master, which has no script"
+_SKEIN = re.compile(r"\bskein (?:kv|application|driver|config)\b|-m skein[\w.]*")
 _MANY = 1000  # restarts, in place of any number
 
 
 def _script(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
     lines = [str(each) for each in value] if isinstance(value, list) else [str(value)]
-    draft.put(("tasks", _type(draft, names), "command"), for_sh(" && ".join(lines).strip()), key)
+    text = " && ".join(lines).strip()
+    draft.put(("tasks", _type(draft, names), "command"), for_sh(text), key)
+    if found := _SKEIN.search(text):
+        draft.leave(
+            key,
+            f"calls `{found[0]}`, and nothing of Skein's runs here: tasks find each other in TONY_CLUSTER_SPEC, and "
+            "the job ends when they have; `airflow tony notebook` starts Jupyter, `framework: ray` Ray",
+        )
 
 
 def _type(draft: Draft, names: Sequence[str]) -> str:
@@ -239,7 +248,8 @@ def _say_what_differs(draft: Draft, services: Mapping[str, Any]) -> None:
             "is not given, which is 0 to Skein: a failure ends the application. Here the task starts again, up to "
             "`restart.budget` times (3); `restart: never` of a task type is Skein's rule",
         )
-    if dependencies := [name for name in services if any(name in _listed(each) for each in services.values())]:
+    needed = {str(other) for each in services.values() for other in _listed(each)}
+    if dependencies := [name for name in services if name in needed]:
         draft.leave(
             f"services.{dependencies[0]}",
             "the job waits for it to end; if it serves the others and never ends by itself, give it `role: sidecar`",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import dropwhile, takewhile
 from pathlib import Path
@@ -16,9 +16,10 @@ from tony_provider.importing.imported import NotImportable
 from tony_provider.runtime.spec.problems import SpecError
 from tony_provider.runtime.spec.source import load_source
 
-_ENDS = re.compile(r"#|[&;|]+$|[0-9&]?>")  # of a command, as a shell has it
+_ENDS = re.compile(r"[&;|]+")  # a command, as a shell has it
+_REDIRECTS = re.compile(r"[0-9]?>")
 _GOES_ON = re.compile(r"\\(?:[ \t]+#[^\n]*)?\r?\n")  # also with a remark behind the backslash, as documents have it
-_BEFORE = re.compile(r"exec|nohup|time|[A-Za-z_]\w*=.*", re.DOTALL)  # what a command's own words come after
+_BEFORE = re.compile(r"exec|nohup|time|sudo|do|then|else|[{(!]|[A-Za-z_]\w*=.*", re.DOTALL)  # a command's own words
 _QUOTED = re.compile(r"'[^']*'")
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
 _ARRAY = re.compile(r"\$\{\w+\[[@*]\]")
@@ -78,7 +79,7 @@ class Source:
         if self.begins_like_xml:
             return []
         lines = _GOES_ON.sub(" ", self.text).splitlines()
-        return [(line, words) for line in lines if (words := _words(line))]
+        return [(line, words) for line in lines for words in _commands_in(line)]
 
     def shell_variables(self, is_call: Callable[[Sequence[str]], bool]) -> list[str]:
         """The variables that a shell would fill in of the calls in a script, by their names."""
@@ -112,15 +113,29 @@ def _size(plain: Any, known: dict[int, int]) -> int:
     return known[id(plain)]
 
 
-def _words(line: str) -> list[str]:
-    """Those of the first command; none of a comment, or of what is no command by itself."""
+def _commands_in(line: str) -> Iterator[list[str]]:
+    """The words of each command; none of a comment, or of what is no command by itself."""
     if line.lstrip().startswith("#") or len(line) > _LONGEST_LINE:
-        return []
+        return
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|")
+    lexer.whitespace_split, lexer.commenters = True, ""
     try:
-        words = dropwhile(_BEFORE.fullmatch, shlex.split(line))
-        return list(takewhile(lambda word: not _ENDS.match(word), words))
+        words = list(lexer)
     except ValueError:
-        return []
+        return
+    commands: list[list[str]] = [[]]
+    is_redirected = False
+    for word in takewhile(lambda word: not word.startswith("#"), words):
+        if _ENDS.fullmatch(word):
+            commands.append([])
+            is_redirected = False
+            continue
+        is_redirected = is_redirected or _REDIRECTS.match(word) is not None
+        if not is_redirected:
+            commands[-1].append(word)
+    for command in commands:
+        if own := list(dropwhile(_BEFORE.fullmatch, command)):
+            yield own
 
 
 def source_of(words: Sequence[str]) -> Source:

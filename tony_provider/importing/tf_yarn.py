@@ -22,6 +22,8 @@ _LABELS = ("NodeLabel", "TaskFlavor")
 _ACCESS = ("view_users", "view_groups", "modify_users", "modify_groups")
 _NAMES = ("experiment_fn", "task_specs")  # of arguments that stand without theirs
 _OLDER_NAMES = ("pyenv_zip_path", *_NAMES)
+_EXPERIMENT = "PytorchExperiment"
+_OF_EXPERIMENT = ("model", "main_fn", "train_dataset", "dataloader_args", "n_workers_per_executor")
 _OF_SPEC = ("memory", "vcores", "instances", "nb_proc_per_worker", "label")
 _COMPUTED = "is computed, which only running the program would tell"
 
@@ -143,6 +145,7 @@ def _read(source: Source) -> Draft:
     for name, node in given.items():
         if name != "task_specs":
             _carry(draft, KEYS, name, lambda node=node, name=name: _value(draft, program, name, node))  # type: ignore[misc]
+    _processes(draft, program)
     for name in draft.tasks:
         draft.no_command[name] = "what experiment_fn holds, as a program"
     return draft
@@ -227,6 +230,24 @@ def _tasks(draft: Draft, program: PythonSource, given: Mapping[str, ast.expr]) -
                     f"task.{name}.{key}",
                     lambda node=node: _spec_value(program, node),  # type: ignore[misc]
                 )
+
+
+def _processes(draft: Draft, program: PythonSource) -> None:
+    """Older versions have the experiment say how many processes each worker runs."""
+    key = _OF_EXPERIMENT[-1]
+    for call in program.calls(_EXPERIMENT):
+        named = {each.arg: each.value for each in call.keywords if each.arg is not None}
+        given = {**dict(zip(_OF_EXPERIMENT, call.args, strict=False)), **named}
+        if key not in given:
+            continue
+        try:
+            count = number(program.value(given[key]))
+        except (Computed, BadValue) as error:
+            draft.leave(f"{_EXPERIMENT} {key}", f"{_COMPUTED}; here it is `processes` of the task type", str(error))
+            continue
+        for name, task in draft.tasks.items():
+            if count > 1 and "processes" not in task:
+                draft.put(("tasks", name, "processes"), count, f"{_EXPERIMENT} {key}")
 
 
 def _tensorboard(draft: Draft, program: PythonSource, spec: ast.Call) -> None:

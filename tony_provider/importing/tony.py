@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tony_provider.importing.draft import Draft
-from tony_provider.importing.hadoop_xml import read_properties
+from tony_provider.importing.hadoop_xml import filled_in, of_the_client, read_properties
 from tony_provider.importing.imported import NotImportable
 from tony_provider.importing.options import Options, read_options
 from tony_provider.importing.shell_call import for_sh, python_call, source_folder
@@ -27,8 +27,9 @@ from tony_provider.importing.values import number_of, pairs
 from tony_provider.importing.variables import carry_variables
 from tony_provider.runtime.spec.model import Role
 
-_CLIENT = re.compile(r"com\.linkedin\.tony\.(?:cli\.\w+|TonyClient)")
+_CLIENT = re.compile(r"(?:--class=)?com\.linkedin\.tony\.(?:cli\.\w+|TonyClient)")
 _FLAGS = ("debug", "help")
+_NOTEBOOKS = "NotebookSubmitter"  # its client for a server that is not waited for
 _VARIABLES = {
     "CLUSTER_SPEC": "$TONY_CLUSTER_SPEC",
     "JOB_NAME": "$TONY_TASK_TYPE",
@@ -41,6 +42,7 @@ _VARIABLES = {
     "TB_PORT": "",
 }
 _LISTS = ("tony.containers.envs", "tony.execution.envs", "tony.containers.resources")  # -conf appends to these
+_DEFAULTS = {"memory": "2g", "vcores": "1", "gpus": "0"}  # of ps and worker, in tony-default.xml
 _FRAMEWORKS = ("tensorflow", "pytorch", "mxnet", "horovod", "standalone")
 
 
@@ -66,6 +68,10 @@ def _read(source: Source) -> Draft:
         raise NotImportable(f"{source.told}: {options.rest[0]!r} belongs to no option of TonY's client")
     draft = _draft(_properties(options, source.folder), options, source.folder)
     say_unfilled(draft, source, _is_call)
+    if call is not None and any(word.endswith(_NOTEBOOKS) for word in call):
+        draft.leave(
+            _NOTEBOOKS, "`airflow tony notebook` starts Jupyter; `airflow tony tunnel` leads to any other server"
+        )
     return draft
 
 
@@ -92,13 +98,19 @@ def _properties(options: Options, folder: Path) -> dict[str, str]:
 
 def _draft(properties: Mapping[str, str], options: Options | None, folder: Path) -> Draft:
     draft = Draft()
+    properties = filled_in(properties)
     known = {key: value for key, value in properties.items() if key.startswith("tony.") and value != ""}
     if others := sorted(properties.keys() - {key for key in properties if key.startswith("tony.")}):
         draft.leave(f"{len(others)} keys of Hadoop, such as {others[0]}", ADDRESSES)
+    for key, value in known.items():
+        if reference := of_the_client(value):
+            draft.leave(key, f"{reference} is filled in by Hadoop's client, and by nobody here", value)
     framework = _framework(known)
     draft.put("framework", framework, "tony.application.framework")
     _task_types(draft, known, framework)
-    KEYS.carry_all(draft, {key: value for key, value in known.items() if not _is_of_absent(draft, key)})
+    absent = {key: value for key, value in known.items() if _is_of_absent(draft, key)}
+    _say_absent(draft, known, absent)
+    KEYS.carry_all(draft, {key: value for key, value in known.items() if key not in absent})
     _services(draft)
     put_images(draft, known)
     put_placement(draft, known)
@@ -129,6 +141,9 @@ def _task_types(draft: Draft, known: Mapping[str, str], framework: str) -> None:
         if framework == "mxnet" and found[1] == "scheduler":
             draft.leave(key, "MXNet's scheduler runs beside rank 0", value)
             continue
+        if framework == "horovod" and found[1] == "driver":
+            draft.leave(key, "no driver: the rendezvous runs beside rank 0", value)
+            continue
         name = draft.task_type(found[1])
         draft.put(("tasks", name, "instances"), number_of(key, value), key)
         if framework == "mxnet" and found[1] == "server":
@@ -147,6 +162,19 @@ def _is_of_absent(draft: Draft, key: str) -> bool:
     return bool(
         found and KEYS.find(key) is not None and key not in KEYS.rules and draft.task_type(found[1]) not in draft.tasks
     )
+
+
+def _say_absent(draft: Draft, known: Mapping[str, str], absent: Mapping[str, str]) -> None:
+    """Name what is asked for a type whose number nothing says; TonY's own defaults are nobody's wish."""
+    for key, value in absent.items():
+        _, name, last = key.split(".")
+        if f"tony.{name}.instances" not in known and value != _DEFAULTS.get(last):
+            draft.leave(
+                key,
+                f"tony.{name}.instances is not given, so there is no {name} here, as with TonY since June 2019 "
+                "(before, one ps and one worker were the default)",
+                value,
+            )
 
 
 def _services(draft: Draft) -> None:

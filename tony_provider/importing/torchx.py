@@ -249,7 +249,7 @@ def _call(given: Sequence[str]) -> Draft:
         raise NotImportable("the call of torchx names no component, such as dist.ddp")
     component, *arguments = run.rest
     component = component.removeprefix("torchx.components.")
-    options = read_options(arguments, flags=("debug",))
+    options = read_options(arguments)
     draft = Draft()
     for name, value in run.given:
         draft.leave(f"torchx run -{name}", "the connection says where the job runs", value)

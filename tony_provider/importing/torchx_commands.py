@@ -15,7 +15,9 @@ from tony_provider.importing.options import read_options
 _TORCHRUN = ("torchrun", "torch.distributed.run")
 MACROS = {"app_id": "$TONY_APPLICATION_ID", "replica_id": "$TONY_TASK_INDEX", "img_root": ".", "base_img_root": "."}
 MACRO = re.compile(r"\$\{(\w+)\}")
-FLAGS = ("dryrun", "wait", "log", "tee_logs", "stdin", "no-python", "standalone")
+FLAGS = ("dryrun", "wait", "log", "tee_logs", "stdin")  # of torchx run
+_MODULE, _NO_PYTHON = ("m", "module"), ("no-python", "no_python")
+_FLAGS_OF_TORCHRUN = (*_MODULE, *_NO_PYTHON, "run-path", "run_path", "standalone")
 
 
 @attrs.frozen
@@ -38,17 +40,15 @@ def command_of(draft: Draft, key: str, entrypoint: str, args: Sequence[str]) -> 
         given = inner if _torchrun(inner) is not None else given
     if (place := _torchrun(given)) is None:
         return RoleCommand(given)
-    options = read_options(given[place + 1 :], flags=FLAGS)
-    program, module = list(options.rest), options.last("m") or options.last("module")
+    options = read_options(given[place + 1 :], flags=_FLAGS_OF_TORCHRUN)
+    program, flags = list(options.rest), {name for name, _ in options.given}
     processes = options.last("nproc_per_node") or options.last("nproc-per-node") or "1"
     if processes in ("auto", "gpu"):
         processes = "gpus"
-    if not program and module is None:
+    if not program:
         draft.leave(f"{key}.args", "torchrun is given no program", " ".join(given))
-    words = ["python", *(["-m", module] if module else []), *program]
-    if "no-python" in [name for name, _ in options.given]:
-        words = program
-    return RoleCommand(words, processes, is_torchrun=True)
+    words = ["python", *(["-m"] if flags.intersection(_MODULE) else []), *program]
+    return RoleCommand(program if flags.intersection(_NO_PYTHON) else words, processes, is_torchrun=True)
 
 
 def _torchrun(words: Sequence[str]) -> int | None:

@@ -13,6 +13,7 @@ from tony_provider.importing.keys import Keys, by, elsewhere, left, to
 from tony_provider.importing.service_placement import put_placement
 from tony_provider.importing.shell_call import for_sh
 from tony_provider.importing.source import Source
+from tony_provider.importing.stored_paths import on_hdfs
 from tony_provider.importing.system import System
 from tony_provider.importing.values import (
     below,
@@ -36,6 +37,7 @@ _OF_ALL = {  # of a component that says nothing itself, and what it is here
 _CONSTANT = re.compile(
     r"\$\{(?:(?:SERVICE|COMPONENT)_[A-Z_]+|USER|DOMAIN|THIS_HOST|CONTAINER_ID|CLUSTER_[A-Z_]+|[A-Z0-9_-]+_(?:IP|HOST))\}"
 )
+_ESCAPED = re.compile(r"\\([$`\"\\])")  # since YARN writes it between double quotes into a script of bash's
 _OF_A_RUNNING_ONE = "says how a running service is; a definition needs none of it"
 _NOT_WRITTEN = "nothing is written into files from properties; write the file yourself, and name it in `files`"
 
@@ -67,8 +69,9 @@ def _above(draft: Draft, names: Sequence[str]) -> Path:
 
 
 def _command(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
-    draft.put(("tasks", draft.task_type(names[0]), "command"), for_sh(str(value)), key)
-    _say_constants(draft, key, str(value))
+    text = _ESCAPED.sub(r"\1", str(value))
+    draft.put(("tasks", draft.task_type(names[0]), "command"), for_sh(text), key)
+    _say_constants(draft, key, text)
 
 
 def _say_constants(draft: Draft, key: str, text: str) -> None:
@@ -122,14 +125,9 @@ def _files(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
         target = str(about.get("dest_file") or source or "").lstrip("/")
         if kind in ("STATIC", "ARCHIVE") and source:
             ours = "files" if kind == "STATIC" else "archives"
-            draft.add((*_above(draft, names), ours), f"{_on_hdfs(source)}::resources/{target}", key)
+            draft.add((*_above(draft, names), ours), f"{on_hdfs(draft, key, source)}::resources/{target}", key)
         else:
             draft.leave(f"{key} {about.get('dest_file', '')}".rstrip(), f"{kind or 'no type'}: {_NOT_WRITTEN}")
-
-
-def _on_hdfs(path: object) -> str:
-    text = str(path)
-    return text if "://" in text else f"hdfs:///{text.lstrip('/')}" if text.startswith("/") else text
 
 
 def _budget(value: Any) -> int | None:
@@ -254,7 +252,7 @@ def _artifacts(draft: Draft, plain: Mapping[str, Any], components: Sequence[Mapp
         own = below(each, "artifact")
         artifact = own or shared
         if (where := artifact.get("id")) and _kind(artifact) == "TARBALL":
-            draft.add((*above, "archives"), f"{_on_hdfs(where)}::lib", key)
+            draft.add((*above, "archives"), f"{on_hdfs(draft, key, where)}::lib", key)
         if own and _image(own) is not None:
             draft.put((*above, "docker", "image"), _image(own), key)
         elif own and _image(shared) is not None:

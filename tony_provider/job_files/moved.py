@@ -53,4 +53,5 @@ def _resource(given: Any, before: Path, after: Path) -> Any:
 def _path(source: Any, before: Path, after: Path) -> Any:
     if not isinstance(source, str) or "://" in source or source.startswith("/") or has_template(source):
         return source
-    return os.path.relpath((before / source.strip()).resolve(), after.resolve())
+    path = before / source.strip()
+    return os.path.relpath(path.parent.resolve() / path.name, after.resolve())  # a link keeps its own name

@@ -174,6 +174,24 @@ def test_an_archive_for_another_machine(tmp_path: Path, form: str) -> None:
     assert look(tmp_path, form, NodePythons(frozenset({(3, 9)}), frozenset({"aarch64"}))).problems == []
 
 
+@pytest.mark.parametrize(
+    ("name", "system"),
+    [
+        ("lib/python3.12/lib-dynload/_ctypes.cpython-312-darwin.so", "darwin"),
+        ("Lib/site-packages/numpy/_core/_multiarray.cp312-win_amd64.pyd", "win_amd64"),
+    ],
+)
+def test_an_archive_for_another_system(tmp_path: Path, name: str, system: str) -> None:
+    with tarfile.open(tmp_path / "env.tar.gz", "w:gz") as tar:
+        tar.addfile(tarfile.TarInfo(name), io.BytesIO())
+    (problem,) = look(tmp_path, "env.tar.gz").problems
+    assert problem.startswith(f"python_env: env.tar.gz is for {system}, and the nodes have")
+    with tarfile.open(tmp_path / "env.tar.gz", "w:gz") as tar:  # a package that has them for all
+        for each in (name, f"lib/x.cpython-312-{os.uname().machine}-linux-gnu.so"):
+            tar.addfile(tarfile.TarInfo(each), io.BytesIO())
+    assert look(tmp_path, "env.tar.gz").problems == []
+
+
 def test_an_archive_that_says_nothing(tmp_path: Path) -> None:
     for name, content in (("a.tar.gz", b"\x1f\x8bnothing"), ("b.zip", b"PK"), ("c.tar", b"")):
         (tmp_path / name).write_bytes(content)

@@ -32,17 +32,63 @@ def test_included_files_count_with_their_content(tmp_path: Path) -> None:
         read_requirements(tmp_path / "requirements.txt")
 
 
+def test_what_another_file_says_is_found_as_pip_finds_it(tmp_path: Path) -> None:
+    (tmp_path / "my base.txt").write_text("six==1.16\n")
+    first = key(tmp_path, "\ufeff-r 'my base.txt'\n")
+    (tmp_path / "my base.txt").write_text("six==1.17\n")
+    assert key(tmp_path, "\ufeff-r 'my base.txt'\n") != first
+    with pytest.raises(RequirementsProblem, match="download it"):
+        key(tmp_path, "-c https://example.com/constraints.txt\nsix\n")
+
+
+def test_a_comment_ends_with_its_line(tmp_path: Path) -> None:
+    first = key(tmp_path, "six\n# torch==1.13 \\\ntorch==2.0\n")
+    assert key(tmp_path, "six\n# torch==1.13 \\\ntorch==2.1\n") != first
+    assert key(tmp_path, "six\ntorch==2.0\n") == first
+
+
 @pytest.mark.parametrize(
-    "line", ["-e .", "--editable=lib", "./lib", "../lib/x", "/opt/lib", "lib @ file:///x", "a.whl"]
+    "line",
+    [
+        *("-e .", "--editable=lib", ".", ".[train]", "./lib", "../lib/x", "/opt/lib", "lib/x", "lib/x[train]"),
+        *("lib @ file:///x", "lib @ ./x", "file:///x", "a.whl", "lib/a.tar.gz", "a.whl ; python_version > '3.8'"),
+    ],
 )
 def test_code_of_this_machine_is_refused(tmp_path: Path, line: str) -> None:
     with pytest.raises(RequirementsProblem, match="is of this machine"):
         key(tmp_path, f"numpy\n{line}\n")
 
 
+def test_what_uv_writes_of_a_project_is_told(tmp_path: Path) -> None:
+    with pytest.raises(RequirementsProblem, match=r"'-e \.' is of this machine.*--no-emit-project"):
+        key(tmp_path, "#    uv export --format requirements.txt\n-e .\nsix==1.16.0 \\\n    --hash=sha256:aa\n")
+
+
+def test_a_checkout_is_named_by_its_url_alone(tmp_path: Path) -> None:
+    with pytest.raises(RequirementsProblem, match="write NAME @ URL"):
+        key(tmp_path, "-e git+https://example.com/lib.git@v1#egg=lib\n")
+
+
+def test_a_lock_has_no_directories_of_this_machine(tmp_path: Path) -> None:
+    package = "[[packages]]\nname = 'six'\nversion = '1.16.0'\n"
+    assert key(tmp_path, package, "pylock.toml")
+    with pytest.raises(RequirementsProblem, match=r"mine is of this machine.*--no-emit-project"):
+        key(tmp_path, f"{package}[[packages]]\nname = 'mine'\ndirectory = {{path = '.'}}\n", "pylock.toml")
+    with pytest.raises(RequirementsProblem, match="cannot be read"):
+        key(tmp_path, "[[packages", "pylock.toml")
+
+
 @pytest.mark.parametrize(
     "line",
-    ["x @ https://example.com/x-1.whl", "--index-url https://example.com/simple", "torch[cuda]>=2; python_version>'3'"],
+    [
+        *("x @ https://example.com/x-1.whl", "--index-url https://example.com/simple", "--find-links=wheels/"),
+        *(
+            "torch[cuda]>=2; python_version>'3'",
+            "x@git+ssh://git@example.com/x.git@v1",
+            "zope.zip>=1",
+            "https://e.com/x/",
+        ),
+    ],
 )
 def test_what_an_index_has_is_not(tmp_path: Path, line: str) -> None:
     assert key(tmp_path, f"{line}\n")
@@ -53,6 +99,8 @@ def test_files_that_are_none(tmp_path: Path) -> None:
         key(tmp_path, "# nothing\n")
     with pytest.raises(RequirementsProblem, match="uv export"):
         key(tmp_path, "version = 1", "uv.lock")
+    with pytest.raises(RequirementsProblem, match="conda-pack"):
+        key(tmp_path, "name: train", "environment.yml")
     with pytest.raises(RequirementsProblem, match="cannot be read"):
         read_requirements(tmp_path / "gone.txt")
 

@@ -397,6 +397,7 @@ def worker(**changes: Any) -> dict[str, Any]:
         ({"python_env": ["a,b.whl"]}, "python_env", "has no comma"),
         ({"python_env": ["a.whl", "b.pex"]}, "python_env", "several are wheels, and nothing else"),
         (worker(python_env="a.whl,b.zip"), "tasks.worker.python_env", "several are wheels"),
+        ({"python_env": "/home/me/env.tar.bz2"}, "python_env", "in a way that YARN does not unpack"),
         ({"files": ["a"], **worker(files=["b::a/b"])}, "tasks.worker.files[0]", "inside, that of files[0]"),
         (worker(files=["a"], archives=["x::a"]), "tasks.worker.archives[0]", "that of tasks.worker.files[0]"),
         (worker(files=["x::tony"]), "tasks.worker.files[0]", "by YARN or by us"),

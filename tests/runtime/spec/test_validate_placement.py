@@ -66,6 +66,7 @@ def test_what_is_well(good: dict[str, Any]) -> None:
         (rules({"affinity": ["serving"]}), "constraints[0].affinity", "tags of others are not-self/serving"),
         (rules({"affinity": ["other/serving"]}), "constraints[0].affinity", "what stands before a tag"),
         (rules({"affinity": ["app-tag/serving"]}), "constraints[0].affinity", "what stands before a tag"),
+        (rules({"affinity": ["ps", "not-self/serving"]}), "constraints[0].affinity", "give others a rule"),
         (rules({"affinity": ["ps"], "max": 2}), "constraints[0].max", "belongs to cardinality"),
         (rules({"cardinality": "ps"}), "constraints[0].cardinality", "says nothing without min or max"),
         (rules({"cardinality": "ps", "min": 3, "max": 2}), "constraints[0].max", "must be at least 3"),
@@ -98,6 +99,26 @@ def test_a_type_that_a_rule_of_another_one_names_has_no_nodes() -> None:
     document = job({"nodes": ["a"]})
     document["tasks"]["ps"]["placement"] = rules({"anti_affinity": ["worker"]})
     assert "others' rules name it" in problems_of(document)["nodes"]
+
+
+@pytest.mark.parametrize(
+    ("of_worker", "of_ps", "waits"),
+    [
+        ({"affinity": ["ps"]}, {"affinity": ["worker"]}, True),
+        ({"affinity": ["ps"]}, {"cardinality": "worker", "min": 1}, True),
+        ({"affinity": ["ps"], "scope": "rack"}, {"affinity": ["parameters", "worker"]}, False),  # one of its own
+        ({"affinity": ["ps", "chief"]}, {"affinity": ["worker"]}, False),
+        ({"affinity": ["ps"]}, {"affinity": ["all/worker"]}, False),  # which another application may have
+        ({"affinity": ["ps"]}, {"anti_affinity": ["worker"]}, False),
+        ({"affinity": ["ps"]}, {"affinity": ["chief"]}, False),
+    ],
+)
+def test_types_that_would_wait_for_each_other(of_worker: dict[str, Any], of_ps: dict[str, Any], waits: bool) -> None:
+    document = job(rules(of_worker))
+    document["tasks"]["ps"]["placement"] |= rules(of_ps)
+    found = problems_of(document)
+    assert set(found) == ({"constraints", "tasks.ps.placement.constraints"} if waits else set())
+    assert all("ps and worker wait for each other" in message for message in found.values())
 
 
 def test_one_rule_goes_with_a_node_label_several_do_not() -> None:

@@ -11,7 +11,9 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-_LIBRARY = re.compile(rb"\.cpython-3\d{1,2}-(\w{3,20})-linux-(?:gnu|musl)\.so")
+_LIBRARY = re.compile(  # of Linux, by its machine; of others, which no node is, by their system
+    rb"\.cpython-3\d{1,2}-(?:(\w{3,20})-linux-(?:gnu|musl)|(darwin))\.so|\.cp3\d{1,2}-(win\w{2,10})\.pyd"
+)
 _MOST_BYTES = 32 << 20  # of a tar that are looked at, unpacked
 _PIECE = 1 << 20
 _OVERLAP = 100  # bytes: a name may lie in two pieces
@@ -24,7 +26,7 @@ def machines_in(archive: Path) -> set[str]:
     found: set[str] = set()
     before = b""
     for piece in _pieces(archive):
-        found.update(match.decode() for match in _LIBRARY.findall(before + piece))
+        found.update(name.decode() for names in _LIBRARY.findall(before + piece) for name in names if name)
         before = piece[-_OVERLAP:]
     return found
 

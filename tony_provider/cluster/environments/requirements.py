@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,11 +12,19 @@ import attrs
 
 from tony_provider.cluster.errors import ClusterError
 
-_INCLUDED = re.compile(r"(?:-r|-c|--requirement|--constraint)[ =]*(?P<file>\S+)")
+_INCLUDED = re.compile(r"(?:-r|-c|--requirement|--constraint)[ =]*(?P<file>.+)")
 _EDITABLE = re.compile(r"(?:-e|--editable)\b")
-_LOCAL = re.compile(r"\.{0,2}/.*|(?:[^@\s]+\s*@\s*)?file:.*|(?!.*://)\S*\.(?:whl|tar\.gz|zip)")
+# Paths, also after a name: with a slash, a dot in front, or the ending of what can be installed.
+_PATH = r"(?!-|[^;]*://)(?:\.|[^\s;]*/|[^\s;]+\.(?:whl|zip|tar\.\w+|tgz)(?![^\s;\[]))"
+_LOCAL = re.compile(rf"(?:[^@\s]+ ?@ ?)?(?:file:|{_PATH}).*")
+_COMMENT_LINE = re.compile(r"^[ \t]*#.*$", re.MULTILINE)  # which goes on with no backslash at its end
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 _LOCK = re.compile(r"pylock(?:\.[^.]+)?\.toml")
+_OF_UV = "`uv export --no-emit-project` leaves it out"
+_OF_THIS_MACHINE = (
+    "is of this machine, and what is in it would not be told by the environment's name; give the job such code by its "
+    "key files, or as a wheel"
+)
 
 
 class RequirementsProblem(ClusterError):  # noqa: N818 - named for what is wrong, as the others
@@ -49,11 +58,15 @@ class Requirements:
 def read_requirements(file: Path) -> Requirements:
     """Raises RequirementsProblem."""
     if _LOCK.fullmatch(file.name):
-        return Requirements(file, _text(file).splitlines())
+        return Requirements(file, _lock(file).splitlines())
     if file.suffix in (".lock", ".toml"):
         raise RequirementsProblem(
             f"{file} is neither a file of requirements in pip's form nor a pylock.toml; make one of it, such as by "
-            "`uv export --format requirements.txt` or `poetry export`"
+            "`uv export --no-emit-project --format requirements.txt` or `poetry export`"
+        )
+    if file.suffix in (".yml", ".yaml"):
+        raise RequirementsProblem(
+            f"{file} is no file of requirements in pip's form; an environment of conda's is packed by conda-pack"
         )
     lines = list(_lines(file, []))
     if not lines:
@@ -61,29 +74,48 @@ def read_requirements(file: Path) -> Requirements:
     return Requirements(file, lines)
 
 
+def _lock(file: Path) -> str:
+    """What is in a lock; it names content by its hash, but for directories."""
+    text = _text(file)
+    try:
+        packages = tomllib.loads(text).get("packages", [])
+    except tomllib.TOMLDecodeError as error:
+        raise RequirementsProblem(f"{file} cannot be read: {error}") from error
+    for each in packages if isinstance(packages, list) else []:
+        if isinstance(each, dict) and "directory" in each:
+            raise RequirementsProblem(f"{file}: {each.get('name')} {_OF_THIS_MACHINE}. {_OF_UV}")
+    return text
+
+
 def _lines(file: Path, above: list[Path]) -> Iterator[str]:
     """Of the file, and of those that it includes in their place."""
     if file.resolve() in above:
         raise RequirementsProblem(f"{file} includes itself")
-    joined = re.sub(r"\\\n", " ", _text(file))
+    joined = re.sub(r"\\\n", " ", _COMMENT_LINE.sub("", _text(file)))
     for line in (" ".join(_COMMENT.sub("", each).split()) for each in joined.splitlines()):
         if not line:
             continue
-        if _EDITABLE.match(line) or _LOCAL.fullmatch(line):
-            raise RequirementsProblem(
-                f"{file}: {line!r} is of this machine, and what is in it would not be told by the environment's name; "
-                "give the job such code by its key files, or as a wheel"
-            )
+        if _EDITABLE.match(line) and "://" in line:
+            raise RequirementsProblem(f"{file}: {line!r} would be a checkout on this machine; write NAME @ URL instead")
+        if _EDITABLE.match(line):
+            raise RequirementsProblem(f"{file}: {line!r} {_OF_THIS_MACHINE}. {_OF_UV}")
+        if _LOCAL.fullmatch(line):
+            raise RequirementsProblem(f"{file}: {line!r} {_OF_THIS_MACHINE}")
         included = _INCLUDED.fullmatch(line)
         if included is None:
             yield line
-        else:
-            yield "-c" if line.startswith(("-c", "--c")) else "-r"
-            yield from _lines(file.parent / included["file"], [*above, file.resolve()])
+            continue
+        name = included["file"].strip("'\"")
+        if "://" in name:
+            raise RequirementsProblem(
+                f"{file}: {name} is not read, since what is in it may change; download it, and name the file here"
+            )
+        yield "-c" if line.startswith(("-c", "--c")) else "-r"
+        yield from _lines(file.parent / name, [*above, file.resolve()])
 
 
 def _text(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8")
+        return file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise RequirementsProblem(f"{file} cannot be read: {error}") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Optional
 
 from tony_provider.runtime import contract, resource_names
@@ -75,6 +76,7 @@ _TAKEN_NAMES = {
     "tmp",
 }
 _OWN_FILES = "tony-"
+_NOT_UNPACKED = (".bz2", ".tbz2", ".xz", ".txz", ".zst", ".squashfs")  # which conda-pack writes, too
 _ANOTHER = "another package adds one by an entry point in the group tony_provider.frameworks"
 
 
@@ -218,6 +220,8 @@ def _names(job: JobSpec) -> Iterator[Problem]:
     for path, _, environment in named_environments(job):
         if kind_of(environment) is None:
             yield Problem(path, environment, f"several are wheels, and nothing else; one is {ALLOWED}")
+        elif environment.lower().endswith(_NOT_UNPACKED):
+            yield Problem(path, environment, f"is packed in a way that YARN does not unpack; it is {ALLOWED}")
 
 
 def _tags(job: JobSpec) -> Iterator[Problem]:
@@ -244,15 +248,21 @@ def _master(job: JobSpec) -> Iterator[Problem]:
 
 
 def _localized(job: JobSpec) -> Iterator[Problem]:
-    of_all: dict[str, str] = {}
-    yield from _targets({"files": job.files, "archives": job.archives}, of_all)
+    of_all, above_all = dict[str, str](), dict[str, str]()
+    yield from _targets({"files": job.files, "archives": job.archives}, of_all, above_all)
     for name, task in job.tasks.items():
         path = child("tasks", name)
-        yield from _targets({child(path, "files"): task.files, child(path, "archives"): task.archives}, {**of_all})
+        lists = {child(path, "files"): task.files, child(path, "archives"): task.archives}
+        yield from _targets(lists, {**of_all}, {**above_all})
 
 
-def _targets(lists: Mapping[str, Sequence[Resource]], taken: dict[str, str]) -> Iterator[Problem]:
-    """``taken``: where each name is given that the same containers have; these names are added to it."""
+def _targets(
+    lists: Mapping[str, Sequence[Resource]], taken: dict[str, str], above: dict[str, str]
+) -> Iterator[Problem]:
+    """``taken``: where each name is given that the same containers have; these names are added to it.
+
+    ``above``: of each directory that one of these names lies in, the first such name.
+    """
     for key, resources in lists.items():
         for index, resource in enumerate(resources):
             path = item(key, index)
@@ -264,11 +274,13 @@ def _targets(lists: Mapping[str, Sequence[Resource]], taken: dict[str, str]) -> 
             if problem:
                 yield Problem(path, target, problem)
                 continue
-            for other, where in taken.items():
-                if other == target or other.startswith(target + "/") or target.startswith(other + "/"):
-                    yield Problem(path, target, f"the name is the same as, or inside, that of {where} ({other})")
-                    break
+            parents = [str(each) for each in PurePosixPath(target).parents][:-1]
+            other = next((each for each in [target, *parents] if each in taken), above.get(target))
+            if other is not None:
+                yield Problem(path, target, f"the name is the same as, or inside, that of {taken[other]} ({other})")
             taken.setdefault(target, path)
+            for each in parents:
+                above.setdefault(each, target)
 
 
 def _bad_target(target: str) -> str:

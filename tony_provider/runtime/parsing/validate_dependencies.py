@@ -24,7 +24,8 @@ def dependency_problems(job: JobSpec, framework: Framework) -> Iterator[Problem]
     for task_type in job.tasks:
         waits = job.waits_for(task_type).items()
         found = [each for wait in waits for each in _wait(job, framework, task_type, *wait)]
-        yield from found or _too_late(job, framework, task_type)
+        if waits:
+            yield from found or _too_late(job, framework, task_type)
     for task_type, task in job.tasks.items():
         if task.ready is not None:
             yield from _probe(task.ready, child(child("tasks", task_type), "ready"))

@@ -26,6 +26,11 @@ _LONGEST_TAG = 100  # characters
 
 def placement_problems(job: JobSpec) -> Iterator[Problem]:
     """What is wrong with ``placement`` of the task types."""
+    problems = [*_of_each(job)]
+    yield from problems or _never_placed(job)
+
+
+def _of_each(job: JobSpec) -> Iterator[Problem]:
     own = {tag for name, task in job.tasks.items() for tag in own_tags(name, task.placement)}
     for task_type, task in job.tasks.items():
         if task.placement is not None:
@@ -60,17 +65,22 @@ def _rule(rule: PlacementConstraint, path: str, own: list[str]) -> Iterator[Prob
     if len(kinds) != 1:
         yield Problem(path, kinds or NOT_GIVEN, "one of affinity, anti_affinity and cardinality is given")
         return
+    namespaces: set[str] = set()
     for text in rule.tags:
         try:
             target = TagTarget.parse(text)
         except ValueError as error:
             yield Problem(child(path, kinds[0]), text, str(error))
             continue
+        namespaces.add(target.namespace)
         if target.namespace == SELF and target.tag not in own:
             known = (
                 suggestion(target.tag, own) or f"; it has {', '.join(own)}; tags of others are not-self/{target.tag}"
             )
             yield Problem(child(path, kinds[0]), text, f"the job has no task type and no tag of this name{known}")
+    if rule.affinity and len(namespaces) > 1:
+        message = "tags are alternatives to YARN where the same stands before them (not-self/ …); give others a rule"
+        yield Problem(child(path, "affinity"), rule.affinity, message)
     if rule.cardinality is None:
         for key in ("min", "max"):
             if getattr(rule, key):
@@ -137,6 +147,31 @@ def _of_rules(job: JobSpec, task_type: str, placement: Placement, path: str) -> 
             if beside and rule.max is not None and rule.max < job.at_once(task_type):
                 message = f"{job.at_once(task_type)} are to be together on one {beside[0].scope.value}"
                 yield Problem(child(where, "max"), rule.max, message)
+
+
+def _never_placed(job: JobSpec) -> Iterator[Problem]:
+    """Types that are to be beside each other, so that none of them would come first."""
+    tags = {name: own_tags(name, task.placement) for name, task in job.tasks.items()}
+    wanted = {name: list(_wanted(task.placement or Placement(), tags[name])) for name, task in job.tasks.items()}
+    waiting = {name for name in job.tasks if wanted[name]}
+    coming = waiting
+    while coming:
+        there = {tag for name in job.tasks if name not in waiting for tag in tags[name]}
+        coming = {name for name in waiting if all(each & there for each in wanted[name])}
+        waiting = waiting - coming
+    for name in sorted(waiting):
+        path = child(child(child("tasks", name), "placement"), "constraints")
+        others = " and ".join(sorted(waiting))
+        yield Problem(path, NOT_GIVEN, f"{others} wait for each other, and none would come first; leave a rule out")
+
+
+def _wanted(placement: Placement, own: list[str]) -> Iterator[set[str]]:
+    """For each rule the tags of which one must be there before, where only others of the job have them."""
+    for rule in placement.constraints:
+        beside = [*rule.affinity, *([rule.cardinality] if rule.cardinality is not None and rule.min else [])]
+        targets = [TagTarget.parse(text) for text in beside]
+        if targets and all(target.namespace == SELF and target.tag not in own for target in targets):
+            yield {target.tag for target in targets}
 
 
 def _within(inner: PlacementScope, outer: PlacementScope) -> bool:
