@@ -6,9 +6,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 HADOOP_VERSION ?= 3.4.2
-# Most tests wait most of the time, so two run at once; those of one file in one process (see tests/sharing.py). Three
-# were no faster on two cores, and some waited too long for their daemons.
-PYTEST_ARGS ?= --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations 30
+# Most tests wait most of the time, so three run at once, those of one file in one process; two of the three processes
+# have daemons (see tests/sharing.py): with those of a third some waited too long for theirs.
+PYTEST_ARGS ?= --numprocesses 3 --dist loadfile --no-loadscope-reorder --durations 30
 
 # Some images forbid it: then each of the many processes that the tests start would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE

@@ -31,14 +31,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = {
         item
         for item in items
-        if (config.getoption(NO_DAEMONS) and _needs_daemons(item))
+        if (config.getoption(NO_DAEMONS) and needs_daemons(item))
         or (config.getoption(NO_TRAININGS) and EMBEDDED & _fixtures(item))
     }
     config.hook.pytest_deselected(items=list(left_out))
     items[:] = [item for item in items if item not in left_out]
 
 
-def _needs_daemons(item: pytest.Item) -> bool:
+def needs_daemons(item: pytest.Item) -> bool:
+    """Whether it starts any, by a fixture of its own or by what its file imports."""
     return bool(FIXTURES & _fixtures(item)) or _imports_starter(getattr(item, "module", None))
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import tony_provider.runtime.sdk as sdk
+from tests.hadoop.ports import free_ports
 
 TRACKER = """
 class RabitTracker:
@@ -74,15 +75,8 @@ def begin(package: Path, **env: str) -> subprocess.Popen[str]:
     )
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def test_all_ranks_are_told_of_one_tracker_again_and_again(package: Path) -> None:
-    meeting = f"127.0.0.1:{free_port()}"
+    meeting = f"127.0.0.1:{free_ports(1)[0]}"
     ranks = [begin(package, TONY_RENDEZVOUS=meeting, TONY_RANK=str(rank), TONY_WORLD_SIZE="3") for rank in (2, 0, 1)]
     outputs = [process.communicate(timeout=60)[0].splitlines() for process in ranks]
     assert [process.returncode for process in ranks] == [0, 0, 0]
@@ -94,7 +88,7 @@ def test_all_ranks_are_told_of_one_tracker_again_and_again(package: Path) -> Non
 
 
 def test_whoever_is_no_rank_takes_nobody_s_place(package: Path) -> None:
-    port = free_port()
+    (port,) = free_ports(1)
     env = {"TONY_RENDEZVOUS": f"127.0.0.1:{port}", "TONY_WORLD_SIZE": "2"}
     first = begin(package, TONY_RANK="0", **env)
     until = time.monotonic() + 30
