@@ -51,14 +51,14 @@ class FilesTogether(LoadFileScheduling):  # type: ignore[misc]  # xdist has no t
     def _best_for(self, node: WorkerController) -> str:
         """What is for the first workers alone they do first: the longest are among it."""
         wanted = _may_start_daemons(node)
-        return next((scope for scope in self.workqueue if self._is_dear(scope) is wanted), next(iter(self.workqueue)))
+        waiting: list[str] = list(self.workqueue)
+        return next((scope for scope in waiting if self._is_dear(scope) is wanted), waiting[0])
 
     def _is_dear(self, scope: str) -> bool:
         return scope == FIXTURES[0] or needs_daemons(self._text(scope))
 
     def _text(self, file: str) -> str:
-        root: Path = self.config.rootpath
-        return _text(root / file)
+        return _text(self.config.rootpath / file)
 
 
 def _may_start_daemons(node: WorkerController) -> bool:
