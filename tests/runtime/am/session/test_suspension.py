@@ -338,6 +338,67 @@ def test_the_next_master_of_one_that_gives_its_containers_back_does_not_keep_the
     gone(jobs)
 
 
+@pytest.mark.parametrize("noted", [True, False])
+def test_containers_that_were_given_back_are_none_that_were_lost(noted: bool) -> None:
+    """Some executors still keep their logs when the next master comes, and others have gone."""
+    jobs = World(job({"worker": 2}, policy=RestartPolicy(budget=0), grace=10, checkpoint=20), ["worker"]).run()
+    jobs.suspend(REASON)
+    jobs.commit(5)
+    before = list(jobs.log)
+    jobs.obey_all()
+    assert jobs.session.phase is JobState.SUSPENDED
+    jobs.complete(jobs.executor_of("worker:1").container.id)
+    jobs.log = jobs.log if noted else before
+    jobs.master_dies()
+    jobs.come_back()
+    jobs.wait(30)
+    gone(jobs)
+    assert not jobs.noted("failed")
+    jobs.resume()
+    assert jobs.run().rendezvous[-1].resume == point(5, "store/step-5-1")
+    assert jobs.session.state.restarts == 0
+
+
+def test_a_failure_before_it_was_suspended_counts_once() -> None:
+    jobs = World(job({"worker": 2}, policy=RestartPolicy(budget=1), grace=10, checkpoint=20), ["worker"]).run()
+    jobs.end("worker:1", exit_code=1)
+    jobs.suspend(REASON)
+    jobs.obey_all()
+    assert jobs.session.phase is JobState.SUSPENDED
+    jobs.master_dies()
+    jobs.come_back()
+    gone(jobs)
+    assert len(jobs.noted("failed")) == 1
+    jobs.resume()
+    assert jobs.run().session.phase is JobState.RUNNING
+
+
+def test_one_that_was_at_rest_before_it_ran_again_is_stopped_after_a_checkpoint() -> None:
+    jobs = suspended()
+    jobs.resume()
+    jobs.run()
+    jobs.master_dies()
+    jobs.suspend("again")
+    jobs.come_back()
+    assert (jobs.asked[-1].tasks, jobs.shut_down()[2:]) == (("worker:0",), [])
+    jobs.commit(8)
+    jobs.obey_all()
+    gone(jobs)
+
+
+def test_what_has_succeeded_while_no_master_was_there_is_no_stop() -> None:
+    jobs = world().run()
+    jobs.suspend(REASON)
+    executors = [jobs.executor(name) for name in jobs.states]
+    jobs.master_dies()
+    for executor in executors:
+        jobs.process_ends(executor)
+        executor.settled = True
+    jobs.come_back()
+    jobs.complete_all()
+    assert jobs.verdict.status is FinalStatus.SUCCEEDED
+
+
 def test_the_next_master_knows_that_it_was_resumed() -> None:
     jobs = suspended()
     jobs.resume()

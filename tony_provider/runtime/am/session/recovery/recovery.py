@@ -183,7 +183,7 @@ class Recovery:
         self._state.emit(self._containers.nodes.choose())
         if not tasks:
             self._state.enter(JobState.RUNNING)  # whoever waits begins next
-        elif not adopted and self._suspension.reason is not None:
+        elif self._suspension.reason is not None and (self._suspension.at_rest or all(map(_was_stopped, adopted))):
             self._request_anew(missing)
             self._suspension.stay(now)
         elif not adopted or (missing and self._gathers(adopted)):
@@ -297,3 +297,9 @@ class Recovery:
             )
         self._containers.sizes.restore(history.memory)
         self._containers.nodes.restore(history.nodes)
+
+
+def _was_stopped(task: Task) -> bool:
+    """Nothing runs in its container, and nothing comes of what ran there."""
+    process = task.process
+    return process is None or (process.settled and process.end is not None and process.end.stopped)
