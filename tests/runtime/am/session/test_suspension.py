@@ -407,6 +407,85 @@ def test_the_next_master_knows_that_it_was_resumed() -> None:
     assert jobs.run().session.phase is JobState.RUNNING
 
 
+@pytest.mark.parametrize("again", [1, 2])
+def test_types_that_wait_again_are_none_that_were_lost(again: int) -> None:
+    tasks = {
+        "sidecar": task_type(1, ready=ReadinessProbe(port=0)),
+        "worker": task_type(2, after={"sidecar": Milestone.READY}),
+    }
+    jobs = World(job(tasks, policy=RestartPolicy(budget=0), grace=10, checkpoint=20), ["worker"]).run()
+    jobs.serve("sidecar:0")
+    jobs.tick()
+    jobs.run()
+    jobs.commit(5)
+    for _ in range(again):
+        jobs.suspend(REASON)
+        jobs.wait(CHECKPOINT_WAIT + 5)
+        jobs.obey_all()
+        gone(jobs)
+        jobs.resume()
+        jobs.run()
+    for _ in range(2):
+        jobs.master_dies()
+        jobs.come_back()
+        assert not jobs.noted("failed")
+        assert jobs.status.message == "1 of 3 tasks running; worker waits for sidecar to be ready"
+    jobs.serve("sidecar:0")
+    jobs.tick()
+    jobs.run()
+    assert set(jobs.states.values()) == {TaskState.RUNNING}
+    before = len(jobs.rendezvous)
+    jobs.master_dies()
+    jobs.come_back()
+    assert (set(jobs.states.values()), len(jobs.rendezvous)) == ({TaskState.RUNNING}, before)
+
+
+def test_nor_do_they_start_for_what_had_failed_before() -> None:
+    tasks = {
+        "sidecar": task_type(1, ready=ReadinessProbe(port=0)),
+        "worker": task_type(2, restart=RestartScope.TASK, after={"sidecar": Milestone.READY}),
+    }
+    jobs = world(tasks, alone=True).run()
+    jobs.serve("sidecar:0")
+    jobs.tick()
+    jobs.run()
+    jobs.lose("worker:1")
+    jobs.suspend(REASON)
+    jobs.commit(5)
+    jobs.obey_all()
+    gone(jobs)
+    jobs.resume()
+    jobs.run()
+    before = len(jobs.rendezvous)
+    jobs.master_dies()
+    jobs.come_back()
+    assert (len(jobs.rendezvous), jobs.session.state.restarts) == (before, 1)
+    jobs.serve("sidecar:0")
+    jobs.tick()
+    jobs.run()
+    assert set(jobs.states.values()) == {TaskState.RUNNING}
+
+
+def test_nor_are_tasks_that_begin_as_they_come() -> None:
+    spec = job({"worker": task_type(3, restart=RestartScope.TASK)}, policy=RestartPolicy(budget=0), grace=10)
+    jobs = World(attrs.evolve(spec, start=StartRule.FIRST_COME), ["worker"], alone=True).run()
+    jobs.suspend(REASON)
+    jobs.commit(5)
+    jobs.obey_all()
+    gone(jobs)
+    jobs.resume()
+    jobs.grant()
+    jobs.register_all()
+    jobs.start_all()
+    assert jobs.status.message == "1 of 3 tasks running, 2 waiting for a container"
+    jobs.master_dies()
+    jobs.come_back()
+    assert (jobs.session.verdict, jobs.noted("failed"), len(jobs.outstanding)) == (None, [], 2)
+    jobs.run()
+    assert set(jobs.states.values()) == {TaskState.RUNNING}
+    assert set(jobs.starts.values()) == {2}
+
+
 # ---- jobs of other shapes --------------------------------------------------------------------------------------------
 
 
@@ -464,7 +543,7 @@ def test_tasks_that_begin_as_they_come() -> None:
     assert len(jobs.outstanding) == 3
     jobs.run()
     assert set(jobs.states.values()) == {TaskState.RUNNING}
-    assert jobs.starts == {"worker:0": 2, "worker:1": 1, "worker:2": 1}
+    assert jobs.starts == {"worker:0": 2, "worker:1": 2, "worker:2": 2}  # one count for all that begin anew
 
 
 def test_types_come_one_after_the_other_again() -> None:

@@ -104,7 +104,7 @@ class Resizing:
 
     def _grow(self, name: str, now: float) -> None:
         state = self._state
-        waits = self._sizes.there(name)[0].waits
+        first = self._sizes.there(name)[0]
         before, starts = len(state.of_type[name]), min(task.start for task in state.tasks)
         more = self.wanted[name] - len(self._sizes.there(name))
         vacant = [task for task in state.of_type[name] if task.vacant][:more]
@@ -115,12 +115,13 @@ class Resizing:
         self._follow(new, [])
         begun = state.phase in (JobState.STARTING, JobState.RUNNING, JobState.RESTARTING)
         for task in new:
-            task.waits, task.absent = waits, begun and not waits
-            task.start = max(task.start, starts)  # the event log has one count for all, see History
+            task.waits, task.absent = first.waits, begun and not first.waits
+            # The event log has one count for all, see History.
+            task.anew, task.start = first.anew, max(task.start, starts, first.anew)
         if state.generation.number:
             state.generation.without |= {task.name for task in new if task.absent}
         state.note("larger", f"there are to be {count(self.wanted[name], name)}", data=self._noted([name]))
-        if not waits and state.phase is not JobState.SUSPENDED:
+        if not first.waits and state.phase is not JobState.SUSPENDED:
             self._containers.join(new, now)
 
     # ---- fewer -------------------------------------------------------------------------------------------------

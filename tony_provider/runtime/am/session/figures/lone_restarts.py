@@ -61,6 +61,6 @@ class LoneRestarts:
 
 def _starts_again(task: Task) -> bool:
     process = task.process
-    if not task.decisive or not task.start or task.over or (process is not None and process.succeeded):
+    if not task.decisive or not task.has_begun or task.over or (process is not None and process.succeeded):
         return False
     return not task.runs or (process is not None and process.stop_by is not None)

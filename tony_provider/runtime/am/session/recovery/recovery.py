@@ -235,6 +235,8 @@ class Recovery:
         self._replace([task for task in known if not self._groups.is_needless(task)], now)
         behind = {self._groups.of(task).name for task in adopted if not self._is_new(task) and self._must_start(task)}
         for group in self._groups.every:
+            if not any(map(self._goes_on, group.members)):
+                continue
             if group.decided or (not group.root_cause.pending and group.name in behind):
                 self._restarts.again(group, "the former application master was about to start it again", now)
 
@@ -247,8 +249,8 @@ class Recovery:
             self._containers.replace(task, now, failures.of_absence(task).message)
 
     def _is_new(self, task: Task) -> bool:
-        """It is to begin as soon as it has a container, and has never done so."""
-        return self._state.first_come and not task.start
+        """It is to begin as soon as it has a container, and has not done so yet."""
+        return self._state.first_come and not task.has_begun
 
     def _must_start(self, task: Task) -> bool:
         """Its former master left it without a user process, or with one of an older generation."""
@@ -277,8 +279,9 @@ class Recovery:
         state.export, state.export_request = history.export, history.export_request
         for task in state.by_name.values():
             known = history.tasks.get(task.name, TaskHistory())
-            task.attempt, task.start = known.attempt, max(known.start, history.start)
-            task.waits = task.waits and not task.start
+            task.attempt, task.anew = known.attempt, history.anew.get(task.type, 0)
+            task.start = max(known.start, history.start, task.anew)
+            task.waits = task.waits and not task.has_begun
         self._finished.remember({name: known.outcome for name, known in history.tasks.items()})
         for name in history.absent:
             if name in state.by_name:
