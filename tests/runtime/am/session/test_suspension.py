@@ -569,6 +569,32 @@ def test_types_come_one_after_the_other_again() -> None:
     assert set(jobs.states.values()) == {TaskState.RUNNING}
 
 
+@pytest.mark.parametrize("granted", [False, True])
+def test_those_at_work_save_while_a_later_type_waits_for_its_containers(granted: bool) -> None:
+    tasks = {
+        "worker": task_type(1, restart=RestartScope.TASK),
+        "more": task_type(1, restart=RestartScope.TASK, after={"worker": Milestone.STARTED}),
+    }
+    jobs = world(tasks, alone=True)
+    jobs.grant()
+    jobs.register_all()
+    jobs.start_all()
+    if granted:
+        jobs.grant()
+    assert jobs.session.phase is (JobState.STARTING if granted else JobState.WAITING)
+    jobs.suspend(REASON)
+    assert (jobs.asked[-1].tasks, jobs.stops) == (("worker:0",), [])
+    assert jobs.status.message == f"to be suspended, once there is a checkpoint: {REASON}"
+    jobs.commit(5)
+    jobs.obey_all()
+    gone(jobs)
+    jobs.resume()
+    jobs.run()
+    jobs.run()
+    assert jobs.rendezvous[-1].resume == point(5, "store/step-5-1")
+    assert set(jobs.states.values()) == {TaskState.RUNNING}
+
+
 def test_what_comes_after_a_gang_that_has_succeeded() -> None:
     tasks = {"ps": 1, "worker": 2, "export": task_type(1, role=Role.ONCE, after={"worker": Milestone.SUCCEEDED})}
     jobs = world(tasks).run()

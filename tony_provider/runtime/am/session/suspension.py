@@ -142,8 +142,8 @@ class Suspension:
         return self._state.verdict is not None or self._state.phase is JobState.FINISHING
 
     def _wait_for_checkpoint(self, now: float) -> bool:
-        """Whether it is still to be waited for. One is asked for first."""
-        if self._state.phase is not JobState.RUNNING:
+        """Whether it is still to be waited for. One is asked for first, of whoever is at work: a stage may be."""
+        if self._state.phase is JobState.RESTARTING:
             return False
         if self._halt_at is None:
             asked = self._checkpoints.ask(self._words)
