@@ -84,7 +84,8 @@ class Suspension:
         if self._is_ending:
             return
         self.reason, self._by_windows, self._out_of_hours = reason, by_windows, False
-        data = {"suspended": reason, "by_windows": by_windows, "out_of_hours": False, "at_rest": False}
+        at_rest = self._state.phase is JobState.SUSPENDED
+        data = {"suspended": reason, "by_windows": by_windows, "out_of_hours": False, "at_rest": at_rest}
         self._state.note("suspending", reason, data=data)
 
     def _resume(self, reason: str, now: float, *, out_of_hours: bool) -> None:
