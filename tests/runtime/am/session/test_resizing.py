@@ -446,6 +446,37 @@ def test_one_that_is_about_to_be_suspended_is_resized_then() -> None:
     assert len(gang.outstanding) == 4
 
 
+def test_one_that_is_suspended_while_it_grows_does_not_grow_first() -> None:
+    gang = world().run()
+    gang.resize(worker=4)
+    gang.grant_all()
+    gang.register_all()
+    gang.suspend()
+    gang.commit(5)
+    gang.obey_all()
+    assert gang.session.phase is JobState.SUSPENDED
+    assert (gang.session.state.restarts, gang.noted("restarting")) == (0, [])
+    gang.complete_all()
+    gang.resume()
+    assert len(gang.outstanding) == 4
+    succeeds(gang)
+
+
+def test_one_that_is_not_suspended_after_all_grows_then() -> None:
+    gang = world().run()
+    gang.resize(worker=4)
+    gang.grant_all()
+    gang.register_all()
+    gang.suspend()
+    gang.tick()
+    gang.resume()
+    gang.tick()
+    gang.commit(5)
+    gang.obey_all()
+    assert len(workers(gang)) == 4
+    succeeds(gang)
+
+
 # ---- the next application master ---------------------------------------------------------------------------------
 
 

@@ -88,11 +88,11 @@ class Session:
         )
         self._exports = SessionExports(self.state)
         self._notices = AdvanceNotices(self.state, sizes, self.containers, self._checkpoints)
-        self._elastic = Elastic(self.state, framework, self.groups, self._restarts, self._checkpoints)
         self.stages = Stages(self.state, self.containers, self._completion, self._restarts)
         self.suspension = Suspension(
             self.state, sizes, self.containers, self.groups, self._restarts, self._checkpoints, self.stages
         )
+        self._elastic = Elastic(self.state, framework, self.groups, self._restarts, self._checkpoints, self.suspension)
         self.resizing = Resizing(
             self.state, sizes, self.containers, self.groups, self._restarts, self._checkpoints, self.suspension
         )
