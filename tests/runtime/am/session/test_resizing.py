@@ -520,6 +520,27 @@ def test_the_next_master_knows_how_many_there_are() -> None:
     succeeds(gang)
 
 
+def test_the_next_master_learns_from_those_that_have_just_come_that_they_take_part() -> None:
+    """The event log does not know yet that their generation has begun."""
+    gang = world(mirror=MirrorScope.ALL).run()
+    gang.resize(worker=4)
+    gang.grant_all()
+    gang.register_all()
+    written = list(gang.log)
+    gang.commit(5)
+    gang.obey_all()
+    gang.start_all()
+    gang.log = written
+    gang.master_dies()
+    gang.come_back()
+    assert (gang.session.phase, gang.generation, len(gang.rendezvous)) == (JobState.RUNNING, 2, 2)
+    assert gang.session.without == frozenset()
+    assert len(gang.session.mirror_ranks()) == 4
+    gang.tick()
+    assert gang.status.message == "4 of 4 tasks running"
+    succeeds(gang)
+
+
 def test_the_next_master_sends_away_who_was_dismissed() -> None:
     gang = grown()
     gang.resize(worker=3)

@@ -133,6 +133,9 @@ class Recovery:
             self._state.generation = Generation(generation, without=self._state.generation.without)
         if generation == self._newest and self._state.generation.resume is None:
             self._state.generation.resume = resumed
+        if start and generation == self._newest and task.absent:  # it began just before its master died
+            task.absent = False
+            self._state.generation.without -= {task.name}
         self._state.note("adopted", f"on {host}, generation {generation}, start {start}", task)
 
     def ended(self, container_id: str) -> None:
