@@ -224,7 +224,7 @@ class Task:
         if self.launched:
             self.back_to_request()
         self.container_gone()
-        self.deadline = None
+        self.deadline, self.replaced = None, 0
         self.absent = self.vacant = True
         self.enter(TaskState.LOST)
 
