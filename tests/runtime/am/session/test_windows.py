@@ -128,6 +128,16 @@ def test_a_window_that_opens_while_no_master_is_there() -> None:
     assert jobs.run().session.phase is JobState.RUNNING
 
 
+def test_a_window_that_closes_while_no_master_is_there() -> None:
+    jobs = world(NOON, LATER)
+    jobs.now += CLOSES
+    jobs.master_dies()
+    assert (jobs.session.phase, jobs.keys) == (JobState.SUSPENDED, set())
+    jobs.resume()
+    jobs.run().tick()
+    assert set(jobs.states.values()) == {TaskState.RUNNING}
+
+
 def test_its_time_in_the_queue_begins_with_its_window() -> None:
     jobs = world(LATER, queue=300.0)
     jobs.wait(OPENS)

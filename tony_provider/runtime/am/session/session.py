@@ -238,6 +238,8 @@ class Session:
             out_of_hours=history.out_of_hours,
             at_rest=history.at_rest,
         )
+        if history.verdict is None:
+            self._opening_times.tick(now)
         self.recovery.begin(containers, history, now)
         if history.verdict:
             self.recovery.leave_to_end(now)
