@@ -156,6 +156,23 @@ def test_containers_that_are_lost_again_and_again_end_the_growth_and_not_the_job
     succeeds(gang)
 
 
+def test_those_that_no_more_containers_were_asked_for_are_asked_for_by_somebodys_word() -> None:
+    gang = world().run()
+    gang.resize(worker=3)
+    while gang.outstanding:
+        gang.grant()
+        gang.lose("worker:2", 65)
+    gang.resize("the nodes are repaired", worker=3)
+    assert len(gang.outstanding) == 1
+    gang.lose("worker:1")
+    gang.obey_all()
+    gang.run()
+    gang.commit(5)
+    gang.restarted()
+    assert workers(gang) == ["worker:0", "worker:1", "worker:2"]
+    succeeds(gang)
+
+
 def test_in_the_queue_all_are_waited_for() -> None:
     gang = world()
     gang.grant()

@@ -65,10 +65,18 @@ class Resizing:
         ending = self._state.verdict is not None or self._state.phase is JobState.FINISHING
         return ending or self._groups.gang_has_succeeded
 
-    def ask(self, counts: Mapping[str, int], reason: str) -> None:
-        """Have so many tasks of these types, by somebody's word. What is so already, or is to be, stays as it is."""
-        if not self.is_too_late and not self.refusal(counts):
-            self._sizes.want(counts, reason, by_policy=False)
+    def ask(self, counts: Mapping[str, int], reason: str, now: float) -> None:
+        """Have so many tasks of these types, by somebody's word. What is so already, or is to be, stays as it is.
+
+        Those that no more containers were asked for get another chance.
+        """
+        if self.is_too_late or self.refusal(counts):
+            return
+        self._sizes.want(counts, reason, by_policy=False)
+        for task in [task for name in counts for task in self._sizes.there(name)]:
+            if task.absent and task.state is TaskState.LOST:
+                task.replaced = 0
+                self._containers.replace(task, now, reason, counted=False)
 
     def committed(self, now: float) -> None:
         """Record that a checkpoint is on the store: stopping costs no step."""

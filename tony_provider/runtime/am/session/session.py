@@ -314,7 +314,7 @@ class Session:
 
     def resize_requested(self, counts: Mapping[str, int], reason: str, now: float) -> list[Action]:
         """Somebody wants so many tasks of these types. Asked again, or beyond what the job allows, nothing changes."""
-        self.resizing.ask(counts, reason)
+        self.resizing.ask(counts, reason, now)
         return self._checked(now)
 
     def fail(self, kind: FailureKind, message: str, now: float) -> list[Action]:
