@@ -527,6 +527,23 @@ def test_the_next_master_goes_on_shrinking() -> None:
     succeeds(gang)
 
 
+def test_the_next_master_takes_nobody_for_lost_whose_container_was_replaced_meanwhile() -> None:
+    tasks = {"worker": task_type(2, max_instances=4)}
+    gang = World(job(tasks, policy=RestartPolicy(budget=0), grace=10, checkpoint=20), ["worker"]).run()
+    gang.resize(worker=3)
+    gang.grant_all()
+    gang.register_all()
+    gang.commit(5)
+    gang.obey("worker:0")
+    gang.lose("worker:1")
+    gang.master_dies()
+    gang.come_back()
+    assert gang.noted("failed") == []
+    gang.restarted()
+    assert workers(gang) == ["worker:0", "worker:1", "worker:2"]
+    succeeds(gang)
+
+
 def test_the_next_master_knows_how_many_there_are() -> None:
     gang = grown()
     before = len(gang.rendezvous)

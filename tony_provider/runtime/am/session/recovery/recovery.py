@@ -232,7 +232,7 @@ class Recovery:
         for task in missing:
             if self._is_new(task):
                 self._containers.replace(task, now, "it has not begun yet", counted=False)
-            elif not task.absent:
+            elif not task.absent and not self._groups.of(task).decided:  # else it is waited for already
                 self._restarts.trouble(task, task.failure or failures.of_absence(task), now)
         known = [task for task in missing if not self._is_new(task)]
         self._replace([task for task in known if not self._groups.is_needless(task)], now)
