@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.cli.conftest import Tony
+from tests.cli.test_suspend import reached
 from tests.hooks.jobs import SECONDS, ended, identity, job, running
 from tests.waiting import until
 from tony_provider.cluster.resizing import NotResizable
@@ -44,6 +45,11 @@ def test_a_job_is_resized_from_the_command_line(tony: Tony, local: TonyHook) -> 
     ):
         refused = tony("resize", application_id, wrong)
         assert (refused.code, why in refused.error) == (1, True), refused.error
+
+    tony("suspend", application_id)
+    reached(local, which, application_id, "SUSPENDED")
+    later = tony("resize", application_id, "worker=3")
+    assert (later.code, later.out) == (0, f"{application_id} is suspended, and has 3 workers once it is resumed\n")
 
     local.kill(application_id, "seen")
     ended(local, application_id)

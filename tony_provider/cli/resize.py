@@ -9,6 +9,7 @@ from argparse import Namespace
 from tony_provider.cli.command import command
 from tony_provider.cli.named import application_of, hook_of
 from tony_provider.cli.printing import say
+from tony_provider.runtime.protocol.status import JobState
 from tony_provider.runtime.quantities import count
 from tony_provider.runtime.spec.task_counts import EXAMPLE_WORDS
 
@@ -28,6 +29,8 @@ def resize(args: Namespace) -> None:
         before = answer["before"][task_type]
         if number == before:
             say(f"{name} has {count(number, task_type)} already, or is to have them")
+        elif answer["state"] == JobState.SUSPENDED:
+            say(f"{name} is suspended, and has {count(number, task_type)} once it is resumed")
         elif number > before:
             say(f"{name} asks for {count(number - before, 'container')}, and goes on with {number} once they are there")
         else:

@@ -49,11 +49,11 @@ def check_resize(cluster: Cluster, storage: Storage, application_dir: str, count
 
 
 def resized(job: JobSpec, counts: Mapping[str, int]) -> JobSpec:
-    """The job with so many tasks of these types, all of which it needs."""
+    """The job with so many tasks of these types, all of which it needs, whatever the hour is: it runs already."""
     tasks = {
         name: attrs.evolve(task, instances=counts[name], min_instances=None, max_instances=None, grow=GrowRule.ASKED)
         if name in counts
         else task
         for name, task in job.tasks.items()
     }
-    return attrs.evolve(job, tasks=tasks)
+    return attrs.evolve(job, tasks=tasks, windows=None)

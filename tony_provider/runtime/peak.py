@@ -45,11 +45,6 @@ class Peak:
             for name in job.tasks
         }
 
-    @property
-    def in_turns(self) -> bool:
-        """Whether some types hold containers only when others do not."""
-        return any(self._apart.values())
-
     def heaviest(self, weights: Mapping[str, int]) -> frozenset[str]:
         """Of all types that may be there at the same time, those of the largest sum of weights.
 

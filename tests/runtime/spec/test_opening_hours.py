@@ -109,6 +109,41 @@ def test_a_node_that_knows_no_zones_is_of_one_mind_with_one_that_does(
     assert week.is_open(now) == read_hours(text).covers(minute)
 
 
+@pytest.mark.parametrize(
+    ("now", "opens"),
+    [
+        ("2027-03-27T20:00:00+01:00", "2027-03-29T22:00:00+02:00"),
+        ("2027-10-30T20:00:00+02:00", "2027-11-01T22:00:00+01:00"),
+    ],
+)
+def test_when_it_opens_after_the_clocks_were_changed(now: str, opens: str) -> None:
+    week = Week([read_hours("Mon 22:00-06:00")], OFFSETS["Europe/Berlin"])
+    opening = week.next_opening(moment(now))
+    assert (opening, week.in_words(opening)) == (moment(opens), "Mon 22:00")
+
+
+def test_an_hour_that_the_clocks_skip_is_none() -> None:
+    week = Week([read_hours("02:15-02:45")], OFFSETS["Europe/Berlin"])
+    assert week.next_opening(moment("2027-03-28T01:00:00+01:00")) == moment("2027-03-29T02:15:00+02:00")
+
+
+@given(
+    zone=_zones,
+    seconds=st.integers(0, 9 * 365 * 86400) | st.floats(0, 9 * 365 * 86400),
+    first=st.integers(0, 23),
+    length=st.integers(1, 23),
+    days=st.sampled_from(["", *DAYS, "Mon-Fri", "Sat-Mon"]),
+)
+def test_when_it_opens_next_it_is_open_and_was_not_before(
+    zone: str, seconds: float, first: int, length: int, days: str
+) -> None:
+    week = Week([read_hours(f"{days} {first:02d}:00-{(first + length) % 24:02d}:00".strip())], OFFSETS[zone])
+    now = BEGIN + seconds
+    opening = week.next_opening(now)
+    assert week.is_open(opening)
+    assert opening == now or (opening > now and not week.is_open(opening - 1))
+
+
 BEGIN = moment("2026-11-25T12:00:00+00:00")
 OFFSETS = {
     zone: zone_offsets(zone, BEGIN)

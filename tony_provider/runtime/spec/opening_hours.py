@@ -100,12 +100,14 @@ class Week:
         return self._is_open_at(self._minute(now))
 
     def next_opening(self, now: float) -> float:
-        """When it opens next, or now where it is open. Where clocks are changed in between, up to that much off."""
-        if self.is_open(now):
-            return now
-        minute = self._minute(now)
+        """When it opens next, or now where it is open. Hours that the clocks skip are none."""
         starts = [start for each in self._hours for start, _ in each.spans]
-        return now + 60 * min((start - minute) % WEEK for start in starts)
+        while not self.is_open(now):
+            minute = self._minute(now)
+            later = float(round(now + 60 * min((start - minute) % WEEK for start in starts)))
+            by_clock = later + self._offset(now) - self._offset(later)  # that is changed in between, perhaps
+            now = by_clock if by_clock > now and self.is_open(by_clock) else later
+        return now
 
     def in_words(self, moment: float) -> str:
         """By the zone's clock: ``Mon 22:00``."""

@@ -281,6 +281,15 @@ async def test_smaller_priority_numbers_first(inside: Inside) -> None:
     assert [(await inside.allocated()).key for _ in range(3)] == [2, 1, 3]
 
 
+async def test_what_waits_for_those_that_still_end_is_no_more_than_may_be_had(inside: Inside) -> None:
+    """As when a job is resumed while the executors of before keep their logs."""
+    container_id = await inside.launch("exec sleep 1000")
+    inside.manager.request([ask(1, 950)])
+    inside.manager.release([container_id])
+    assert (await inside.completed()).container_id == container_id
+    assert (await inside.allocated()).key == 1
+
+
 @pytest.mark.parametrize("wanted", [[ask(1, 600), ask(2, 600)], [ask(1, gpus=2), ask(2, gpus=1)]])
 async def test_what_can_never_fit_is_refused(inside: Inside, wanted: list[ContainerRequest]) -> None:
     inside.manager.request(wanted)

@@ -340,6 +340,18 @@ def test_one_that_reports_nothing_works_when_it_is_started_again() -> None:
     assert (times(job).restarts, times(job).repeated) == (2, 0)
 
 
+def test_those_that_a_gang_waits_for_to_grow_are_not_down() -> None:
+    spec = job({"worker": task_type(1, max_instances=4), "sidecar": 1}, policy=RestartPolicy())
+    gang = begun(World(spec, ["worker"]))
+    gang.beat("worker:0", 1)
+    gang.resize(worker=4)
+    gang.end("sidecar:0", exit_code=1)
+    before = times(gang)
+    gang.tick(60)
+    after = times(gang)
+    assert (after.training - before.training, after.restarts) == (60, before.restarts)
+
+
 def test_the_next_application_master_takes_nobody_for_down_who_is_not_back_yet() -> None:
     job = alone()
     starts_again(job, "worker:0")

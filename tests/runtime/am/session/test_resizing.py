@@ -156,6 +156,23 @@ def test_containers_that_are_lost_again_and_again_end_the_growth_and_not_the_job
     succeeds(gang)
 
 
+def test_those_that_no_more_containers_were_asked_for_are_asked_for_by_somebodys_word() -> None:
+    gang = world().run()
+    gang.resize(worker=3)
+    while gang.outstanding:
+        gang.grant()
+        gang.lose("worker:2", 65)
+    gang.resize("the nodes are repaired", worker=3)
+    assert len(gang.outstanding) == 1
+    gang.lose("worker:1")
+    gang.obey_all()
+    gang.run()
+    gang.commit(5)
+    gang.restarted()
+    assert workers(gang) == ["worker:0", "worker:1", "worker:2"]
+    succeeds(gang)
+
+
 def test_in_the_queue_all_are_waited_for() -> None:
     gang = world()
     gang.grant()
@@ -446,6 +463,37 @@ def test_one_that_is_about_to_be_suspended_is_resized_then() -> None:
     assert len(gang.outstanding) == 4
 
 
+def test_one_that_is_suspended_while_it_grows_does_not_grow_first() -> None:
+    gang = world().run()
+    gang.resize(worker=4)
+    gang.grant_all()
+    gang.register_all()
+    gang.suspend()
+    gang.commit(5)
+    gang.obey_all()
+    assert gang.session.phase is JobState.SUSPENDED
+    assert (gang.session.state.restarts, gang.noted("restarting")) == (0, [])
+    gang.complete_all()
+    gang.resume()
+    assert len(gang.outstanding) == 4
+    succeeds(gang)
+
+
+def test_one_that_is_not_suspended_after_all_grows_then() -> None:
+    gang = world().run()
+    gang.resize(worker=4)
+    gang.grant_all()
+    gang.register_all()
+    gang.suspend()
+    gang.tick()
+    gang.resume()
+    gang.tick()
+    gang.commit(5)
+    gang.obey_all()
+    assert len(workers(gang)) == 4
+    succeeds(gang)
+
+
 # ---- the next application master ---------------------------------------------------------------------------------
 
 
@@ -479,6 +527,23 @@ def test_the_next_master_goes_on_shrinking() -> None:
     succeeds(gang)
 
 
+def test_the_next_master_takes_nobody_for_lost_whose_container_was_replaced_meanwhile() -> None:
+    tasks = {"worker": task_type(2, max_instances=4)}
+    gang = World(job(tasks, policy=RestartPolicy(budget=0), grace=10, checkpoint=20), ["worker"]).run()
+    gang.resize(worker=3)
+    gang.grant_all()
+    gang.register_all()
+    gang.commit(5)
+    gang.obey("worker:0")
+    gang.lose("worker:1")
+    gang.master_dies()
+    gang.come_back()
+    assert gang.noted("failed") == []
+    gang.restarted()
+    assert workers(gang) == ["worker:0", "worker:1", "worker:2"]
+    succeeds(gang)
+
+
 def test_the_next_master_knows_how_many_there_are() -> None:
     gang = grown()
     before = len(gang.rendezvous)
@@ -486,6 +551,27 @@ def test_the_next_master_knows_how_many_there_are() -> None:
     gang.come_back()
     assert (gang.session.phase, len(gang.session.tasks)) == (JobState.RUNNING, 4)
     assert (len(gang.rendezvous), gang.status.resizing) == (before, {})
+    succeeds(gang)
+
+
+def test_the_next_master_learns_from_those_that_have_just_come_that_they_take_part() -> None:
+    """The event log does not know yet that their generation has begun."""
+    gang = world(mirror=MirrorScope.ALL).run()
+    gang.resize(worker=4)
+    gang.grant_all()
+    gang.register_all()
+    written = list(gang.log)
+    gang.commit(5)
+    gang.obey_all()
+    gang.start_all()
+    gang.log = written
+    gang.master_dies()
+    gang.come_back()
+    assert (gang.session.phase, gang.generation, len(gang.rendezvous)) == (JobState.RUNNING, 2, 2)
+    assert gang.session.without == frozenset()
+    assert len(gang.session.mirror_ranks()) == 4
+    gang.tick()
+    assert gang.status.message == "4 of 4 tasks running"
     succeeds(gang)
 
 

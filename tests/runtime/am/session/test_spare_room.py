@@ -233,6 +233,24 @@ def test_those_that_came_stay() -> None:
     succeeds(gang)
 
 
+def test_one_whose_containers_are_lost_again_and_again_is_left_until_there_is_room_again() -> None:
+    gang = world().run()
+    for _ in range(2):
+        gang.room = 1
+        gang.tick()
+        gang.wait(SPARE + 1)
+        while gang.outstanding:
+            gang.grant()
+            gang.lose("worker:2", 65)
+        assert gang.status.resizing == {}
+        assert vacant(gang) == ["worker:2"]
+    gang.tick()
+    gang.wait(SPARE + 1)
+    comes_up(gang, 5)
+    assert workers(gang) == [0, 1, 2]
+    succeeds(gang)
+
+
 def test_somebodys_word_is_waited_for_as_long_as_it_takes() -> None:
     gang = world().run()
     gang.resize("the night is free", worker=3)

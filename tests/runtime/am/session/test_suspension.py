@@ -338,12 +338,152 @@ def test_the_next_master_of_one_that_gives_its_containers_back_does_not_keep_the
     gone(jobs)
 
 
+@pytest.mark.parametrize("noted", [True, False])
+def test_containers_that_were_given_back_are_none_that_were_lost(noted: bool) -> None:
+    """Some executors still keep their logs when the next master comes, and others have gone."""
+    jobs = World(job({"worker": 2}, policy=RestartPolicy(budget=0), grace=10, checkpoint=20), ["worker"]).run()
+    jobs.suspend(REASON)
+    jobs.commit(5)
+    before = list(jobs.log)
+    jobs.obey_all()
+    assert jobs.session.phase is JobState.SUSPENDED
+    jobs.complete(jobs.executor_of("worker:1").container.id)
+    jobs.log = jobs.log if noted else before
+    jobs.master_dies()
+    jobs.come_back()
+    jobs.wait(30)
+    gone(jobs)
+    assert not jobs.noted("failed")
+    jobs.resume()
+    assert jobs.run().rendezvous[-1].resume == point(5, "store/step-5-1")
+    assert jobs.session.state.restarts == 0
+
+
+def test_a_failure_before_it_was_suspended_counts_once() -> None:
+    jobs = World(job({"worker": 2}, policy=RestartPolicy(budget=1), grace=10, checkpoint=20), ["worker"]).run()
+    jobs.end("worker:1", exit_code=1)
+    jobs.suspend(REASON)
+    jobs.obey_all()
+    assert jobs.session.phase is JobState.SUSPENDED
+    jobs.master_dies()
+    jobs.come_back()
+    gone(jobs)
+    assert len(jobs.noted("failed")) == 1
+    jobs.resume()
+    assert jobs.run().session.phase is JobState.RUNNING
+
+
+def test_one_that_was_at_rest_before_it_ran_again_is_stopped_after_a_checkpoint() -> None:
+    jobs = suspended()
+    jobs.resume()
+    jobs.run()
+    jobs.master_dies()
+    jobs.suspend("again")
+    jobs.come_back()
+    assert (jobs.asked[-1].tasks, jobs.shut_down()[2:]) == (("worker:0",), [])
+    jobs.commit(8)
+    jobs.obey_all()
+    gone(jobs)
+
+
+def test_what_has_succeeded_while_no_master_was_there_is_no_stop() -> None:
+    jobs = world().run()
+    jobs.suspend(REASON)
+    executors = [jobs.executor(name) for name in jobs.states]
+    jobs.master_dies()
+    for executor in executors:
+        jobs.process_ends(executor)
+        executor.settled = True
+    jobs.come_back()
+    jobs.complete_all()
+    assert jobs.verdict.status is FinalStatus.SUCCEEDED
+
+
 def test_the_next_master_knows_that_it_was_resumed() -> None:
     jobs = suspended()
     jobs.resume()
     jobs.master_dies()
     assert jobs.session.phase is JobState.WAITING
     assert jobs.run().session.phase is JobState.RUNNING
+
+
+@pytest.mark.parametrize("again", [1, 2])
+def test_types_that_wait_again_are_none_that_were_lost(again: int) -> None:
+    tasks = {
+        "sidecar": task_type(1, ready=ReadinessProbe(port=0)),
+        "worker": task_type(2, after={"sidecar": Milestone.READY}),
+    }
+    jobs = World(job(tasks, policy=RestartPolicy(budget=0), grace=10, checkpoint=20), ["worker"]).run()
+    jobs.serve("sidecar:0")
+    jobs.tick()
+    jobs.run()
+    jobs.commit(5)
+    for _ in range(again):
+        jobs.suspend(REASON)
+        jobs.wait(CHECKPOINT_WAIT + 5)
+        jobs.obey_all()
+        gone(jobs)
+        jobs.resume()
+        jobs.run()
+    for _ in range(2):
+        jobs.master_dies()
+        jobs.come_back()
+        assert not jobs.noted("failed")
+        assert jobs.status.message == "1 of 3 tasks running; worker waits for sidecar to be ready"
+    jobs.serve("sidecar:0")
+    jobs.tick()
+    jobs.run()
+    assert set(jobs.states.values()) == {TaskState.RUNNING}
+    before = len(jobs.rendezvous)
+    jobs.master_dies()
+    jobs.come_back()
+    assert (set(jobs.states.values()), len(jobs.rendezvous)) == ({TaskState.RUNNING}, before)
+
+
+def test_nor_do_they_start_for_what_had_failed_before() -> None:
+    tasks = {
+        "sidecar": task_type(1, ready=ReadinessProbe(port=0)),
+        "worker": task_type(2, restart=RestartScope.TASK, after={"sidecar": Milestone.READY}),
+    }
+    jobs = world(tasks, alone=True).run()
+    jobs.serve("sidecar:0")
+    jobs.tick()
+    jobs.run()
+    jobs.lose("worker:1")
+    jobs.suspend(REASON)
+    jobs.commit(5)
+    jobs.obey_all()
+    gone(jobs)
+    jobs.resume()
+    jobs.run()
+    before = len(jobs.rendezvous)
+    jobs.master_dies()
+    jobs.come_back()
+    assert (len(jobs.rendezvous), jobs.session.state.restarts) == (before, 1)
+    jobs.serve("sidecar:0")
+    jobs.tick()
+    jobs.run()
+    assert set(jobs.states.values()) == {TaskState.RUNNING}
+
+
+def test_nor_are_tasks_that_begin_as_they_come() -> None:
+    spec = job({"worker": task_type(3, restart=RestartScope.TASK)}, policy=RestartPolicy(budget=0), grace=10)
+    jobs = World(attrs.evolve(spec, start=StartRule.FIRST_COME), ["worker"], alone=True).run()
+    jobs.suspend(REASON)
+    jobs.commit(5)
+    jobs.obey_all()
+    gone(jobs)
+    jobs.resume()
+    jobs.grant()
+    jobs.register_all()
+    jobs.start_all()
+    assert jobs.status.message == "1 of 3 tasks running, 2 waiting for a container"
+    jobs.master_dies()
+    jobs.come_back()
+    assert (jobs.session.verdict, jobs.noted("failed"), len(jobs.outstanding)) == (None, [], 2)
+    jobs.run()
+    assert set(jobs.states.values()) == {TaskState.RUNNING}
+    assert set(jobs.starts.values()) == {2}
 
 
 # ---- jobs of other shapes --------------------------------------------------------------------------------------------
@@ -403,7 +543,7 @@ def test_tasks_that_begin_as_they_come() -> None:
     assert len(jobs.outstanding) == 3
     jobs.run()
     assert set(jobs.states.values()) == {TaskState.RUNNING}
-    assert jobs.starts == {"worker:0": 2, "worker:1": 1, "worker:2": 1}
+    assert jobs.starts == {"worker:0": 2, "worker:1": 2, "worker:2": 2}  # one count for all that begin anew
 
 
 def test_types_come_one_after_the_other_again() -> None:
@@ -426,6 +566,32 @@ def test_types_come_one_after_the_other_again() -> None:
     jobs.serve("sidecar:0")
     jobs.tick()
     jobs.run()
+    assert set(jobs.states.values()) == {TaskState.RUNNING}
+
+
+@pytest.mark.parametrize("granted", [False, True])
+def test_those_at_work_save_while_a_later_type_waits_for_its_containers(granted: bool) -> None:
+    tasks = {
+        "worker": task_type(1, restart=RestartScope.TASK),
+        "more": task_type(1, restart=RestartScope.TASK, after={"worker": Milestone.STARTED}),
+    }
+    jobs = world(tasks, alone=True)
+    jobs.grant()
+    jobs.register_all()
+    jobs.start_all()
+    if granted:
+        jobs.grant()
+    assert jobs.session.phase is (JobState.STARTING if granted else JobState.WAITING)
+    jobs.suspend(REASON)
+    assert (jobs.asked[-1].tasks, jobs.stops) == (("worker:0",), [])
+    assert jobs.status.message == f"to be suspended, once there is a checkpoint: {REASON}"
+    jobs.commit(5)
+    jobs.obey_all()
+    gone(jobs)
+    jobs.resume()
+    jobs.run()
+    jobs.run()
+    assert jobs.rendezvous[-1].resume == point(5, "store/step-5-1")
     assert set(jobs.states.values()) == {TaskState.RUNNING}
 
 

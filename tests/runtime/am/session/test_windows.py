@@ -6,9 +6,9 @@ from typing import Any
 
 import attrs
 
-from tests.runtime.am.session.world import World, job, point
+from tests.runtime.am.session.world import World, job, point, task_type
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, TaskState
-from tony_provider.runtime.spec.model import OpenHours, RestartPolicy, Windows
+from tony_provider.runtime.spec.model import GrowRule, OpenHours, RestartPolicy, Windows
 
 NOON = "13:00-14:00"  # it closes 700 s after the world's beginning
 CLOSES = 700.0
@@ -92,6 +92,19 @@ def test_by_somebodys_word_it_stays_suspended_when_a_window_opens() -> None:
     assert jobs.run().session.phase is JobState.RUNNING
 
 
+def test_somebodys_word_that_it_stays_suspended_takes_back_no_other_word() -> None:
+    """Of a job that begins anew with what it needs, once it has given everything back."""
+    worker = task_type(1, max_instances=3, grow=GrowRule.SPARE)
+    spec = attrs.evolve(job({"worker": worker}, grace=10, checkpoint=20), windows=Windows([OpenHours(LATER)]))
+    jobs = World(spec, ["worker"])
+    assert jobs.session.phase is JobState.SUSPENDED
+    jobs.resize(worker=2)
+    jobs.suspend("the cluster is repaired")
+    jobs.master_dies()
+    jobs.resume()
+    assert len(jobs.outstanding) == 2
+
+
 def test_so_it_does_when_it_was_suspended_while_one_was_open() -> None:
     jobs = world(NOON, LATER)
     jobs.suspend("the cluster is repaired")
@@ -113,6 +126,16 @@ def test_a_window_that_opens_while_no_master_is_there() -> None:
     jobs.master_dies()
     jobs.tick()
     assert jobs.run().session.phase is JobState.RUNNING
+
+
+def test_a_window_that_closes_while_no_master_is_there() -> None:
+    jobs = world(NOON, LATER)
+    jobs.now += CLOSES
+    jobs.master_dies()
+    assert (jobs.session.phase, jobs.keys) == (JobState.SUSPENDED, set())
+    jobs.resume()
+    jobs.run().tick()
+    assert set(jobs.states.values()) == {TaskState.RUNNING}
 
 
 def test_its_time_in_the_queue_begins_with_its_window() -> None:

@@ -32,7 +32,6 @@ from tony_provider.runtime.local.archives import ArchiveCache
 from tony_provider.runtime.local.container_dir import NODE_HOST
 from tony_provider.runtime.local.trees import remove_tree
 from tony_provider.runtime.local.unpacking import ArchiveError
-from tony_provider.runtime.peak import Peak
 from tony_provider.runtime.protocol import tracking
 from tony_provider.runtime.protocol.final_report import FinalReport, write_report
 from tony_provider.runtime.protocol.status import FinalStatus
@@ -82,7 +81,6 @@ class LocalResourceManager(ResourceManager):
         self._whole = Share(access.memory, access.vcores, access.gpus)
         self._application_id = description.application_id
         self._one_by_one = description.job.start is StartRule.FIRST_COME
-        self._gives_back = Peak(description.job).in_turns
         self._cache = ArchiveCache(shared, self._root / "unpacked", description.owns)
         self._numbers = itertools.count(2)  # 1 is the application master's own container
         self._waiting: dict[int, ContainerRequest] = {}
@@ -98,7 +96,8 @@ class LocalResourceManager(ResourceManager):
 
     def request(self, requests: Sequence[ContainerRequest]) -> None:
         self._waiting.update((request.key, request) for request in requests)
-        wanted = self._wanted_at_once()
+        # What is held may be about to be given back: those that were asked for wait until it was.
+        wanted = [Share.of(request) for request in self._waiting.values()]
         if all(share.fits(self._whole) for share in wanted) if self._one_by_one else _sum(wanted).fits(self._whole):
             self._grant()
             return
@@ -108,11 +107,6 @@ class LocalResourceManager(ResourceManager):
                 f"the local cluster gives one job {self._whole}: ask for less, or raise the connection's limits"
             )
         )
-
-    def _wanted_at_once(self) -> list[Share]:
-        """Where what is held now may be given back, those that were asked for can wait until it was."""
-        waiting = [Share.of(request) for request in self._waiting.values()]
-        return waiting if self._one_by_one or self._gives_back else [*self._held.values(), *waiting]
 
     def cancel(self, keys: Sequence[int]) -> None:
         for key in keys:

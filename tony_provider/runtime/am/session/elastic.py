@@ -14,6 +14,7 @@ from tony_provider.runtime.am.session.restarts.restart_groups import RestartGrou
 from tony_provider.runtime.am.session.restarts.restarts import Restarts
 from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Task
+from tony_provider.runtime.am.session.suspension import Suspension
 from tony_provider.runtime.frameworks.base import Framework
 from tony_provider.runtime.protocol.status import JobState, TaskState
 from tony_provider.runtime.quantities import some
@@ -33,12 +34,14 @@ class Elastic:
         groups: RestartGroups,
         restarts: Restarts,
         checkpoints: SessionCheckpoints,
+        suspension: Suspension,
     ) -> None:
         self._state = state
         self._framework = framework
         self._groups = groups
         self._restarts = restarts
         self._checkpoints = checkpoints
+        self._suspension = suspension
         self._grow_at: Optional[float] = None
         self._first_at: Optional[float] = None  # one that the gang lacks is there, and others are asked for
 
@@ -82,8 +85,9 @@ class Elastic:
 
     def _waiting(self, now: float) -> list[str]:
         """Tasks that the gang lacks and could have: all of them, or those that came in the time that a gang has."""
+        goes_on = self._state.phase is JobState.RUNNING and self._suspension.reason is None
         absent: list[Task] = []
-        if self._state.phase is JobState.RUNNING and not self._groups.gang_has_succeeded:
+        if goes_on and not self._groups.gang_has_succeeded:
             absent = [task for task in self._state.tasks if task.absent]
         there = [task.name for task in absent if task.ready]
         if not there:

@@ -75,7 +75,7 @@ def _others(session: Session) -> Iterator[str]:
     """Tasks that are over, and those that have not begun."""
     succeeded = sum(1 for task in session.tasks if task.state is TaskState.SUCCEEDED)
     failed = sum(1 for task in session.tasks if task.given_up)
-    waiting = sum(1 for task in session.tasks if task.key is not None and not task.start)
+    waiting = sum(1 for task in session.tasks if task.key is not None and not task.has_begun)
     if succeeded:
         yield f"{succeeded} succeeded"
     if failed:
@@ -86,7 +86,7 @@ def _others(session: Session) -> Iterator[str]:
 
 def _single_restarts(session: Session, now: float) -> Iterator[str]:
     for group in session.groups.every:
-        begins = all(not task.start for task in group.members)
+        begins = not any(task.has_begun for task in group.members)
         if group.restart and group is not session.groups.gang and not begins:
             yield f"{group.name} starts again: {_waiting_for(group.restart, now)}"
 

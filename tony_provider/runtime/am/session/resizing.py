@@ -65,10 +65,18 @@ class Resizing:
         ending = self._state.verdict is not None or self._state.phase is JobState.FINISHING
         return ending or self._groups.gang_has_succeeded
 
-    def ask(self, counts: Mapping[str, int], reason: str) -> None:
-        """Have so many tasks of these types, by somebody's word. What is so already, or is to be, stays as it is."""
-        if not self.is_too_late and not self.refusal(counts):
-            self._sizes.want(counts, reason, by_policy=False)
+    def ask(self, counts: Mapping[str, int], reason: str, now: float) -> None:
+        """Have so many tasks of these types, by somebody's word. What is so already, or is to be, stays as it is.
+
+        Those that no more containers were asked for get another chance.
+        """
+        if self.is_too_late or self.refusal(counts):
+            return
+        self._sizes.want(counts, reason, by_policy=False)
+        for task in [task for name in counts for task in self._sizes.there(name)]:
+            if task.absent and task.state is TaskState.LOST:
+                task.replaced = 0
+                self._containers.replace(task, now, reason, counted=False)
 
     def committed(self, now: float) -> None:
         """Record that a checkpoint is on the store: stopping costs no step."""
@@ -104,7 +112,7 @@ class Resizing:
 
     def _grow(self, name: str, now: float) -> None:
         state = self._state
-        waits = self._sizes.there(name)[0].waits
+        first = self._sizes.there(name)[0]
         before, starts = len(state.of_type[name]), min(task.start for task in state.tasks)
         more = self.wanted[name] - len(self._sizes.there(name))
         vacant = [task for task in state.of_type[name] if task.vacant][:more]
@@ -115,12 +123,13 @@ class Resizing:
         self._follow(new, [])
         begun = state.phase in (JobState.STARTING, JobState.RUNNING, JobState.RESTARTING)
         for task in new:
-            task.waits, task.absent = waits, begun and not waits
-            task.start = max(task.start, starts)  # the event log has one count for all, see History
+            task.waits, task.absent = first.waits, begun and not first.waits
+            # The event log has one count for all, see History.
+            task.anew, task.start = first.anew, max(task.start, starts, first.anew)
         if state.generation.number:
             state.generation.without |= {task.name for task in new if task.absent}
         state.note("larger", f"there are to be {count(self.wanted[name], name)}", data=self._noted([name]))
-        if not waits and state.phase is not JobState.SUSPENDED:
+        if not first.waits and state.phase is not JobState.SUSPENDED:
             self._containers.join(new, now)
 
     # ---- fewer -------------------------------------------------------------------------------------------------

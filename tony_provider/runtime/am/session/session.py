@@ -88,11 +88,11 @@ class Session:
         )
         self._exports = SessionExports(self.state)
         self._notices = AdvanceNotices(self.state, sizes, self.containers, self._checkpoints)
-        self._elastic = Elastic(self.state, framework, self.groups, self._restarts, self._checkpoints)
         self.stages = Stages(self.state, self.containers, self._completion, self._restarts)
         self.suspension = Suspension(
             self.state, sizes, self.containers, self.groups, self._restarts, self._checkpoints, self.stages
         )
+        self._elastic = Elastic(self.state, framework, self.groups, self._restarts, self._checkpoints, self.suspension)
         self.resizing = Resizing(
             self.state, sizes, self.containers, self.groups, self._restarts, self._checkpoints, self.suspension
         )
@@ -238,6 +238,8 @@ class Session:
             out_of_hours=history.out_of_hours,
             at_rest=history.at_rest,
         )
+        if history.verdict is None:
+            self._opening_times.tick(now)
         self.recovery.begin(containers, history, now)
         if history.verdict:
             self.recovery.leave_to_end(now)
@@ -312,7 +314,7 @@ class Session:
 
     def resize_requested(self, counts: Mapping[str, int], reason: str, now: float) -> list[Action]:
         """Somebody wants so many tasks of these types. Asked again, or beyond what the job allows, nothing changes."""
-        self.resizing.ask(counts, reason)
+        self.resizing.ask(counts, reason, now)
         return self._checked(now)
 
     def fail(self, kind: FailureKind, message: str, now: float) -> list[Action]:

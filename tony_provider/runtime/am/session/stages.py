@@ -59,6 +59,20 @@ class Stages:
         for task in tasks:
             task.waits = any(other in types for other in self._state.job.waits_for(task.type))
         self._waiting, self._since = self._all, None
+        self._note_anew(types)
+
+    def _note_anew(self, types: Collection[str]) -> None:
+        """Else the next application master would take those for lost that have not begun again.
+
+        The event log has one count for all of a type.
+        """
+        anew = {name: start for name in types if (start := max(task.start for task in self._tasks[name]))}
+        for name, start in anew.items():
+            for task in self._tasks[name]:
+                if not task.over:
+                    task.start = task.anew = start
+        if anew:
+            self._state.note("anew", f"{', '.join(anew)} to begin anew", data={"anew": anew})
 
     def check(self, now: float) -> None:
         """Open the next stage once it may be, or end the job because it cannot be."""

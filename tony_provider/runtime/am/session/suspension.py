@@ -43,16 +43,16 @@ class Suspension:
         self._checkpoints = checkpoints
         self._stages = stages
         self.reason: Optional[str] = None  # why it is suspended, or is to be; None: it is not
+        self.at_rest = False  # a former application master had given everything back
         self._by_windows = False  # because none of its windows is open, and not by somebody's word
         self._closed = False  # none of its windows is open
         self._out_of_hours = False  # somebody has it go on all the same, until the next time that one closes
         self._halt_at: Optional[float] = None  # a checkpoint was asked for, and is waited for until then
-        self._at_rest = False  # a former application master had given everything back
         self._looking_at = 0  # a task that holds the suspension up, by the last look
 
     def take_over(self, reason: Optional[str], *, by_windows: bool, out_of_hours: bool, at_rest: bool) -> None:
         """Go on from what a former application master has noted, see History."""
-        self.reason, self._by_windows, self._at_rest = reason, by_windows, at_rest
+        self.reason, self._by_windows, self.at_rest = reason, by_windows, at_rest and reason is not None
         self._closed = self._out_of_hours = out_of_hours
 
     def ask(self, reason: str) -> None:
@@ -84,7 +84,8 @@ class Suspension:
         if self._is_ending:
             return
         self.reason, self._by_windows, self._out_of_hours = reason, by_windows, False
-        data = {"suspended": reason, "by_windows": by_windows, "out_of_hours": False, "at_rest": False}
+        at_rest = self._state.phase is JobState.SUSPENDED
+        data = {"suspended": reason, "by_windows": by_windows, "out_of_hours": False, "at_rest": at_rest}
         self._state.note("suspending", reason, data=data)
 
     def _resume(self, reason: str, now: float, *, out_of_hours: bool) -> None:
@@ -125,7 +126,7 @@ class Suspension:
 
     def stay(self, now: float) -> None:
         """Stay suspended, as a new application master: nothing of the job has come back to it."""
-        if not self._at_rest:  # or somebody may have asked for another number since
+        if not self.at_rest:  # or somebody may have asked for another number since
             self._come_down()
         self._give_back(now)
 
@@ -142,8 +143,8 @@ class Suspension:
         return self._state.verdict is not None or self._state.phase is JobState.FINISHING
 
     def _wait_for_checkpoint(self, now: float) -> bool:
-        """Whether it is still to be waited for. One is asked for first."""
-        if self._state.phase is not JobState.RUNNING:
+        """Whether it is still to be waited for. One is asked for first, of whoever is at work: a stage may be."""
+        if self._state.phase is JobState.RESTARTING:
             return False
         if self._halt_at is None:
             asked = self._checkpoints.ask(self._words)

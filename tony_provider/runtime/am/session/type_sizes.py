@@ -125,14 +125,14 @@ class TypeSizes:
         return any(not task.absent for name in fewer for task in self.excess(name))
 
     def may_go(self, task: Task) -> bool:
-        """Whether the job goes on without this task at once, whose container the cluster has taken back."""
+        """Whether the job goes on without this task at once: its container is gone, and what is needed is there."""
         if task.type not in self.sparing or self._containers.gathers(task):
             return False
         others = [each for each in self.there(task.type) if not each.absent and each is not task]
         return len(others) >= self.needed(task.type)
 
     def vacate(self, task: Task) -> None:
-        """Go on without a task whose container the cluster has taken back."""
+        """Go on without a task whose container is gone, and ask for none."""
         self._state.emit(*self._containers.gang.part([task]))
         known = not_over(task)
         task.vacate()

@@ -12,7 +12,7 @@ class LoneRestarts:
 
     def __init__(self, state: SessionState) -> None:
         self._state = state
-        self._tasks = sum(task.decisive for task in state.tasks)
+        self._tasks = 1  # of which these are parts
         self._restarts = 0  # that were looked at
         self._down: dict[str, int] = {}  # the step that each had reached
         self._behind: dict[str, int] = {}  # the same, of those that work again
@@ -35,7 +35,9 @@ class LoneRestarts:
             return
         self._restarts = self._state.restarts
         if trains:
-            for task in self._state.tasks:
+            tasks = [task for task in self._state.tasks if task.decisive and not task.absent]
+            self._tasks = max(1, len(tasks))
+            for task in tasks:
                 if task.name not in self._down and _starts_again(task):
                     reached = task.progress.step if task.progress else 0
                     self._down[task.name] = max(reached, self._behind.pop(task.name, 0))
@@ -61,6 +63,6 @@ class LoneRestarts:
 
 def _starts_again(task: Task) -> bool:
     process = task.process
-    if not task.decisive or not task.start or task.over or (process is not None and process.succeeded):
+    if not task.has_begun or task.over or (process is not None and process.succeeded):
         return False
     return not task.runs or (process is not None and process.stop_by is not None)

@@ -39,6 +39,7 @@ class History:
     resume: Optional[ResumePoint] = None  # that it went on from
     absent: list[str] = attrs.field(factory=list)  # tasks that it did without
     start: int = 0  # every task's user process has been started as often, or more often: see TaskHistory
+    anew: dict[str, int] = attrs.field(factory=dict)  # likewise by type, when its tasks were to begin anew
     tasks: dict[str, TaskHistory] = attrs.field(factory=dict)
     restarts: int = 0  # all of them
     restart_times: dict[str, list[float]] = attrs.field(factory=dict)  # those without progress since, by restart group

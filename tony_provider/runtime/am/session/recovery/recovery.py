@@ -133,6 +133,9 @@ class Recovery:
             self._state.generation = Generation(generation, without=self._state.generation.without)
         if generation == self._newest and self._state.generation.resume is None:
             self._state.generation.resume = resumed
+        if start and generation == self._newest and task.absent:  # it began just before its master died
+            task.absent = False
+            self._state.generation.without -= {task.name}
         self._state.note("adopted", f"on {host}, generation {generation}, start {start}", task)
 
     def ended(self, container_id: str) -> None:
@@ -183,7 +186,7 @@ class Recovery:
         self._state.emit(self._containers.nodes.choose())
         if not tasks:
             self._state.enter(JobState.RUNNING)  # whoever waits begins next
-        elif not adopted and self._suspension.reason is not None:
+        elif self._suspension.reason is not None and (self._suspension.at_rest or all(map(_was_stopped, adopted))):
             self._request_anew(missing)
             self._suspension.stay(now)
         elif not adopted or (missing and self._gathers(adopted)):
@@ -229,12 +232,14 @@ class Recovery:
         for task in missing:
             if self._is_new(task):
                 self._containers.replace(task, now, "it has not begun yet", counted=False)
-            elif not task.absent:
+            elif not task.absent and not self._groups.of(task).decided:  # else it is waited for already
                 self._restarts.trouble(task, task.failure or failures.of_absence(task), now)
         known = [task for task in missing if not self._is_new(task)]
         self._replace([task for task in known if not self._groups.is_needless(task)], now)
         behind = {self._groups.of(task).name for task in adopted if not self._is_new(task) and self._must_start(task)}
         for group in self._groups.every:
+            if not any(map(self._goes_on, group.members)):
+                continue
             if group.decided or (not group.root_cause.pending and group.name in behind):
                 self._restarts.again(group, "the former application master was about to start it again", now)
 
@@ -247,8 +252,8 @@ class Recovery:
             self._containers.replace(task, now, failures.of_absence(task).message)
 
     def _is_new(self, task: Task) -> bool:
-        """It is to begin as soon as it has a container, and has never done so."""
-        return self._state.first_come and not task.start
+        """It is to begin as soon as it has a container, and has not done so yet."""
+        return self._state.first_come and not task.has_begun
 
     def _must_start(self, task: Task) -> bool:
         """Its former master left it without a user process, or with one of an older generation."""
@@ -277,8 +282,9 @@ class Recovery:
         state.export, state.export_request = history.export, history.export_request
         for task in state.by_name.values():
             known = history.tasks.get(task.name, TaskHistory())
-            task.attempt, task.start = known.attempt, max(known.start, history.start)
-            task.waits = task.waits and not task.start
+            task.attempt, task.anew = known.attempt, history.anew.get(task.type, 0)
+            task.start = max(known.start, history.start, task.anew)
+            task.waits = task.waits and not task.has_begun
         self._finished.remember({name: known.outcome for name, known in history.tasks.items()})
         for name in history.absent:
             if name in state.by_name:
@@ -297,3 +303,9 @@ class Recovery:
             )
         self._containers.sizes.restore(history.memory)
         self._containers.nodes.restore(history.nodes)
+
+
+def _was_stopped(task: Task) -> bool:
+    """Nothing runs in its container, and nothing comes of what ran there."""
+    process = task.process
+    return process is None or (process.settled and process.end is not None and process.end.stopped)

@@ -144,6 +144,8 @@ class ContainerFailures:
         too_many = task.replaced >= MOST_REPLACEMENTS
         if taken_back or (not too_many and (again or self._state.generation.number)):
             self._containers.replace(task, now, failure.message, counted=not taken_back)
+        elif task.absent and self._sizes.may_go(task):
+            self._sizes.vacate(task)
         elif task.absent:
             task.enter(TaskState.LOST)
             self._state.note("given_up", "no more containers are asked for: the gang does without it", task)

@@ -68,7 +68,7 @@ JOB: Transitions[JobState] = {
     JobState.RECOVERING: {
         JobState.RUNNING: "executors with user processes are back",
         JobState.STARTING: "executors are back, of a gang all, and nothing had begun yet",
-        JobState.SUSPENDED: "no executor is back, of a job that is suspended",
+        JobState.SUSPENDED: "of a job that is suspended nothing runs any more",
         JobState.WAITING: "no executor is back, or a part of a gang that had not begun yet",
         JobState.FINISHING: "the verdict is known",
     },

@@ -82,6 +82,7 @@ class Task:
 
     # its user process
     start: int = 0  # counts the starts of it, over containers and application masters
+    anew: int = 0  # what start was when the job came again: it has begun since then once that is more
     process: Optional[ProcessState] = None  # the newest in this container
     progress: Optional[TaskProgress] = None
     further: list[ProcessStatus] = attrs.field(factory=list)  # the other processes, where it has several
@@ -187,6 +188,11 @@ class Task:
         return process is not None and process.started_at is not None and process.runs and self.is_up
 
     @property
+    def has_begun(self) -> bool:
+        """Its user process was ordered since the job began, or came again after all containers were given back."""
+        return self.start > self.anew
+
+    @property
     def busy(self) -> bool:
         """Something may still come of its user process: its end, or a checkpoint."""
         return self.process is not None and not self.process.settled and self.has_container
@@ -218,7 +224,7 @@ class Task:
         if self.launched:
             self.back_to_request()
         self.container_gone()
-        self.deadline = None
+        self.deadline, self.replaced = None, 0
         self.absent = self.vacant = True
         self.enter(TaskState.LOST)
 
