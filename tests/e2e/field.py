@@ -24,8 +24,11 @@ from tony_provider.hooks.tony import TonyHook
 
 @dataclass
 class Field:
+    """``beside``: other rows run at the same time. A process that one of them has left alone is no stray yet."""
+
     installation: Installation
     folder: Path  # for screenshots and reports
+    beside: bool = False
     problems: list[str] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
     trainings: list[Training] = field(default_factory=list)
@@ -155,7 +158,8 @@ class Field:
         for act in self._last_acts:
             act()
         self._release()
-        self.airflow.mend()
+        if not self.beside:
+            self.airflow.mend()
         for training in self.trainings:
             training.hurry()
         for run in self.runs:

@@ -22,8 +22,9 @@ def run_side_by_side(rows: Sequence[Row], installation: Installation, output: Pa
     """As many as that at a time, and those that others would notice at last and alone."""
 
     def run(row: Row) -> Outcome:
-        return run_one(row, Field(installation, output / row.name))
+        return run_one(row, Field(installation, output / row.name, beside=not row.alone))
 
     with ThreadPoolExecutor(at_once) as pool:
         outcomes = list(pool.map(run, [row for row in rows if not row.alone]))
+    installation.airflow.mend()
     return outcomes + [run(row) for row in rows if row.alone]
