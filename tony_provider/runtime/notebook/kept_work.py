@@ -81,8 +81,7 @@ class KeptWork:
             partly.rename(archive)
         finally:
             partly.unlink(missing_ok=True)
-        if not importlib.import_module("tony_sdk").commit_checkpoint(number, archive.name):
-            raise OSError(f"{archive.name} could not be noted: the disk may be full")
+        self._note(number, archive)
         self._kept = None if packed.changing else found
         self._forget_old()
         self._tell_left(choice.left)
@@ -94,6 +93,17 @@ class KeptWork:
         if choice.left:
             said += f"; NOT kept for lack of room: {named([each.path for each in choice.left])}"
         return said
+
+    def _note(self, number: int, archive: Path) -> None:
+        """Have it copied to the store. Raises OSError; an archive that is not noted does not stay."""
+        noted = False
+        try:
+            noted = importlib.import_module("tony_sdk").commit_checkpoint(number, archive.name)
+        finally:
+            if not noted:
+                archive.unlink(missing_ok=True)
+        if not noted:
+            raise OSError(f"{archive.name} could not be noted: the disk may be full")
 
     def _archives(self) -> list[tuple[int, Path]]:
         """By their numbers, the oldest first."""
