@@ -12,6 +12,7 @@ import attrs
 
 from tony_provider.cli.command import command
 from tony_provider.cli.given import labels_of, secrets_of
+from tony_provider.cli.local_port import cannot_be_had, expect_local_port
 from tony_provider.cli.named import NotFound, hook_of
 from tony_provider.cli.notebook_origin import NotebookOrigin, origin_of
 from tony_provider.cli.notebook_way import NotebookWay, ToldToEnd
@@ -44,6 +45,7 @@ _PERIOD = 0.2  # seconds between two looks at what goes on
 @command
 def notebook(args: Namespace) -> None:
     """The command. Opens a notebook, and leads to it until Ctrl-C; the notebook goes on."""
+    expect_local_port(args.local_port)
     with hook_of(args) as hook:
         origin = origin_of(hook, args)
         name = args.name or (origin.job.name if origin else "")
@@ -173,7 +175,7 @@ def _lead(hook: TonyHook, args: Namespace, found: _Notebook) -> None:
             return
         except OSError as error:
             _tell_more(args, found)
-            raise SystemExit(f"port {args.local_port} of this machine cannot be had: {error}") from error
+            raise SystemExit(cannot_be_had(args.local_port, error)) from error
     _tell_more(args, found)
 
 
