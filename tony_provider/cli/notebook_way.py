@@ -21,7 +21,7 @@ from tony_provider.cluster.tunnel.tunnel import HOST, TaskTunnel
 from tony_provider.cluster.wait_for_end import wait_for_end
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.outcome import failure
-from tony_provider.runtime.protocol.status import TaskState
+from tony_provider.runtime.protocol.status import JobStatus, TaskState
 from tony_provider.runtime.storage.errors import StorageError
 from tony_provider.watching.observation import Observation
 from tony_provider.watching.termination import clean_up
@@ -115,15 +115,31 @@ class NotebookWay:
             raise error
         clean_up(self.hook, self.identity, self.application_id, log.warning)
         application = self.hook.application(self.application_id)
-        if problem := failure(
-            self.application_id, application, self.hook.job_status(self.identity, self.application_id)
-        ):
-            raise JobEndedBadly(str(problem))
-        return f"The notebook has {self._why()}. Its work is kept: the same command opens it again"
+        status = self.hook.job_status(self.identity, self.application_id)
+        if problem := failure(self.application_id, application, status):
+            raise JobEndedBadly("\n".join([str(problem), *(status.warnings if status is not None else [])]))
+        returned = self._returned()
+        why = str(returned.get("ended", "ended"))
+        lost = _lost(returned, status)
+        if not lost:
+            return f"The notebook has {why}. Its work is kept: the same command opens it again"
+        return "\n".join([f"The notebook has {why}. NOT all of its work is kept:", *(f"  - {each}" for each in lost)])
 
-    def _why(self) -> str:
+    def _returned(self) -> dict[str, Any]:
+        """What its program has left as its result, as far as that can be read."""
         try:
             returned: Any = self.hook.returned(self.identity, self.application_id)
         except (ClusterError, StorageError):
-            return "ended"
-        return str(returned["ended"]) if isinstance(returned, dict) and "ended" in returned else "ended"
+            return {}
+        return returned if isinstance(returned, dict) else {}
+
+
+def _lost(returned: dict[str, Any], status: JobStatus | None) -> list[str]:
+    """What of a notebook's work is not on the store: what its program could not keep, and what was not copied there."""
+    lost = [str(returned["not_kept"])] if returned.get("not_kept") else []
+    newest = returned.get("kept")
+    if status is not None and isinstance(newest, int):
+        step = status.checkpoint_step
+        if step is None or step < newest:
+            lost += status.warnings or ["what was written last is not on the store"]
+    return lost
