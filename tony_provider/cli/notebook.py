@@ -158,24 +158,24 @@ def _bytes_of(option: str, text: str) -> int:
 def _lead(hook: TonyHook, args: Namespace, found: _Notebook) -> None:
     """Until Ctrl-C, or the notebook's end."""
     way = NotebookWay(hook, found.identity, found.application_id, found.token)
-    with until_told_to_end() as over:
-        try:
+    try:
+        with until_told_to_end() as over:
             way.wait_for_container(over)
-            with way.open(args.local_port) as tunnel:
+            with way.open(args.local_port, over) as tunnel:
                 url = way.wait_for_server(tunnel, over)
                 say(f"{url}\nCtrl-C closes the way to it; the notebook goes on")
                 if args.open:
                     webbrowser.open(url)
                 while not over.is_set() and not tunnel.wait(_PERIOD):
                     pass
-        except ToldToEnd:
-            pass
-        except TunnelEnded as error:
-            say(way.ending(error))
-            return
-        except OSError as error:
-            _tell_more(args, found)
-            raise SystemExit(cannot_be_had(args.local_port, error)) from error
+    except ToldToEnd:
+        pass
+    except TunnelEnded as error:
+        say(way.ending(error))
+        return
+    except OSError as error:
+        _tell_more(args, found)
+        raise SystemExit(cannot_be_had(args.local_port, error)) from error
     _tell_more(args, found)
 
 

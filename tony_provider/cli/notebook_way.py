@@ -73,9 +73,11 @@ class NotebookWay:
             return
         raise TunnelEnded(f"{self.application_id} has ended")
 
-    def open(self, local_port: int) -> TaskTunnel:
-        """A tunnel to it. Exits with a message for a port of this machine that cannot be had."""
-        return self.hook.tunnel(self.identity, self.application_id, TASK, local_port=local_port, tell=self._tell)
+    def open(self, local_port: int, over: threading.Event) -> TaskTunnel:
+        """A tunnel to it, which nobody waits for once ``over`` is set."""
+        return self.hook.tunnel(
+            self.identity, self.application_id, TASK, local_port=local_port, tell=self._tell, over=over
+        )
 
     def _tell(self, news: str) -> None:
         if self._answers.is_set():

@@ -35,10 +35,17 @@ def tunnel(args: Namespace) -> None:
         with until_told_to_end() as over:
             try:
                 opened = hook.tunnel(
-                    identity, found.application_id, target.task, target.port, local_port=args.local_port, tell=say
+                    identity,
+                    found.application_id,
+                    target.task,
+                    target.port,
+                    local_port=args.local_port,
+                    tell=say,
+                    over=over,
                 )
                 with opened as way:
-                    say(f"{HOST}:{way.port} leads to {target}\nCtrl-C ends it")
+                    if not over.is_set():
+                        say(f"{HOST}:{way.port} leads to {target}\nCtrl-C ends it")
                     while not over.is_set() and not way.wait(_PERIOD):
                         pass
             except OSError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -72,8 +73,13 @@ class StandInCluster:
     user: str = "alice"
     seen: bytearray = attrs.field(factory=bytearray)
     is_final: bool = False
+    is_away: bool = False
+    asked: int = 0
 
     def control(self, application_id: str, action: str, body: Any, *, seconds: float) -> dict[str, Any]:
+        self.asked += 1
+        if self.is_away:
+            raise MasterOutOfReach("another master is starting")
         lot = self.chance.random() if self.chance else 1.0
         if lot < 0.1:
             raise MasterOutOfReach("the request was lost")
@@ -333,6 +339,17 @@ async def echoed(way: TaskTunnel) -> bytes:
         return b""
     finally:
         writer.close()
+
+
+async def test_nobody_has_to_wait_for_a_tunnel_that_does_not_open(site: Site) -> None:
+    site.cluster.is_away = True
+    over = threading.Event()
+    way = TaskTunnel(site.cluster, ID, site.authority, TASK, over=over)  # type: ignore[arg-type]
+    entering = asyncio.ensure_future(asyncio.to_thread(way.__enter__))
+    await site.until(lambda: site.cluster.asked)
+    over.set()
+    assert await asyncio.wait_for(entering, DEADLINE) is way
+    await asyncio.to_thread(way.__exit__)
 
 
 async def test_an_idle_tunnel_gives_its_place_to_another_one_and_says_so(
