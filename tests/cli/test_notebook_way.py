@@ -7,10 +7,12 @@ from typing import Any
 import attrs
 import pytest
 
+from tests.waiting import until
 from tony_provider.cli import notebook_way
 from tony_provider.cli.notebook_way import NotebookWay
 from tony_provider.cli.wait_for_job import JobEndedBadly
 from tony_provider.cluster.base import Application, ApplicationState
+from tony_provider.cluster.errors import MasterOutOfReach
 from tony_provider.cluster.tunnel.errors import TunnelEnded
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, JobStatus
@@ -23,6 +25,7 @@ NOT_THERE = "the newest checkpoint of notebook:0 is not on the store: its quota 
 class StandInHook:
     status: JobStatus
     result: Any = None
+    asked: int = 0
 
     def application(self, application_id: str) -> Application:
         return Application(ID, ApplicationState.FINISHED, final_status=FinalStatus(self.status.state.value))
@@ -32,6 +35,12 @@ class StandInHook:
 
     def returned(self, identity: object, application_id: str) -> Any:
         return self.result
+
+    def master_status(self, application_id: str) -> JobStatus:
+        self.asked += 1
+        if self.asked % 2:
+            raise MasterOutOfReach("another one is starting")
+        return self.status
 
 
 def status(state: JobState, step: int | None = None, **more: Any) -> JobStatus:
@@ -80,3 +89,13 @@ def test_one_that_ended_badly_says_what_is_not_on_the_store(monkeypatch: pytest.
     hook = StandInHook(status(JobState.KILLED, 2, message="enough", warnings=[NOT_THERE]))
     with pytest.raises(JobEndedBadly, match=f"(?s)enough.*{NOT_THERE}"):
         ending(monkeypatch, hook)
+
+
+def test_what_does_not_get_to_the_store_is_told_once_while_it_runs(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(notebook_way, "_LOOK_FOR_WARNINGS", 0.01)
+    hook = StandInHook(status(JobState.RUNNING, 2, warnings=["notebook:0: its newest checkpoint does not get there"]))
+    with way(hook).telling_warnings():
+        until(lambda: hook.asked > 5, "its questions")
+    assert capfd.readouterr().out == "Warning: notebook:0: its newest checkpoint does not get there\n"

@@ -166,8 +166,9 @@ def _lead(hook: TonyHook, args: Namespace, found: _Notebook) -> None:
                 say(f"{url}\nCtrl-C closes the way to it; the notebook goes on")
                 if args.open:
                     webbrowser.open(url)
-                while not over.is_set() and not tunnel.wait(_PERIOD):
-                    pass
+                with way.telling_warnings():
+                    while not over.is_set() and not tunnel.wait(_PERIOD):
+                        pass
     except ToldToEnd:
         pass
     except TunnelEnded as error:

@@ -6,6 +6,8 @@ import http.client
 import logging
 import threading
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -30,6 +32,7 @@ log = logging.getLogger(__name__)
 
 _LOOK = 1.0  # seconds between two looks at the job
 _ASK = 0.5  # seconds between two looks whether the server answers
+_LOOK_FOR_WARNINGS = 30.0  # seconds between two looks
 _ANSWER_SECONDS = 10.0
 _SERVER_SECONDS = 300.0  # from the container's start: Jupyter's libraries come from a slow disk at times
 _END_SECONDS = 60.0  # that an application may take to end once its master has gone
@@ -97,6 +100,28 @@ class NotebookWay:
                 )
         self._answers.set()
         return f"http://{HOST}:{tunnel.port}{path}?token={self.token}"
+
+    @contextmanager
+    def telling_warnings(self) -> Iterator[None]:
+        """Tell meanwhile what is wrong with the job: most of all, that work does not get to the store."""
+        over = threading.Event()
+        threading.Thread(target=self._tell_warnings, args=(over,), name="warnings", daemon=True).start()
+        try:
+            yield
+        finally:
+            over.set()
+
+    def _tell_warnings(self, over: threading.Event) -> None:
+        told: Sequence[str] = []
+        while not over.wait(_LOOK_FOR_WARNINGS):
+            try:
+                warnings = self.hook.master_status(self.application_id).warnings
+            except ClusterError:
+                continue
+            for each in warnings:
+                if each not in told and not over.is_set():
+                    say(f"Warning: {each}")
+            told = warnings
 
     def _asked(self, port: int) -> str | None:
         """Where its pages begin, as it says itself; None: it does not answer yet."""
