@@ -5,11 +5,11 @@ from __future__ import annotations
 import secrets
 import shlex
 import time
-import webbrowser
 from argparse import Namespace
 
 import attrs
 
+from tony_provider.cli.browser import open_browser
 from tony_provider.cli.command import command
 from tony_provider.cli.given import labels_of, secrets_of
 from tony_provider.cli.local_port import cannot_be_had, expect_local_port
@@ -165,7 +165,7 @@ def _lead(hook: TonyHook, args: Namespace, found: _Notebook) -> None:
                 url = way.wait_for_server(tunnel, over)
                 say(f"{url}\nCtrl-C closes the way to it; the notebook goes on")
                 if args.open:
-                    webbrowser.open(url)
+                    open_browser(url)
                 with way.telling_warnings():
                     while not over.is_set() and not tunnel.wait(_PERIOD):
                         pass
