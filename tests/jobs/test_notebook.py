@@ -10,6 +10,7 @@ import subprocess
 import sys
 import uuid
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import requests
@@ -73,6 +74,7 @@ def test_it_is_found_again_after_ctrl_c(local: LocalPlace, tmp_path: Path) -> No
         opened.save("first.txt", "saved by hand")
         assert opened.interrupt() == 0
         assert "The notebook goes on." in opened.said
+        assert f"--name clicks --local-port {urlsplit(opened.url).port} " in opened.said
     assert not job.application().is_final
     with OpenedNotebook(hook.tony_conn_id, "--name", "clicks") as back:
         assert (back.application_id, back.token) == (job.id, opened.token)

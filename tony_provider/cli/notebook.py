@@ -57,7 +57,7 @@ def notebook(args: Namespace) -> None:
         if not args.detach:
             _lead(hook, args, found)
             return
-        _tell_more(args, found)
+        _tell_more(args, found, args.local_port)
 
 
 @attrs.frozen
@@ -158,10 +158,12 @@ def _bytes_of(option: str, text: str) -> int:
 def _lead(hook: TonyHook, args: Namespace, found: _Notebook) -> None:
     """Until Ctrl-C, or the notebook's end."""
     way = NotebookWay(hook, found.identity, found.application_id, found.token)
+    port = args.local_port
     try:
         with until_told_to_end() as over:
             way.wait_for_container(over)
             with way.open(args.local_port, over) as tunnel:
+                port = tunnel.port
                 url = way.wait_for_server(tunnel, over)
                 say(f"{url}\nCtrl-C closes the way to it; the notebook goes on")
                 if args.open:
@@ -175,13 +177,15 @@ def _lead(hook: TonyHook, args: Namespace, found: _Notebook) -> None:
         say(way.ending(error))
         return
     except OSError as error:
-        _tell_more(args, found)
+        _tell_more(args, found, 0)
         raise SystemExit(cannot_be_had(args.local_port, error)) from error
-    _tell_more(args, found)
+    _tell_more(args, found, port)
 
 
-def _tell_more(args: Namespace, found: _Notebook) -> None:
+def _tell_more(args: Namespace, found: _Notebook, port: int) -> None:
+    """``port``: of this machine, 0: any. By the same one a page that is still open goes on where it was."""
     more = f" --conn-id {args.conn_id}" if args.conn_id != TonyHook.default_conn_name else ""
+    back = f" --local-port {port}" if port else ""
     say("The notebook goes on.")
-    say(f"Back to it: airflow tony notebook --name {shlex.quote(found.name)}{more}")
+    say(f"Back to it: airflow tony notebook --name {shlex.quote(found.name)}{back}{more}")
     say(f"End it:     airflow tony kill {found.application_id}{more}")
