@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,7 @@ def test_an_environment_without_a_kernel_is_refused_before_anything_is_started(
         (("JOB", "--idle", "soon"), "--idle: not a time"),
         (("JOB", "--lifetime", "1s"), "--lifetime: at least 1 min"),
         (("JOB", "--keep", "much"), "--keep: "),
+        (("JOB", "--local-port", "70000"), "--local-port 70000 is no port: from 1 to 65535"),
         (("--of", "application_1700000000000_0001"), "neither the cluster nor"),
         (("--dag-id", "d"), "name a training by all of --dag-id, --task-id and --run-id"),
         (("--name", "mine", "--param", "a=1"), "name the file"),
@@ -70,4 +72,14 @@ def test_what_is_wrong_is_told_before_anything_is_started(
     said = tony("notebook", *(file if each == "JOB" else each for each in words))
     assert said.code == 1
     assert says in said.error
+    assert_nothing_was_started(hook)
+
+
+def test_a_local_port_that_somebody_has_is_told_before_anything_is_started(
+    tony: Tony, hook: TonyHook, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        said = tony("notebook", write(tmp_path), "--local-port", str(port))
+    assert (said.code, f"port {port} of this machine cannot be had" in said.error) == (1, True)
     assert_nothing_was_started(hook)

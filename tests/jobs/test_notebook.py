@@ -10,6 +10,7 @@ import subprocess
 import sys
 import uuid
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import requests
@@ -26,6 +27,7 @@ from tony_provider.cluster.environments.installing import BuildTarget
 from tony_provider.cluster.environments.requirements import read_requirements
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.storage.helpers import read_text, walk
+from tony_provider.runtime.storage.uris import parse
 
 SMALL = ("--set", "am.memory=256MiB")
 # What jsonschema wants for an extra of Jupyter's, which pex leaves out and then misses.
@@ -73,6 +75,7 @@ def test_it_is_found_again_after_ctrl_c(local: LocalPlace, tmp_path: Path) -> No
         opened.save("first.txt", "saved by hand")
         assert opened.interrupt() == 0
         assert "The notebook goes on." in opened.said
+        assert f"--name clicks --local-port {urlsplit(opened.url).port} " in opened.said
     assert not job.application().is_final
     with OpenedNotebook(hook.tony_conn_id, "--name", "clicks") as back:
         assert (back.application_id, back.token) == (job.id, opened.token)
@@ -205,6 +208,28 @@ def test_a_lost_container_costs_no_work(local: LocalPlace, tmp_path: Path) -> No
         assert until(lambda: found_again(opened, "first.txt"), job.describe) == "saved by hand"
         shut_down(opened)
     job.succeeded()
+
+
+@pytest.mark.long
+def test_work_that_the_store_refuses_is_told_and_never_said_to_be_kept(local: LocalPlace, tmp_path: Path) -> None:
+    hook = local.hook()
+    file = str(job_file(tmp_path, notebook_environment()))
+    with OpenedNotebook(hook.tony_conn_id, file, *SMALL, "--set", "timeouts.checkpoint=2s") as opened:
+        job = job_of(local, hook, opened.application_id)
+        opened.save("first.txt", "saved by hand")
+        until(lambda: job.status().checkpoint, "the work on the store")
+        chain = hook.chain(job.identity, job.id)
+        assert chain is not None
+        full = Path(parse(chain.uri).path, "checkpoints")
+        full.rename(full.with_name("aside"))
+        full.touch()  # no directory can be made in it
+        opened.save("second.txt", "saved by hand")
+        warning = "Warning: notebook:0: its newest checkpoint does not get to the store"
+        until(lambda: warning in opened.said, job.describe)
+        opened.session.post(f"{opened.address}/api/shutdown", timeout=60).raise_for_status()
+        assert opened.end() == 0
+        assert "The notebook has ended by its user. NOT all of its work is kept:" in opened.said
+        assert "the newest checkpoint of notebook:0 is not on the store: " in opened.said
 
 
 def found_again(opened: OpenedNotebook, name: str) -> str | None:

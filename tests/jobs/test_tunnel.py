@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
 import signal
 import socket
@@ -144,6 +145,26 @@ def test_somebody_else_is_not_let_through(yarn: YarnPlace, go: Path) -> None:
         hook.control(job.id, "tunnel", {"tunnel": "mine", "data": "aGVsbG8="})
     go.touch()
     job.succeeded()
+
+
+@pytest.mark.long
+def test_the_next_master_is_reached_by_the_same_port(yarn: YarnPlace, go: Path) -> None:
+    job = serving(yarn, go)
+    news: list[str] = []
+    with tunnel(job, news=news) as way:
+        assert exchanged(way, b"hello") == b"hello|over"
+        os.kill(job.master().pid, signal.SIGKILL)
+        until(lambda: any("is opened again" in each for each in news), lambda: f"{news}\n{job.describe()}")
+        until(lambda: goes_through(way), lambda: f"{news}\n{job.describe()}")
+    go.touch()
+    job.succeeded()
+
+
+def goes_through(way: TaskTunnel) -> bool:
+    try:
+        return exchanged(way, b"hello") == b"hello|over"
+    except ConnectionError:
+        return False
 
 
 def test_the_command_ends_with_ctrl_c_and_leaves_nothing(local: LocalPlace, go: Path) -> None:

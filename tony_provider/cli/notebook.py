@@ -5,13 +5,14 @@ from __future__ import annotations
 import secrets
 import shlex
 import time
-import webbrowser
 from argparse import Namespace
 
 import attrs
 
+from tony_provider.cli.browser import open_browser
 from tony_provider.cli.command import command
 from tony_provider.cli.given import labels_of, secrets_of
+from tony_provider.cli.local_port import cannot_be_had, expect_local_port
 from tony_provider.cli.named import NotFound, hook_of
 from tony_provider.cli.notebook_origin import NotebookOrigin, origin_of
 from tony_provider.cli.notebook_way import NotebookWay, ToldToEnd
@@ -44,6 +45,7 @@ _PERIOD = 0.2  # seconds between two looks at what goes on
 @command
 def notebook(args: Namespace) -> None:
     """The command. Opens a notebook, and leads to it until Ctrl-C; the notebook goes on."""
+    expect_local_port(args.local_port)
     with hook_of(args) as hook:
         origin = origin_of(hook, args)
         name = args.name or (origin.job.name if origin else "")
@@ -55,7 +57,7 @@ def notebook(args: Namespace) -> None:
         if not args.detach:
             _lead(hook, args, found)
             return
-        _tell_more(args, found)
+        _tell_more(args, found, args.local_port)
 
 
 @attrs.frozen
@@ -156,29 +158,34 @@ def _bytes_of(option: str, text: str) -> int:
 def _lead(hook: TonyHook, args: Namespace, found: _Notebook) -> None:
     """Until Ctrl-C, or the notebook's end."""
     way = NotebookWay(hook, found.identity, found.application_id, found.token)
-    with until_told_to_end() as over:
-        try:
+    port = args.local_port
+    try:
+        with until_told_to_end() as over:
             way.wait_for_container(over)
-            with way.open(args.local_port) as tunnel:
+            with way.open(args.local_port, over) as tunnel:
+                port = tunnel.port
                 url = way.wait_for_server(tunnel, over)
                 say(f"{url}\nCtrl-C closes the way to it; the notebook goes on")
                 if args.open:
-                    webbrowser.open(url)
-                while not over.is_set() and not tunnel.wait(_PERIOD):
-                    pass
-        except ToldToEnd:
-            pass
-        except TunnelEnded as error:
-            say(way.ending(error))
-            return
-        except OSError as error:
-            _tell_more(args, found)
-            raise SystemExit(f"port {args.local_port} of this machine cannot be had: {error}") from error
-    _tell_more(args, found)
+                    open_browser(url)
+                with way.telling_warnings():
+                    while not over.is_set() and not tunnel.wait(_PERIOD):
+                        pass
+    except ToldToEnd:
+        pass
+    except TunnelEnded as error:
+        say(way.ending(error))
+        return
+    except OSError as error:
+        _tell_more(args, found, 0)
+        raise SystemExit(cannot_be_had(args.local_port, error)) from error
+    _tell_more(args, found, port)
 
 
-def _tell_more(args: Namespace, found: _Notebook) -> None:
+def _tell_more(args: Namespace, found: _Notebook, port: int) -> None:
+    """``port``: of this machine, 0: any. By the same one a page that is still open goes on where it was."""
     more = f" --conn-id {args.conn_id}" if args.conn_id != TonyHook.default_conn_name else ""
+    back = f" --local-port {port}" if port else ""
     say("The notebook goes on.")
-    say(f"Back to it: airflow tony notebook --name {shlex.quote(found.name)}{more}")
+    say(f"Back to it: airflow tony notebook --name {shlex.quote(found.name)}{back}{more}")
     say(f"End it:     airflow tony kill {found.application_id}{more}")

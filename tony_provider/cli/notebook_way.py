@@ -6,6 +6,8 @@ import http.client
 import logging
 import threading
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,7 +23,7 @@ from tony_provider.cluster.tunnel.tunnel import HOST, TaskTunnel
 from tony_provider.cluster.wait_for_end import wait_for_end
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.outcome import failure
-from tony_provider.runtime.protocol.status import TaskState
+from tony_provider.runtime.protocol.status import JobStatus, TaskState
 from tony_provider.runtime.storage.errors import StorageError
 from tony_provider.watching.observation import Observation
 from tony_provider.watching.termination import clean_up
@@ -30,6 +32,7 @@ log = logging.getLogger(__name__)
 
 _LOOK = 1.0  # seconds between two looks at the job
 _ASK = 0.5  # seconds between two looks whether the server answers
+_LOOK_FOR_WARNINGS = 30.0  # seconds between two looks
 _ANSWER_SECONDS = 10.0
 _SERVER_SECONDS = 300.0  # from the container's start: Jupyter's libraries come from a slow disk at times
 _END_SECONDS = 60.0  # that an application may take to end once its master has gone
@@ -73,9 +76,11 @@ class NotebookWay:
             return
         raise TunnelEnded(f"{self.application_id} has ended")
 
-    def open(self, local_port: int) -> TaskTunnel:
-        """A tunnel to it. Exits with a message for a port of this machine that cannot be had."""
-        return self.hook.tunnel(self.identity, self.application_id, TASK, local_port=local_port, tell=self._tell)
+    def open(self, local_port: int, over: threading.Event) -> TaskTunnel:
+        """A tunnel to it, which nobody waits for once ``over`` is set."""
+        return self.hook.tunnel(
+            self.identity, self.application_id, TASK, local_port=local_port, tell=self._tell, over=over
+        )
 
     def _tell(self, news: str) -> None:
         if self._answers.is_set():
@@ -96,6 +101,28 @@ class NotebookWay:
         self._answers.set()
         return f"http://{HOST}:{tunnel.port}{path}?token={self.token}"
 
+    @contextmanager
+    def telling_warnings(self) -> Iterator[None]:
+        """Tell meanwhile what is wrong with the job: most of all, that work does not get to the store."""
+        over = threading.Event()
+        threading.Thread(target=self._tell_warnings, args=(over,), name="warnings", daemon=True).start()
+        try:
+            yield
+        finally:
+            over.set()
+
+    def _tell_warnings(self, over: threading.Event) -> None:
+        told: Sequence[str] = []
+        while not over.wait(_LOOK_FOR_WARNINGS):
+            try:
+                warnings = self.hook.master_status(self.application_id).warnings
+            except ClusterError:
+                continue
+            for each in warnings:
+                if each not in told and not over.is_set():
+                    say(f"Warning: {each}")
+            told = warnings
+
     def _asked(self, port: int) -> str | None:
         """Where its pages begin, as it says itself; None: it does not answer yet."""
         connection = http.client.HTTPConnection(HOST, port, timeout=_ANSWER_SECONDS)
@@ -115,15 +142,31 @@ class NotebookWay:
             raise error
         clean_up(self.hook, self.identity, self.application_id, log.warning)
         application = self.hook.application(self.application_id)
-        if problem := failure(
-            self.application_id, application, self.hook.job_status(self.identity, self.application_id)
-        ):
-            raise JobEndedBadly(str(problem))
-        return f"The notebook has {self._why()}. Its work is kept: the same command opens it again"
+        status = self.hook.job_status(self.identity, self.application_id)
+        if problem := failure(self.application_id, application, status):
+            raise JobEndedBadly("\n".join([str(problem), *(status.warnings if status is not None else [])]))
+        returned = self._returned()
+        why = str(returned.get("ended", "ended"))
+        lost = _lost(returned, status)
+        if not lost:
+            return f"The notebook has {why}. Its work is kept: the same command opens it again"
+        return "\n".join([f"The notebook has {why}. NOT all of its work is kept:", *(f"  - {each}" for each in lost)])
 
-    def _why(self) -> str:
+    def _returned(self) -> dict[str, Any]:
+        """What its program has left as its result, as far as that can be read."""
         try:
             returned: Any = self.hook.returned(self.identity, self.application_id)
         except (ClusterError, StorageError):
-            return "ended"
-        return str(returned["ended"]) if isinstance(returned, dict) and "ended" in returned else "ended"
+            return {}
+        return returned if isinstance(returned, dict) else {}
+
+
+def _lost(returned: dict[str, Any], status: JobStatus | None) -> list[str]:
+    """What of a notebook's work is not on the store: what its program could not keep, and what was not copied there."""
+    lost = [str(returned["not_kept"])] if returned.get("not_kept") else []
+    newest = returned.get("kept")
+    if status is not None and isinstance(newest, int):
+        step = status.checkpoint_step
+        if step is None or step < newest:
+            lost += status.warnings or ["what was written last is not on the store"]
+    return lost

@@ -8,6 +8,7 @@ from argparse import Namespace
 import attrs
 
 from tony_provider.cli.command import command
+from tony_provider.cli.local_port import cannot_be_had, expect_local_port
 from tony_provider.cli.named import NotFound, application_of, hook_of, identity_of
 from tony_provider.cli.printing import say
 from tony_provider.cli.told_to_end import until_told_to_end
@@ -24,6 +25,7 @@ _TARGET = re.compile(r"(?P<task>[^:]+:\d+)(:(?P<port>\d+))?")
 def tunnel(args: Namespace) -> None:
     """The command. Passes connections on until it is ended by Ctrl-C or a signal, or the application ends."""
     target = Target.parse(args.task)
+    expect_local_port(args.local_port)
     with hook_of(args) as hook:
         found = application_of(hook, args)
         identity = identity_of(hook, found)
@@ -33,14 +35,21 @@ def tunnel(args: Namespace) -> None:
         with until_told_to_end() as over:
             try:
                 opened = hook.tunnel(
-                    identity, found.application_id, target.task, target.port, local_port=args.local_port, tell=say
+                    identity,
+                    found.application_id,
+                    target.task,
+                    target.port,
+                    local_port=args.local_port,
+                    tell=say,
+                    over=over,
                 )
                 with opened as way:
-                    say(f"{HOST}:{way.port} leads to {target}\nCtrl-C ends it")
+                    if not over.is_set():
+                        say(f"{HOST}:{way.port} leads to {target}\nCtrl-C ends it")
                     while not over.is_set() and not way.wait(_PERIOD):
                         pass
             except OSError as error:
-                raise SystemExit(f"port {args.local_port} of this machine cannot be had: {error}") from error
+                raise SystemExit(cannot_be_had(args.local_port, error)) from error
 
 
 @attrs.frozen

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import socket
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -392,6 +393,7 @@ class TonyHook(BaseHook):
         *,
         local_port: int = 0,
         tell: Callable[[str], None] = lambda news: None,
+        over: threading.Event | None = None,
     ) -> TaskTunnel:
         """A tunnel to a server of a task of a running application; a context manager, whose ``port`` leads there.
 
@@ -399,6 +401,7 @@ class TonyHook(BaseHook):
         :param port: that the task's program listens on, 0: the first that it was given (``TONY_PORT``).
         :param local_port: of this machine's loopback, 0: any that is free.
         :param tell: gets news for people, from another thread.
+        :param over: once it is set, nobody waits any more for a tunnel that is not open yet.
 
         Only the application's owner and those who may modify it are let through.
         """
@@ -409,7 +412,7 @@ class TonyHook(BaseHook):
         expect_running(self.get_conn(), application_id)
         about = read_about(self.storage(), self.application_dir(identity, application_id))
         return TaskTunnel(
-            self.get_conn(), application_id, about.authority, task, port, local_port=local_port, tell=tell
+            self.get_conn(), application_id, about.authority, task, port, local_port=local_port, tell=tell, over=over
         )
 
     def export(self, application_id: str, reason: str, *, seconds: float = EXPORT_SECONDS) -> ExportedModel:

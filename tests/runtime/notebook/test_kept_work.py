@@ -140,6 +140,15 @@ def test_a_file_that_cannot_be_read_is_named_and_the_rest_is_kept(work: KeptWork
     assert [file.path for file in found] == ["a.ipynb", "gone"]
 
 
+def test_what_cannot_be_noted_takes_no_room(work: KeptWork, monkeypatch: pytest.MonkeyPatch) -> None:
+    (work.directory / "a.ipynb").write_text("first")
+    monkeypatch.setattr(tony_sdk, "commit_checkpoint", lambda *_: False)
+    with pytest.raises(OSError, match="could not be noted"):
+        work.keep()
+    assert list(work._checkpoints.iterdir()) == []
+    monkeypatch.undo()
+
+
 def test_a_start_again_in_the_same_container_goes_on_with_what_is_there(work: KeptWork) -> None:
     (work.directory / "a.ipynb").write_text("first")
     work.keep()

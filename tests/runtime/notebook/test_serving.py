@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 import tempfile
@@ -9,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -63,8 +65,13 @@ class Notebook:
         until(lambda: len([line for line in self.asked if line.startswith("/api/kernels")]) >= times, "its questions")
 
     @property
+    def result(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.folder / "result.json").read_text())
+        return found
+
+    @property
     def ended(self) -> str:
-        return str(json.loads((self.folder / "result.json").read_text())["ended"])
+        return str(self.result["ended"])
 
     @property
     def kept(self) -> list[str]:
@@ -102,7 +109,29 @@ def test_it_ends_by_idleness_with_its_work(notebook: Notebook) -> None:
     assert code.result(60) == 0
     assert notebook.ended.startswith("ended: nothing went on for ")
     assert notebook.kept == ["a.ipynb"]
+    assert (notebook.result["kept"], notebook.result["not_kept"]) == (1, "")
     assert set(notebook.asked) == {"/api/kernels True", "/api/terminals True"}
+
+
+def test_its_result_says_what_could_not_be_kept(notebook: Notebook, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> bool:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(tony_sdk, "commit_checkpoint", full)
+    _, code = notebook.serve()
+    (notebook.folder / "notebook" / "a.ipynb").write_text("first")
+    notebook.put("end", "0")
+    assert code.result(60) == 0
+    assert notebook.result["kept"] is None
+    assert notebook.result["not_kept"] == "the work could not be kept: [Errno 28] No space left on device"
+
+
+def test_its_result_says_what_had_no_room(notebook: Notebook) -> None:
+    _, code = notebook.serve()
+    (notebook.folder / "notebook" / "data.parquet").write_bytes(bytes(2 << 20))
+    notebook.put("end", "0")
+    assert code.result(60) == 0
+    assert notebook.result["not_kept"] == "NOT kept for lack of room: data.parquet"
 
 
 def test_a_busy_kernel_keeps_it_and_a_request_has_its_work_kept(notebook: Notebook) -> None:

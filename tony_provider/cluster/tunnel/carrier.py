@@ -83,7 +83,7 @@ class Carrier:
         """Tell the master that nobody needs the tunnel any more. Raises nothing: it finds out by itself, too."""
         part = to_plain(TunnelPart(self._name, self._sent.start, over=True))
         try:
-            await _in_thread(lambda: self._cluster.control(self._application_id, ACTION, part, seconds=_GOODBYE))
+            await in_thread(lambda: self._cluster.control(self._application_id, ACTION, part, seconds=_GOODBYE))
         except (MasterOutOfReach, ClusterUnreachable, UnexpectedAnswer):
             return
 
@@ -131,7 +131,7 @@ class Carrier:
         body, deadline = to_plain(part), time.monotonic() + LOST_SECONDS
         while True:
             try:
-                answer = await _in_thread(
+                answer = await in_thread(
                     lambda: self._cluster.control(self._application_id, ACTION, body, seconds=_ANSWER_SECONDS)
                 )
                 return self._not_over(from_plain(answer, TunnelAnswer))
@@ -142,7 +142,7 @@ class Carrier:
                     raise TunnelLost(str(error)) from error
                 raise
             except (MasterOutOfReach, ClusterUnreachable) as error:
-                await _in_thread(lambda: expect_running(self._cluster, self._application_id))
+                await in_thread(lambda: expect_running(self._cluster, self._application_id))
                 if time.monotonic() + _PAUSE >= deadline:
                     message = f"the tunnel to {self._application_id} is given up after {span(LOST_SECONDS)}: {error}"
                     raise TunnelEnded(message) from error
@@ -164,7 +164,7 @@ def expect_running(cluster: Cluster, application_id: str) -> None:
         raise TunnelEnded(f"{application_id} has ended" + (f" as {found.state.value}" if found else ""))
 
 
-async def _in_thread(work: Callable[[], T]) -> T:
+async def in_thread(work: Callable[[], T]) -> T:
     """What a call gives that blocks for long. A thread of its own, for which nobody waits at the end."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Any] = loop.create_future()

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from tony_provider.cluster.base import Cluster
 from tony_provider.cluster.errors import ClusterError
-from tony_provider.cluster.tunnel.carrier import Carrier, expect_running
+from tony_provider.cluster.tunnel.carrier import Carrier, expect_running, in_thread
 from tony_provider.cluster.tunnel.errors import TunnelEnded, TunnelLost
 from tony_provider.runtime.listeners import peer_users
 from tony_provider.runtime.protocol import tony_pb2
@@ -21,6 +21,7 @@ from tony_provider.runtime.tunnel.relay import Relay
 
 HOST = "127.0.0.1"
 _GOODBYE = 5.0  # seconds
+_LOOK = 0.2  # seconds between two looks whether anybody waits still
 
 
 class TaskTunnel:
@@ -40,11 +41,12 @@ class TaskTunnel:
         *,
         local_port: int = 0,
         tell: Callable[[str], None] = lambda news: None,
+        over: threading.Event | None = None,
     ) -> None:
         """``port``: of the task, 0: the first that it was given; ``local_port``: 0: any that is free.
 
         ``authority``: PEM, the certificate that vouches for the master. ``tell`` gets news for people, from the
-        tunnel's thread.
+        tunnel's thread. ``over``: once it is set, nobody waits any more for a tunnel that is not open yet.
         """
         self._cluster = cluster
         self._application_id = application_id
@@ -52,6 +54,7 @@ class TaskTunnel:
         self._open = tony_pb2.TunnelOpen(task=task, port=port)
         self._local_port = local_port
         self._tell = tell
+        self._unwanted = over or threading.Event()
         self._numbers = itertools.count(1)
         self._relays: dict[int, Relay] = {}
         self._connections: set[asyncio.Task[None]] = set()
@@ -70,9 +73,13 @@ class TaskTunnel:
         return self._local_port
 
     def __enter__(self) -> TaskTunnel:
-        """Returns once connections go through. Raises ClusterError, OSError for a port that is taken."""
+        """Returns once connections go through, or nobody waits for that any more.
+
+        Raises ClusterError, OSError for a port that is taken.
+        """
         self._thread.start()
-        self._ready.wait()
+        while not self._ready.wait(_LOOK) and not self._unwanted.is_set():
+            pass
         if self._problem is not None:
             raise self._problem
         return self
@@ -132,7 +139,7 @@ class TaskTunnel:
                     self._ready.set()
                 await carrying
             except TunnelLost as error:
-                await asyncio.to_thread(expect_running, self._cluster, self._application_id)
+                await in_thread(lambda: expect_running(self._cluster, self._application_id))
                 self._tell(f"the tunnel was interrupted, and is opened again: {error}")
                 await self._close_connections()
             finally:

@@ -41,6 +41,8 @@ class KeptWork:
         self._seen: Optional[Sequence[WorkFile]] = None  # at the last look
         self._kept: Optional[Sequence[WorkFile]] = None  # as they were found when they were kept last
         self._left: Sequence[WorkFile] = ()
+        self.number: Optional[int] = None  # of the newest archive that was made here; None: none was
+        self.missing = ""  # what is not in it, for people; empty: nothing
 
     def restore(self, resume_from: Optional[str]) -> str:
         """Have the directory hold what was kept last; returns what it holds, for people.
@@ -81,19 +83,32 @@ class KeptWork:
             partly.rename(archive)
         finally:
             partly.unlink(missing_ok=True)
-        if not importlib.import_module("tony_sdk").commit_checkpoint(number, archive.name):
-            raise OSError(f"{archive.name} could not be noted: the disk may be full")
+        self._note(number, archive)
         self._kept = None if packed.changing else found
+        self.number = number
         self._forget_old()
         self._tell_left(choice.left)
         said = f"{count(choice.kept)} kept, {size(sum(each.size for each in choice.kept))}"
         if packed.changing:
             said += f"; written meanwhile, and kept again: {named(packed.changing)}"
+        missing = []
         if packed.unreadable:
-            said += f"; NOT kept, as they cannot be read: {named(packed.unreadable)}"
+            missing.append(f"NOT kept, as they cannot be read: {named(packed.unreadable)}")
         if choice.left:
-            said += f"; NOT kept for lack of room: {named([each.path for each in choice.left])}"
-        return said
+            missing.append(f"NOT kept for lack of room: {named([each.path for each in choice.left])}")
+        self.missing = "; ".join(missing)
+        return "; ".join([said, *missing])
+
+    def _note(self, number: int, archive: Path) -> None:
+        """Have it copied to the store. Raises OSError; an archive that is not noted does not stay."""
+        noted = False
+        try:
+            noted = importlib.import_module("tony_sdk").commit_checkpoint(number, archive.name)
+        finally:
+            if not noted:
+                archive.unlink(missing_ok=True)
+        if not noted:
+            raise OSError(f"{archive.name} could not be noted: the disk may be full")
 
     def _archives(self) -> list[tuple[int, Path]]:
         """By their numbers, the oldest first."""

@@ -74,6 +74,7 @@ class Serving:
         self._jupyter = jupyter
         self._work = work
         self._options = options
+        self._not_kept = ""  # of the work, and why; for people
         self._next_look = 0.0  # at the files
         self._next_keep = 0.0
 
@@ -95,7 +96,7 @@ class Serving:
             return code if code > 0 else 128 - code
         why = why or "ended by its user"
         say(why)
-        _leave_result(why)
+        self._leave_result(why)
         return 0
 
     def _until_the_end(self) -> Optional[str]:
@@ -137,13 +138,15 @@ class Serving:
         began = time.monotonic()
         try:
             say(self._work.keep())
+            self._not_kept = self._work.missing
         except OSError as error:  # tried again: a full disk may have room later
-            say(f"the work could not be kept: {error}")
+            self._not_kept = f"the work could not be kept: {error}"
+            say(self._not_kept)
         took = time.monotonic() - began
         self._next_keep = began + took + max(_KEEP_EVERY, _SHARE * took)
 
-
-def _leave_result(why: str) -> None:
-    """What the job returns."""
-    if path := os.environ.get("TONY_RESULT_FILE"):
-        Path(path).write_text(json.dumps({"ended": why}))
+    def _leave_result(self, why: str) -> None:
+        """What the job returns: with it the notebook's command tells what became of the work."""
+        if path := os.environ.get("TONY_RESULT_FILE"):
+            result = {"ended": why, "kept": self._work.number, "not_kept": self._not_kept}
+            Path(path).write_text(json.dumps(result))

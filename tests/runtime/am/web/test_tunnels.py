@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from tony_provider.cluster.base import Application, ApplicationState
 from tony_provider.cluster.errors import MasterOutOfReach, UnexpectedAnswer
 from tony_provider.cluster.tunnel.carrier import Carrier
 from tony_provider.cluster.tunnel.errors import TunnelEnded, TunnelLost
+from tony_provider.cluster.tunnel.tunnel import TaskTunnel
 from tony_provider.runtime import contract
 from tony_provider.runtime.am.executor_streams import ExecutorStreams
 from tony_provider.runtime.am.service import Stream
@@ -71,8 +73,13 @@ class StandInCluster:
     user: str = "alice"
     seen: bytearray = attrs.field(factory=bytearray)
     is_final: bool = False
+    is_away: bool = False
+    asked: int = 0
 
     def control(self, application_id: str, action: str, body: Any, *, seconds: float) -> dict[str, Any]:
+        self.asked += 1
+        if self.is_away:
+            raise MasterOutOfReach("another master is starting")
         lot = self.chance.random() if self.chance else 1.0
         if lot < 0.1:
             raise MasterOutOfReach("the request was lost")
@@ -144,6 +151,7 @@ class Site:
 async def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Site]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("tony_provider.cluster.tunnel.carrier._PAUSE", 0.01)
+    monkeypatch.setattr(tunnel_route, "_LOOK", 0.1)
     secrets = application_secrets(ID, {})
     executors = ExecutorStreams()
     stream = Stream(TaskIdentity(ID, "container_1700000000000_0001_01_000002", TASK, 1))
@@ -191,6 +199,11 @@ async def _somewhere(serve: Callable[..., Awaitable[None]]) -> asyncio.Server:
 
 def opened(stream: int, port: int, task: str = TASK) -> tony_pb2.TunnelFrame:
     return tony_pb2.TunnelFrame(stream=stream, open=tony_pb2.TunnelOpen(task=task, port=port))
+
+
+async def begun(site: Site, user: str, name: str) -> Any:
+    """The answer to the first request of a tunnel."""
+    return await ask(site.cluster.server, "PUT", PATH, {"tunnel": name, "data": "FgMB"}, {"X-User": user})
 
 
 def data(stream: int, content: bytes) -> tony_pb2.TunnelFrame:
@@ -282,17 +295,14 @@ async def test_a_tunnel_is_for_those_who_may_modify_the_application(site: Site) 
 
 
 async def test_tunnels_are_bounded_for_one_user_and_for_all(site: Site) -> None:
-    async def begin(user: str, name: str) -> Any:
-        return await ask(site.cluster.server, "PUT", PATH, {"tunnel": name, "data": "FgMB"}, {"X-User": user})
-
     for number in range(TUNNELS_OF_ONE):
-        assert (await begin("alice", f"a{number}")).status == 200
-    refused = await begin("alice", "one more")
+        assert (await begun(site, "alice", f"a{number}")).status == 200
+    refused = await begun(site, "alice", "one more")
     assert (refused.status, "'alice' has 4 tunnels" in refused.json()["error"]) == (429, True)
     for number in range(MOST_TUNNELS - TUNNELS_OF_ONE):
-        assert (await begin("bob", f"b{number}")).status == 200
-    assert "8 tunnels to this job" in (await begin("carol", "c")).json()["error"]
-    somebody_elses = await begin("bob", "a0")
+        assert (await begun(site, "bob", f"b{number}")).status == 200
+    assert "8 tunnels to this job" in (await begun(site, "carol", "c")).json()["error"]
+    somebody_elses = await begun(site, "bob", "a0")
     assert (somebody_elses.status, somebody_elses.json()["error"]) == (403, "this tunnel is somebody else's")
 
 
@@ -303,11 +313,79 @@ async def test_a_tunnel_that_the_master_does_not_know_is_lost(site: Site) -> Non
             await asyncio.wait_for(site.running, DEADLINE)
 
 
-async def test_an_idle_tunnel_ends_and_says_so(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connections_go_through_again_by_a_tunnel_to_the_next_master(site: Site, echo: int) -> None:
+    news: list[str] = []
+    way = TaskTunnel(site.cluster, ID, site.authority, TASK, echo, tell=news.append)  # type: ignore[arg-type]
+    await asyncio.to_thread(way.__enter__)
+    try:
+        assert await echoed(way) == b"hello"
+        site.tunnels._open.clear()
+        await site.until(lambda: news)
+        async with asyncio.timeout(DEADLINE):
+            while await echoed(way) != b"hello":
+                pass
+        assert news[0].startswith("the tunnel was interrupted, and is opened again: ")
+    finally:
+        await asyncio.to_thread(way.__exit__)
+
+
+async def echoed(way: TaskTunnel) -> bytes:
+    """What comes back of a greeting; nothing where the tunnel is not open."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", way.port)
+    try:
+        writer.write(b"hello")
+        return await reader.read(100)
+    except ConnectionError:
+        return b""
+    finally:
+        writer.close()
+
+
+async def test_nobody_has_to_wait_for_a_tunnel_that_does_not_open(site: Site) -> None:
+    site.cluster.is_away = True
+    over = threading.Event()
+    way = TaskTunnel(site.cluster, ID, site.authority, TASK, over=over)  # type: ignore[arg-type]
+    entering = asyncio.ensure_future(asyncio.to_thread(way.__enter__))
+    await site.until(lambda: site.cluster.asked)
+    over.set()
+    assert await asyncio.wait_for(entering, DEADLINE) is way
+    await asyncio.to_thread(way.__exit__)
+
+
+async def test_an_idle_tunnel_gives_its_place_to_another_one_and_says_so(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with site.carrier():
+        for number in range(TUNNELS_OF_ONE - 1):
+            assert (await begun(site, "alice", f"a{number}")).status == 200
+        assert (await begun(site, "alice", "one more")).status == 429
         monkeypatch.setattr(tunnel_route, "_IDLE", -1.0)
-        with pytest.raises(TunnelEnded, match="nothing went through it"):
+        assert (await begun(site, "alice", "one more")).status == 200
+        with pytest.raises(TunnelEnded, match=r"nothing went through it .* another one needed its place"):
             await asyncio.wait_for(site.running, DEADLINE)
+
+
+async def test_an_idle_tunnel_stays_as_long_as_nobody_needs_its_place(
+    site: Site, echo: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tunnel_route, "_IDLE", -1.0)
+    async with site.carrier() as carrier:
+        await begun(site, "bob", "silent")
+        site.tunnels._open["silent"].heard -= 1000.0
+        await site.until(lambda: "silent" not in site.tunnels._open)  # it was looked who is needed
+        carrier.send([opened(1, echo), data(1, b"after lunch")])
+        await site.until(lambda: site.data(1) == b"after lunch")
+
+
+async def test_whoever_comes_back_from_silence_may_open_another_one(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (await begun(site, "alice", "of a machine that sleeps")).status == 200
+    monkeypatch.setattr(tunnel_route, "_SILENCE", -1.0)
+    await site.until(lambda: not site.tunnels._open)
+    body = {"tunnel": "of a machine that sleeps", "offset": 3, "received": 0}
+    back = await ask(site.cluster.server, "PUT", PATH, body, {"X-User": "alice"})
+    assert (back.status, back.json()["error"]) == (410, "there is no such tunnel any more")
 
 
 async def test_a_tunnel_to_an_application_that_has_ended_says_so(site: Site) -> None:

@@ -7,6 +7,7 @@ import base64
 import binascii
 import logging
 import ssl
+from collections.abc import Collection
 from http import HTTPStatus
 from typing import Optional
 
@@ -26,8 +27,8 @@ log = logging.getLogger(__name__)
 
 PATH = "/control/tunnel"
 _SILENCE = 90.0  # seconds without a request, after which nobody is there any more
-_IDLE = 3600.0  # seconds without a byte through any of its streams
-_LOOK = 5.0  # seconds between two looks at both
+_IDLE = 3600.0  # seconds without a byte through any of its streams, after which it gives its place to another one
+_LOOK = 5.0  # seconds between two looks at who is silent
 _LONGEST_NAME = 64  # characters
 _MOST_ENDED = 64
 
@@ -95,31 +96,45 @@ class Tunnels:
         problem: Optional[str] = None
         if part.offset or not part.data or not 0 < len(part.tunnel) <= _LONGEST_NAME:
             raise HttpError(HTTPStatus.GONE, "there is no such tunnel any more")
-        if len(self._open) >= limits.MOST_TUNNELS:
-            problem = f"{limits.MOST_TUNNELS} tunnels to this job are open already"
-        elif sum(each.user == user for each in self._open.values()) >= limits.TUNNELS_OF_ONE:
+        of_user = [name for name, each in self._open.items() if each.user == user]
+        if len(of_user) >= limits.TUNNELS_OF_ONE and not self._one_gives_way(of_user):
             problem = f"{user!r} has {limits.TUNNELS_OF_ONE} tunnels to this job already"
+        elif len(self._open) >= limits.MOST_TUNNELS and not self._one_gives_way(self._open):
+            problem = f"{limits.MOST_TUNNELS} tunnels to this job are open already"
         if problem:
-            raise HttpError(HTTPStatus.TOO_MANY_REQUESTS, f"{problem}: close one, or wait until it is found to be idle")
+            wait = f"one whose command was killed is gone within {span(_SILENCE + _LOOK)}"
+            raise HttpError(HTTPStatus.TOO_MANY_REQUESTS, f"{problem}: close one; {wait}")
         log.info("%r opens a tunnel", user)
         tunnel = self._open[part.tunnel] = MasterTunnel(self._context, user, self._streams)
         return tunnel
 
+    def _one_gives_way(self, names: Collection[str]) -> bool:
+        """End the one that nothing has gone through for longest, where that is long; whether there was one."""
+        name = min(names, key=lambda each: self._open[each].used)
+        if asyncio.get_running_loop().time() - self._open[name].used <= _IDLE:
+            return False
+        self._end(name, f"nothing went through it for {span(_IDLE)}, and another one needed its place")
+        return True
+
     def _end(self, name: str, why: str) -> None:
-        if (tunnel := self._open.pop(name, None)) is not None:
-            log.info("a tunnel of %r has ended: %s", tunnel.user, why)
-            tunnel.end(why)
+        if self._forget(name, why):
             self._ended[name] = why
             if len(self._ended) > _MOST_ENDED:
                 del self._ended[next(iter(self._ended))]
 
+    def _forget(self, name: str, why: str) -> bool:
+        """End a tunnel, whose user may open another one in its place; whether there was one."""
+        tunnel = self._open.pop(name, None)
+        if tunnel is not None:
+            log.info("a tunnel of %r has ended: %s", tunnel.user, why)
+            tunnel.end(why)
+        return tunnel is not None
+
     async def _look(self) -> None:
-        """End those that nobody needs."""
+        """Forget those whose users are away: one whose machine has slept comes back."""
         while True:
             await asyncio.sleep(_LOOK)
             now = asyncio.get_running_loop().time()
             for name, tunnel in list(self._open.items()):
                 if now - tunnel.heard > _SILENCE:
-                    self._end(name, f"nothing was heard of its user for {span(_SILENCE)}")
-                elif now - tunnel.used > _IDLE:
-                    self._end(name, f"nothing went through it for {span(_IDLE)}")
+                    self._forget(name, f"nothing was heard of its user for {span(_SILENCE)}")

@@ -1,0 +1,101 @@
+"""What is told of a notebook that runs and has ended. The cluster is a stand-in; real notebooks: tests/jobs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+
+from tests.waiting import until
+from tony_provider.cli import notebook_way
+from tony_provider.cli.notebook_way import NotebookWay
+from tony_provider.cli.wait_for_job import JobEndedBadly
+from tony_provider.cluster.base import Application, ApplicationState
+from tony_provider.cluster.errors import MasterOutOfReach
+from tony_provider.cluster.tunnel.errors import TunnelEnded
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
+from tony_provider.runtime.protocol.status import FinalStatus, JobState, JobStatus
+
+ID = "application_1700000000000_0001"
+NOT_THERE = "the newest checkpoint of notebook:0 is not on the store: its quota is used up"
+
+
+@attrs.define
+class StandInHook:
+    status: JobStatus
+    result: Any = None
+    asked: int = 0
+
+    def application(self, application_id: str) -> Application:
+        return Application(ID, ApplicationState.FINISHED, final_status=FinalStatus(self.status.state.value))
+
+    def job_status(self, identity: object, application_id: str) -> JobStatus:
+        return self.status
+
+    def returned(self, identity: object, application_id: str) -> Any:
+        return self.result
+
+    def master_status(self, application_id: str) -> JobStatus:
+        self.asked += 1
+        if self.asked % 2:
+            raise MasterOutOfReach("another one is starting")
+        return self.status
+
+
+def status(state: JobState, step: int | None = None, **more: Any) -> JobStatus:
+    checkpoint = None if step is None else ResumePoint(step, "hdfs://store/save-1")
+    return JobStatus(ID, "notebook clicks", state, checkpoint=checkpoint, **more)
+
+
+def way(hook: StandInHook) -> NotebookWay:
+    return NotebookWay(hook, None, ID, "a-token")  # type: ignore[arg-type]
+
+
+def ending(monkeypatch: pytest.MonkeyPatch, hook: StandInHook) -> str:
+    monkeypatch.setattr(notebook_way, "clean_up", lambda *_: None)
+    return way(hook).ending(TunnelEnded("it has ended"))
+
+
+@pytest.mark.parametrize(
+    ("step", "result"),
+    [
+        (3, {"ended": "ended by its user", "kept": 3, "not_kept": ""}),
+        (3, {"ended": "ended by its user", "kept": None}),  # nothing was written
+        (3, {"ended": "ended by its user"}),  # of an earlier release
+    ],
+)
+def test_work_that_is_on_the_store_is_kept(monkeypatch: pytest.MonkeyPatch, step: int, result: Any) -> None:
+    said = ending(monkeypatch, StandInHook(status(JobState.SUCCEEDED, step), result))
+    assert said == "The notebook has ended by its user. Its work is kept: the same command opens it again"
+
+
+@pytest.mark.parametrize("step", [None, 2])
+def test_work_that_did_not_get_to_the_store_is_not_said_to_be_kept(
+    monkeypatch: pytest.MonkeyPatch, step: int | None
+) -> None:
+    ended = status(JobState.SUCCEEDED, step, warnings=[NOT_THERE])
+    said = ending(monkeypatch, StandInHook(ended, {"ended": "ended by its user", "kept": 3, "not_kept": ""}))
+    assert said.splitlines() == ["The notebook has ended by its user. NOT all of its work is kept:", f"  - {NOT_THERE}"]
+
+
+def test_work_that_the_program_could_not_keep_is_not_said_to_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = {"ended": "ended by its user", "kept": 3, "not_kept": "NOT kept for lack of room: data.parquet"}
+    said = ending(monkeypatch, StandInHook(status(JobState.SUCCEEDED, 3), result))
+    assert said.endswith("NOT all of its work is kept:\n  - NOT kept for lack of room: data.parquet")
+
+
+def test_one_that_ended_badly_says_what_is_not_on_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    hook = StandInHook(status(JobState.KILLED, 2, message="enough", warnings=[NOT_THERE]))
+    with pytest.raises(JobEndedBadly, match=f"(?s)enough.*{NOT_THERE}"):
+        ending(monkeypatch, hook)
+
+
+def test_what_does_not_get_to_the_store_is_told_once_while_it_runs(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(notebook_way, "_LOOK_FOR_WARNINGS", 0.01)
+    hook = StandInHook(status(JobState.RUNNING, 2, warnings=["notebook:0: its newest checkpoint does not get there"]))
+    with way(hook).telling_warnings():
+        until(lambda: hook.asked > 5, "its questions")
+    assert capfd.readouterr().out == "Warning: notebook:0: its newest checkpoint does not get there\n"
