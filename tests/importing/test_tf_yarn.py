@@ -133,13 +133,13 @@ def test_bad_sources_are_refused(tmp_path: Path, text: str, said: str) -> None:
 def test_each_label_has_its_environment(tmp_path: Path) -> None:
     text = """
 from tf_yarn.tensorflow import run_on_yarn, TaskSpec, NodeLabel
-ENVS = {NodeLabel.CPU: "viewfs://root/cpu.pex", NodeLabel.GPU: "viewfs://root/gpu.pex"}
+ENVS = {NodeLabel.CPU: "viewfs://cluster/cpu.pex", NodeLabel.GPU: "viewfs://cluster/gpu.pex"}
 TASKS = {"chief": TaskSpec("1 GiB", 1, label=NodeLabel.GPU), "ps": TaskSpec("1 GiB", 1)}
 run_on_yarn(f, TASKS, pyenv_zip_path=ENVS)
 """
     found = imported_text(tmp_path, "run.py", text, command="python train.py")
     environments = {name: task["python_env"] for name, task in found.job["tasks"].items()}
-    assert environments == {"chief": "viewfs://root/gpu.pex", "ps": "viewfs://root/cpu.pex"}
+    assert environments == {"chief": "viewfs://cluster/gpu.pex", "ps": "viewfs://cluster/cpu.pex"}
     lacking = imported_text(tmp_path, "run.py", text.replace("NodeLabel.CPU:", "'other':"), command="python train.py")
     assert "has none for cpu" in why(lacking, "pyenv_zip_path")
 
