@@ -4,6 +4,8 @@ import json
 import math
 import re
 
+import pytest
+
 from tests.operators.jobs import job
 from tests.operators.statuses import ID, application, status
 from tests.operators.trainings import Training
@@ -102,6 +104,22 @@ def test_warnings_are_counted_at_the_end(training: Training) -> None:
     assert training.log.count(warning) == 1
     assert training.said(r"WARNING .* has succeeded after \d+ s, with 1 warning \(see above\)")
     assert not training.said("Checkpoints: ")  # it made none
+
+
+@pytest.mark.parametrize(
+    ("command", "is_told"),
+    [
+        ("echo weights > model.keras", True),
+        ("echo weights > $TONY_MODEL_DIR/model.keras", False),
+        ("echo null > $TONY_RESULT_FILE", True),
+        ("echo 0 > $TONY_RESULT_FILE", False),
+    ],
+)
+def test_a_program_whose_model_has_gone_with_its_container_is_told_so(
+    training: Training, command: str, is_told: bool
+) -> None:
+    training.again(job(command))
+    assert training.said("Nothing was left in TONY_MODEL_DIR or TONY_CHECKPOINT_DIR: ") is is_told
 
 
 def test_what_was_not_waited_for_has_no_places_yet(training: Training) -> None:

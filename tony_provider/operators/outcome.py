@@ -84,6 +84,11 @@ def _killed(application_id: str, diagnostics: str) -> str:
     return f"{application_id} was killed: {diagnostics.strip() or 'the cluster does not say by whom'}"
 
 
+# A program that knows nothing of either saves its model beside itself, and all seems well.
+_NOTHING_LEFT = (
+    f"Nothing was left in {contract.ENV_MODEL_DIR} or {contract.ENV_CHECKPOINT_DIR}: "
+    "files that the program wrote to its working directory are gone with its container"
+)
 _SHOWN = 1000  # characters of what the job has returned, in the task's log
 
 
@@ -140,6 +145,8 @@ class Outcome:
                 self.log.info("%s: %s", name, place)
         for name, output in result.outputs.items():
             self.log.info("Output %s: %s (%s, %s)", name, output["uri"], *_amount(output))
+        if not result.has_left_something:
+            self.log.info("%s", _NOTHING_LEFT)
 
     def _read_returned(self) -> Any:
         return self.hook.returned(self.identity, self.application_id)
@@ -311,6 +318,12 @@ class JobResult:
     restarts: int | None = None  # of all tasks or some of them, within the application
     duration_s: float | None = None  # seconds, from submission to the end
     warnings: list[str] = attrs.field(factory=list)  # such as a side-car that failed, or a checkpoint that was lost
+
+    @property
+    def has_left_something(self) -> bool:
+        """Anything of the program's own beside what it has printed, for others or for the next application."""
+        kept = (self.model_dir, self.export_dir, self.checkpoint, self.resumed_from, self.outputs)
+        return any(kept) or self.returned is not None
 
     @classmethod
     def of(
