@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.runtime.am.session.world import World, job, point, task_type
@@ -783,6 +783,7 @@ HAPPENINGS: dict[str, Callable[[World], None]] = {
 @pytest.mark.parametrize("least", [None, 1])
 @settings(max_examples=100, deadline=None)
 @given(is_grown=st.booleans(), happenings=st.lists(st.sampled_from(sorted(HAPPENINGS)), max_size=40))
+@example(is_grown=False, happenings=["room", "suspended", "wants 0", "a minute"])  # what is not given is too many, too
 def test_whatever_happens_nothing_leaks_and_it_succeeds_in_the_end(
     least: int | None, is_grown: bool, happenings: list[str]
 ) -> None:

@@ -145,7 +145,10 @@ class SpareRoom:
                 self._give_up(name, len(missing), now)
 
     def _missing(self, name: str) -> list[Task]:
-        return [task for task in self._sizes.there(name) if task.absent and task.state is TaskState.REQUESTED]
+        """Those that are waited for; not such as are too many since the cluster wants others back."""
+        leaving = self._sizes.excess(name)
+        asked_for = [task for task in self._sizes.there(name) if task.absent and task.state is TaskState.REQUESTED]
+        return [task for task in asked_for if task not in leaving]
 
     def _give_up(self, name: str, missing: int, now: float) -> None:
         wait = self._spare * 2 ** min(self._in_vain, _MOST_DOUBLINGS)
