@@ -28,6 +28,7 @@ _STARTS = re.compile(
 )
 
 
+@cache  # it is asked after each test
 def needs_daemons(text: str) -> bool:
     """Whether a test of a file with this text may start some."""
     return _TAKEN.search(text) is not None or _STARTS.search(text) is not None

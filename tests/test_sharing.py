@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -31,7 +30,9 @@ def test_files_whose_tests_start_daemons_are_known(request: pytest.FixtureReques
     assert [str(path) for path in sorted(files) if not needs_daemons(path.read_text())] == []
 
 
-def test_what_starts_daemons_is_for_the_first_two_workers(pytester: pytest.Pytester) -> None:
+def test_what_starts_daemons_is_for_the_first_two_workers(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
     where = pytester.path / "where"
     where.mkdir()
 
@@ -44,7 +45,7 @@ def test_what_starts_daemons_is_for_the_first_two_workers(pytester: pytest.Pytes
         write(f"cheap_{number}", "nothing")
     for number in range(2):
         write(f"secure_{number}", "secure_hadoop")
-    os.environ["PYTHONPATH"] = str(ROOT)  # pytester takes it back
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     done = pytester.runpytest_subprocess(
         "-p", "tests.sharing", "--numprocesses", "4", "--dist", "loadfile", "--no-loadscope-reorder"
     )
