@@ -32,9 +32,9 @@ from tony_provider.runtime.checkpoint.checkpoint_model import checkpoints_direct
 from tony_provider.runtime.executor.checkpoint_directory import CheckpointDirectory
 from tony_provider.runtime.executor.checkpoint_uploader import CheckpointUploader, UploadTarget
 from tony_provider.runtime.executor.commit_requests import CommitRequests
-from tony_provider.runtime.executor.delivered_files import DeliveredFiles
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.executor.executor_context import ExecutorContext
+from tony_provider.runtime.executor.job_files import JobFiles
 from tony_provider.runtime.executor.order import Order
 from tony_provider.runtime.executor.output import Output
 from tony_provider.runtime.executor.ports import HeldPorts
@@ -137,7 +137,7 @@ def _context(given: Namespace) -> ExecutorContext:
         output=Output.of(container.log_dir, workspace.root),
         storage=storage,
         checkpoints=CheckpointDirectory(container, workspace, storage),
-        delivered=DeliveredFiles(container.directory, ()),
+        files=JobFiles(container.directory, ()),
     )
 
 

@@ -26,7 +26,7 @@ from benchmarks.processor import cpu_seconds
 from benchmarks.scale_master import PROBE_FILE
 from tony_provider.cluster.application_secrets import application_secrets
 from tony_provider.runtime import contract
-from tony_provider.runtime.application import ApplicationDescription, LocalAccess, LocalizedResource, ResourceKind
+from tony_provider.runtime.application import ApplicationDescription, LocalAccess, LocalizedResource
 from tony_provider.runtime.codec import dump_json
 from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.history.event_segments import encode_event
@@ -75,7 +75,7 @@ class Field:
             chain_dir=(self.directory / "chain-0001").as_uri(),
             webhdfs=None,
             resources=[LocalizedResource("train.py", "hdfs://bench/user/bench/train.py", 1, 1)],
-            runtime=LocalizedResource(contract.RUNTIME_DIR, "hdfs://bench/runtime.zip", 1, 1, ResourceKind.ARCHIVE),
+            runtime=LocalizedResource(contract.RUNTIME_FILE, "hdfs://bench/runtime.zip", 1, 1),
             local=LocalAccess(str(root), 1 << 30, 1 << 20),
             master_lost_after=900.0,  # as on YARN
             labels={"dag": "bench"},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,30 @@ class Floor(ClientProcess):
     name = "floor"
 
     def __init__(self, cluster: HadoopCluster, home: Path) -> None:
-        # The runtime is there for the library and what that needs. Nodes keep it unpacked, as ours do.
+        # The runtime is there for the library and what that needs. Nodes keep it unpacked.
         here = Path(__file__).parent
         master = _stored(cluster, here / "floor_master.py", "floor_master.py", "FILE")
-        resources = [_stored(cluster, worker_archive(), "tony", "ARCHIVE"), master]
+        resources = [_stored(cluster, _libraries(home), "tony", "ARCHIVE"), master]
         words = [cluster.rm_webapp[0], USER, cluster.state.scheduler[0], json.dumps(resources)]
         command: list[str | Path] = [sys.executable, "-I", here / "floor_client.py", *words]
         super().__init__(command, home / "floor.log", dict(os.environ))
+
+
+def _libraries(home: Path) -> Path:
+    """The runtime's modules as plain files in an archive."""
+    made = home / "floor-libraries.zip"
+    own = "cp{}{}".format(*sys.version_info[:2])
+    with (
+        zipfile.ZipFile(worker_archive()) as archive,
+        zipfile.ZipFile(archive.open(f"{own}.zip")) as inner,
+        zipfile.ZipFile(made, "w") as packed,
+    ):
+        for name in inner.namelist():
+            packed.writestr(name, inner.read(name))
+        for name in archive.namelist():
+            if name.startswith(f"{own}/"):
+                packed.writestr(name.removeprefix(f"{own}/"), archive.read(name))
+    return made
 
 
 def _stored(cluster: HadoopCluster, file: Path, name: str, kind: str) -> dict[str, Any]:

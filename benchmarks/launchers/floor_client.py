@@ -41,7 +41,7 @@ class Floor:
         began = time.time()
         application_id = self.ask("POST", "/new-application")["application-id"]
         task = f"exec {shlex.join(order['words'])}"
-        words = ["tony/lib", self.scheduler, str(order["tasks"]), str(order["memory"]), task]
+        words = ["tony", self.scheduler, str(order["tasks"]), str(order["memory"]), task]
         container = {
             "local-resources": {"entry": self.resources},
             "commands": {"command": f"exec python3 -I floor_master.py {shlex.join(words)} {LOGS}"},

@@ -12,7 +12,7 @@ import socket
 import sys
 
 LIBRARIES, SCHEDULER, TASKS, MEMORY, COMMAND = sys.argv[1:]
-sys.path[:0] = [f"{LIBRARIES}/common", "{}/cp{}{}".format(LIBRARIES, *sys.version_info[:2])]
+sys.path.insert(0, LIBRARIES)
 
 from tony_provider.runtime.address import Address  # noqa: E402
 from tony_provider.runtime.hadoop import yarn_messages  # noqa: E402

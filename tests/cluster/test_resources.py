@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from tony_provider.cluster.environments.node_pythons import NodePythons
 from tony_provider.cluster.history.environment_content import EnvironmentContent
 from tony_provider.cluster.prepared_submission import PreparedSubmission
 from tony_provider.cluster.sources import Sources, StoredSource
@@ -15,7 +16,7 @@ from tony_provider.runtime.application import LocalizedResource
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.spec.python_env import EnvironmentKind
 
-RUNTIME = LocalizedResource("tony", "hdfs:///tony.zip", 1, 1)
+RUNTIME = LocalizedResource("tony-runtime.zip", "hdfs:///tony.zip", 1, 1)
 PACKED = LocalizedResource("python_env", "hdfs:///env.tar.gz", 1, 1)
 OWN = LocalizedResource("python_env", "hdfs:///own.tar.gz", 1, 1)
 IMAGE = {"image": "tf:2", "network": "host"}
@@ -26,6 +27,7 @@ def prepared(job: dict[str, Any], python: list[str], *, built: bool = False) -> 
     content = EnvironmentContent(python_env=PACKED.uri, kind=EnvironmentKind.ARCHIVE, built=built)
     found = SimpleNamespace(
         runtime=RUNTIME,
+        nodes=NodePythons(frozenset({(3, 9), (3, 12)})),
         sources=Sources(
             [],
             [StoredSource(PACKED, "python_env", "worker"), StoredSource(OWN, "tasks.tool.python_env", "tool")],
@@ -42,6 +44,7 @@ def prepared(job: dict[str, Any], python: list[str], *, built: bool = False) -> 
 def test_each_task_type_gets_its_own_environment() -> None:
     found = resources_of(prepared({}, []), [])
     assert (found.of_tasks, found.by_type) == ([], {"worker": [PACKED], "tool": [OWN]})
+    assert found.runtime_pythons == ["3.9", "3.12"]
 
 
 @pytest.mark.parametrize(

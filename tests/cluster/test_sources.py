@@ -143,14 +143,17 @@ def test_a_file_that_may_not_be_read_is_reported(dag_folder: Path) -> None:
         find(job(files=[Resource("train.py")]), dag_folder)
 
 
-def test_a_stored_file_has_one_name() -> None:
+def test_a_stored_file_may_have_several_names() -> None:
     class Store(LocalStorage):
         def status(self, uri: str) -> FileStatus:
             return FileStatus(uri, 1, 1, False, "alice", 0o600)
 
     spec = job(files=[Resource("hdfs://nn/data.txt"), Resource("hdfs://nn/data.txt", "other.txt")])
-    with pytest.raises(SourceMissing, match=r"data.txt is named more than once, and YARN gives a file one name only"):
-        SourceFinder(Store(), "hdfs://nn/staging", []).find(spec)
+    found = SourceFinder(Store(), "hdfs://nn/staging", []).find(spec)
+    assert [(each.name, each.resource.uri) for each in found.stored] == [
+        ("data.txt", "hdfs://nn/data.txt"),
+        ("other.txt", "hdfs://nn/data.txt"),
+    ]
 
 
 @pytest.mark.parametrize("environment", ["envs/tf", "src", "hdfs:///envs/tf"])

@@ -17,7 +17,7 @@ from airflow.sdk import DAG, task, task_group
 from tests.airflow_dags import Run, run
 from tests.operators.jobs import applications
 from tests.operators.trainings import DATES, ONCE
-from tests.unpacked_runtime import is_untouched
+from tests.shared_runtime import is_untouched
 from tony_provider.cluster.errors import JobNotAllowed
 from tony_provider.decorators.tony import RESULT_KEY, _TonyDecoratedOperator
 from tony_provider.exceptions import TonyJobFailed, TonySpecError

@@ -23,7 +23,7 @@ from typing import Any
 import attrs
 
 from tests.advice.cases import history
-from tests.runtime.am.yarn.test_launch_context import DESCRIPTION
+from tests.runtime.am.descriptions import DESCRIPTION
 from tests.runtime.checkpoint import hostile
 from tony_provider.cluster.environments.archive_glance import machines_in
 from tony_provider.cluster.environments.pex_info import PexError, wheels_of

@@ -11,7 +11,7 @@ import pytest
 from tests.hadoop.cluster import HadoopCluster
 from tests.operators.jobs import Marker
 from tests.operators.trainings import Training
-from tests.unpacked_runtime import hdfs_extra, local_extra
+from tests.shared_runtime import hdfs_extra, local_extra
 from tony_provider.hooks.tony import TonyHook
 
 

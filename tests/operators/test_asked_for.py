@@ -12,7 +12,7 @@ from airflow.sdk import DAG
 
 from tests.airflow_dags import Run, run
 from tests.operators.jobs import DAG_ID, job
-from tests.unpacked_runtime import is_untouched
+from tests.shared_runtime import is_untouched
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.tony import TonyTrainOperator
 from tony_provider.runtime.contract import APPLICATION_FILE

@@ -25,7 +25,7 @@ from tests.airflow_dags import run
 from tests.failing_triggers import TriggersFail
 from tests.hadoop.ports import free_ports
 from tests.operators.jobs import DEADLINE, Marker, applications, dag_of, ended, job, train
-from tests.unpacked_runtime import is_untouched
+from tests.shared_runtime import is_untouched
 from tests.waiting import until
 from tony_provider.cluster.errors import ClusterUnreachable
 from tony_provider.cluster.submission_attempt import SubmissionAttempt

@@ -9,7 +9,7 @@ from unittest import mock
 import attrs
 import pytest
 
-from tests.runtime.am.yarn.test_launch_context import DESCRIPTION
+from tests.runtime.am.descriptions import DESCRIPTION
 from tony_provider.runtime import application_cleanup, contract
 from tony_provider.runtime.codec import dump_json
 from tony_provider.runtime.spec.model import OutputSpec

@@ -1,7 +1,7 @@
 """The bytecode of the runtime archive's modules: a node's first process of ours would else compile hundreds of them.
 
-It is found where Python looks for it, and is for one version of Python: any other passes it over. It is not compared
-with the sources again, which come in the same archive.
+The bytecode lies next to its source, where Python looks for it in an archive, and is for one version of Python. Python
+does not compare it with the source, which comes in the same archive.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ for name, source in marshal.load(sys.stdin.buffer):
     except SyntaxError:
         continue
     head = importlib.util.MAGIC_NUMBER + {_UNCHECKED!r} + importlib.util.source_hash(source)
-    made.append((importlib.util.cache_from_source(name), head + marshal.dumps(code)))
+    made.append((name + "c", head + marshal.dumps(code)))
 sys.stdout.buffer.write(marshal.dumps(made, {_PLAIN}))
 """
 

@@ -27,8 +27,8 @@ class ArchiveEntry:
         return self.content if isinstance(self.content, bytes) else self.content.read_bytes()
 
 
-def framework_entries(prefix: str) -> Iterator[tuple[str, ArchiveEntry]]:
-    """The files of the packages that bring them, by their names below ``prefix``. Nothing where there is none.
+def framework_entries() -> Iterator[tuple[str, ArchiveEntry]]:
+    """Yield the files of the packages that bring frameworks, by their names in the archive.
 
     Of each it is the package that holds the module, without what it depends on: it is to be small. One that has no
     files to take is left out, with a warning: jobs of other frameworks go on.
@@ -42,11 +42,11 @@ def framework_entries(prefix: str) -> Iterator[tuple[str, ArchiveEntry]]:
             continue
         points.append(point)
         for name, path in files.items():
-            yield f"{prefix}/{name}", ArchiveEntry(path)
+            yield name, ArchiveEntry(path)
     if points:
         listed = "".join(f"{point.name} = {point.value}\n" for point in points)
-        yield f"{prefix}/{_INFO}/METADATA", ArchiveEntry(_METADATA)
-        yield f"{prefix}/{_INFO}/entry_points.txt", ArchiveEntry(f"[{plugins.GROUP}]\n{listed}".encode())
+        yield f"{_INFO}/METADATA", ArchiveEntry(_METADATA)
+        yield f"{_INFO}/entry_points.txt", ArchiveEntry(f"[{plugins.GROUP}]\n{listed}".encode())
 
 
 def _files(module: str) -> Iterator[tuple[str, Path]]:

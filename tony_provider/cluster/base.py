@@ -11,6 +11,8 @@ import attrs
 from tony_provider.cluster.application_state import ApplicationState as ApplicationState
 from tony_provider.runtime.application import ApplicationDescription, LocalAccess, LocalizedResource, YarnAccess
 from tony_provider.runtime.hadoop.tokens import Credentials
+from tony_provider.runtime.launch.command_line import command
+from tony_provider.runtime.launch.container_files import container_files
 from tony_provider.runtime.protocol.output_piece import OutputPiece
 from tony_provider.runtime.protocol.status import FinalStatus, JobStatus
 from tony_provider.runtime.spec.model import JobSpec
@@ -70,9 +72,20 @@ class Submission:
 
     description: ApplicationDescription
     description_file: LocalizedResource  # the same, written to the store, as every container gets it
-    am_resources: list[LocalizedResource]  # what the application master's container gets, description_file included
+    am_resources: list[LocalizedResource]  # the job's files that the application master's container gets
     credentials: Credentials
     tags: list[str]
+
+    @property
+    def am_command(self) -> list[str]:
+        """The command that starts the application master."""
+        description = self.description
+        return command("am", description.runtime, description.runtime_pythons, self.am_resources)
+
+    @property
+    def am_files(self) -> dict[str, LocalizedResource]:
+        """All files of the application master's container, by their names in its directory."""
+        return container_files(self.description.runtime, self.description_file, self.am_resources)
 
 
 CONTROL_SECONDS = 20.0  # that a running application's master may take to answer

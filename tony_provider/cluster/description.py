@@ -25,6 +25,7 @@ class Resources:
     """The files and archives that containers get from the store."""
 
     runtime: LocalizedResource
+    runtime_pythons: list[str]
     of_tasks: list[LocalizedResource]  # of all
     by_type: dict[str, list[LocalizedResource]]  # of the tasks of a type, beside these
     of_master: list[LocalizedResource]
@@ -60,6 +61,7 @@ def describe(
         resources=resources.of_tasks,
         resources_by_type=resources.by_type,
         runtime=resources.runtime,
+        runtime_pythons=resources.runtime_pythons,
         python=where.opened.settings.python,
         yarn=access if isinstance(access, YarnAccess) else None,
         local=access if isinstance(access, LocalAccess) else None,
@@ -91,7 +93,7 @@ def submission_of(
     return Submission(
         description=description,
         description_file=description_file,
-        am_resources=[resources.runtime, description_file, *resources.of_master],
+        am_resources=resources.of_master,
         credentials=credentials,
         tags=list(dict.fromkeys([where.identity.tag, *(tag.lower() for tag in description.job.tags)])),
     )

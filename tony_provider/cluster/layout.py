@@ -30,13 +30,9 @@ class Layout:
     def cache_dir(self) -> str:
         return uris.join(self.root, "cache")
 
-    def cached(self, sha256: str, name: str, copy: int = 1) -> str:
-        """The URI of a file of this content. Its name matters for its ending only: YARN unpacks by it.
-
-        Copies are for a job that has the content under several names: YARN gives a file in a container one name only.
-        """
-        legal = re.sub(r"[^A-Za-z0-9._-]", "_", name)[-100:]
-        return uris.join(self.cache_dir, sha256, legal if copy == 1 else f"{copy}-{legal}")
+    def cached(self, sha256: str, name: str) -> str:
+        """Return the URI of a file of this content. The name is for people, in letters that no script interprets."""
+        return uris.join(self.cache_dir, sha256, re.sub(r"[^A-Za-z0-9._-]", "_", name)[-100:])
 
     @property
     def environments_dir(self) -> str:

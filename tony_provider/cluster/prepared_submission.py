@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from tony_provider.cluster.hdfs_names import hdfs_name_problems
 from tony_provider.cluster.history.environment_content import EnvironmentContent
 from tony_provider.cluster.history.job_specification import KeptResource
 from tony_provider.cluster.input_check import check_inputs
+from tony_provider.cluster.known_contents import sha256_of_stored
 from tony_provider.cluster.layout import Layout
 from tony_provider.cluster.open import OpenCluster
 from tony_provider.cluster.output_check import check_outputs
@@ -34,9 +35,12 @@ from tony_provider.cluster.staging import places
 from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.cluster.training_plan import TrainingPlan, TrainingPlanner
 from tony_provider.runtime import contract
-from tony_provider.runtime.application import LocalizedResource, ResourceKind
+from tony_provider.runtime.application import LocalizedResource
 from tony_provider.runtime.frameworks.base import fits
+from tony_provider.runtime.launch.command_line import environment_of
+from tony_provider.runtime.launch.script_values import UnsafeValue, script_values
 from tony_provider.runtime.spec.model import JobSpec
+from tony_provider.runtime.spec.problems import child
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.errors import StorageError, StorageNotFound
 from tony_provider.runtime.text import is_writable
@@ -52,6 +56,7 @@ class PreparedSubmission:
     request: SubmissionRequest  # its job with the connection's defaults
     sources: Sources  # the job's own
     runtime: LocalSource | LocalizedResource
+    nodes: NodePythons  # that the runtime was built for
     fingerprint: dict[str, str]  # of what is trained
     environments: Mapping[str, EnvironmentContent]  # by their keys in the job
     registries: dict[str, str] = attrs.field(factory=dict, repr=False)  # credentials of those that images are from
@@ -101,14 +106,24 @@ def prepare(opened: OpenCluster, request: SubmissionRequest) -> PreparedSubmissi
     ]:
         raise JobRejected(found)
     sources = _allowed_sources(opened, request, job)
+    runtime = _runtime(opened)
+    if found := list(_launch_problems(job, opened.settings, sources, runtime)):
+        raise JobRejected(found)
     opened.cluster.check(job)
     check_inputs(job, opened.storage, opened.staging_dir)
     check_outputs(job, opened.storage, opened.staging_dir, request.identity.name)
     registries = read_registries(sources.client_config, opened.storage) if sources.client_config else {}
     request = attrs.evolve(request, job=job)
-    runtime, environments = _runtime(opened), suitable_environments(opened, job, sources)
-    of_training = fingerprint(job, sources)
-    prepared = PreparedSubmission(opened, request, sources, runtime, of_training, environments, registries)
+    prepared = PreparedSubmission(
+        opened,
+        request,
+        sources,
+        runtime,
+        _nodes(opened, runtime),
+        fingerprint(job, sources),
+        suitable_environments(opened, job, sources),
+        registries,
+    )
     prepared.plan()  # an origin that is not there is told before anything is done
     return prepared
 
@@ -161,10 +176,10 @@ def _runtime(opened: OpenCluster) -> LocalSource | LocalizedResource:
             status = opened.storage.status(archive)
         except StorageNotFound as error:
             raise SourceMissing(f"the tony connection's runtime_archive is not there: {error}") from error
-        return stored_resource(status, contract.RUNTIME_DIR, ResourceKind.ARCHIVE)
+        return stored_resource(status, contract.RUNTIME_FILE, sha256=sha256_of_stored(opened.storage, status))
     path = worker_archive() if archive is None else Path(archive.removeprefix("file://"))
     try:
-        return local_source(path, contract.RUNTIME_DIR, ResourceKind.ARCHIVE)
+        return local_source(path, contract.RUNTIME_FILE)
     except OSError as error:
         raise SourceMissing(f"the tony connection's runtime_archive cannot be read: {error}") from error
 
@@ -197,11 +212,11 @@ def shared_cache(opened: OpenCluster) -> SharedCache | None:
     return SharedCache(opened.storage, root, opened.cluster.user, Layout(opened.staging_dir))
 
 
-def _nodes(opened: OpenCluster) -> NodePythons:
-    """What the nodes can have, by the runtime that they get. Raises SourceMissing, StorageError."""
+def _nodes(opened: OpenCluster, runtime: LocalSource | LocalizedResource | None = None) -> NodePythons:
+    """Return what the nodes can have, by the runtime that they get. Raises SourceMissing, StorageError."""
     if opened.settings.runtime_archive is None:
         return node_pythons.of_this_host()
-    runtime = _runtime(opened)
+    runtime = runtime or _runtime(opened)
     try:
         if isinstance(runtime, LocalSource):
             with runtime.path.open("rb") as file:
@@ -210,6 +225,25 @@ def _nodes(opened: OpenCluster) -> NodePythons:
         return node_pythons.of_runtime(BufferedReader(stored, _PIECE))
     except (OSError, zipfile.BadZipFile) as error:
         raise SourceMissing(f"the tony connection's runtime_archive cannot be read: {error}") from error
+
+
+def _launch_problems(
+    job: JobSpec, settings: Settings, sources: Sources, runtime: LocalSource | LocalizedResource
+) -> Iterator[str]:
+    """Yield what YARN's launch script would interpret of the variables and files of the job's containers."""
+    files = [(each.key, each.resource) for each in sources.stored]
+    if isinstance(runtime, LocalizedResource):
+        files.append(("runtime_archive of the tony connection", runtime))
+    places: list[tuple[str, dict[str, str], dict[str, LocalizedResource]]] = [
+        *((child("tasks", each), environment_of(job, settings.python, each), {}) for each in job.tasks),
+        ("am", environment_of(job, settings.python), {}),
+        *((key, {}, {contract.FILES_DIR: resource}) for key, resource in files),
+    ]
+    for place, variables, resources in places:
+        try:
+            script_values([], variables, resources)
+        except UnsafeValue as error:
+            yield f"{place}: {error}"
 
 
 def _hadoop_problems(job: JobSpec, opened: OpenCluster) -> list[str]:

@@ -1,7 +1,9 @@
-"""The runtime archive, which every container unpacks: all that the runtime needs but a Python.
+"""The runtime archive, which every container gets: all that the runtime needs except a Python.
 
-``launch.sh`` and ``main.py`` stand at its top; ``lib/common`` holds the runtime, ``lib/cpXY`` what it depends on, for
-each Python XY; each module's bytecode is beside it. The same input gives the same bytes, so that it is stored once.
+The archive holds one archive for each Python: ``cp311.zip`` has the runtime, its dependencies and their bytecode.
+Python imports from this inner archive as it is, so bytecode lies next to its source. Compiled modules must be files, so
+they lie next to the inner archive: ``cp311/grpc/_cython/…``. Nothing is compressed, because each container unpacks it.
+The same input gives the same bytes, so that the storage holds one copy.
 
 Submission never downloads: it packs the worker's installed packages, for nodes whose Python is the worker's. For others
 ``build`` makes an archive beforehand (``airflow tony runtime build``), which the connection names.
@@ -11,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import io
 import logging
 import os
 import re
@@ -21,7 +24,7 @@ import threading
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import metadata
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import tony_provider
 from tony_provider.cluster.archived_bytecode import bytecode
@@ -32,9 +35,8 @@ from tony_provider.runtime import launch
 log = logging.getLogger(__name__)
 
 PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
-_FORMAT = 2  # of the archive; part of the key
+_FORMAT = 5  # of the archive; part of the key
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest time that zip knows
-_COMPRESSION = 6
 _DOWNLOAD_SECONDS = 600.0  # for the wheels of one Python, some 20 MB
 _KEPT = 4  # archives kept on the worker's disk: versions of the provider, mostly
 _REQUIREMENTS = Path(tony_provider.__file__).parent / "runtime" / "requirements.txt"
@@ -45,10 +47,10 @@ _DROPPED_ENDINGS = (".pyi", ".pyc", ".pxd", ".pyx", ".h", ".proto", ".typed")
 _lock = threading.Lock()
 
 
-def worker_archive(cache_dir: Path | None = None) -> Path:
+def worker_archive(cache: Path | None = None) -> Path:
     """The runtime for this Python's version, packed from what is installed here; packed once and kept.
 
-    ``cache_dir`` defaults to ``tony-provider`` in the user's cache directory. Raises StagingFailed when a package that
+    ``cache`` defaults to ``tony-provider`` in the user's cache directory. Raises StagingFailed when a package that
     the runtime needs is not installed, or the directory cannot be written.
     """
     runtime = dict(_runtime_entries())
@@ -56,15 +58,14 @@ def worker_archive(cache_dir: Path | None = None) -> Path:
     key = _key(runtime, distributions)
     try:
         with _lock:
-            directory = _cache_dir(cache_dir)
+            directory = cache_dir(cache)
             archive = directory / f"tony-runtime-{key}.zip"
             if not archive.exists():
                 python = "{}.{}".format(*sys.version_info[:2])
                 entries = dict(runtime)
                 for distribution in distributions:
-                    entries.update(_installed_entries(distribution, _libraries(python)))
-                entries.update(bytecode(python, entries))
-                _write(archive, entries, replace=False)
+                    entries.update(_installed_entries(distribution))
+                _write(archive, _for_python(python, entries), replace=False)
                 log.info("Packed the runtime: %s, %d bytes", archive, archive.stat().st_size)
                 _prune(directory)
             return archive
@@ -78,34 +79,27 @@ def build(pythons: Sequence[str], output: Path, platforms: Sequence[str] = PLATF
     Each in the one version, and with the one content, that this release names. Raises StagingFailed when pip finds none
     that fit, or others under their names, is not there, or takes too long.
     """
-    runtime = dict(_runtime_entries())
-    entries = dict(runtime)
+    files: dict[str, bytes] = {}
     with tempfile.TemporaryDirectory(prefix="tony-runtime-") as folder:
         for python in pythons:
             wheels = Path(folder) / python
             _download(python, platforms, wheels)
-            libraries: dict[str, ArchiveEntry] = {}
+            entries = dict(_runtime_entries())
             for wheel in sorted(wheels.glob("*.whl")):
-                libraries.update(_wheel_entries(wheel, _libraries(python)))
-            entries.update(libraries)
-            entries.update(bytecode(python, {**runtime, **libraries}))
-        _write(output, entries, replace=True)
+                entries.update(_wheel_entries(wheel))
+            files.update(_for_python(python, entries))
+        _write(output, files, replace=True)
 
 
 def _runtime_entries() -> Iterator[tuple[str, ArchiveEntry]]:
     package = Path(tony_provider.__file__).parent
-    for name in (launch.LAUNCHER, launch.MAIN):
-        yield name, ArchiveEntry(launch.program(name))
-    yield "lib/common/tony_provider/__init__.py", ArchiveEntry(package / "__init__.py")
+    yield "__main__.py", ArchiveEntry(package / "runtime" / "launch" / launch.START)
+    yield "tony_provider/__init__.py", ArchiveEntry(package / "__init__.py")
     for path in sorted((package / "runtime").rglob("*")):
         relative = path.relative_to(package).as_posix()
         if path.is_file() and _wanted(relative) and path.suffix in (".py", ".sh", ".html", ".css", ".js"):
-            yield f"lib/common/tony_provider/{relative}", ArchiveEntry(path)
-    yield from framework_entries("lib/common")
-
-
-def _libraries(python: str) -> str:
-    return f"lib/cp{python.replace('.', '')}"
+            yield f"tony_provider/{relative}", ArchiveEntry(path)
+    yield from framework_entries()
 
 
 def _wanted(name: str) -> bool:
@@ -134,7 +128,7 @@ def _distribution(name: str) -> metadata.Distribution:
         raise StagingFailed(f"{name} is not installed on this worker, and the runtime needs it on the nodes") from error
 
 
-def _installed_entries(distribution: metadata.Distribution, prefix: str) -> Iterator[tuple[str, ArchiveEntry]]:
+def _installed_entries(distribution: metadata.Distribution) -> Iterator[tuple[str, ArchiveEntry]]:
     files = distribution.files
     if files is None:
         raise StagingFailed(
@@ -144,14 +138,14 @@ def _installed_entries(distribution: metadata.Distribution, prefix: str) -> Iter
     for file in files:
         name = file.as_posix()
         if not name.startswith(("..", "/")) and _wanted(name):
-            yield f"{prefix}/{name}", ArchiveEntry(Path(str(distribution.locate_file(file))))
+            yield name, ArchiveEntry(Path(str(distribution.locate_file(file))))
 
 
-def _wheel_entries(wheel: Path, prefix: str) -> Iterator[tuple[str, ArchiveEntry]]:
+def _wheel_entries(wheel: Path) -> Iterator[tuple[str, ArchiveEntry]]:
     with zipfile.ZipFile(wheel) as archive:
         for name in archive.namelist():
             if not name.endswith("/") and _wanted(name):
-                yield f"{prefix}/{name}", ArchiveEntry(archive.read(name))
+                yield name, ArchiveEntry(archive.read(name))
 
 
 def _download(python: str, platforms: Sequence[str], target: Path) -> None:
@@ -181,7 +175,8 @@ def _key(runtime: Mapping[str, ArchiveEntry], distributions: Iterable[metadata.D
     return digest.hexdigest()[:32]
 
 
-def _cache_dir(wanted: Path | None) -> Path:
+def cache_dir(wanted: Path | None = None) -> Path:
+    """Return the directory for what this user's processes keep between submissions. Raises StagingFailed, OSError."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     directory = wanted or base / "tony-provider"
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -191,22 +186,34 @@ def _cache_dir(wanted: Path | None) -> Path:
     return directory
 
 
-def _write(archive: Path, entries: Mapping[str, ArchiveEntry], *, replace: bool) -> None:
-    """The archive appears whole. Without ``replace`` one that another process has made meanwhile stays untouched."""
+def _for_python(python: str, entries: Mapping[str, ArchiveEntry]) -> dict[str, bytes]:
+    """Return the files of the archive for a Python such as ``3.11``. prepare.py looks for these names."""
+    own = f"cp{python.replace('.', '')}"
+    files = {name: entry.read() for name, entry in (*entries.items(), *bytecode(python, entries).items())}
+    # Python finds a package without __init__.py in an archive only if the archive lists its directory.
+    directories = {f"{parent}/" for name in files for parent in PurePosixPath(name).parents if parent.name}
+    compiled = {f"{own}/{name}": files.pop(name) for name in list(files) if name.endswith(".so")}
+    return {f"{own}.zip": _zipped({**files, **dict.fromkeys(directories, b"")}), **compiled}
+
+
+def _zipped(files: Mapping[str, bytes]) -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as packed:
+        for name, content in sorted(files.items()):
+            info = zipfile.ZipInfo(name, _EPOCH)
+            info.create_system = 3  # Unix on every machine
+            info.external_attr = 0o100644 << 16
+            packed.writestr(info, content)
+    return made.getvalue()
+
+
+def _write(archive: Path, files: Mapping[str, bytes], *, replace: bool) -> None:
+    """Write the archive at once. Without ``replace``, keep an archive that another process has written meanwhile."""
     archive.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(prefix=f".{archive.name}.", dir=archive.parent)
     try:
-        with (
-            os.fdopen(descriptor, "wb") as file,
-            zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=_COMPRESSION) as packed,
-        ):
-            for name, entry in sorted(entries.items()):
-                info = zipfile.ZipInfo(name, _EPOCH)
-                info.create_system = 3  # Unix, wherever it is made
-                info.external_attr = (0o100755 if name.endswith(".sh") else 0o100644) << 16
-                info.compress_type = zipfile.ZIP_DEFLATED
-                packed.writestr(info, entry.read())
-            packed.close()
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(_zipped(files))
             file.flush()
             os.fsync(file.fileno())
         if replace:

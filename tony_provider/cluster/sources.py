@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import logging
 import os
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import attrs
 
 from tony_provider.cluster.errors import SourceMissing
+from tony_provider.cluster.known_contents import sha256_of_local
 from tony_provider.cluster.taken_files import IGNORED_DIRECTORIES, IgnoreFileError, files_below
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import LocalizedResource, ResourceKind
-from tony_provider.runtime.sha256 import sha256_of
 from tony_provider.runtime.spec.model import JobSpec, PythonEnv
 from tony_provider.runtime.spec.named_resources import FILES, named_resources
 from tony_provider.runtime.spec.python_env import (
@@ -268,12 +267,9 @@ class SourceFinder:
         return None
 
     def _check_names(self, task_type: str) -> None:
-        """Two things cannot have one place in the working directory; nor, on YARN, one thing two places."""
+        """Report names that two files would have in the working directory, and names that the runtime needs."""
         got = [each for each in Sources(self._local, self._stored).all if each.task_type in (None, task_type)]
-        uses = Counter(each.resource.uri for each in got if isinstance(each, StoredSource))
-        for uri in (uri for uri, count in uses.items() if count > 1):
-            self._problems.append(f"{uri} is named more than once, and YARN gives a file one name only; copy it")
-        reserved = {contract.RUNTIME_DIR, contract.APPLICATION_FILE}
+        reserved = {contract.RUNTIME_DIR, contract.RUNTIME_FILE, contract.APPLICATION_FILE, contract.FILES_DIR}
         names: set[str] = set()
         for name in [source.name for source in got]:
             if name.split("/", 1)[0] in reserved:
@@ -321,10 +317,9 @@ def stored_resource(
 
 
 def local_source(path: Path, name: str, kind: ResourceKind = ResourceKind.FILE) -> LocalSource:
-    """The source for a file on this machine, hashed: reads all of it. Raises OSError."""
-    with path.open("rb") as file:
-        stat = os.fstat(file.fileno())
-        return LocalSource(name, path, sha256_of(file), stat.st_size, stat.st_mtime_ns, kind)
+    """Return the source for a file on this machine, with its hash. Raises OSError."""
+    stat = path.stat()
+    return LocalSource(name, path, sha256_of_local(path), stat.st_size, stat.st_mtime_ns, kind)
 
 
 def _expand(path: Path, name: str, left_behind: list[Path]) -> Iterable[tuple[Path, str]]:

@@ -7,17 +7,16 @@ the winner's.
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import attrs
 
 from tony_provider.cluster.errors import StagingFailed
+from tony_provider.cluster.known_contents import sha256_of_stored
 from tony_provider.cluster.layout import Layout
 from tony_provider.cluster.sources import LocalSource, stored_resource
 from tony_provider.runtime.application import LocalizedResource
-from tony_provider.runtime.sha256 import sha256_of
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import FileStatus, Storage
 from tony_provider.runtime.storage.errors import StorageError, StorageExists, StorageNotFound
@@ -27,7 +26,6 @@ log = logging.getLogger(__name__)
 
 # As NodeManagers hand it to tasks, who may run it and not change it; local ones see this very file, as later jobs do.
 _CACHED_FILE = 0o500
-_READ_AGAIN = 64 << 20  # bytes of a file that is there already, and is read to be sure of it; the runtime has 9 MiB
 _PARALLEL = 4  # uploads at once: a directory of many small files waits for the NameNode, not for bytes
 
 
@@ -48,15 +46,9 @@ class StagingCounts:
 
 
 def places(layout: Layout, sources: Iterable[LocalSource]) -> Iterator[tuple[LocalSource, str]]:
-    """The URI on the store for each source.
-
-    What has another name in containers has one of its own, such as the many empty ``__init__.py`` of a package.
-    """
-    seen: defaultdict[tuple[str, str], dict[str, int]] = defaultdict(dict)
+    """Yield each source with its URI on the store. Sources of one content and file name share it."""
     for source in sources:
-        content = source.sha256, source.path.name
-        copies = seen[content]
-        yield source, layout.cached(*content, copy=copies.setdefault(source.name, len(copies) + 1))
+        yield source, layout.cached(source.sha256, source.path.name)
 
 
 class Stager:
@@ -112,16 +104,8 @@ class Stager:
         return None
 
     def _holds(self, status: FileStatus, source: LocalSource) -> bool:
-        """Whether it has this content. Programs of former jobs may write there, and the next job would run theirs.
-
-        Of large files only the size is looked at here: executors check those that they do not get unpacked.
-        """
-        if status.size != source.size:
-            return False
-        if status.size > _READ_AGAIN:
-            return True
-        with self._storage.open_read(status.path) as stream:
-            return sha256_of(stream) == source.sha256
+        """Return whether it has this content. Programs of former jobs can write there, and the next job runs it."""
+        return status.size == source.size and sha256_of_stored(self._storage, status) == source.sha256
 
     def _upload(self, uri: str, source: LocalSource) -> FileStatus:
         self._check_unchanged(source)

@@ -25,6 +25,7 @@ from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.spec.images import image_of_master
 from tony_provider.runtime.spec.python_env import JOBS_OWN
 from tony_provider.runtime.storage.errors import StorageError, StorageExists
+from tony_provider.runtime.wheel_name import version_text
 
 _OPENING_TRIES = 5  # of a chain, while other tries of the training open theirs
 
@@ -121,7 +122,8 @@ def resources_of(prepared: PreparedSubmission, staged: list[LocalizedResource]) 
         if (own := [resource for source, resource in uses if source.task_type == task_type])
     }
     of_tasks = [resource for source, resource in uses if source.task_type is None]
-    return Resources(runtime, of_tasks, by_type, _of_master(prepared, uses))
+    pythons = [version_text(each) for each in sorted(prepared.nodes.versions)]
+    return Resources(runtime, pythons, of_tasks, by_type, _of_master(prepared, uses))
 
 
 def _of_master(

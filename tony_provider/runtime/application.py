@@ -26,12 +26,17 @@ class ResourceKind(str, Enum):
 class LocalizedResource:
     """A file or archive on the store that a container gets into its working directory under ``name``."""
 
-    name: str  # may hold slashes
+    name: str  # in the container's working directory; may hold slashes
     uri: str
     size: int  # bytes, exactly as the store reports it: YARN checks
     modified_ms: int  # epoch, exactly as the store reports it: YARN checks
     kind: ResourceKind = ResourceKind.FILE
-    sha256: Optional[str] = None  # hexadecimal, of what was staged; None: the user's own on the store, as it is there
+    sha256: Optional[str] = None  # hexadecimal, of the submitted content; None: the user's own on the store
+
+    @property
+    def is_verified(self) -> bool:
+        """Whether containers verify the content, so that a node may keep the file for other applications."""
+        return self.sha256 is not None
 
 
 @attrs.frozen
@@ -84,7 +89,8 @@ class ApplicationDescription:
     ]  # of the store, as the nodes reach it, when it is one; a token is in the credentials
     resources: list[LocalizedResource]  # of every task's container, the runtime archive and this file left out
     runtime: LocalizedResource  # the runtime archive
-    python: list[str] = attrs.field(factory=list)  # interpreters on the nodes to try first, see launch.sh
+    runtime_pythons: list[str] = attrs.field(factory=list)  # the Python versions that it was built for
+    python: list[str] = attrs.field(factory=list)  # interpreters on the nodes to try first, see launcher.sh
     resources_by_type: dict[str, list[LocalizedResource]] = attrs.field(factory=dict)  # of a task type's, beside these
     yarn: Optional[YarnAccess] = None  # exactly one of yarn and local
     local: Optional[LocalAccess] = None
@@ -107,7 +113,3 @@ class ApplicationDescription:
     def resources_of(self, task_type: str) -> list[LocalizedResource]:
         """What the containers of a task type get, the runtime archive and this file left out."""
         return [*self.resources, *self.resources_by_type.get(task_type, [])]
-
-    def owns(self, resource: LocalizedResource) -> bool:
-        """Whether a resource goes with the application; others, such as the runtime, stay on the nodes for the next."""
-        return resource.uri.startswith(self.application_dir.rstrip("/") + "/")

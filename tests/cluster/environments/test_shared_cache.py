@@ -96,7 +96,6 @@ def test_where_others_may_not_write(field: Field, path: str) -> None:
 
 
 def test_the_content_is_read_whole_once(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tony_provider.cluster.environments.built_environments._READ_AGAIN", 0)  # it is a large one
     archive = Path(field.archive.removeprefix("file://"))
     status = field.storage.status(field.archive)
     field.cache.note_checked(status)

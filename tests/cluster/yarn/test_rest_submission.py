@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import base64
 import json
+import subprocess
 from typing import Any
 
 import pytest
@@ -11,10 +12,10 @@ from tony_provider.cluster.yarn.rest_submission import submission_context
 from tony_provider.runtime.application import (
     ApplicationDescription,
     LocalizedResource,
-    ResourceKind,
     YarnAccess,
 )
 from tony_provider.runtime.hadoop.tokens import HDFS_TOKEN, Credentials, Token
+from tony_provider.runtime.launch import text
 from tony_provider.runtime.spec.model import (
     AccessNames,
     AclSpec,
@@ -32,7 +33,7 @@ def context(credentials: Credentials | None = None, **job: Any) -> dict[str, Any
     spec = JobSpec(
         "standalone", **{"tasks": {"worker": TaskSpec("true")}, "name": "clicks", "python_env": "e.zip", **job}
     )
-    runtime = LocalizedResource("tony", "hdfs://nn/cache/a b/tony.zip", 7, 8, ResourceKind.ARCHIVE)
+    runtime = LocalizedResource("tony-runtime.zip", "hdfs://nn/cache/a b/tony.zip", 7, 8, sha256="ab" * 32)
     file = LocalizedResource("tony-application.json", "hdfs://nn/jobs/x/tony-application.json", 9, 10)
     description = ApplicationDescription(
         "application_1_0002",
@@ -42,10 +43,11 @@ def context(credentials: Credentials | None = None, **job: Any) -> dict[str, Any
         None,
         [],
         runtime,
+        runtime_pythons=["3.11"],
         python=["/usr/bin/python3.11"],
         yarn=YarnAccess(["rm:8030"]),
     )
-    submission = Submission(description, file, [runtime, file], credentials or Credentials(), ["tony-abc"])
+    submission = Submission(description, file, [], credentials or Credentials(), ["tony-abc"])
     made = submission_context(submission)
     json.dumps(made)
     return made
@@ -57,16 +59,33 @@ def entries(value: dict[str, Any]) -> dict[str, Any]:
 
 def test_the_master_is_started_by_the_launcher_with_plain_words() -> None:
     container = context()["am-container-spec"]
-    command = container["commands"]["command"]
-    assert command == "exec /bin/sh tony/launch.sh am 1><LOG_DIR>/stdout 2><LOG_DIR>/stderr"
+    script = container["commands"]["command"].replace("<LOG_DIR>", "/tmp/logs")
+    words, _, redirected = script.removeprefix("exec ").partition(" 1>")
+    shown = subprocess.run(  # as a NodeManager's script runs it, with a program that prints its arguments
+        ["/bin/bash", "-c", rf"""/bin/bash -c "set -- {words}; printf '%s\0' \"\$@\"" """],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert shown.stdout.split("\0")[:-1] == [
+        "/bin/sh",
+        "-c",
+        text("launcher.sh"),
+        "tony",
+        text("prepare.py"),
+        "am",
+        "ab" * 32,
+        "3.11",
+    ]
+    assert redirected == "/tmp/logs/stdout 2>/tmp/logs/stderr"
     assert entries(container["environment"]) == {
         "TONY_LOG_DIR": "<LOG_DIR>",
-        "TONY_PYTHON_CANDIDATES": "python_env/bin/python:/usr/bin/python3.11",
+        "TONY_PYTHON_CANDIDATES": "/usr/bin/python3.11",
     }
     assert entries(container["local-resources"]) == {
-        "tony": {
+        "tony-runtime.zip": {
             "resource": "hdfs://nn/cache/a%20b/tony.zip",
-            "type": "ARCHIVE",
+            "type": "FILE",
             "visibility": "PRIVATE",
             "size": 7,
             "timestamp": 8,
@@ -148,7 +167,7 @@ def test_the_master_may_run_in_another_image_or_in_none() -> None:
     # Said, since an image may be what the nodes start by default.
     assert environment["YARN_CONTAINER_RUNTIME_TYPE"] == "default"
     assert not [name for name in environment if "DOCKER" in name]
-    assert environment["TONY_PYTHON_CANDIDATES"] == "python_env/bin/python:/usr/bin/python3.11"
+    assert environment["TONY_PYTHON_CANDIDATES"] == "/usr/bin/python3.11"
 
 
 def test_secrets_travel_in_the_credentials_only() -> None:

@@ -16,7 +16,6 @@ from tony_provider.runtime.am.local.local_process import GIVEN_BACK, LocalProces
 from tony_provider.runtime.am.local.resource_manager import LocalResourceManager, Share
 from tony_provider.runtime.am.master_lifecycle import MasterContext, serve
 from tony_provider.runtime.am.resource_manager import Container, ContainerExit, ExitReason, Registered
-from tony_provider.runtime.local.archives import shared_cache
 from tony_provider.runtime.local.container_dir import NODE_HOST, PID_FILE, write_tokens
 from tony_provider.runtime.protocol.status import FinalStatus
 from tony_provider.runtime.storage import LocalStorage
@@ -97,7 +96,7 @@ async def inherit(job: LocalJob, attempt: int = 2) -> FinalStatus:
     assert context.attempt == attempt
     description = job.description
     assert description.local
-    manager = Heir(description, description.local, shared_cache(description.local))
+    manager = Heir(description, description.local)
     try:
         return await asyncio.wait_for(serve(context, LocalStorage(), manager), DEADLINE)
     except asyncio.CancelledError:

@@ -7,7 +7,7 @@ import attrs
 from tony_provider.runtime.address import Address
 from tony_provider.runtime.am.executor_launches import ExecutorLaunches
 from tony_provider.runtime.am.resource_manager import Container, Launch
-from tony_provider.runtime.application import ApplicationDescription, LocalizedResource, ResourceKind
+from tony_provider.runtime.application import ApplicationDescription, LocalizedResource
 from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.launch.command_line import environment
 from tony_provider.runtime.parsing.parse import parse_job
@@ -36,7 +36,7 @@ DESCRIPTION = ApplicationDescription(
     "hdfs://nn/jobs/x",
     None,
     [resource("train.py")],
-    LocalizedResource("tony", "hdfs://nn/cache/tony.zip", 1, 2, ResourceKind.ARCHIVE),
+    LocalizedResource("tony-runtime.zip", "hdfs://nn/cache/tony.zip", 1, 2),
     python=["/usr/bin/python3.12"],
     resources_by_type={"worker": [resource("python_env")], "score": [resource("python_env/score.pex")]},
 )
@@ -48,8 +48,14 @@ def launch(task: str, description: ApplicationDescription = DESCRIPTION) -> Laun
 
 
 def test_files_of_a_task_type_go_to_its_containers_alone() -> None:
-    names = {task: [each.name for each in launch(task).resources] for task in ("worker:0", "prepare:0", "score:0")}
-    of_all = ["tony", "description", "train.py"]
+    names = {task: [each.name for each in launch(task).files.values()] for task in ("worker:0", "prepare:0", "score:0")}
+    of_all = ["tony-runtime.zip", "description", "train.py"]
+    assert list(launch("worker:0").files) == [
+        "tony-runtime.zip",
+        "tony-application.json",
+        "tony-files/0",
+        "tony-files/1",
+    ]
     assert names == {
         "worker:0": [*of_all, "python_env"],
         "prepare:0": of_all,
@@ -57,10 +63,10 @@ def test_files_of_a_task_type_go_to_its_containers_alone() -> None:
     }
 
 
-def test_the_executor_is_run_by_its_own_environment_where_that_brings_a_python() -> None:
+def test_a_directory_of_the_nodes_goes_first_and_a_packed_environment_is_verified_before_it_runs() -> None:
     found = {task: launch(task).env["TONY_PYTHON_CANDIDATES"] for task in ("worker:0", "prepare:0", "score:0")}
     assert found == {
-        "worker:0": "python_env/bin/python:/usr/bin/python3.12",
+        "worker:0": "/usr/bin/python3.12",
         "prepare:0": "/opt/envs/tools/bin/python:/usr/bin/python3.12",
         "score:0": "/usr/bin/python3.12",
     }

@@ -18,7 +18,6 @@ from tony_provider.runtime.am.local.resource_manager import LocalResourceManager
 from tony_provider.runtime.am.master_lifecycle import MasterContext, serve
 from tony_provider.runtime.am.resource_manager import Completed, Event
 from tony_provider.runtime.codec import load_json
-from tony_provider.runtime.local.archives import shared_cache
 from tony_provider.runtime.protocol.final_report import read_report
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, JobStatus
 from tony_provider.runtime.spec.model import JobSpec, TaskSpec
@@ -89,7 +88,7 @@ class SignalledAtTheEnd(SignalledWhileTasksEnd):
 
 async def run(staged: Staged, storage: LocalStorage, kind: type[LocalResourceManager]) -> FinalStatus:
     assert staged.description.local
-    manager = kind(staged.description, staged.description.local, shared_cache(staged.description.local))
+    manager = kind(staged.description, staged.description.local)
     context = MasterContext.of_process(staged.environment, staged.own)
     try:
         return await asyncio.wait_for(serve(context, storage, manager), DEADLINE)

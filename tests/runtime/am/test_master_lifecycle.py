@@ -20,7 +20,6 @@ from tony_provider.runtime.am.resource_manager import Container, Launch, Resourc
 from tony_provider.runtime.codec import dump_json, load_json
 from tony_provider.runtime.container_inputs import ContainerError
 from tony_provider.runtime.hadoop.tokens import AM_RM_TOKEN, Credentials, Token
-from tony_provider.runtime.local.archives import shared_cache
 from tony_provider.runtime.protocol.final_report import read_report
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, JobStatus
 from tony_provider.runtime.spec.model import ContainerRuntime, Docker, JobSpec, TaskSpec
@@ -41,7 +40,7 @@ async def test_internal_fault_is_a_verdict_and_everything_is_cleaned_up(tmp_path
     staged = stage(tmp_path, JOB)
     assert staged.description.local
     context = MasterContext.of_process(staged.environment, staged.own)
-    manager = Faulty(staged.description, staged.description.local, shared_cache(staged.description.local))
+    manager = Faulty(staged.description, staged.description.local)
     status = await asyncio.wait_for(serve(context, LocalStorage(), manager), DEADLINE)
     await manager.close()
     assert status is FinalStatus.FAILED

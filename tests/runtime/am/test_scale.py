@@ -33,7 +33,6 @@ from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.am.store_access import StoreAccess
 from tony_provider.runtime.am.wire_messages import Rendezvous
 from tony_provider.runtime.frameworks.base import TaskAddress
-from tony_provider.runtime.local.archives import shared_cache
 from tony_provider.runtime.protocol import addresses, timing, tony_pb2
 from tony_provider.runtime.protocol.status import JobState, TaskState
 from tony_provider.runtime.spec.model import JobSpec, RestartPolicy, StartRule, SuccessRule, TaskSpec
@@ -150,7 +149,7 @@ async def test_steps_that_wait_by_the_thousand_let_others_have_the_loop(
     assert description.local
     ownership = Ownership(LocalStorage(), description, 1, credentials.secrets[contract.SECRET_ADDRESS_KEY])
     chain = OwnChain(ownership)
-    manager = LocalResourceManager(description, description.local, shared_cache(description.local))
+    manager = LocalResourceManager(description, description.local)
     launches = ExecutorLaunches(description, credentials, b"", description.runtime, Address("127.0.0.1", 1))
     records = ApplicationRecords(LocalStorage(), description)
     access = StoreAccess(description, credentials, LocalStorage())

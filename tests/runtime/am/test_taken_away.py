@@ -21,7 +21,6 @@ from tony_provider.runtime.am.local.resource_manager import LocalResourceManager
 from tony_provider.runtime.am.master_lifecycle import MasterContext, serve
 from tony_provider.runtime.am.resource_manager import AttemptOver, ConnectionLost, ConnectionRestored, Event
 from tony_provider.runtime.codec import load_json
-from tony_provider.runtime.local.archives import shared_cache
 from tony_provider.runtime.protocol.final_report import read_report
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, JobStatus
 from tony_provider.runtime.spec.model import JobSpec, TaskSpec
@@ -85,7 +84,7 @@ class Running:
 async def running(tmp_path: Path) -> AsyncIterator[Running]:
     staged = stage(tmp_path, JOB)
     assert staged.description.local
-    cluster = Cluster(staged.description, staged.description.local, shared_cache(staged.description.local))
+    cluster = Cluster(staged.description, staged.description.local)
     context = MasterContext.of_process(staged.environment, staged.own)
     serving = asyncio.ensure_future(serve(context, LocalStorage(), cluster))
     running = Running(staged, cluster, serving, tmp_path / "store")

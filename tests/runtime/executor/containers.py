@@ -90,7 +90,7 @@ class ContainerDirectory:
             application_dir=f"{self.store}/app",
             webhdfs=self.webhdfs,
             resources=self.resources,
-            runtime=LocalizedResource(contract.RUNTIME_DIR, "file:///nowhere", 0, 0),
+            runtime=LocalizedResource(contract.RUNTIME_FILE, "file:///nowhere", 0, 0),
             local=LocalAccess(root=str(self.root), memory=4096, vcores=4),
             chain_dir=self.chain_dir,
             warm_start=self.warm_start,

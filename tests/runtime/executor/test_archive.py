@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
-import zipfile
 from pathlib import Path
 
 from tests.runtime.executor.conftest import Launch
 from tests.runtime.executor.containers import CONTAINER
+from tests.shared_runtime import launch_words
 from tony_provider.cluster.runtime_archive import worker_archive
 from tony_provider.runtime import contract
 
@@ -16,11 +16,10 @@ _LOOK = "import json, os, sys; print(json.dumps([sys.path, dict(os.environ)])); 
 
 
 async def test_user_processes_do_not_see_the_archive(launch: Launch, tmp_path: Path) -> None:
-    with zipfile.ZipFile(worker_archive(tmp_path / "cache")) as archive:
-        archive.extractall(tmp_path / CONTAINER / contract.RUNTIME_DIR)
+    words = launch_words(worker_archive(tmp_path / "cache"), tmp_path / CONTAINER, "executor")
     running = await launch(
         f'python -S -c "{_LOOK}"',
-        launcher=("/bin/sh", "tony/launch.sh", "executor"),
+        launcher=words,
         env={contract.ENV_PYTHON_CANDIDATES: sys.executable},
     )
     assert (await running.master.first("registration")).pid == running.executor.process.pid

@@ -1,12 +1,15 @@
-"""launch.sh finds a Python and starts the runtime with it, or says in one line why it cannot."""
+"""The launch command finds a Python, verifies the runtime and starts it, or says in one line why it cannot."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
@@ -14,48 +17,66 @@ from pathlib import Path
 import attrs
 import pytest
 
+from tests.shared_runtime import launch_words
 from tony_provider.cluster.runtime_archive import worker_archive
-from tony_provider.runtime import contract, exit_codes, launch
+from tony_provider.runtime import contract, exit_codes
+from tony_provider.runtime.application import LocalizedResource, ResourceKind
 from tony_provider.runtime.contract import WORK_DIR
+from tony_provider.runtime.launch.command_line import command
 
 VERSION = "{}.{}".format(*sys.version_info[:2])
-LIBRARIES = "cp{}{}".format(*sys.version_info[:2])
+OWN = "cp{}{}".format(*sys.version_info[:2])
 SHELLS = [shell for shell in ("sh", "dash", "bash", "busybox") if shutil.which(shell)]
 
-# What the launcher starts: tells what it sees.
+# What the launcher starts: it prints what it sees.
 _PROGRAM = """
 import json, os, sys
 print(json.dumps({
-    "executable": sys.executable, "path": sys.path[:2], "isolated": sys.flags.isolated, "argv": sys.argv[1:],
+    "executable": sys.executable, "path": sys.path[:1], "isolated": sys.flags.isolated, "argv": sys.argv[1:],
     "pid": os.getpid(), "env": dict(os.environ),
 }))
 sys.exit(7)
 """
 
 
+def packed(path: Path, **files: bytes) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return path
+
+
 @attrs.define
 class Container:
     directory: Path
     path: str = ""  # PATH
+    environment: LocalizedResource | None = None  # the job's own
+    submitted: list[str] | None = None  # the launch command; None: that of the archive as it is
 
-    def unpack(self, *libraries: str) -> None:
-        runtime = self.directory / contract.RUNTIME_DIR
-        for name in (launch.LAUNCHER, launch.MAIN):
-            runtime.mkdir(exist_ok=True)
-            (runtime / name).write_bytes(launch.program(name))
-        for name in libraries:
-            (runtime / "lib" / name).mkdir(parents=True)
-        for program in ("am", "executor"):
-            package = runtime / "lib" / "common" / "tony_provider" / "runtime" / program
-            package.mkdir(parents=True)
-            for directory in (package, package.parent, package.parent.parent):
-                (directory / "__init__.py").touch()
-            (package / "__main__.py").write_text(f"PROGRAM = {program!r}\n{_PROGRAM}")
+    def bring(self, *pythons: str, **files: bytes) -> Path:
+        """Bring a runtime archive for these Pythons (such as cp311), with these further files."""
+        (self.directory / "main").write_text(_PROGRAM)
+        inner = packed(self.directory / "inner", **{"__main__.py": _PROGRAM.encode()}).read_bytes()
+        return packed(self.archive, **{f"{python}.zip": inner for python in pythons}, **files)
 
-    def run(self, *, shell: str = "sh", program: str = "executor", **env: str) -> subprocess.CompletedProcess[str]:
-        command = [shell, "sh"] if shell == "busybox" else [shell]
+    @property
+    def archive(self) -> Path:
+        return self.directory / contract.RUNTIME_FILE
+
+    def words(self, program: str) -> list[str]:
+        content = self.archive.read_bytes()
+        with zipfile.ZipFile(self.archive) as opened:
+            found = [name[2:-4] for name in opened.namelist() if name.endswith(".zip")]
+        runtime = LocalizedResource(
+            "tony-runtime.zip", "file:///x", len(content), 1, sha256=hashlib.sha256(content).hexdigest()
+        )
+        pythons = [f"{digits[0]}.{digits[1:]}" for digits in found]
+        return command(program, runtime, pythons, [self.environment] if self.environment else [])
+
+    def run(self, *, shell: str = "sh", **env: str) -> subprocess.CompletedProcess[str]:
+        called = [shell, "sh"] if shell == "busybox" else [shell]
         return subprocess.run(
-            [*command, f"{contract.RUNTIME_DIR}/launch.sh", program],
+            [*called, *(self.submitted or self.words("executor"))[1:]],
             executable=shutil.which(shell),
             cwd=self.directory,
             env={"PATH": self.path, "HOME": "/nowhere", **env},
@@ -82,7 +103,7 @@ def container(tmp_path: Path) -> Container:
     """Nothing on PATH but what a shell script needs."""
     tools = tmp_path / "tools"
     tools.mkdir()
-    for tool in ("mkdir", "uname"):
+    for tool in ("mkdir", "uname", "sha256sum", "tar", "gzip"):
         (tools / tool).symlink_to(shutil.which(tool) or "")
     directory = tmp_path / "container"
     directory.mkdir()
@@ -90,18 +111,19 @@ def container(tmp_path: Path) -> Container:
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_the_program_runs_with_the_archives_libraries_inside_the_container(container: Container, shell: str) -> None:
-    container.unpack("cp36", LIBRARIES)
+def test_the_program_runs_from_the_verified_archive_inside_the_container(container: Container, shell: str) -> None:
+    container.bring("cp36", OWN, **{f"{OWN}/grpc/_cython/cygrpc{EXTENSION_SUFFIXES[0]}": b"compiled"})
     container.python("on path/python3")
     container.path += f":{container.directory}/on path"
     done = container.run(shell=shell, PYTHONPATH="/of/the/node", TMPDIR="/of/the/node")
     assert done.returncode == 7, done.stderr
     assert done.stderr == ""
     seen = json.loads(done.stdout)
-    lib = container.directory / contract.RUNTIME_DIR / "lib"
-    assert seen["path"] == [str(lib / "common"), str(lib / LIBRARIES)]
+    runtime = container.directory / contract.RUNTIME_DIR
+    assert seen["path"] == [str(runtime / "runtime.zip")]
     assert seen["isolated"] == 1
-    assert seen["argv"] == []
+    assert seen["argv"] == ["executor"]
+    assert (runtime / "lib/grpc/_cython" / f"cygrpc{EXTENSION_SUFFIXES[0]}").read_bytes() == b"compiled"
     work = container.directory / WORK_DIR
     assert seen["env"]["HOME"] == str(work / "home")
     assert seen["env"]["TMPDIR"] == str(work / "tmp")
@@ -110,12 +132,35 @@ def test_the_program_runs_with_the_archives_libraries_inside_the_container(conta
     assert (work / "tmp").is_dir()
 
 
+@pytest.mark.parametrize("shell", SHELLS)
+def test_nothing_of_a_changed_archive_runs(container: Container, shell: str) -> None:
+    """Seen: a program rewrote the runtime that a node keeps, and the user's next master ran it with its tokens."""
+    container.bring(OWN)
+    container.submitted = container.words("am")
+    packed(container.archive, **{f"{OWN}.zip": b"evil"})
+    python = container.python("bin/python3")
+    done = container.run(shell=shell, **{contract.ENV_PYTHON_CANDIDATES: str(python)})
+    assert done.returncode == exit_codes.BAD_CONTAINER
+    assert done.stdout == ""
+    assert done.stderr.startswith("the tony runtime is not what was submitted: ")
+    assert done.stderr.count("\n") == 1
+    assert not (container.directory / contract.RUNTIME_DIR).exists()
+
+
+def test_a_full_disk_is_named(container: Container) -> None:
+    container.bring(OWN)
+    (container.directory / contract.RUNTIME_DIR).touch()  # as good as a disk that takes nothing
+    done = container.run(**{contract.ENV_PYTHON_CANDIDATES: sys.executable})
+    assert done.returncode == exit_codes.BAD_CONTAINER
+    assert done.stderr.startswith("the tony runtime cannot be unpacked in this container: ")
+
+
 def test_the_program_is_the_process_that_was_started(container: Container) -> None:
     """So that it leads the container's process group."""
-    container.unpack(LIBRARIES)
+    container.bring(OWN)
     python = container.python("bin/python3")
     process = subprocess.Popen(
-        ["/bin/sh", f"{contract.RUNTIME_DIR}/launch.sh", "am"],
+        container.words("am"),
         cwd=container.directory,
         env={"PATH": container.path, contract.ENV_PYTHON_CANDIDATES: str(python)},
         stdout=subprocess.PIPE,
@@ -125,23 +170,46 @@ def test_the_program_is_the_process_that_was_started(container: Container) -> No
     assert json.loads(output)["pid"] == process.pid
 
 
+def bring_environment(container: Container, *, changed: bool = False) -> None:
+    """Bring a packed environment of the job with a Python that suits."""
+    container.python("env/bin/python")
+    file = container.directory / contract.FILES_DIR / "0"
+    file.parent.mkdir()
+    with tarfile.open(file, "w:gz") as archive:
+        archive.add(container.directory / "env", ".")
+    sha256 = hashlib.sha256(file.read_bytes() + b"?" * changed).hexdigest()
+    container.environment = LocalizedResource("python_env", "hdfs:///env", 1, 1, ResourceKind.ARCHIVE, sha256)
+
+
 def test_the_order_of_candidates(container: Container) -> None:
-    container.unpack(LIBRARIES)
-    order = ["python_env/bin/python", "a b/first", "second", "path/python3", "path/python3.12"]
+    container.bring(OWN)
+    order = ["a b/first", "second", "path/python3", "path/python3.12"]
     for name in order:
         container.python(name)
+    bring_environment(container)
     container.path += f":{container.directory}/path"
     candidates = f"/no/such:{container.directory}/a b/first:{container.directory}/second"
     chosen = []
-    for name in order:
+    for name in [*order, "tony"]:
         done = container.run(**{contract.ENV_PYTHON_CANDIDATES: candidates})
         chosen.append(json.loads(done.stdout)["env"]["SUITS"])
-        (container.directory / name).unlink()
-    assert chosen == order
+        (container.directory / name).unlink() if name != "tony" else None
+        shutil.rmtree(container.directory / contract.RUNTIME_DIR)
+    assert chosen == [*order, "env/bin/python"]
+
+
+def test_nothing_of_a_changed_environment_runs(container: Container) -> None:
+    container.bring(OWN)
+    bring_environment(container, changed=True)
+    done = container.run()
+    assert done.returncode == exit_codes.BAD_CONTAINER
+    assert done.stdout == ""
+    assert done.stderr.startswith("python_env is not what was submitted")
+    assert not (container.directory / "python_env").exists()
 
 
 def test_candidates_are_taken_literally(container: Container) -> None:
-    container.unpack(LIBRARIES)
+    container.bring(OWN)
     container.python("tony-fine")
     done = container.run(**{contract.ENV_PYTHON_CANDIDATES: "$(touch pwned):*:`touch pwned`"})
     assert done.returncode == exit_codes.NO_PYTHON
@@ -150,7 +218,7 @@ def test_candidates_are_taken_literally(container: Container) -> None:
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_without_a_suitable_python_one_line_says_what_to_do(container: Container, shell: str) -> None:
-    container.unpack("cp27", "cp314")
+    container.bring("cp27", "cp314")
     old = container.script("old/python3", "echo 3.6; exit 1")  # an old one, as far as the launcher can tell
     broken = container.script("broken", "echo trouble >&2; exit 127")
     unbuilt = container.python("path/python3.11")
@@ -170,21 +238,19 @@ IMAGE = "YARN_CONTAINER_RUNTIME_DOCKER_IMAGE"
 
 def test_libraries_for_another_machine_or_c_library_do_not_suit(container: Container) -> None:
     """As those of the archive do not suit a Python of Alpine's."""
-    container.unpack(LIBRARIES)
-    core = container.directory / contract.RUNTIME_DIR / "lib" / LIBRARIES / "grpc" / "_cython"
-    core.mkdir(parents=True)
-    (core / f"cygrpc.cpython-{VERSION.replace('.', '')}-riscv64-linux-musl.so").touch()
+    core = f"{OWN}/grpc/_cython/cygrpc"
+    container.bring(OWN, **{f"{core}.cpython-{VERSION.replace('.', '')}-riscv64-linux-musl.so": b""})
     python = container.python("path/python3")
     container.path += f":{python.parent}"
     done = container.run()
     assert done.returncode == exit_codes.NO_PYTHON
     assert f"found {python} ({VERSION} for {sys.implementation._multiarch}); the runtime" in done.stderr
-    (core / f"cygrpc{EXTENSION_SUFFIXES[0]}").touch()
+    container.bring(OWN, **{f"{core}{EXTENSION_SUFFIXES[0]}": b""})
     assert container.run().returncode == 7
 
 
 def test_in_an_image_without_a_suitable_python_one_line_names_the_image(container: Container) -> None:
-    container.unpack("cp27")
+    container.bring("cp27")
     old = container.script("path/python3", "echo 3.6; exit 1")
     container.path += f":{old.parent}"
     done = container.run(**{IMAGE: "registry/tf:2"})
@@ -211,9 +277,11 @@ def _in_a_view_of_its_own(command: str) -> list[str]:
 @pytest.mark.parametrize("in_image", [True, False])
 def test_in_an_image_a_python_is_found_beside_path(container: Container, tmp_path: Path, in_image: bool) -> None:
     """In an /opt that only this container sees, of a version that no machine has."""
-    container.unpack("cp399")
-    python = container.script("conda", 'case "$*" in *main.py*) echo "chosen: $0"; exit 7 ;; *) echo 3.99 ;; esac')
-    script = f"mkdir -p /opt/conda/bin && cp '{python}' /opt/conda/bin/python3 && exec sh tony/launch.sh executor"
+    container.bring("cp399")
+    chosen = 'case "$3" in */runtime.zip) echo "chosen: $0"; exit 7 ;; *) echo 3.99 ;; esac'
+    python = container.script("conda", chosen)
+    started = shlex.join(container.words("executor"))
+    script = f"mkdir -p /opt/conda/bin && cp '{python}' /opt/conda/bin/python3 && exec {started}"
     done = subprocess.run(
         _in_a_view_of_its_own(script),
         env={"PATH": os.defpath, **({IMAGE: "tf"} if in_image else {})},
@@ -228,7 +296,7 @@ def test_in_an_image_a_python_is_found_beside_path(container: Container, tmp_pat
 
 
 def test_no_python_at_all(container: Container) -> None:
-    container.unpack("cp39")
+    container.bring("cp39")
     done = container.run()
     assert done.returncode == exit_codes.NO_PYTHON
     assert "found none; the runtime was built for 3.9. " in done.stderr
@@ -237,14 +305,13 @@ def test_no_python_at_all(container: Container) -> None:
 @pytest.mark.skipif(not shutil.which("python2.7") and not shutil.which("python3.6"), reason="no old Python here")
 def test_a_real_old_python_is_not_taken(container: Container) -> None:
     old = shutil.which("python3.6") or shutil.which("python2.7")
-    container.unpack(LIBRARIES)
+    container.bring(OWN)
     done = container.run(**{contract.ENV_PYTHON_CANDIDATES: str(old)})
     assert done.returncode == exit_codes.NO_PYTHON
 
 
 def test_the_real_archive_starts_the_real_executor(container: Container, tmp_path: Path) -> None:
-    with zipfile.ZipFile(worker_archive(tmp_path / "cache")) as archive:
-        archive.extractall(container.directory / contract.RUNTIME_DIR)
+    container.submitted = launch_words(worker_archive(tmp_path / "cache"), container.directory, "executor")
     done = container.run(**{contract.ENV_PYTHON_CANDIDATES: sys.executable})
     assert done.returncode == exit_codes.BAD_CONTAINER
     assert done.stderr.endswith("ERROR the executor cannot start: TONY_TASK is not set\n")

@@ -5,15 +5,17 @@ from __future__ import annotations
 import io
 import stat
 import tarfile
+import threading
 import zipfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from tony_provider.runtime.application import LocalizedResource, ResourceKind
+from tony_provider.runtime.checkpoint.errors import Cancelled
 from tony_provider.runtime.local import unpacking
-from tony_provider.runtime.local.archives import ArchiveCache
+from tony_provider.runtime.local.unpacked import unpack_once
 from tony_provider.runtime.local.unpacking import ArchiveError, unpack
 
 
@@ -185,19 +187,37 @@ def test_a_sparse_file(tmp_path: Path) -> None:
     assert (inside / "holes").read_bytes() == bytes(2048)
 
 
-def cached(archive: Path, tmp_path: Path) -> Path:
-    cache = ArchiveCache(tmp_path / "shared", tmp_path / "private", lambda resource: False)
-    resource = LocalizedResource("env", archive.as_uri(), archive.stat().st_size, 1, ResourceKind.ARCHIVE)
-    return cache.unpacked(resource)
+def shared(archive: Path, tmp_path: Path) -> Path:
+    target = tmp_path / "shared" / "env"
+    unpack_once(archive, target, threading.Event())
+    return target
 
 
-def test_a_cache_unpacks_once(tmp_path: Path) -> None:
+def test_an_archive_is_unpacked_once_by_many(tmp_path: Path) -> None:
+    archive = tmp_path / "archive"
+    archive.write_bytes(tar(("bin/run", FILE, ""), ("bin/link", LINK, "run")))
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: shared(archive, tmp_path), range(8)))
+    assert (found[0] / "bin" / "link").readlink() == Path("run")
+    assert sorted(path.name for path in found[0].parent.iterdir()) == ["env", "env.lock"]
+
+
+def test_unpacking_is_cancelled(tmp_path: Path) -> None:
+    archive, cancelled = tmp_path / "archive", threading.Event()
+    archive.write_bytes(tar(("a", FILE, "")))
+    cancelled.set()
+    with pytest.raises(Cancelled):
+        unpack_once(archive, tmp_path / "shared" / "env", cancelled)
+    assert [path.name for path in (tmp_path / "shared").iterdir()] == ["env.lock"]
+
+
+def test_what_is_unpacked_is_not_unpacked_again(tmp_path: Path) -> None:
     archive = tmp_path / "archive"
     archive.write_bytes(zipped(("a", 0o100644, b"x")))
-    found = cached(archive, tmp_path)
+    found = shared(archive, tmp_path)
     assert (found / "a").read_bytes() == b"x"
     archive.write_bytes(archive.read_bytes()[::-1])
-    assert cached(archive, tmp_path) == found
+    assert shared(archive, tmp_path) == found
 
 
 @pytest.mark.parametrize(
@@ -214,5 +234,5 @@ def test_what_cannot_be_unpacked_leaves_nothing(made: Callable[[], bytes], says:
     archive = tmp_path / "archive"
     archive.write_bytes(made())
     with pytest.raises(ArchiveError, match=says):
-        cached(archive, tmp_path)
+        shared(archive, tmp_path)
     assert [path for path in (tmp_path / "shared").iterdir() if path.is_dir()] == []

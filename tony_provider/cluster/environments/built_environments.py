@@ -11,13 +11,13 @@ from pathlib import Path
 
 import attrs
 
+from tony_provider.cluster.known_contents import sha256_of_stored
 from tony_provider.cluster.layout import Layout
 from tony_provider.runtime import contract
 from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.codec import CodecError, dump_json, load_json
 from tony_provider.runtime.environment_record import EnvironmentRecord
 from tony_provider.runtime.most_bytes import RECORD
-from tony_provider.runtime.sha256 import sha256_of
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import PRIVATE_FILE, FileStatus, Storage
 from tony_provider.runtime.storage.errors import StorageError, StorageExists, StorageNotFound, StorageTooLarge
@@ -27,7 +27,6 @@ log = logging.getLogger(__name__)
 
 NAME = "tony-env-"  # the beginning of an archive's name, by which submissions know that there is a record
 USED_FILE = "used"  # changed when a job is submitted
-_READ_AGAIN = 64 << 20  # bytes of an archive that is read to be sure of it
 _ARCHIVE = 0o500  # as other files in the cache
 _SHARED_ARCHIVE, _SHARED_FILE, _SHARED_DIRECTORY = 0o555, 0o644, 0o755
 
@@ -106,17 +105,15 @@ def read_record(storage: Storage, uri: str) -> EnvironmentRecord:
         raise RecordMissing(f"{uri} is no record of an environment ({error}); build it again") from error
 
 
-def record_of(storage: Storage, archive: FileStatus, *, read: bool | None = None) -> EnvironmentRecord:
-    """The record beside an archive, whose content it is.
+def record_of(storage: Storage, archive: FileStatus, *, read: bool = True) -> EnvironmentRecord:
+    """Return the record next to an archive, after a check that the archive has the content that the record names.
 
-    ``read``: whether to read all of the archive to be sure of it; default: unless it is large. Raises RecordMissing,
-    StorageError.
+    ``read``: whether to check the content, and not only name and size. Raises RecordMissing, StorageError.
     """
     record = read_record(storage, uris.join(uris.parent(archive.path), contract.ENVIRONMENT_FILE))
     is_it = archive.size == record.size and archive.name == record.archive
-    if is_it and (archive.size <= _READ_AGAIN if read is None else read):
-        with storage.open_read(archive.path) as stream:
-            is_it = sha256_of(stream) == record.sha256
+    if is_it and read:
+        is_it = sha256_of_stored(storage, archive) == record.sha256
     if not is_it:
         raise RecordMissing(f"{archive.path} is not what was built: something has changed it; build it again")
     return record

@@ -6,14 +6,13 @@ import os
 import re
 import sys
 import zipfile
-from collections.abc import Iterable
 from typing import BinaryIO
 
 import attrs
 
 from tony_provider.runtime.wheel_name import Version, version_text
 
-_LIBRARIES = re.compile(r"lib/cp3(\d{1,3})/")
+_INNER = re.compile(r"cp3(\d{1,3})\.zip")
 _MACHINE = re.compile(r"\.cpython-3\d+-(\w+)-linux-(?:gnu|musl)\.so$")
 
 
@@ -35,17 +34,13 @@ def of_this_host() -> NodePythons:
 
 
 def of_runtime(archive: BinaryIO) -> NodePythons:
-    """Those that a runtime archive was made for. Raises OSError, zipfile.BadZipFile."""
+    """Return those that a runtime archive was made for. Raises OSError, zipfile.BadZipFile."""
+    versions: set[Version] = set()
+    machines: set[str] = set()
     with zipfile.ZipFile(archive) as opened:
-        return of_names(opened.namelist())
-
-
-def of_names(names: Iterable[str]) -> NodePythons:
-    """By the names of a runtime's files."""
-    versions, machines = set(), set()
-    for name in names:
-        if match := _LIBRARIES.match(name):
-            versions.add((3, int(match[1])))
-            if machine := _MACHINE.search(name):
-                machines.add(machine[1])
+        for name in opened.namelist():
+            if match := _INNER.fullmatch(name):
+                versions.add((3, int(match[1])))
+            elif found := _MACHINE.search(name):
+                machines.add(found[1])
     return NodePythons(frozenset(versions), frozenset(machines))

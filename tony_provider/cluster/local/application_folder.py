@@ -8,7 +8,7 @@
         limit.json         somebody asked for its end by some time
         finished.json      the application master's last word (runtime/protocol/final_report.py)
         ended.json         what became of it, once that is certain
-        containers/, unpacked/   removed at the end
+        containers/              removed at the end
         logs/              of every container
 """
 
@@ -99,11 +99,6 @@ class ApplicationFolder:
     def am_logs(self) -> Path:
         return self.path / "logs" / self.am_container_id
 
-    @property
-    def unpacked(self) -> Path:
-        """Where the application's own archives are unpacked."""
-        return self.path / "unpacked"
-
     def am_log_tail(self, max_bytes: int) -> str:
         """The end of the application master's own output; empty when there is none."""
         try:
@@ -149,8 +144,7 @@ class ApplicationFolder:
 
     def remove_work(self) -> None:
         """Remove everything but the records and logs."""
-        for work in (self.path / "containers", self.unpacked):
-            remove_tree(work)
+        remove_tree(self.path / "containers")
 
     def _read(self, name: str, cls: type[T]) -> T | None:
         try:

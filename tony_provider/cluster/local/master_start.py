@@ -12,8 +12,7 @@ from tony_provider.cluster.base import Submission
 from tony_provider.cluster.local.application_folder import ApplicationFolder, ApplicationRecord, this_boot, this_host
 from tony_provider.runtime.application import LocalAccess
 from tony_provider.runtime.clock import epoch_ms
-from tony_provider.runtime.launch.command_line import command, environment
-from tony_provider.runtime.local.archives import ArchiveCache, shared_cache
+from tony_provider.runtime.launch.command_line import environment
 from tony_provider.runtime.local.container_dir import PID_FILE, container_environment, materialise, write_tokens
 
 _START_SECONDS = 20.0  # until the application master's process has said its number
@@ -35,17 +34,16 @@ def start_master(
 ) -> subprocess.Popen[bytes]:
     """Start the application master's process; returns it once it runs and has said so. Raises OSError, ArchiveError."""
     folder.am_logs.mkdir(mode=0o700, parents=True)
-    _prepare(folder, submission, access)
+    _prepare(folder, submission)
     folder.write_record(_record(folder, submission, user))
-    process = _launch(folder, _environment(folder, submission))
+    process = _launch(folder, submission)
     _await_start(folder, process)
     return process
 
 
-def _prepare(folder: ApplicationFolder, submission: Submission, access: LocalAccess) -> None:
-    """The container's directory, as a NodeManager would make it."""
-    cache = ArchiveCache(shared_cache(access), folder.unpacked, submission.description.owns)
-    materialise(folder.am_directory, submission.am_resources, cache)
+def _prepare(folder: ApplicationFolder, submission: Submission) -> None:
+    """Make the container's directory, as a NodeManager would."""
+    materialise(folder.am_directory, submission.am_files)
     write_tokens(folder.am_directory, submission.credentials.to_bytes())
 
 
@@ -73,12 +71,12 @@ def _environment(folder: ApplicationFolder, submission: Submission) -> dict[str,
     return {**environment(submission.description), **container}
 
 
-def _launch(folder: ApplicationFolder, environment: dict[str, str]) -> subprocess.Popen[bytes]:
+def _launch(folder: ApplicationFolder, submission: Submission) -> subprocess.Popen[bytes]:
     with (folder.am_logs / "stdout").open("ab") as stdout, (folder.am_logs / "stderr").open("ab") as stderr:
         return subprocess.Popen(
-            ["/bin/sh", "-c", _START, "sh", PID_FILE, *command("am")],
+            ["/bin/sh", "-c", _START, "sh", PID_FILE, *submission.am_command],
             cwd=folder.am_directory,
-            env=environment,
+            env=_environment(folder, submission),
             stdin=subprocess.DEVNULL,
             stdout=stdout,
             stderr=stderr,

@@ -6,11 +6,11 @@ import base64
 from typing import Any
 
 from tony_provider.cluster.base import Submission
-from tony_provider.runtime import contract
 from tony_provider.runtime.application import LocalizedResource
 from tony_provider.runtime.hadoop.access_list import MODIFY_APP, VIEW_APP, AccessList
 from tony_provider.runtime.hadoop.tokens import Credentials
-from tony_provider.runtime.launch.command_line import YARN_LOG_DIR, command, environment, on_yarn
+from tony_provider.runtime.launch.command_line import environment
+from tony_provider.runtime.launch.script_values import script_values
 from tony_provider.runtime.spec.model import JobSpec
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.text import MASK
@@ -22,15 +22,15 @@ def submission_context(submission: Submission) -> dict[str, Any]:
     """The body of ``POST /ws/v1/cluster/apps``."""
     description = submission.description
     job = description.job
-    resources = {each.name: _local(each, description.owns(each)) for each in submission.am_resources}
+    values = script_values(submission.am_command, environment(description), submission.am_files)
     context: dict[str, Any] = {
         "application-id": description.application_id,
         "application-name": job.name,
         "application-type": APPLICATION_TYPE,
         "am-container-spec": {
-            "local-resources": _entries(resources),
-            "commands": {"command": on_yarn(command("am"))},
-            "environment": _entries({**environment(description), contract.ENV_LOG_DIR: YARN_LOG_DIR}),
+            "local-resources": _entries({name: _local(resource) for name, resource in values.files.items()}),
+            "commands": {"command": values.command},
+            "environment": _entries(values.variables),
             "credentials": _credentials(submission.credentials),
             **_access_lists(job),
         },
@@ -73,11 +73,11 @@ def _plain(value: dict[str, Any]) -> Any:
     return {each["key"]: each["value"] for each in entries} if isinstance(entries, list) else value
 
 
-def _local(resource: LocalizedResource, own: bool) -> dict[str, Any]:
+def _local(resource: LocalizedResource) -> dict[str, Any]:
     return {
         "resource": uris.encoded(resource.uri),
-        "type": resource.kind.value,
-        "visibility": "APPLICATION" if own else "PRIVATE",
+        "type": "FILE",  # also of an archive: only a file can be verified
+        "visibility": "PRIVATE" if resource.is_verified else "APPLICATION",
         "size": resource.size,
         "timestamp": resource.modified_ms,
     }

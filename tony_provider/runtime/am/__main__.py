@@ -26,7 +26,7 @@ _EXPECTED = (ContainerError, ResourceManagerError, HadoopError, IdentityError, S
 
 def main() -> int:
     """Run the application master; returns the exit code, 0 when the job succeeded."""
-    gc.freeze()  # see launch/main.py
+    gc.freeze()  # see launch/start.py
     gc.enable()
     own_log.configure()
     try:

@@ -8,7 +8,6 @@ from tony_provider.runtime.am.resource_manager import ResourceManager, ResourceM
 from tony_provider.runtime.am.web.authenticator import Authenticator
 from tony_provider.runtime.application import ApplicationDescription, YarnAccess
 from tony_provider.runtime.hadoop.tokens import Credentials
-from tony_provider.runtime.local.archives import shared_cache
 from tony_provider.runtime.private_memory import keep_memory_private
 from tony_provider.runtime.protocol import tracking
 from tony_provider.runtime.spec.images import images
@@ -32,7 +31,7 @@ def open_resource_manager(description: ApplicationDescription, credentials: Cred
         raise ResourceManagerError(f"{named[0]}: the local cluster starts no images; leave it out, or use YARN")
     from tony_provider.runtime.am.local.resource_manager import LocalResourceManager
 
-    return LocalResourceManager(description, description.local, shared_cache(description.local))
+    return LocalResourceManager(description, description.local)
 
 
 def open_gate(description: ApplicationDescription, user: str) -> Authenticator:

@@ -10,6 +10,7 @@ from tony_provider.runtime.am.resource_manager import Container, Launch
 from tony_provider.runtime.application import ApplicationDescription, LocalizedResource
 from tony_provider.runtime.hadoop.tokens import AM_RM_TOKEN, NM_TOKEN, REGISTRY_TOKEN, Credentials
 from tony_provider.runtime.launch.command_line import command, environment
+from tony_provider.runtime.launch.container_files import container_files
 from tony_provider.runtime.spec.images import image_of, is_dockers
 from tony_provider.runtime.storage import Storage, uris
 from tony_provider.runtime.task_identity import TaskIdentity, make_token
@@ -53,10 +54,11 @@ class ExecutorLaunches:
         """The launch of one container, whose credentials prove who its executor is."""
         description = self.description
         identity = TaskIdentity(description.application_id, container.id, task, attempt)
+        resources = description.resources_of(identity.task_type)
         return Launch(
-            command=command("executor"),
+            command=command("executor", description.runtime, description.runtime_pythons, resources),
             env=self._environment(identity),
-            resources=[description.runtime, self.application_file, *description.resources_of(identity.task_type)],
+            files=container_files(description.runtime, self.application_file, resources),
             credentials=self._credentials(identity),
         )
 

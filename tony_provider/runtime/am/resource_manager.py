@@ -46,7 +46,7 @@ class Launch:
 
     command: list[str]  # program and plain arguments; output goes to the container's log directory
     env: dict[str, str]
-    resources: list[LocalizedResource]
+    files: dict[str, LocalizedResource]  # by their names in the container's directory
     credentials: bytes = attrs.field(repr=False)  # a Hadoop token file
 
 

@@ -8,10 +8,10 @@ from typing import Optional
 import attrs
 
 from tony_provider.runtime.executor.checkpoint_directory import CheckpointDirectory
-from tony_provider.runtime.executor.delivered_files import DeliveredFiles
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.executor.gpus.dealt_gpus import DealtGpus
 from tony_provider.runtime.executor.hadoop_access.hadoop_access import HadoopAccess
+from tony_provider.runtime.executor.job_files import JobFiles
 from tony_provider.runtime.executor.output import Output
 from tony_provider.runtime.executor.ports import HeldPorts
 from tony_provider.runtime.executor.workspace import Workspace
@@ -28,7 +28,7 @@ class ExecutorContext:
     output: Output
     storage: Storage
     checkpoints: CheckpointDirectory
-    delivered: DeliveredFiles
+    files: JobFiles
     hadoop: Optional[HadoopAccess] = None  # None: user processes get none
     gpus: Optional[DealtGpus] = None  # None: user processes see those that the node shows
     # One thread: what was given up and hangs must be over before something else is put into the same directories.

@@ -12,12 +12,11 @@ removed by then.
 from __future__ import annotations
 
 import os
+import pkgutil
 import socket
 import sys
-from pathlib import Path
 from typing import NoReturn, Optional
 
-_PROGRAM = Path(__file__).with_name("guard.sh")
 _LOCKS = 3  # its descriptor of the socket; 0 is the pipe that tells of the executor's end
 
 
@@ -35,7 +34,7 @@ def post(mark: str) -> Optional[socket.socket]:
     watched, own = socket.socketpair()  # close-on-exec, as the pipe is
     ended, _ = os.pipe()
     try:
-        program = _PROGRAM.read_text(encoding="utf-8")
+        program = (pkgutil.get_data(__package__, "guard.sh") or b"").decode()
         child = os.fork()
     except OSError as error:
         sys.stderr.write(f"no guard could be started: {error}\n")

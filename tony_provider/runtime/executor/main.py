@@ -14,12 +14,12 @@ from tony_provider.runtime import exit_codes, own_log
 from tony_provider.runtime.application_store import open_application_store
 from tony_provider.runtime.container_inputs import ContainerError
 from tony_provider.runtime.executor.checkpoint_directory import CheckpointDirectory
-from tony_provider.runtime.executor.delivered_files import DeliveredFiles
 from tony_provider.runtime.executor.executor import Executor
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.executor.executor_context import ExecutorContext
 from tony_provider.runtime.executor.gpus.dealt_gpus import DealtGpus
 from tony_provider.runtime.executor.hadoop_access.hadoop_access import HadoopAccess
+from tony_provider.runtime.executor.job_files import JobFiles
 from tony_provider.runtime.executor.output import Output
 from tony_provider.runtime.executor.ports import HeldPorts, PortError
 from tony_provider.runtime.executor.processes import become_subreaper
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 def main(guard: Optional[socket.socket] = None) -> NoReturn:
     """Run the executor of this container. Ends the process. ``guard``: see ``guard.post``."""
-    gc.freeze()  # see launch/main.py
+    gc.freeze()  # see launch/start.py
     gc.enable()
     own_log.configure()
     try:
@@ -87,7 +87,7 @@ def _context(container: ExecutorContainer, guard: Optional[socket.socket]) -> Ex
         output=Output.of(container.log_dir, workspace.root, container.job.logs.max_size, container.process_count),
         storage=storage,
         checkpoints=CheckpointDirectory(container, workspace, storage),
-        delivered=DeliveredFiles(container.directory, container.description.resources_of(container.task_type)),
+        files=JobFiles.of(container),
         hadoop=HadoopAccess(container, workspace.hadoop) if container.job.hadoop else None,
         gpus=_gpus(container, guard),
     )

@@ -15,17 +15,18 @@ from tony_provider.runtime import contract
 from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
 from tony_provider.runtime.executor import warm_start
 from tony_provider.runtime.executor.checkpoint_directory import Resumed
-from tony_provider.runtime.executor.delivered_files import ChangedFileError
 from tony_provider.runtime.executor.environment import user_environment
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.executor.executor_context import ExecutorContext
 from tony_provider.runtime.executor.gpus.dealt_gpus import NoGpusError
+from tony_provider.runtime.executor.job_files import ChangedFileError
 from tony_provider.runtime.executor.order import Order
 from tony_provider.runtime.executor.own_address import own_address
 from tony_provider.runtime.executor.python.python_bin import python_bin
 from tony_provider.runtime.executor.workspace import Workspace
 from tony_provider.runtime.frameworks import get_framework
 from tony_provider.runtime.frameworks.task_environment import task_environment
+from tony_provider.runtime.local.unpacking import ArchiveError
 from tony_provider.runtime.ranks import in_cluster
 from tony_provider.runtime.retrying import retry_blocking
 from tony_provider.runtime.spec.model import Role
@@ -72,7 +73,7 @@ def prepare(context: ExecutorContext, order: Order, cancelled: threading.Event) 
 
     Blocks. Raises PreparationError, Cancelled; PythonEnvError, LookupError where no other try would mend it.
     """
-    _check_files(context, cancelled)
+    _put_files(context, cancelled)
     gpus = _take_gpus(context, cancelled)
     _fetch_warm_start(context, cancelled)
     resumed = _put_checkpoint(context, order, cancelled)
@@ -82,13 +83,13 @@ def prepare(context: ExecutorContext, order: Order, cancelled: threading.Event) 
         raise PreparationError(f"its files could not be written: {error}") from error
 
 
-def _check_files(context: ExecutorContext, cancelled: threading.Event) -> None:
+def _put_files(context: ExecutorContext, cancelled: threading.Event) -> None:
     try:
-        context.delivered.check(cancelled)
-    except ChangedFileError as error:
+        context.files.put(cancelled)
+    except (ChangedFileError, ArchiveError) as error:
         raise PreparationError(str(error)) from error
     except OSError as error:
-        raise PreparationError(f"the job's files could not be read: {error}") from error
+        raise PreparationError(f"the job's files could not be put into the container: {error}") from error
 
 
 def _take_gpus(context: ExecutorContext, cancelled: threading.Event) -> dict[str, str]:

@@ -1,20 +1,20 @@
-"""The start of a program of ours in a container: ``launch.sh`` finds a Python, ``main.py`` its libraries.
+"""The start of a program of ours in a container.
 
-The runtime archive holds both at its top, beside ``lib/common`` (pure Python) and one ``lib/cp<version>`` with compiled
-libraries per Python that it was built for.
+The launch command carries two texts: ``launcher.sh`` finds a Python, and ``prepare.py`` verifies the runtime archive
+and unpacks the part for that Python. ``start.py`` is the main module of that part.
 """
 
 from __future__ import annotations
 
 import pkgutil
 
-LAUNCHER = "launch.sh"
-MAIN = "main.py"
+START = "start.py"
 
 
-def program(name: str) -> bytes:
-    """The text of ``LAUNCHER`` or ``MAIN``, for whoever builds the archive."""
+def text(name: str) -> str:
+    """Return a file of this package, without the comments that are whole lines. Raises FileNotFoundError."""
     data = pkgutil.get_data(__name__, name)
     if data is None:
         raise FileNotFoundError(f"{name} is not part of this installation")
-    return data
+    lines = data.decode().splitlines()
+    return "\n".join(line for line in lines if line.strip() and not line.lstrip().startswith("#")) + "\n"

@@ -2,43 +2,47 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from typing import Optional
 
-from tony_provider.runtime import contract
-from tony_provider.runtime.application import ApplicationDescription
-from tony_provider.runtime.launch import LAUNCHER
+from tony_provider.runtime import contract, launch
+from tony_provider.runtime.application import ApplicationDescription, LocalizedResource, ResourceKind
+from tony_provider.runtime.launch.container_files import generated_names
 from tony_provider.runtime.launch.image_variables import image_variables, plain_variables
 from tony_provider.runtime.spec.images import image_of, image_of_master, own_keys
-from tony_provider.runtime.spec.model import PythonEnv
+from tony_provider.runtime.spec.model import JobSpec, PythonEnv
 from tony_provider.runtime.spec.python_env import EnvironmentKind, kind_of, node_directory
 
 _OF_IMAGES = ("python3", "python")  # on the PATH of an image
-YARN_LOG_DIR = "<LOG_DIR>"  # NodeManagers put the container's log directory in its place (ApplicationConstants)
 
 
-def command(program: str) -> list[str]:
-    """The command that starts ``am`` or ``executor`` in a container's working directory."""
-    return ["/bin/sh", f"{contract.RUNTIME_DIR}/{LAUNCHER}", program]
+def command(
+    program: str, runtime: LocalizedResource, pythons: Sequence[str], resources: Sequence[LocalizedResource] = ()
+) -> list[str]:
+    """Return the command that starts ``am`` or ``executor`` in a container's working directory.
 
-
-def on_yarn(words: Sequence[str]) -> str:
-    """The shell's command line for a NodeManager's launch script.
-
-    It runs in a shell in a shell, the outer of which would expand a ``$``. ``exec``, so that no shell leads the process
-    group: its death on SIGTERM would end the container at once.
+    ``resources`` are the job's files in this container. The launcher takes the Python of a packed environment among
+    them if the node has none that suits.
     """
-    return " ".join(["exec", *map(shlex.quote, words), f"1>{YARN_LOG_DIR}/stdout", f"2>{YARN_LOG_DIR}/stderr"])
+    words = ["/bin/sh", "-c", launch.text("launcher.sh"), "tony", launch.text("prepare.py"), program]
+    words += [runtime.sha256 or "", ", ".join(pythons)]
+    packed = [each for each in resources if each.name == contract.PYTHON_ENV_DIR and each.kind is ResourceKind.ARCHIVE]
+    for environment in packed[:1]:
+        words += [generated_names(resources)[environment.uri], environment.sha256 or ""]
+    return words
 
 
 def environment(description: ApplicationDescription, task_type: Optional[str] = None) -> dict[str, str]:
-    """The variables of the containers of a task type, or of the application master's; no secret is in them."""
-    job = description.job
+    """Return the variables of the containers of a task type, or of the application master's. None is a secret."""
+    return environment_of(description.job, description.python, task_type)
+
+
+def environment_of(job: JobSpec, node_pythons: Sequence[str], task_type: Optional[str] = None) -> dict[str, str]:
+    """Return what ``environment`` returns for a job; ``node_pythons`` are those that the connection names."""
     python_env = job.python_env if task_type is None else job.python_env_of(task_type)
     image = image_of_master(job) if task_type is None else image_of(job, task_type)
     variables = {}
-    if candidates := _interpreters(python_env, description.python, in_image=image is not None):
+    if candidates := _interpreters(python_env, node_pythons, in_image=image is not None):
         variables[contract.ENV_PYTHON_CANDIDATES] = ":".join(candidates)
     if image is not None:
         variables.update(image_variables(image))
@@ -48,17 +52,11 @@ def environment(description: ApplicationDescription, task_type: Optional[str] = 
 
 
 def _interpreters(python_env: Optional[PythonEnv], of_nodes: Sequence[str], *, in_image: bool) -> list[str]:
-    """Those that the launcher tries first: that of the environment, an image's own, those that the connection names.
+    """Return those that the launcher tries first: an environment's, an image's own, those that the connection names.
 
-    The connection has them for nodes, and an image is none.
+    The connection names them for nodes, and an image is not a node. A packed environment is not among them, because it
+    must be verified before anything of it runs.
     """
-    return [*_brought(python_env), *(_OF_IMAGES if in_image else ()), *of_nodes]
-
-
-def _brought(python_env: Optional[PythonEnv]) -> list[str]:
-    """The one that an environment brings along, if it does."""
-    kind = None if python_env is None else kind_of(python_env)
-    if python_env is None or kind not in (EnvironmentKind.ARCHIVE, EnvironmentKind.DIRECTORY):
-        return []
-    directory = contract.PYTHON_ENV_DIR if kind is EnvironmentKind.ARCHIVE else node_directory(python_env)
-    return [f"{directory}/bin/python"]
+    is_directory = python_env is not None and kind_of(python_env) is EnvironmentKind.DIRECTORY
+    brought = [f"{node_directory(python_env)}/bin/python"] if python_env is not None and is_directory else []
+    return [*brought, *(_OF_IMAGES if in_image else ()), *of_nodes]

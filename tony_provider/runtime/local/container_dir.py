@@ -6,12 +6,11 @@ All functions block.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from tony_provider.runtime import contract
-from tony_provider.runtime.application import LocalizedResource, ResourceKind
-from tony_provider.runtime.local.archives import ArchiveCache
+from tony_provider.runtime.application import LocalizedResource
 from tony_provider.runtime.storage import local_path
 
 NODE_HOST = "127.0.0.1"
@@ -27,17 +26,17 @@ _INHERITED = (
 )
 
 
-def materialise(directory: Path, resources: Iterable[LocalizedResource], cache: ArchiveCache) -> None:
-    """Put each resource (``file://`` URIs) below ``directory`` under its name: files and unpacked archives as links.
+def materialise(directory: Path, files: Mapping[str, LocalizedResource]) -> None:
+    """Link each file (a ``file://`` URI) into ``directory`` under its name there, as a NodeManager does.
 
-    Raises ArchiveError, FileNotFoundError when a resource is not there, FileExistsError when two have one name.
+    Raises FileNotFoundError when a file does not exist, FileExistsError when the name is taken.
     """
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for resource in resources:
-        source = cache.unpacked(resource) if resource.kind is ResourceKind.ARCHIVE else local_path(resource.uri)
+    for name, resource in files.items():
+        source = local_path(resource.uri)
         if not source.exists():
-            raise FileNotFoundError(f"{resource.uri} is not there, to become {resource.name} in a container")
-        target = directory / resource.name
+            raise FileNotFoundError(f"{resource.uri} does not exist; it should become {resource.name} in a container")
+        target = directory / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.symlink_to(source)
 

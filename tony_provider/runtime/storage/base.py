@@ -156,6 +156,13 @@ class Storage(ABC):
         """
         return None
 
+    def version(self, uri: str) -> Optional[str]:
+        """Return what changes with each write to a file, and what no user can set. None: the store has no such thing.
+
+        Raises StorageNotFound.
+        """
+        return None
+
     def exists(self, uri: str) -> bool:
         """Whether there is such a file or directory."""
         try:

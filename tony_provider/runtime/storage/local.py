@@ -60,6 +60,13 @@ class LocalStorage(Storage):
         with _translated(uri, "look at", below_a_file=errors.StorageNotFound):
             return _status(path, path.stat())
 
+    def version(self, uri: str) -> Optional[str]:
+        path = local_path(uri)
+        with _translated(uri, "look at", below_a_file=errors.StorageNotFound):
+            found = path.stat()
+        # A user can set the time of modification, and not that of the last change.
+        return f"{found.st_dev}:{found.st_ino}:{found.st_size}:{found.st_mtime_ns}:{found.st_ctime_ns}"
+
     def list(self, uri: str) -> list[FileStatus]:
         path = local_path(uri)
         with _translated(uri, "list"), os.scandir(path) as entries:

@@ -14,7 +14,7 @@ from typing import Any
 
 import attrs
 
-from tests import unpacked_runtime
+from tests import shared_runtime
 from tests.runtime.history.events import events_in
 from tony_provider.cluster.application_secrets import application_secrets
 from tony_provider.runtime import contract
@@ -27,7 +27,7 @@ from tony_provider.runtime.application import (
 from tony_provider.runtime.codec import dump_json, load_json
 from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.launch.command_line import command
-from tony_provider.runtime.local.archives import ArchiveCache, shared_cache
+from tony_provider.runtime.launch.container_files import container_files
 from tony_provider.runtime.local.container_dir import container_environment, materialise, write_tokens
 from tony_provider.runtime.protocol.final_report import FinalReport, read_report
 from tony_provider.runtime.protocol.status import JobStatus
@@ -35,6 +35,7 @@ from tony_provider.runtime.spec.model import JobSpec
 
 _numbers = itertools.count(1)
 DEADLINE = 120.0  # seconds for a job
+PYTHON = "{}.{}".format(*sys.version_info[:2])
 
 
 def resource(path: Path, name: str, kind: ResourceKind = ResourceKind.FILE) -> LocalizedResource:
@@ -148,8 +149,7 @@ def stage(
     store, root = directory / "store", directory / "cluster" / application_id
     for each in (store / contract.LAUNCH_DIR, root):
         each.mkdir(parents=True)
-    runtime = unpacked_runtime.resource(unpacked_runtime.archive())
-    unpacked_runtime.have_unpacked(root.parent, runtime)
+    runtime = shared_runtime.resource(shared_runtime.archive())
     local = LocalAccess(str(root), **{"memory": 65536, "vcores": 64, **(access or {})})
     description = ApplicationDescription(
         application_id=application_id,
@@ -160,15 +160,15 @@ def stage(
         webhdfs=None,
         resources=[resource(path, name) for name, path in (files or {}).items()],
         runtime=runtime,
+        runtime_pythons=[PYTHON],
         python=[sys.executable],
         local=local,
         labels={"dag": "tests"},
     )
     staged = store / contract.LAUNCH_DIR / contract.APPLICATION_FILE
     staged.write_bytes(dump_json(description))
-    cache = ArchiveCache(shared_cache(local), root / "unpacked", description.owns)
     own = root / "am"
-    materialise(own, [description.runtime, resource(staged, contract.APPLICATION_FILE)], cache)
+    materialise(own, container_files(runtime, resource(staged, contract.APPLICATION_FILE), []))
     credentials = Credentials({}, application_secrets(application_id, secrets or {}))
     write_tokens(own, credentials.to_bytes())
     return Staged(directory, description, credentials, own)
@@ -186,7 +186,7 @@ async def start(
     staged = stage(directory, spec, files=files, access=access, secrets=secrets)
     with (directory / "am.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
-            *command("am"),
+            *command("am", staged.description.runtime, [PYTHON]),
             cwd=staged.own,
             env=staged.environment,
             stdout=log,

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import stat
-import tarfile
-import threading
-import zipfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import attrs
@@ -33,9 +29,7 @@ from tony_provider.runtime.application import (
     LocalizedResource,
     ResourceKind,
 )
-from tony_provider.runtime.local.archives import ArchiveCache
 from tony_provider.runtime.local.container_dir import TOKEN_FILE, materialise, write_tokens
-from tony_provider.runtime.local.unpacking import ArchiveError
 from tony_provider.runtime.protocol import tracking
 from tony_provider.runtime.protocol.final_report import FinalReport, read_report
 from tony_provider.runtime.protocol.status import FinalStatus
@@ -58,95 +52,19 @@ def describe(tmp_path: Path, access: LocalAccess | None = None) -> ApplicationDe
         (tmp_path / "application").as_uri(),
         None,
         [],
-        LocalizedResource("tony", "file:///nowhere", 0, 0, ResourceKind.ARCHIVE),
+        LocalizedResource("tony-runtime.zip", "file:///nowhere", 0, 0),
         local=access,
     )
-
-
-@pytest.fixture
-def cache(tmp_path: Path) -> ArchiveCache:
-    return ArchiveCache(tmp_path / "shared", tmp_path / "private", describe(tmp_path).owns)
-
-
-def make_zip(path: Path) -> Path:
-    with zipfile.ZipFile(path, "w") as archive:
-        program = zipfile.ZipInfo("bin/run")
-        program.external_attr = 0o100755 << 16
-        archive.writestr(program, "#!/bin/sh\n")
-        link = zipfile.ZipInfo("bin/link")
-        link.external_attr = 0o120777 << 16
-        archive.writestr(link, "run")
-    return path
-
-
-def make_tar(path: Path) -> Path:
-    content = path.parent / "content"
-    (content / "bin").mkdir(parents=True)
-    (content / "bin" / "run").write_text("#!/bin/sh\n")
-    (content / "bin" / "run").chmod(0o755)
-    (content / "bin" / "link").symlink_to("run")
-    with tarfile.open(path, "w:gz") as archive:
-        archive.add(content / "bin", "bin")
-    return path
 
 
 # ---- what a container finds ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "make"), [("a.zip", make_zip), ("a.tar.gz", make_tar)])
-def test_archives_keep_permissions_and_links(tmp_path: Path, cache: ArchiveCache, name: str, make: object) -> None:
-    assert callable(make)
-    archive = make(tmp_path / name)
-    materialise(tmp_path / "container", [resource(archive, "env", ResourceKind.ARCHIVE)], cache)
-    program = tmp_path / "container" / "env" / "bin" / "run"
-    assert os.access(program, os.X_OK)
-    assert (program.parent / "link").readlink() == Path("run")
-
-
-def test_files_get_their_names_with_folders(tmp_path: Path, cache: ArchiveCache) -> None:
+def test_files_get_their_names_with_folders(tmp_path: Path) -> None:
     source = tmp_path / "x.py"
     source.write_text("print(1)")
-    materialise(tmp_path / "container", [resource(source, "lib/deep/y.py")], cache)
-    assert (tmp_path / "container" / "lib" / "deep" / "y.py").read_text() == "print(1)"
-
-
-def test_archive_is_unpacked_once_by_many(tmp_path: Path, cache: ArchiveCache) -> None:
-    archive = resource(make_zip(tmp_path / "a.zip"), "env", ResourceKind.ARCHIVE)
-    found: list[Path] = []
-    threads = [threading.Thread(target=lambda: found.append(cache.unpacked(archive))) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(DEADLINE)
-    assert len(found) == 8
-    assert len(set(found)) == 1
-    assert found[0].parent == tmp_path / "shared"
-    assert sorted(path.name for path in found[0].parent.iterdir()) == [found[0].name, f"{found[0].name}.lock"]
-
-
-def test_archive_of_the_application_goes_with_it(tmp_path: Path, cache: ArchiveCache) -> None:
-    (tmp_path / "application").mkdir()
-    archive = resource(make_zip(tmp_path / "application" / "a.zip"), "env", ResourceKind.ARCHIVE)
-    assert cache.unpacked(archive).parent == tmp_path / "private"
-
-
-def test_broken_archive_is_named_and_leaves_nothing(tmp_path: Path, cache: ArchiveCache) -> None:
-    broken = tmp_path / "a.tar.gz"
-    broken.write_bytes(b"not an archive")
-    with pytest.raises(ArchiveError, match=r"a\.tar\.gz"):
-        cache.unpacked(resource(broken, "env", ResourceKind.ARCHIVE))
-    assert [path.suffix for path in (tmp_path / "shared").iterdir()] == [".lock"]
-
-
-def test_archive_cannot_write_outside_its_directory(tmp_path: Path, cache: ArchiveCache) -> None:
-    inside = tmp_path / "evil"
-    inside.write_text("x")
-    archive = tmp_path / "a.tar.gz"
-    with tarfile.open(archive, "w:gz") as tar:
-        tar.add(inside, "../../escaped")
-    with pytest.raises(ArchiveError):
-        cache.unpacked(resource(archive, "env", ResourceKind.ARCHIVE))
-    assert not (tmp_path / "escaped").exists()
+    materialise(tmp_path / "container", {"tony-files/7": resource(source, "lib/deep/y.py")})
+    assert (tmp_path / "container" / "tony-files" / "7").read_text() == "print(1)"
 
 
 # ---- what it is given ----------------------------------------------------------------------------------------------
@@ -175,7 +93,9 @@ class Inside:
         """Start a script in a container of its own."""
         self.manager.request([ask(1000)])
         container = (await self.allocated()).container
-        await self.manager.launch(container, Launch(["/bin/sh", "-c", script], {"A": "b"}, list(resources), b"HDTS"))
+        await self.manager.launch(
+            container, Launch(["/bin/sh", "-c", script], {"A": "b"}, {each.name: each for each in resources}, b"HDTS")
+        )
         return container.id
 
 
@@ -188,7 +108,7 @@ async def inside(tmp_path: Path) -> AsyncIterator[Inside]:
     access = LocalAccess(str(tmp_path / "cluster"), memory=1000, vcores=8, gpus=2)
     (tmp_path / "cluster").mkdir()
     description = describe(tmp_path, access)
-    manager = LocalResourceManager(description, access, tmp_path / "shared")
+    manager = LocalResourceManager(description, access)
     await manager.register(host="127.0.0.1", port=1, tracking_url="http://127.0.0.1:2/")
     yield Inside(manager, Path(access.root), manager.events().__aiter__())
     await manager.close()
@@ -259,7 +179,7 @@ async def test_container_given_back_before_its_launch_makes_room(inside: Inside)
     assert (completed.container_id, completed.exit.reason) == (first.id, ExitReason.LOST)
     inside.manager.request([ask(2, memory=800)])
     assert (await inside.allocated()).key == 2
-    await inside.manager.launch(first, Launch(["/bin/true"], {}, [], b""))
+    await inside.manager.launch(first, Launch(["/bin/true"], {}, {}, b""))
     assert not (inside.root / "containers").exists()
 
 
@@ -316,16 +236,3 @@ async def test_finish_stops_everything_and_leaves_the_report(inside: Inside) -> 
 def test_token_file_is_ours_alone(tmp_path: Path) -> None:
     write_tokens(tmp_path, b"secret")
     assert stat.S_IMODE((tmp_path / TOKEN_FILE).stat().st_mode) == 0o600
-
-
-@pytest.mark.parametrize("damage", [lambda data: data[: len(data) // 2], lambda data: data[:1000] + bytes(200)])
-def test_damaged_archive_is_named(tmp_path: Path, cache: ArchiveCache, damage: Callable[[bytes], bytes]) -> None:
-    noise = tmp_path / "noise"
-    noise.write_bytes(os.urandom(100_000))
-    archive = tmp_path / "a.tar.gz"
-    with tarfile.open(archive, "w:gz") as tar:
-        tar.add(noise, "noise")
-    archive.write_bytes(damage(archive.read_bytes()))
-    with pytest.raises(ArchiveError, match=r"a\.tar\.gz"):
-        cache.unpacked(resource(archive, "env", ResourceKind.ARCHIVE))
-    assert [path.suffix for path in (tmp_path / "shared").iterdir()] == [".lock"]

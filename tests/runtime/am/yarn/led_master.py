@@ -59,7 +59,7 @@ class LedMaster:
     async def launch(self, container: Container) -> None:
         """A program that takes no notice of anybody, until its container is taken away."""
         self.launched[container.id] = container
-        await self.rm.launch(container, Launch(["sleep", "1000"], {}, [], Credentials().to_bytes()))
+        await self.rm.launch(container, Launch(["sleep", "1000"], {}, {}, Credentials().to_bytes()))
         self.write("Launched", container_id=container.id)
 
     async def obey(self) -> None:

@@ -1,4 +1,4 @@
-"""What a NodeManager is told of a container: the files under their very names."""
+"""The launch context that a NodeManager gets: its files, and what no value may contain."""
 
 from __future__ import annotations
 
@@ -6,22 +6,17 @@ import pytest
 
 from tony_provider.runtime.am.resource_manager import Launch
 from tony_provider.runtime.am.yarn.nm_client import launch_context
-from tony_provider.runtime.application import ApplicationDescription, LocalizedResource, ResourceKind
+from tony_provider.runtime.application import LocalizedResource, ResourceKind
 from tony_provider.runtime.hadoop.proto import yarn_pb2 as yarn
 from tony_provider.runtime.hadoop.tokens import Credentials
-from tony_provider.runtime.spec.model import JobSpec
-
-APPLICATION_DIR = "hdfs://nn/jobs/x"
-RUNTIME = LocalizedResource("tony", "hdfs://nn/cache/tony.zip", 1, 2, ResourceKind.ARCHIVE)
-DESCRIPTION = ApplicationDescription(
-    "application_1_0001", "me", JobSpec("standalone", {}), APPLICATION_DIR, None, [], RUNTIME
-)
 
 
-def localized(uri: str, kind: ResourceKind = ResourceKind.FILE) -> yarn.LocalResourceProto:
-    launch = Launch(["true"], {}, [LocalizedResource("input", uri, 1, 2, kind)], Credentials().to_bytes())
-    (entry,) = launch_context(launch, (), DESCRIPTION).localResources
-    assert entry.key == "input"
+def localized(uri: str, sha256: str | None = None) -> yarn.LocalResourceProto:
+    resource = LocalizedResource("input", uri, 1, 2, ResourceKind.ARCHIVE, sha256)
+    launch = Launch(["true"], {}, {"tony-files/0": resource}, Credentials().to_bytes())
+    (entry,) = launch_context(launch, ()).localResources
+    assert entry.key == "tony-files/0"
+    assert entry.value.type == yarn.FILE  # what a node has unpacked cannot be verified
     return entry.value
 
 
@@ -44,6 +39,6 @@ def test_a_file_keeps_its_name(authority: str, host: str, port: int, path: str) 
     assert not url.userInfo
 
 
-def test_what_is_the_applications_own_goes_with_it() -> None:
-    assert localized(f"{APPLICATION_DIR}/staging/a").visibility == yarn.APPLICATION
-    assert localized(f"{APPLICATION_DIR}yz/a", ResourceKind.ARCHIVE).visibility == yarn.PRIVATE
+def test_a_node_keeps_for_other_applications_what_containers_verify() -> None:
+    assert localized("hdfs://nn/a").visibility == yarn.APPLICATION
+    assert localized("hdfs://nn/a", "ab").visibility == yarn.PRIVATE

@@ -13,7 +13,6 @@ import attrs
 from tony_provider.runtime import shell
 from tony_provider.runtime.am.resource_manager import ContainerExit, ExitReason, Launch
 from tony_provider.runtime.deadline import within
-from tony_provider.runtime.local.archives import ArchiveCache
 from tony_provider.runtime.local.container_dir import PID_FILE, container_environment, materialise, write_tokens
 
 # With YARN's numbers, so that the event logs of both read alike.
@@ -33,11 +32,9 @@ class LocalProcess:
     _stopped: bool = False
 
     @classmethod
-    async def start(
-        cls, container_id: str, directory: Path, log_dir: Path, launch: Launch, cache: ArchiveCache
-    ) -> LocalProcess:
-        """Prepare the directory and start the container's program. Raises OSError, ArchiveError."""
-        await asyncio.to_thread(_prepare, directory, log_dir, launch, cache)
+    async def start(cls, container_id: str, directory: Path, log_dir: Path, launch: Launch) -> LocalProcess:
+        """Prepare the directory and start the container's program. Raises OSError."""
+        await asyncio.to_thread(_prepare, directory, log_dir, launch)
         environment = {**container_environment(container_id, directory, log_dir), **launch.env}
         with (log_dir / "stdout").open("ab") as stdout, (log_dir / "stderr").open("ab") as stderr:
             process = await asyncio.create_subprocess_exec(
@@ -87,9 +84,9 @@ class LocalProcess:
             return
 
 
-def _prepare(directory: Path, log_dir: Path, launch: Launch, cache: ArchiveCache) -> None:
+def _prepare(directory: Path, log_dir: Path, launch: Launch) -> None:
     log_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    materialise(directory, launch.resources, cache)
+    materialise(directory, launch.files)
     write_tokens(directory, launch.credentials)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import attrs
 
+from tony_provider.runtime import contract
 from tony_provider.runtime.am.background import Background
 from tony_provider.runtime.am.event_queue import EventQueue
 from tony_provider.runtime.am.local.local_process import NEVER_LAUNCHED, LocalProcess
@@ -28,10 +29,8 @@ from tony_provider.runtime.am.resource_manager import (
 )
 from tony_provider.runtime.application import ApplicationDescription, LocalAccess
 from tony_provider.runtime.clock import epoch_ms
-from tony_provider.runtime.local.archives import ArchiveCache
 from tony_provider.runtime.local.container_dir import NODE_HOST
 from tony_provider.runtime.local.trees import remove_tree
-from tony_provider.runtime.local.unpacking import ArchiveError
 from tony_provider.runtime.protocol import tracking
 from tony_provider.runtime.protocol.final_report import FinalReport, write_report
 from tony_provider.runtime.protocol.status import FinalStatus
@@ -69,19 +68,15 @@ def _sum(shares: Iterable[Share]) -> Share:
 
 
 class LocalResourceManager(ResourceManager):
-    """The local cluster as the application master sees it: starts containers as process groups on this machine.
-
-    ``shared`` is where unpacked archives are kept for later applications, the runtime above all.
-    """
+    """The local cluster as the application master sees it: starts containers as process groups on this machine."""
 
     notice = _NOTICE
 
-    def __init__(self, description: ApplicationDescription, access: LocalAccess, shared: Path) -> None:
+    def __init__(self, description: ApplicationDescription, access: LocalAccess) -> None:
         self._root = Path(access.root)
         self._whole = Share(access.memory, access.vcores, access.gpus)
         self._application_id = description.application_id
         self._one_by_one = description.job.start is StartRule.FIRST_COME
-        self._cache = ArchiveCache(shared, self._root / "unpacked", description.owns)
         self._numbers = itertools.count(2)  # 1 is the application master's own container
         self._waiting: dict[int, ContainerRequest] = {}
         self._held: dict[str, Share] = {}
@@ -136,8 +131,8 @@ class LocalResourceManager(ResourceManager):
             return  # it was given back meanwhile
         directory, log_dir = self._root / "containers" / container.id, self._root / "logs" / container.id
         try:
-            process = await LocalProcess.start(container.id, directory, log_dir, launch, self._cache)
-        except (OSError, ArchiveError) as error:
+            process = await LocalProcess.start(container.id, directory, log_dir, launch)
+        except OSError as error:
             self._events.put(LaunchFailed(container.id, str(error)))
             return
         if container.id not in self._held or self._closed:
@@ -155,7 +150,7 @@ class LocalResourceManager(ResourceManager):
 
     async def finish(self, status: FinalStatus, diagnostics: str, tracking_url: str) -> None:
         await asyncio.gather(*(process.stop() for process in self._processes.values()))
-        await asyncio.to_thread(remove_tree, self._root / "unpacked")
+        await asyncio.to_thread(remove_tree, self._root / "containers" / contract.UNPACKED_DIR)
         report = FinalReport(status, diagnostics, tracking_url, epoch_ms())
         await asyncio.to_thread(write_report, self._root, report)
 

@@ -7,10 +7,9 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Optional
 
-from tony_provider.runtime import contract
 from tony_provider.runtime.address import Address
 from tony_provider.runtime.am.resource_manager import Launch
-from tony_provider.runtime.application import ApplicationDescription, LocalizedResource, ResourceKind
+from tony_provider.runtime.application import LocalizedResource
 from tony_provider.runtime.hadoop import yarn_messages
 from tony_provider.runtime.hadoop.errors import (
     HadoopError,
@@ -25,7 +24,7 @@ from tony_provider.runtime.hadoop.proto import yarn_service_pb2 as service
 from tony_provider.runtime.hadoop.rpc_connection import ConnectionSettings
 from tony_provider.runtime.hadoop.tokens import Credentials, Token
 from tony_provider.runtime.hadoop.yarn import ContainerManagementProtocol
-from tony_provider.runtime.launch.command_line import YARN_LOG_DIR, on_yarn
+from tony_provider.runtime.launch.script_values import script_values
 from tony_provider.runtime.storage import StorageInvalidPath, uris
 
 log = logging.getLogger(__name__)
@@ -41,8 +40,7 @@ class NMClient:
     YARN hands each node's token out once.
     """
 
-    def __init__(self, description: ApplicationDescription, settings: ConnectionSettings) -> None:
-        self._description = description
+    def __init__(self, settings: ConnectionSettings) -> None:
         self._settings = settings
         self._tokens: dict[Address, Token] = {}
         self._clients: dict[Address, ContainerManagementProtocol] = {}
@@ -60,7 +58,7 @@ class NMClient:
         """Start a container's program; None when its node has accepted it, else why not."""
         address = node_address(container.nodeId)
         try:
-            request = yarn_messages.start_request(launch_context(launch, self.acls, self._description), container)
+            request = yarn_messages.start_request(launch_context(launch, self.acls), container)
         except (ValueError, StorageInvalidPath) as error:
             return str(error)
         for left in reversed(range(_TRIES)):
@@ -111,28 +109,27 @@ class NMClient:
         return client
 
 
-def launch_context(
-    launch: Launch, acls: Iterable[yarn.ApplicationACLMapProto], description: ApplicationDescription
-) -> yarn.ContainerLaunchContextProto:
-    """The launch in the form that NodeManagers take.
+def launch_context(launch: Launch, acls: Iterable[yarn.ApplicationACLMapProto]) -> yarn.ContainerLaunchContextProto:
+    """Return the launch in the form that NodeManagers take.
 
-    Raises ValueError, StorageInvalidPath for a resource that nodes cannot resolve.
+    Raises ValueError, StorageInvalidPath for a resource that nodes cannot resolve, UnsafeValue.
     """
+    values = script_values(launch.command, launch.env, launch.files)
     return yarn_messages.launch_context(
-        commands=[on_yarn(launch.command)],
-        environment={**launch.env, contract.ENV_LOG_DIR: YARN_LOG_DIR},
-        local_resources={each.name: _local_resource(each, description.owns(each)) for each in launch.resources},
+        commands=[values.command],
+        environment=values.variables,
+        local_resources={name: _local_resource(resource) for name, resource in values.files.items()},
         credentials=Credentials.from_bytes(launch.credentials),
         acls=acls,
     )
 
 
-def _local_resource(resource: LocalizedResource, own: bool) -> yarn.LocalResourceProto:
+def _local_resource(resource: LocalizedResource) -> yarn.LocalResourceProto:
     return yarn_messages.local_resource(
         uris.encoded(resource.uri),
         size=resource.size,
         modified_ms=resource.modified_ms,
-        archive=resource.kind is ResourceKind.ARCHIVE,
-        # What outlives the application, such as the runtime, stays on the node for the user's next one.
-        visibility=yarn.APPLICATION if own else yarn.PRIVATE,
+        archive=False,  # the executor unpacks it, because a node's unpacked copy cannot be verified
+        # A node keeps PRIVATE files for the user's next application, and programs can change them there.
+        visibility=yarn.PRIVATE if resource.is_verified else yarn.APPLICATION,
     )

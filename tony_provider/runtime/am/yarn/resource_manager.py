@@ -78,7 +78,7 @@ class YarnResourceManager(ResourceManager):
         self._asks = ContainerAsks()
         self._notices = PreemptionMessages()
         self._room = RoomFinder()
-        self._nodes = NMClient(description, settings)
+        self._nodes = NMClient(settings)
         self._racks = access.racks
         self._containers: dict[str, yarn.ContainerProto] = {}
         self._tags: dict[str, list[str]] = {}  # of containers that have any

@@ -63,6 +63,9 @@ class SeveralHdfs(Storage):
     def checksum(self, uri: str) -> Optional[str]:
         return self._of(uri).checksum(uri)
 
+    def version(self, uri: str) -> Optional[str]:
+        return self._of(uri).version(uri)
+
     def share(self, uri: str, readers: Readers, right: Right) -> None:
         self._of(uri).share(uri, readers, right)
 

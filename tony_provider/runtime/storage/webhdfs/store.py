@@ -182,6 +182,20 @@ class WebHdfsStorage(Storage):
         call = Call("GET", "GETFILECHECKSUM", self._parse(uri), "get the checksum of")
         return _understood(call, self._datanodes.ask(call), lambda json: _checksum(json["FileChecksum"]))
 
+    def version(self, uri: str) -> Optional[str]:
+        """Return the blocks of a file with their generation stamps, which HDFS alone gives and changes at each write.
+
+        Return None where the server does not list blocks: HttpFS and other gateways.
+        """
+        call = Call("GET", "GET_BLOCK_LOCATIONS", self._parse(uri), "list the blocks of")
+        try:
+            return self._ask(call, lambda json: _blocks(json["LocatedBlocks"]))
+        except (errors.StorageNotFound, errors.StorageUnreachable):
+            raise
+        except errors.StorageError as error:
+            log.debug("%s", error)  # a server without this operation
+            return None
+
     def get_delegation_token(self, renewer: str) -> Optional[str]:
         """A token (URL-safe string, kind ``WEBHDFS delegation``) of the user we are.
 
@@ -319,6 +333,11 @@ class WebHdfsStorage(Storage):
             self._remove(temporary, recursive=False, deadline=Deadline(_CLEAN_UP_TIMEOUT))
         except errors.StorageError as error:
             log.warning("A failed write may have left a temporary file: %s", error)
+
+
+def _blocks(located: dict[str, Any]) -> str:
+    blocks = (each["block"] for each in located["locatedBlocks"])
+    return ",".join(f"{each['blockPoolId']}:{each['blockId']}:{each['generationStamp']}" for each in blocks)
 
 
 def _in_the_way(target: Uri, there: FileStatus) -> errors.StorageExists:

@@ -1,12 +1,9 @@
-"""One runtime for all tests of a session: unpacked once, and compiled by the first container that runs it.
-
-Where each test has a cluster or a staging directory of its own, its nodes would otherwise unpack, and Python compile,
-hundreds of files each time: as much work as all the rest of a small job.
-"""
+"""One runtime archive for all tests of a session, so that tests do not pack and copy it again."""
 
 from __future__ import annotations
 
 import atexit
+import hashlib
 import shutil
 import tempfile
 from functools import cache
@@ -14,10 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.hadoop.client import HttpError
+from tony_provider.cluster.environments.node_pythons import of_runtime
 from tony_provider.cluster.runtime_archive import worker_archive
 from tony_provider.runtime import contract
-from tony_provider.runtime.application import LocalizedResource, ResourceKind
-from tony_provider.runtime.local.archives import ArchiveCache, name_of
+from tony_provider.runtime.application import LocalizedResource
+from tony_provider.runtime.launch.command_line import command
+from tony_provider.runtime.wheel_name import version_text
 
 if TYPE_CHECKING:
     from tests.hadoop.cluster import HadoopCluster
@@ -36,23 +35,12 @@ def local_extra(staging_dir: Path) -> dict[str, str]:
             link.hardlink_to(archive())
         except OSError:  # another disk
             shutil.copy2(archive(), link)
-    have_unpacked(staging_dir / "cluster" / "applications", resource(link))
     return {"backend": "local", "staging_dir": str(staging_dir), "runtime_archive": link.as_uri()}
 
 
 def is_untouched(staging_dir: Path) -> bool:
-    """Whether nothing is there but what ``local_extra`` has put there."""
-    cluster = staging_dir / "cluster"
-    made = {staging_dir: {"runtime", "cluster"}, cluster: {"applications"}, cluster / "applications": {"unpacked"}}
-    return all({path.name for path in folder.iterdir()} == names for folder, names in made.items())
-
-
-def have_unpacked(applications: Path, runtime: LocalizedResource) -> None:
-    """Have a local cluster, by the folder of its applications, find the runtime unpacked already."""
-    place = applications / "unpacked" / name_of(runtime)
-    if not place.is_symlink():
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        place.symlink_to(_unpacked(), target_is_directory=True)
+    """Return whether nothing is there except what ``local_extra`` has put there."""
+    return {path.name for path in staging_dir.iterdir()} == {"runtime"}
 
 
 def hdfs_extra(cluster: HadoopCluster) -> dict[str, str]:
@@ -79,16 +67,20 @@ def archive() -> Path:
 
 
 def resource(path: Path) -> LocalizedResource:
-    """The runtime, as containers of the local cluster get it from this archive."""
+    """Return the runtime as containers of the local cluster get it from this archive."""
     stat = path.stat()
     modified_ms = stat.st_mtime_ns // 1_000_000
-    return LocalizedResource(contract.RUNTIME_DIR, path.as_uri(), stat.st_size, modified_ms, ResourceKind.ARCHIVE)
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    return LocalizedResource(contract.RUNTIME_FILE, path.as_uri(), stat.st_size, modified_ms, sha256=sha256)
 
 
-@cache
-def _unpacked() -> Path:
-    shared = _folder() / "unpacked"
-    return ArchiveCache(shared, shared, lambda _: False).unpacked(resource(archive()))
+def launch_words(archive: Path, container: Path, program: str) -> list[str]:
+    """Put a runtime archive into a container's directory; return the words that start a program of it there."""
+    container.mkdir(parents=True, exist_ok=True)
+    (container / contract.RUNTIME_FILE).symlink_to(archive)
+    with archive.open("rb") as file:
+        pythons = [version_text(each) for each in sorted(of_runtime(file).versions)]
+    return command(program, resource(archive), pythons)
 
 
 @cache

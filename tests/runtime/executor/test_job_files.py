@@ -1,0 +1,128 @@
+"""The job's files on their way into their places in a container, also when a program has changed them."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import threading
+import zipfile
+from pathlib import Path
+
+import attrs
+import pytest
+
+from tests.runtime.executor.conftest import Launch
+from tony_provider.runtime import container_inputs, contract
+from tony_provider.runtime.application import LocalizedResource, ResourceKind
+from tony_provider.runtime.checkpoint.errors import Cancelled
+from tony_provider.runtime.container_inputs import ContainerError
+from tony_provider.runtime.executor.job_files import ChangedFileError, JobFiles
+from tony_provider.runtime.launch.container_files import generated_names
+
+
+def resource(name: str, content: bytes, kind: ResourceKind = ResourceKind.FILE) -> LocalizedResource:
+    return LocalizedResource(name, f"file:///cache/{name}", len(content), 0, kind, hashlib.sha256(content).hexdigest())
+
+
+def delivered(directory: Path, *files: tuple[LocalizedResource, bytes]) -> JobFiles:
+    """Files as a node has linked them, with what is in them."""
+    resources = [each for each, _ in files]
+    for each, content in files:
+        path = directory / generated_names(resources)[each.uri]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return JobFiles(directory, resources)
+
+
+def packed(name: str, content: bytes) -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        archive.writestr(name, content)
+    return made.getvalue()
+
+
+@pytest.fixture
+def container(tmp_path: Path) -> Path:
+    directory = tmp_path / "application" / "container"
+    directory.mkdir(parents=True)
+    return directory
+
+
+def test_files_are_verified_before_the_first_start_only(container: Path) -> None:
+    users = LocalizedResource("data.csv", "hdfs://there/data.csv", 4, 0)  # the user's own: nobody knows what is in it
+    files = delivered(container, (resource("src/train.py", b"train"), b"train"), (users, b"1,2"))
+    files.put(threading.Event())
+    program = container / "src" / "train.py"
+    assert (program.read_bytes(), (container / "data.csv").read_bytes()) == (b"train", b"1,2")
+    program.resolve().write_bytes(b"other")
+    files.put(threading.Event())
+    with pytest.raises(ChangedFileError, match=r"src/other\.py is not what was submitted"):
+        delivered(container, (resource("src/other.py", b"train"), b"steal")).put(threading.Event())
+    assert not (container / "src" / "other.py").exists()
+
+
+def test_one_file_has_several_names(container: Path) -> None:
+    one = resource("a.py", b"x")
+    delivered(container, (one, b"x"), (attrs.evolve(one, name="b/c.py"), b"x")).put(threading.Event())
+    assert (container / "a.py").read_bytes() == (container / "b" / "c.py").read_bytes() == b"x"
+    assert len(list((container / "tony-files").iterdir())) == 1
+
+
+@pytest.mark.parametrize("name", ["$(touch pwned)", "`x`", 'a"b', "a\\b", "a\nb", "a b", "ü", "-rf", "a:b"])
+def test_a_name_is_taken_literally(container: Path, name: str) -> None:
+    delivered(container, (resource(name, b"x"), b"x")).put(threading.Event())
+    assert (container / name).read_bytes() == b"x"
+    assert {path.name for path in container.iterdir()} == {"tony-files", name}
+
+
+def test_a_changed_archive_is_not_unpacked(container: Path) -> None:
+    good, evil = packed("bin/python", b"good"), packed("bin/python", b"evil")
+    with pytest.raises(ChangedFileError, match="env is not what was submitted"):
+        delivered(container, (resource("env", good, ResourceKind.ARCHIVE), evil)).put(threading.Event())
+    assert [path.name for path in container.iterdir()] == ["tony-files"]
+    assert [path.name for path in container.parent.iterdir()] == ["container"]
+
+
+def test_containers_with_the_same_secrets_share_what_is_unpacked(container: Path) -> None:
+    content = packed("bin/python", b"python")
+    archive = resource("env", content, ResourceKind.ARCHIVE)
+    places = []
+    for number, withheld in enumerate(([], [], ["TOKEN"])):
+        directory = container.parent / f"container_{number}"
+        delivered(directory, (archive, content))
+        JobFiles(directory, [archive], withheld).put(threading.Event())
+        assert (directory / "env" / "bin" / "python").read_bytes() == b"python"
+        places.append((directory / "env").resolve())
+    assert places[0] == places[1] != places[2]
+
+
+def test_an_environment_that_the_launcher_has_unpacked_stays(container: Path) -> None:
+    (container / "python_env").mkdir()
+    content = packed("bin/python", b"python")
+    delivered(container, (resource("python_env", content, ResourceKind.ARCHIVE), content)).put(threading.Event())
+    assert list((container / "python_env").iterdir()) == []
+
+
+def test_verifying_is_cancelled(container: Path) -> None:
+    cancelled = threading.Event()
+    cancelled.set()
+    with pytest.raises(Cancelled):
+        delivered(container, (resource("train.py", b"train"), b"train")).put(cancelled)
+
+
+async def test_a_changed_program_does_not_run(launch: Launch) -> None:
+    running = await launch("touch ran", resources=[resource("train.py", b"train")])
+    delivered(running.container.directory, (resource("train.py", b"train"), b"steal"))
+    await running.begin()
+    failed = await running.master.first("restore_failed")
+    assert "train.py is not what was submitted" in failed.reason
+    assert not (running.container.directory / "ran").exists()
+
+
+def test_a_description_that_was_changed_is_refused(tmp_path: Path) -> None:
+    content = json.dumps({"application_id": "application_1_0001"}).encode()
+    (tmp_path / contract.APPLICATION_FILE).write_bytes(content + b" ")
+    submitted = {contract.SECRET_DESCRIPTION: hashlib.sha256(content).hexdigest().encode()}
+    with pytest.raises(ContainerError, match="is not what was submitted"):
+        container_inputs.description(tmp_path, submitted)

@@ -1,0 +1,79 @@
+# Starts the application master or an executor in a container, with the first Python that suits the runtime archive.
+#
+# The launch command carries this text, because a launcher inside the archive could not vouch for the archive:
+#
+#   sh -c <this text> tony <prepare.py> <am|executor> <SHA-256 of the archive> <Python versions of the archive>
+#       [<the job's environment, packed>] [<SHA-256 of the environment>]
+#
+# The launcher tries, in this order: the interpreters in TONY_PYTHON_CANDIDATES (colon-separated; paths or names on PATH),
+# python3 and python3.x on PATH, in an image also the usual places next to PATH, and at last the job's own environment.
+# It verifies the environment before it unpacks it, because programs of other jobs may have changed the node's copy.
+
+prepare=$1 program=$2 sha256=$3 pythons=$4 environment=$5 environment_sha256=$6
+
+# The home directory of the node belongs to another user, or to root: keep all files in the container.
+work=$PWD/tony-work
+HOME=$work/home TMPDIR=$work/tmp XDG_CACHE_HOME=$work/home/.cache
+export HOME TMPDIR XDG_CACHE_HOME
+mkdir -p "$HOME" "$TMPDIR"
+
+found=
+try() {
+    path=$(command -v "$1" 2>/dev/null) || return 1
+    said=$("$path" -I -S -c "$prepare" "$sha256" 2>/dev/null </dev/null)
+    case $? in
+        0) exec "$path" -I -S "$PWD/tony/runtime.zip" "$program" ;;
+        3) echo "$said" >&2; exit 66 ;;
+    esac
+    case "$found, " in *", $path ("*) ;; *) found="$found, $path (${said:-does not run})" ;; esac
+}
+
+old_ifs=$IFS
+IFS=:
+set -f
+for candidate in $TONY_PYTHON_CANDIDATES; do
+    IFS=$old_ifs
+    try "$candidate"
+    IFS=:
+done
+set +f
+IFS=$old_ifs
+names='python3 python3.9 python3.10 python3.11 python3.12 python3.13 python3.14 python3.15'
+for candidate in $names; do
+    try "$candidate"
+done
+image=${YARN_CONTAINER_RUNTIME_DOCKER_IMAGE:-$YARN_CONTAINER_RUNTIME_RUNC_IMAGE}
+if [ -n "$image" ]; then
+    for directory in /usr/local/bin /usr/bin /opt/*/bin; do
+        for name in $names; do
+            try "$directory/$name"
+        done
+    done
+fi
+
+if [ -n "$environment" ]; then
+    if [ -n "$environment_sha256" ]; then
+        if ! echo "$environment_sha256  $environment" | sha256sum -c - >/dev/null 2>&1; then
+            echo "python_env is not what was submitted, or this node has no sha256sum to verify it: $environment" >&2
+            exit 66
+        fi
+    fi
+    mkdir python_env
+    if tar -xf "$environment" -C python_env 2>/dev/null || unzip -q "$environment" -d python_env 2>/dev/null; then
+        try ./python_env/bin/python
+    else
+        found="$found, python_env (neither tar nor unzip unpacked it)"
+    fi
+fi
+
+found=${found#, }
+where="on $(uname -n)"
+advice='Name a suitable interpreter, or a runtime built for one of these by "airflow tony runtime build --python 3.9,3.12",'
+if [ -n "$image" ]; then
+    where="in the image $image (looked for in PATH, /usr/local/bin, /usr/bin and /opt/*/bin)"
+    advice="Put one into the image, bring one along as python_env, or name a runtime built for one of these by"
+    advice="$advice \"airflow tony runtime build --python 3.9,3.12\","
+fi
+echo "no Python $where suits the tony runtime: found ${found:-none}; the runtime was built for $pythons." \
+    "$advice in the connection." >&2
+exit 65
