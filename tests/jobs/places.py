@@ -106,8 +106,8 @@ class LocalPlace(Place):
         return 1
 
     def work_folders(self, application_id: str) -> list[Path]:
-        application = self.root / "cluster" / "applications" / application_id
-        return [path for name in ("containers", "unpacked") if (path := application / name).exists()]
+        containers = self.root / "cluster" / "applications" / application_id / "containers"
+        return [containers] if containers.exists() else []
 
     def log_folders(self, application_id: str) -> list[Path]:
         return sorted((self.root / "cluster" / "applications" / application_id / "logs").glob("container_*"))

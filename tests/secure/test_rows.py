@@ -30,14 +30,14 @@ OTHER_USERS = ("neighbours-files",)
 # Kinds whose rows take more than `make test` has time for, or a whole Airflow: what in it tests the same.
 ELSEWHERE = {
     "tags": "tests/hooks/test_yarn.py",
-    "cache": "tests/cluster/test_staging.py",
+    "cache": "tests/runtime/launch/test_launcher.py",
     "bombs": "tests/runtime/executor/test_checkpoint_reader.py",
     "forms": "tests/operators/test_asked_for.py",
     "dag": "tests/dags/test_examples.py",
     "lifetimes": "tests/jobs/test_token_renewal.py",
     "proxy": "tests/jobs/test_masters_https.py",
     "frameworks": "tests/cluster/test_open_ports.py",
-    "neighbour": "tests/runtime/executor/test_delivered_files.py",
+    "neighbour": "tests/runtime/executor/test_job_files.py",
 }
 
 

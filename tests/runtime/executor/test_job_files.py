@@ -62,6 +62,17 @@ def test_files_are_verified_before_the_first_start_only(container: Path) -> None
     assert not (container / "src" / "other.py").exists()
 
 
+def test_a_node_fetches_a_changed_file_again(container: Path) -> None:
+    copy = container.parent / "filecache" / "10" / "train.py"
+    copy.parent.mkdir(parents=True)
+    copy.write_bytes(b"steal")
+    (container / "tony-files").mkdir()
+    (container / "tony-files" / "0").symlink_to(copy)
+    with pytest.raises(ChangedFileError):
+        JobFiles(container, [resource("train.py", b"train")]).put(threading.Event())
+    assert not copy.exists()
+
+
 def test_one_file_has_several_names(container: Path) -> None:
     one = resource("a.py", b"x")
     delivered(container, (one, b"x"), (attrs.evolve(one, name="b/c.py"), b"x")).put(threading.Event())

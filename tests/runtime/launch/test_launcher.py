@@ -147,6 +147,19 @@ def test_nothing_of_a_changed_archive_runs(container: Container, shell: str) -> 
     assert not (container.directory / contract.RUNTIME_DIR).exists()
 
 
+def test_a_node_fetches_a_changed_archive_again(container: Container) -> None:
+    container.bring(OWN)
+    container.submitted = container.words("am")
+    copy = container.directory.parent / "usercache/alice/filecache/10/tony-runtime-1.zip"
+    copy.parent.mkdir(parents=True)
+    packed(copy, **{f"{OWN}.zip": b"evil"})
+    container.archive.unlink()
+    container.archive.symlink_to(copy)
+    done = container.run(**{contract.ENV_PYTHON_CANDIDATES: sys.executable})
+    assert done.returncode == exit_codes.BAD_CONTAINER
+    assert not copy.exists()
+
+
 def test_a_full_disk_is_named(container: Container) -> None:
     container.bring(OWN)
     (container.directory / contract.RUNTIME_DIR).touch()  # as good as a disk that takes nothing

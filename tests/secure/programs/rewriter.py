@@ -1,13 +1,18 @@
 """A program that rewrites what other jobs of its user will run: on the store with the job's token, or on its node.
 
-TARGETS: one a line, `store URL CA-FILE` (of a WebHDFS server, with the path) or `node PATH`; TEXT: what is written.
+TARGETS: one a line, `store URL CA-FILE` (of a WebHDFS server, with the path), `node PATH`, or `runtime MARKER`, for
+this node's copy of the runtime, which then writes the file MARKER when it runs; TEXT: what is written. With FROM the
+content is that file's of this directory, with FROM_TEXT in it replaced by TEXT; the file on the store keeps its time.
 """
 
+import io
+import json
 import os
 import ssl
 import sys
 import urllib.error
 import urllib.request
+import zipfile
 from pathlib import Path
 from urllib.parse import quote
 
@@ -31,12 +36,25 @@ def on_store(url, authority):
         urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=authority)),
         Onward(),
     )
-    # The file itself is read-only; whoever may write in its directory makes another.
-    for method, act, data in (("DELETE", "DELETE", None), ("PUT", "CREATE", os.environ["TEXT"].encode())):
-        request = urllib.request.Request(f"{url}?op={act}&delegation={quote(proof)}", data=data, method=method)
+
+    def ask(method, act, data=None, more=""):
+        request = urllib.request.Request(f"{url}?op={act}&delegation={quote(proof)}{more}", data=data, method=method)
         with opener.open(request, timeout=60) as answer:
-            answer.read()
+            return answer.read()
+
+    time = json.loads(ask("GET", "GETFILESTATUS"))["FileStatus"]["modificationTime"]
+    # The file itself is read-only; whoever may write in its directory makes another.
+    ask("DELETE", "DELETE")
+    ask("PUT", "CREATE", content())
+    ask("PUT", "SETTIMES", more=f"&modificationtime={time}")
     return "anew"
+
+
+def content():
+    text = os.environ["TEXT"].encode()
+    if "FROM" not in os.environ:
+        return text
+    return Path(os.environ["FROM"]).read_bytes().replace(os.environ["FROM_TEXT"].encode(), text)
 
 
 def on_node(path):
@@ -46,6 +64,25 @@ def on_node(path):
     return real
 
 
+def on_runtime(marker):
+    """In each form that nodes have had it."""
+    code = f"import sys; open({marker!r}, 'a').write('ran')"
+    unpacked = Path("tony", "main.py").resolve()
+    if unpacked.exists():
+        unpacked.chmod(0o700)
+        unpacked.write_text(code)
+        return unpacked
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as inner:
+        inner.writestr("__main__.py", code)
+    copy = Path("tony-runtime.zip").resolve()
+    copy.chmod(0o700)
+    with zipfile.ZipFile(copy, "w") as archive:
+        archive.writestr("cp{}{}.zip".format(*sys.version_info[:2]), made.getvalue())
+    return copy
+
+
+_BY_KIND = {"store": on_store, "node": on_node, "runtime": on_runtime}
 for line in os.environ["TARGETS"].splitlines():
     kind, *words = line.split(" ")
-    print("rewritten", line, (on_store if kind == "store" else on_node)(*words))
+    print("rewritten", line, _BY_KIND[kind](*words))

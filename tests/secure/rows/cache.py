@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import sys
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +46,7 @@ def _rewrite(field: Field, targets: list[str], text: str, **changes: Any) -> Job
     spec = {
         "hadoop": True,
         "files": [str(PROGRAMS / "rewriter.py"), str(script)],
-        "env": {"TARGETS": "\n".join(targets), "TEXT": text},
+        "env": {"TARGETS": "\n".join(targets), "TEXT": text, **changes.pop("env", {})},
         "tasks": {"worker": {"memory": "128MiB", "command": f"{sys.executable} rewriter.py"}},
     }
     job = _run(field, spec | changes)
@@ -118,6 +120,62 @@ def poisoned_node(field: Field) -> str:
     field.expect("POISONED" not in log, f"the poisoned file was run: {log[-300:]}")
     why = next(iter(application.diagnostics.strip().splitlines()), "")
     return f"it was not run: {why[:200] or 'the job ran what was submitted'}"
+
+
+@row("poisoned-node-runtime", "rewrite on the node the runtime that the next master there is made of", by=_BY)
+def poisoned_node_runtime(field: Field) -> str:
+    marker = field.folder / "ran"
+    field.folder.chmod(0o777)
+    both = {"tasks": {"worker": {"instances": 2, "memory": "2200MiB", "command": f"{sys.executable} rewriter.py"}}}
+    _rewrite(field, [f"runtime {marker}"], "", **both)
+    job = field.place.submit(_spec(field, am={"memory": "256MiB", "attempts": 3}))
+    job.end(SECONDS)
+    field.expect(not marker.exists(), "the rewritten runtime was run as alice's next application master")
+    _honest(field, job)
+    return "it was not run; the node fetched it again, and the job ran what was submitted"
+
+
+@row("poisoned-node-archive", "rewrite on the node what it has of an archive that the next job there has too", by=_BY)
+def poisoned_node_archive(field: Field) -> str:
+    tools = _tools(field, _HONEST)
+    both = {"tasks": {"worker": {"instances": 2, "memory": "2200MiB", "command": f"{sys.executable} rewriter.py"}}}
+    _rewrite(field, [f"node tools/{SCRIPT}"], _POISON, **both, archives=[f"{tools}::tools"])
+    _honest(field, _run(field, _archived(field)))
+    return "the next job ran what was submitted"
+
+
+@row("poisoned-archive", "rewrite a large archive in the cache, with its size and time, for the next job", by=_BY)
+def poisoned_archive(field: Field) -> str:
+    tools = _tools(field, _HONEST, large=True)
+    first = _run(field, _archived(field, large=True))
+    _honest(field, first)
+    _rewrite(
+        field,
+        [_cached(field, first, tools.name)],
+        _POISON,
+        files=[str(PROGRAMS / "rewriter.py"), str(tools)],
+        env={"FROM": tools.name, "FROM_TEXT": _HONEST},
+    )
+    _honest(field, _run(field, _archived(field, large=True)))
+    return "rewritten with the job's HDFS token; the next submission stages it anew and runs what was submitted"
+
+
+def _archived(field: Field, *, large: bool = False) -> dict[str, Any]:
+    """A training that runs a file of an archive."""
+    tools = _tools(field, _HONEST, large=large)
+    tasks = {"worker": {"memory": "128MiB", "command": f"sh tools/{SCRIPT}"}}
+    return {"archives": [f"{tools}::tools"], "tasks": tasks}
+
+
+def _tools(field: Field, text: str, *, large: bool = False) -> Path:
+    """An archive of one script; the same each time."""
+    archive = field.folder / ("large.tar" if large else "tools.tar")
+    with tarfile.open(archive, "w") as packed:
+        for name, content in ((SCRIPT, text.encode()), ("filler", bytes(70 << 20 if large else 1))):
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            packed.addfile(entry, io.BytesIO(content))
+    return archive
 
 
 def _restore(field: Field) -> None:

@@ -64,6 +64,9 @@ class JobFiles:
             return
         with file.open("rb") as content:
             if sha256_of(content) != resource.sha256:
+                copy = file.resolve()
+                if "filecache" in copy.parts:  # a NodeManager's: it fetches the file again for the next container
+                    copy.unlink(missing_ok=True)
                 raise ChangedFileError(
                     f"{resource.name} is not what was submitted: a program has changed {resource.uri}, or this node's "
                     "copy of it, since. Programs of other jobs of the same user can do so. The next submission "
