@@ -2,7 +2,8 @@
 
 The archive holds one archive for each Python: ``cp311.zip`` has the runtime, its dependencies and their bytecode.
 Python imports from this inner archive as it is, so bytecode lies next to its source. Compiled modules must be files, so
-they lie next to the inner archive: ``cp311/grpc/_cython/…``. Nothing is compressed, because each container unpacks it.
+they lie next to the inner archive: ``cp311/grpc/_cython/…``, with an index of the bytecode: ``cp311/index``. Nothing is
+compressed, because each container unpacks it.
 The same input gives the same bytes, so that the storage holds one copy.
 
 Submission never downloads: it packs the worker's installed packages, for nodes whose Python is the worker's. For others
@@ -15,6 +16,7 @@ import hashlib
 import importlib.util
 import io
 import logging
+import marshal
 import os
 import re
 import subprocess
@@ -35,7 +37,9 @@ from tony_provider.runtime import launch
 log = logging.getLogger(__name__)
 
 PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
-_FORMAT = 5  # of the archive; part of the key
+_FORMAT = 6  # of the archive; part of the key
+_ZIP_HEADER = 30  # bytes of an entry before its name
+_MARSHAL = 2  # a version of its format that every Python reads
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest time that zip knows
 _DOWNLOAD_SECONDS = 600.0  # for the wheels of one Python, some 20 MB
 _KEPT = 4  # archives kept on the worker's disk: versions of the provider, mostly
@@ -193,7 +197,23 @@ def _for_python(python: str, entries: Mapping[str, ArchiveEntry]) -> dict[str, b
     # Python finds a package without __init__.py in an archive only if the archive lists its directory.
     directories = {f"{parent}/" for name in files for parent in PurePosixPath(name).parents if parent.name}
     compiled = {f"{own}/{name}": files.pop(name) for name in list(files) if name.endswith(".so")}
-    return {f"{own}.zip": _zipped({**files, **dict.fromkeys(directories, b"")}), **compiled}
+    inner = _zipped({**files, **dict.fromkeys(directories, b"")})
+    return {f"{own}.zip": inner, f"{own}/index": _index(inner), **compiled}
+
+
+def _index(inner: bytes) -> bytes:
+    """Return where the bytecode of each module is, as start.py reads it: (is a package, offset, size)."""
+    found: dict[str, tuple[bool, int, int]] = {}
+    with zipfile.ZipFile(io.BytesIO(inner)) as archive:
+        for info in archive.infolist():
+            module = info.filename.removesuffix("/").removesuffix(".pyc").replace("/", ".")
+            if info.is_dir() and f"{info.filename}__init__.py" not in archive.NameToInfo:
+                found[module] = (True, 0, 0)
+            elif info.filename.endswith(".pyc"):
+                start = info.header_offset + _ZIP_HEADER + len(info.filename.encode())
+                package = module.endswith(".__init__")
+                found[module.removesuffix(".__init__")] = (package, start, info.file_size)
+    return marshal.dumps(found, _MARSHAL)
 
 
 def _zipped(files: Mapping[str, bytes]) -> bytes:

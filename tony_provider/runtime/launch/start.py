@@ -1,35 +1,72 @@
-"""The main module of the runtime's archive in a container: ``python -I -S tony/runtime.zip am|executor``.
+"""The main module of the runtime in a container: ``python -I -S tony/runtime.zip am|executor``.
 
-Python imports from the archive as it is. Only compiled modules must be files: prepare.py has put them into ``lib``.
+Python could import from the archive by itself. That takes a fifth longer, because zipimport reads the whole list of
+files and opens the archive for each module. So the runtime comes with an index of its bytecode.
 """
 
 import gc
 import importlib.util
+import marshal
+import os
 import runpy
 import sys
-from importlib.abc import MetaPathFinder
+import zipimport
+from importlib.abc import InspectLoader, MetaPathFinder
 from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
 from pathlib import Path
+from types import CodeType
+
+_HEADER = 16  # bytes of a file with bytecode, before the code
 
 
-class _CompiledModules(MetaPathFinder):
-    """Finds the compiled modules of packages that are in the archive."""
+class _Runtime(MetaPathFinder, InspectLoader):
+    """Finds and loads the modules of the runtime: bytecode by the index, compiled modules as files of their own."""
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
+    def __init__(self, archive: Path) -> None:
+        self._archive = str(archive)
+        self._directory = archive.parent / "lib"
+        self._file = os.open(archive, os.O_RDONLY | os.O_CLOEXEC)
+        # By module: whether it is a package, and where its bytecode is in the archive; without a size it has no code.
+        index = (self._directory / "index").read_bytes()
+        self._index: dict[str, tuple[bool, int, int]] = marshal.loads(index)  # noqa: S302 - verified
 
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> "ModuleSpec | None":
+        below = fullname.replace(".", "/")
+        if fullname in self._index:
+            package, _, size = self._index[fullname]
+            places = [f"{self._archive}/{below}"] if package else None
+            if package and not size:
+                spec = ModuleSpec(fullname, None, is_package=True)
+                spec.submodule_search_locations = places
+                return spec
+            file = f"{self._archive}/{below}/__init__.py" if package else f"{self._archive}/{below}.py"
+            return importlib.util.spec_from_file_location(
+                fullname, file, loader=self, submodule_search_locations=places
+            )
         for suffix in EXTENSION_SUFFIXES:
-            file = self._directory / (fullname.replace(".", "/") + suffix)
-            if file.exists():
-                return importlib.util.spec_from_file_location(fullname, file)
+            compiled = self._directory / (below + suffix)
+            if compiled.exists():
+                return importlib.util.spec_from_file_location(fullname, compiled)
         return None
+
+    def get_code(self, fullname: str) -> CodeType:
+        _, start, size = self._index[fullname]
+        code: CodeType = marshal.loads(os.pread(self._file, size, start)[_HEADER:])  # noqa: S302 - verified
+        return code
+
+    def get_source(self, fullname: str) -> "str | None":
+        return zipimport.zipimporter(self._archive).get_source(fullname.replace(".", os.sep))
+
+    def get_data(self, path: str) -> bytes:
+        return zipimport.zipimporter(self._archive).get_data(path)
+
+    def is_package(self, fullname: str) -> bool:
+        return self._index[fullname][0]
 
 
 def main() -> None:
     gc.disable()  # until the program has loaded what it needs: that stays, and looking through it finds no garbage
-    archive = Path(sys.path[0])
-    sys.meta_path.append(_CompiledModules(archive.parent / "lib"))
+    sys.meta_path.insert(2, _Runtime(Path(sys.path[0])))  # after built-in and frozen modules
     program = sys.argv.pop(1)
     if program not in ("am", "executor"):
         sys.exit(f"no program {program!r} in the runtime: am or executor")
