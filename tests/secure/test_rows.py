@@ -37,6 +37,7 @@ ELSEWHERE = {
     "lifetimes": "tests/jobs/test_token_renewal.py",
     "proxy": "tests/jobs/test_masters_https.py",
     "frameworks": "tests/cluster/test_open_ports.py",
+    "tunnels": "tests/runtime/executor/test_peers.py",
     "neighbour": "tests/runtime/executor/test_delivered_files.py",
 }
 

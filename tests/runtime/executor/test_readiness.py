@@ -11,6 +11,7 @@ from unittest import mock
 import pytest
 
 from tests.runtime.executor.containers import is_alive
+from tests.runtime.executor.other_container import other_container
 from tony_provider.runtime.executor import readiness
 from tony_provider.runtime.executor.readiness import Readiness
 from tony_provider.runtime.spec.model import ReadinessProbe
@@ -77,4 +78,13 @@ def test_a_port_counts_when_its_own_user_listens_there_by_a_mocked_number_of_a_u
         assert asyncio.run(_ready(probe, tmp_path, 10.0, host))
         monkeypatch.setattr(os, "getuid", lambda: own + 1)
         assert not asyncio.run(_ready(probe, tmp_path, 0.3, host))
-    assert f"by processes of user {own}, and not by this task's user {own + 1}" in caplog.text
+    assert f"belongs to a process of another user of this node (user {own})" in caplog.text
+
+
+def test_a_port_does_not_count_when_another_container_of_the_same_user_listens_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(readiness, "_PAUSE", 0.01)
+    with other_container() as port:
+        assert not asyncio.run(_ready(ReadinessProbe(port=port), tmp_path, 0.5, "127.0.0.1"))
+    assert "belongs to a process that is not of this task's container" in caplog.text
