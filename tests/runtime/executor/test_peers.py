@@ -16,7 +16,7 @@ from tony_provider.runtime.executor.peers import NotThereError, StrangerError, e
 # Family and address of the server, and the address that the executor connects to.
 PLACES = [
     ("AF_INET", "127.0.0.1", "127.0.0.1"),
-    ("AF_INET", "0.0.0.0", "127.0.0.1"),  # noqa: S104 - a server on all addresses is one of the cases
+    ("AF_INET", "0.0.0.0", "127.0.0.1"),
     ("AF_INET6", "::1", "::1"),
     ("AF_INET6", "::", "::1"),
     ("AF_INET6", "::", "127.0.0.1"),  # dual-stack

@@ -23,6 +23,7 @@ def other_jobs_server(field: Field) -> str:
     his = field.submit_victim(prelude=_SERVER, memory="256MiB", acls={"modify": {"users": ["bob"]}})
     for victim in (other, his):
         victim.until_running()
+    ports = [_port(victim) for victim in (his, other)]
     about = read_about(his.job.hook.storage(), his.job.directory)  # no secret: the master's certificate
     with field.acting_as("bob") as place:
         cluster = place.hook().get_conn()
@@ -32,7 +33,7 @@ def other_jobs_server(field: Field) -> str:
             with TaskTunnel(cluster, his.id, about.authority, "worker:0", port, tell=news.append) as way:
                 return _page(way.port) or "; ".join(news)
 
-        own, foreign = page(_port(his)), page(_port(other))
+        own, foreign = map(page, ports)
     field.expect(own.startswith("HTTP/1.0 200"), f"the server of the job that he may modify: {own[:200]}")
     field.expect("not of this task's container" in foreign, f"the other job's server: {foreign[:200]}")
     return f"its own server: {own[:12]}; the other job's: {foreign[:90]}"
