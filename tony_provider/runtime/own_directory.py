@@ -10,11 +10,11 @@ _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 class ForeignDirectoryError(Exception):
-    """Another user could put files of their own there; the text names the directory and says what to do."""
+    """Another user could put files of their own there; the text names the directory and the remedy."""
 
 
 def make_own_directory(path: Path) -> None:
-    """Create a directory, and the missing ones on the way to it, with mode 0700 unless it is there; then check it.
+    """Create a directory and its missing parents with mode 0700, and check it as ``expect_own_directory`` does.
 
     Blocks. Raises ForeignDirectoryError, OSError.
     """

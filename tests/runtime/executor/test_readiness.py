@@ -85,6 +85,17 @@ def test_a_port_does_not_count_when_another_container_of_the_same_user_listens_t
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(readiness, "_PAUSE", 0.01)
+    container = mock.Mock(directory=str(tmp_path), host="127.0.0.1")
+
+    async def is_ready_when_told(port: int) -> bool:
+        looking = Readiness(container, ReadinessProbe(port=port), {"TONY_PORT": "1"})
+        looking.start()
+        async with asyncio.timeout(30.0):
+            while not looking.ready and "does not count an answer" not in caplog.text:  # noqa: ASYNC110 - of its log
+                await asyncio.sleep(0.01)
+        await looking.close()
+        return looking.ready
+
     with other_container() as port:
-        assert not asyncio.run(_ready(ReadinessProbe(port=port), tmp_path, 0.5, "127.0.0.1"))
-    assert "belongs to a process that is not of this task's container" in caplog.text
+        assert not asyncio.run(is_ready_when_told(port))
+    assert f"port {port} belongs to a process that is not of this task's container" in caplog.text

@@ -71,7 +71,7 @@ def _resource_managers(rest: YarnRest) -> list[str]:
 
 
 def _host(address: str, rest: YarnRest) -> str:
-    """Of ``host:port`` or a host alone; one that means any interface is where the ResourceManager was reached."""
+    """Return the host of ``host:port``. If it means any interface, return the host of the active ResourceManager."""
     host = _host_of(address)
     return rest.active_host() if host in _ANY else host
 

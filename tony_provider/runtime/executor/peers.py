@@ -1,4 +1,4 @@
-"""Whose process a connection leads to: a port of the node may belong to another user, or to another container."""
+"""Check which container a connection leads to: a port of the node may belong to another user or container."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def in_list(text: str) -> list[str]:
 
 
 def is_busy(name: str, environ: Mapping[str, str]) -> bool:
-    """Return whether nvidia-smi lists a process that computes on a GPU. False also if nothing says so. Blocks."""
+    """Return whether nvidia-smi lists a process that computes on a GPU; False if this is unknown. Blocks."""
     program = shutil.which("nvidia-smi", path=environ.get("PATH"))
     try:
         return program is not None and bool(_output(program, environ, "-i", name, *_PROCESSES).strip())
