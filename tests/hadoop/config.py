@@ -380,6 +380,9 @@ class Configuration:
         if self.settings.https:
             values["yarn.http.policy"] = "HTTPS_ONLY"
         values |= pairs.resourcemanagers(self.addresses, self._web)
+        if self.settings.web_everywhere:
+            webs = {each.web: f"0.0.0.0:{each.web.rpartition(':')[2]}" for each in self.addresses.resourcemanagers}
+            values |= {name: webs[value] for name, value in values.items() if value in webs}
         if self.settings.preemption:
             values |= PREEMPTION
         if self.settings.expiry_seconds is not None:

@@ -44,6 +44,8 @@ class Settings:
       with certificates of an authority of the cluster's own, `Layout.ca_file`.
     - `masters_https`: whether YARN's proxy asks application masters over https, with certificates that YARN makes for
       them: NONE, LENIENT (over http, too) or STRICT; from Hadoop 3.3 on.
+    - `web_everywhere`: the ResourceManagers say that their web address is any interface (0.0.0.0), as Hadoop's defaults
+      do; masters reach them where they are otherwise on the web alone.
     - `rpc_protection`: SASL quality of a secure cluster: authentication, integrity or privacy.
     - `preemption`: a queue that has less than its share takes containers from those that have more, within seconds.
     - `expiry_seconds`: after which a silent NodeManager or ApplicationMaster is lost; by default YARN's 10 minutes.
@@ -69,6 +71,7 @@ class Settings:
     node_recovery: bool = False
     https: bool = False
     masters_https: str = "NONE"
+    web_everywhere: bool = False
     rpc_protection: str = "authentication"
     preemption: bool = False
     expiry_seconds: float | None = None
@@ -171,7 +174,12 @@ class Addresses:
             datanodes=tuple(DataNode(data=at(), http=at(), ipc=at()) for _ in range(settings.datanodes)),
             resourcemanagers=tuple(
                 ResourceManager(
-                    f"rm{n + 1}", client=at(), scheduler=at(), tracker=at(), admin=at(), web=at(WEB_LOOPBACK[n])
+                    f"rm{n + 1}",
+                    client=at(),
+                    scheduler=at(WEB_LOOPBACK[n] if settings.web_everywhere else LOOPBACK),
+                    tracker=at(),
+                    admin=at(),
+                    web=at(WEB_LOOPBACK[n]),
                 )
                 for n in range(settings.resourcemanagers)
             ),

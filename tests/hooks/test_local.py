@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.files import files_below
+from tests.hooks.conftest import AddConnection
 from tests.hooks.jobs import ended, identity, job, processes_with, running
 from tony_provider.cluster.base import ApplicationFilter, ApplicationState
 from tony_provider.cluster.errors import ConnectionProblem, JobRejected, SourceMissing, StagingFailed
@@ -30,6 +32,22 @@ def staged(hook: TonyHook) -> Path:
 
 def folder(hook: TonyHook, application_id: str) -> ApplicationFolder:
     return ApplicationFolder(staged(hook) / "cluster" / "applications" / application_id)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a directory to another user")
+@pytest.mark.parametrize("field", ["staging_dir", "local_root"])
+def test_a_directory_that_another_local_user_made_is_refused_before_anything_is_done(
+    add_connection: AddConnection, tmp_path: Path, field: str
+) -> None:
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    foreign.chmod(0o777)
+    os.chown(foreign, 4001, 4001)
+    extra = {"backend": "local", "staging_dir": str(tmp_path / "own"), field: str(foreign)}
+    add_connection("tony_default", extra=extra)
+    with TonyHook() as hook, pytest.raises(ConnectionProblem, match=f"^{field} .* belongs to user 4001, and not to"):
+        hook.submit(SubmissionRequest(job("true"), identity(hook)))
+    assert list(foreign.iterdir()) == []
 
 
 def test_a_job_from_submission_to_its_end(local: TonyHook, tmp_path: Path) -> None:

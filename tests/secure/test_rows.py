@@ -38,6 +38,7 @@ ELSEWHERE = {
     "proxy": "tests/jobs/test_masters_https.py",
     "frameworks": "tests/cluster/test_open_ports.py",
     "neighbour": "tests/runtime/executor/test_job_files.py",
+    "tunnels": "tests/runtime/executor/test_peers.py",
 }
 
 

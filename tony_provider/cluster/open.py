@@ -16,7 +16,8 @@ from tony_provider.cluster.base import Cluster, Pages
 from tony_provider.cluster.errors import ClusterAuthError, ConfigurationHidden, ConnectionProblem
 from tony_provider.cluster.settings import Settings, YarnSettings
 from tony_provider.runtime.application import OtherHdfs
-from tony_provider.runtime.storage import uris
+from tony_provider.runtime.own_directory import ForeignDirectoryError, expect_own_directory
+from tony_provider.runtime.storage import local_path, uris
 from tony_provider.runtime.storage.base import Storage
 from tony_provider.runtime.storage.factory import open_storage
 from tony_provider.runtime.storage.webhdfs.config import WebHdfsConfig
@@ -74,6 +75,12 @@ def _open_local(settings: Settings) -> OpenCluster:
     if uris.scheme(settings.staging_dir) in SCHEMES:
         raise ConnectionProblem("a local cluster's staging_dir is a directory of this machine, not of HDFS")
     staging_dir = str(uris.parse(settings.staging_dir))
+    # Airflow's user executes what is in both, and signals the processes that are named there.
+    for field, directory in (("staging_dir", local_path(staging_dir)), ("local_root", settings.local.root)):
+        try:
+            expect_own_directory(directory)
+        except (ForeignDirectoryError, OSError) as error:
+            raise ConnectionProblem(f"{field} of the tony connection cannot be used: {error}") from error
     cluster = LocalCluster(settings.local)
     if settings.proxy_user not in (None, cluster.user):
         raise ConnectionProblem(f"the local backend runs jobs as {cluster.user}, never as {settings.proxy_user}")

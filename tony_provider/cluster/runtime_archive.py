@@ -33,6 +33,7 @@ from tony_provider.cluster.archived_bytecode import bytecode
 from tony_provider.cluster.archived_frameworks import ArchiveEntry, framework_entries
 from tony_provider.cluster.errors import StagingFailed
 from tony_provider.runtime import launch
+from tony_provider.runtime.own_directory import ForeignDirectoryError, make_own_directory
 
 log = logging.getLogger(__name__)
 
@@ -183,10 +184,10 @@ def cache_dir(wanted: Path | None = None) -> Path:
     """Return the directory for what this user's processes keep between submissions. Raises StagingFailed, OSError."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     directory = wanted or base / "tony-provider"
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if directory.stat().st_uid != os.getuid():
-        # Whoever owns it could put a runtime of theirs there.
-        raise StagingFailed(f"{directory} belongs to another user; set XDG_CACHE_HOME to a directory of this one")
+    try:
+        make_own_directory(directory)
+    except ForeignDirectoryError as error:
+        raise StagingFailed(f"the cache of runtime archives (XDG_CACHE_HOME) cannot be used: {error}") from error
     return directory
 
 

@@ -1,4 +1,4 @@
-"""Whose processes are at a port of this machine: on the loopback any user may be there first."""
+"""Which sockets, and whose, are at a port of this machine: any user may listen on a loopback port first."""
 
 from __future__ import annotations
 
@@ -32,33 +32,47 @@ class Connected(Protocol):
 
 
 @attrs.frozen
+class OpenSocket:
+    """A socket that a process holds."""
+
+    user: int  # number of the user who created it
+    inode: str  # as in the name of a process's file, ``socket:[<inode>]``
+
+
+@attrs.frozen
 class _Row:
     """A socket in the kernel's table."""
 
     local: str
     remote: str
     state: str
-    user: int
-    is_taken: bool  # by a process: not so of a connection that no server has accepted yet
+    socket: OpenSocket
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether a process holds the socket: not so of a connection that no server has accepted yet."""
+        return self.socket.inode != "0"
 
 
 def listening_users(port: int, host: str = "127.0.0.1", proc: Path = Path("/proc")) -> set[int]:
-    """The numbers of the users whose sockets listen on this TCP port of an IP address; empty: none does.
+    """Return the numbers of the users whose sockets listen on this TCP port of an IP address.
 
-    Who listens on another address of this machine is nobody whom a connection to this one could meet. By the time of a
-    connection it may be somebody else: see ``peer_users``. Blocks. Raises OSError, or ValueError for what is no
-    address.
+    A server on another address of this machine does not count. Another process may listen by the time of a connection:
+    see ``peer_sockets``. Blocks. Raises OSError, or ValueError if ``host`` is no IP address.
     """
-    every = [_EVERY * 4] if ":" in host else [_EVERY, _EVERY * 4]
-    places = {f"{each}:{port:04X}" for each in [*_as_kernel(host), *every]}
-    return {row.user for row in _rows(proc) if row.state == _LISTENING and row.local in places}
+    return {each.user for each in _listening_sockets(port, host, proc)}
 
 
 def peer_users(connection: Connected, proc: Path = Path("/proc")) -> set[int]:
-    """The numbers of the users who have the other end of a connection within this machine; empty: nobody has.
+    """Return the numbers of the users who hold the other end of a connection, as ``peer_sockets`` finds it."""
+    return {each.user for each in peer_sockets(connection, proc)}
 
-    To be asked of a connection before anything is said over it. Whoever listens by then, the answer is of those who
-    have this very connection. Blocks, for a moment. Raises OSError.
+
+def peer_sockets(connection: Connected, proc: Path = Path("/proc")) -> set[OpenSocket]:
+    """Return the sockets at the other end of a connection within this machine, or nothing if no process holds that end.
+
+    If a server has accepted the connection, this is the accepted socket. Otherwise these are the listening sockets, of
+    which one accepts it. Call it before sending anything. Blocks for a moment. Raises OSError.
     """
     try:
         (host, port), (own_host, own_port) = connection.getpeername()[:2], connection.getsockname()[:2]
@@ -68,14 +82,20 @@ def peer_users(connection: Connected, proc: Path = Path("/proc")) -> set[int]:
     ends = {(f"{theirs}:{port:04X}", f"{ours}:{own_port:04X}") for theirs, ours in both}
     for _ in range(_LOOKS):
         # In this order: one that nobody has accepted by then is still that of a socket that listened before.
-        listening = listening_users(port, host, proc)
+        listening = _listening_sockets(port, host, proc)
         for row in _rows(proc):
             if (row.local, row.remote) in ends and row.is_taken and row.state in (*_OPEN, *_HALF):
-                return {row.user}
+                return {row.socket}
             if (row.local, row.remote) in ends and row.state in _OPEN:
                 return listening
         time.sleep(_PAUSE)
     return set()
+
+
+def _listening_sockets(port: int, host: str, proc: Path) -> set[OpenSocket]:
+    every = [_EVERY * 4] if ":" in host else [_EVERY, _EVERY * 4]
+    places = {f"{each}:{port:04X}" for each in [*_as_kernel(host), *every]}
+    return {row.socket for row in _rows(proc) if row.state == _LISTENING and row.local in places}
 
 
 def _as_kernel(host: str) -> list[str]:
@@ -96,4 +116,4 @@ def _rows(proc: Path) -> Iterator[_Row]:
             continue
         for line in table.read_text().splitlines()[1:]:
             row = line.split()
-            yield _Row(row[_LOCAL], row[_REMOTE], row[_STATE], int(row[_USER]), row[_INODE] != "0")
+            yield _Row(row[_LOCAL], row[_REMOTE], row[_STATE], OpenSocket(int(row[_USER]), row[_INODE]))

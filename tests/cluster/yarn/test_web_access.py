@@ -16,9 +16,10 @@ PAIR = {f"{RM}.ha.enabled": "true", f"{RM}.ha.rm-ids": "rm1, rm2"}
 class Configured(YarnRest):
     """A ResourceManager with these settings, reached at `reached`; None: it hides them."""
 
-    def __init__(self, settings: dict[str, str] | None) -> None:
-        super().__init__(RestConfig(["http://reached:8088", "https://second.example:8090/gateway"]))
+    def __init__(self, settings: dict[str, str] | None, reached: str = "reached") -> None:
+        super().__init__(RestConfig([f"http://{reached}:8088", "https://second.example:8090/gateway"]))
         self.settings = settings
+        self.reached = reached
 
     def setting(self, name: str) -> str | None:
         if self.settings is None:
@@ -26,7 +27,7 @@ class Configured(YarnRest):
         return self.settings.get(name)
 
     def active_host(self) -> str:
-        return "reached"
+        return self.reached.strip("[]")
 
 
 @pytest.mark.parametrize(
@@ -61,7 +62,24 @@ class Configured(YarnRest):
     ],
 )
 def test_proxies_are_those_that_hadoop_means(settings: dict[str, str] | None, hosts: list[str]) -> None:
-    assert proxies(Configured(settings)) == hosts
+    assert proxies(Configured(settings), ["scheduler:8030"]) == hosts
+
+
+@pytest.mark.parametrize("reached", ["localhost", "127.0.0.1", "[::1]"])
+@pytest.mark.parametrize(
+    ("settings", "hosts"),
+    [
+        ({f"{RM}.webapp.address": "0.0.0.0:8088"}, ["rm1", "rm2"]),
+        ({f"{RM}.webapp.address": "localhost:8088"}, ["rm1", "rm2"]),
+        ({"yarn.web-proxy.address": "0.0.0.0:9099"}, ["rm1", "rm2"]),
+        ({f"{RM}.webapp.address": "rm.example:8088"}, ["rm.example"]),
+        (None, ["rm1", "rm2", "second.example"]),
+    ],
+)
+def test_no_master_trusts_its_own_node_because_we_reach_the_resourcemanager_at_the_loopback(
+    settings: dict[str, str] | None, reached: str, hosts: list[str]
+) -> None:
+    assert proxies(Configured(settings, reached), ["rm1:8030", "rm2:8030"]) == hosts
 
 
 @pytest.mark.parametrize(
@@ -80,6 +98,6 @@ def test_administrators_count_where_lists_do(settings: dict[str, str] | None, ex
 
 def test_a_real_cluster_says_it_all(hadoop: HadoopCluster) -> None:
     rest = YarnRest(RestConfig(hadoop.rm_webapp, user="alice"))
-    assert proxies(rest) == ["127.0.0.2"]
+    assert proxies(rest, hadoop.state.scheduler) == ["127.0.0.2"]
     assert administrators(rest) is None
     rest.close()

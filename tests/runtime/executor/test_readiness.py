@@ -11,6 +11,7 @@ from unittest import mock
 import pytest
 
 from tests.runtime.executor.containers import is_alive
+from tests.runtime.executor.other_container import other_container
 from tony_provider.runtime.executor import readiness
 from tony_provider.runtime.executor.readiness import Readiness
 from tony_provider.runtime.spec.model import ReadinessProbe
@@ -77,4 +78,24 @@ def test_a_port_counts_when_its_own_user_listens_there_by_a_mocked_number_of_a_u
         assert asyncio.run(_ready(probe, tmp_path, 10.0, host))
         monkeypatch.setattr(os, "getuid", lambda: own + 1)
         assert not asyncio.run(_ready(probe, tmp_path, 0.3, host))
-    assert f"by processes of user {own}, and not by this task's user {own + 1}" in caplog.text
+    assert f"belongs to a process of another user of this node (user {own})" in caplog.text
+
+
+def test_a_port_does_not_count_when_another_container_of_the_same_user_listens_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(readiness, "_PAUSE", 0.01)
+    container = mock.Mock(directory=str(tmp_path), host="127.0.0.1")
+
+    async def is_ready_when_told(port: int) -> bool:
+        looking = Readiness(container, ReadinessProbe(port=port), {"TONY_PORT": "1"})
+        looking.start()
+        async with asyncio.timeout(30.0):
+            while not looking.ready and "does not count an answer" not in caplog.text:  # noqa: ASYNC110 - of its log
+                await asyncio.sleep(0.01)
+        await looking.close()
+        return looking.ready
+
+    with other_container() as port:
+        assert not asyncio.run(is_ready_when_told(port))
+    assert f"port {port} belongs to a process that is not of this task's container" in caplog.text

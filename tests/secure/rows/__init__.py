@@ -20,6 +20,7 @@ from tests.secure.rows import (  # noqa: F401 - they fill ROWS
     store,
     tags,
     tickets,
+    tunnels,
 )
 
 KINDS = (
@@ -32,6 +33,7 @@ KINDS = (
     "tags",
     "cache",
     "neighbour",
+    "tunnels",
     "frameworks",
     "floods",
     "bombs",

@@ -40,6 +40,7 @@ from tony_provider.runtime.foreign_json import ForeignJsonError, made_printable,
 from tony_provider.runtime.hadoop.ids import ApplicationAttemptId, ApplicationId, is_application_id
 from tony_provider.runtime.local.trees import remove_tree
 from tony_provider.runtime.local.unpacking import ArchiveError
+from tony_provider.runtime.own_directory import ForeignDirectoryError, make_own_directory
 from tony_provider.runtime.protocol import output_piece, tracking
 from tony_provider.runtime.protocol.final_report import read_report
 from tony_provider.runtime.protocol.output_piece import OutputPiece
@@ -87,9 +88,12 @@ class LocalCluster(Cluster):
             log.warning("acls: nothing comes of them here; who may read the application's folder may look, and stop it")
         folder = self._folder(submission.description.application_id)
         try:
-            folder.path.mkdir(mode=0o700, parents=True)
+            make_own_directory(self._applications)
+            folder.path.mkdir(mode=0o700)
         except FileExistsError:
             return  # started already
+        except ForeignDirectoryError as error:
+            raise SubmissionRefused(str(error)) from error
         except OSError as error:
             raise SubmissionRefused(f"the local cluster cannot write {folder.path}: {error.strerror}") from error
         try:

@@ -390,9 +390,10 @@ class YarnCluster(Cluster):
 
     def access(self, application_id: str, job: JobSpec | None = None) -> YarnAccess:
         administrators = web_access.administrators(self.rest)
+        schedulers = self.schedulers()
         return YarnAccess(
-            self.schedulers(),
-            web_access.proxies(self.rest),
+            schedulers,
+            web_access.proxies(self.rest, schedulers),
             administrators,
             []
             if administrators is None

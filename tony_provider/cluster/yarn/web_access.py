@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from tony_provider.cluster.errors import ConfigurationHidden
 from tony_provider.cluster.yarn.rest import YarnRest
+from tony_provider.runtime.address import canonical_host
 
 _ANY = ("0.0.0.0", "::", "[::]", "")  # noqa: S104 - read, not bound
 
 
-def proxies(rest: YarnRest) -> list[str]:
-    """The hosts of YARN's web proxies, as Hadoop's AmIpFilter is told them.
+def proxies(rest: YarnRest, schedulers: Sequence[str]) -> list[str]:
+    """Return the hosts of YARN's web proxies, as Hadoop's AmIpFilter gets them.
 
-    That is the stand-alone proxy, else all ResourceManagers; where the configuration is hidden, the hosts of the
-    addresses that we were given.
+    That is the stand-alone proxy, otherwise all ResourceManagers. If the ResourceManager hides its configuration, these
+    are the hosts of the connection's addresses. ``schedulers``: ``host:port`` where masters reach the ResourceManagers.
+    A host of this machine, such as localhost, is another machine for the master. The schedulers' hosts replace it.
     """
     try:
         if address := rest.setting("yarn.web-proxy.address"):
-            return [_host(address, rest)]
-        return list(dict.fromkeys(_host(address, rest) for address in _resource_managers(rest)))
+            found = [_host(address, rest)]
+        else:
+            found = [_host(address, rest) for address in _resource_managers(rest)]
     except ConfigurationHidden:
-        return list(dict.fromkeys(urlsplit(address).hostname or "" for address in rest.config.addresses))
+        found = [urlsplit(address).hostname or "" for address in rest.config.addresses]
+    hosts: dict[str, None] = {}
+    for host in found:
+        hosts |= dict.fromkeys(map(_host_of, schedulers) if _is_this_machine(host) else [host])
+    return list(hosts)
 
 
 def proxy_address(rest: YarnRest) -> str:
@@ -63,9 +71,17 @@ def _resource_managers(rest: YarnRest) -> list[str]:
 
 
 def _host(address: str, rest: YarnRest) -> str:
-    """Of ``host:port`` or a host alone; one that means any interface is where the ResourceManager was reached."""
-    host = urlsplit(f"//{address}").hostname or ""
+    """Return the host of ``host:port``. If it means any interface, return the host of the active ResourceManager."""
+    host = _host_of(address)
     return rest.active_host() if host in _ANY else host
+
+
+def _host_of(address: str) -> str:
+    return urlsplit(f"//{address}").hostname or ""
+
+
+def _is_this_machine(host: str) -> bool:
+    return host == "localhost" or canonical_host(host) in ("127.0.0.1", "::1")
 
 
 def _is_true(value: str | None) -> bool:

@@ -68,8 +68,17 @@ def disclaim(pid: int) -> None:
 
 def descendants(root: int) -> Table:
     """Every process below ``root``, but what is claimed. Blocks for as long as it takes to read /proc."""
-    everyone = {each.pid: each for each in map(_read, _pids()) if each is not None}
-    return below(root, {pid: each for pid, each in everyone.items() if pid not in _claimed})
+    return below(root, {pid: each for pid, each in _everyone().items() if pid not in _claimed})
+
+
+def container() -> Table:
+    """Return the processes of this container: the executor, which calls this, and every process below it. Blocks."""
+    everyone, own = _everyone(), os.getpid()
+    return {own: everyone[own], **below(own, everyone)}
+
+
+def _everyone() -> Table:
+    return {each.pid: each for each in map(_read, _pids()) if each is not None}
 
 
 def below(root: int, everyone: Table) -> Table:
@@ -85,6 +94,37 @@ def below(root: int, everyone: Table) -> Table:
             found[pid] = everyone[pid]
             pending.extend(children.get(pid, ()))
     return found
+
+
+def open_sockets(pid: int) -> set[str]:
+    """Return the inodes of the sockets that a process has open. Empty if it is gone or is another user's. Blocks."""
+    directory = f"/proc/{pid}/fd"
+    try:
+        names = os.listdir(directory)  # noqa: PTH208 - names are all that is wanted
+    except OSError:
+        return set()
+    return {inode for name in names if (inode := _socket_inode(f"{directory}/{name}"))}
+
+
+def hold_sockets(table: Table, inodes: set[str]) -> bool:
+    """Return whether the processes of ``table`` have all these sockets open. Blocks."""
+    left = set(inodes)
+    for pid, process in table.items():
+        found = left & open_sockets(pid)
+        # The number may belong to a later process by now, which is none of the table.
+        if found and (now := _read(pid)) is not None and now.started == process.started:
+            left -= found
+        if not left:
+            return True
+    return False
+
+
+def _socket_inode(path: str) -> str:
+    try:
+        target = os.readlink(path)  # noqa: PTH115 - it leads nowhere
+    except OSError:
+        return ""  # closed meanwhile
+    return target[len("socket:[") : -1] if target.startswith("socket:[") else ""
 
 
 def _pids() -> list[int]:

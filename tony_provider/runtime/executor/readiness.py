@@ -15,7 +15,8 @@ from tony_provider.runtime import contract
 from tony_provider.runtime.deadline import within
 from tony_provider.runtime.executor import processes
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
-from tony_provider.runtime.listeners import Connected, peer_users
+from tony_provider.runtime.executor.peers import NotThereError, StrangerError, expect_own
+from tony_provider.runtime.listeners import Connected
 from tony_provider.runtime.spec.model import ReadinessProbe
 
 log = logging.getLogger(__name__)
@@ -34,7 +35,7 @@ class Readiness:
         self._probe = probe
         self._environ = environ
         self._watching: Optional[asyncio.Task[None]] = None
-        self._told = False  # that somebody else listens on the port
+        self._told = False  # that another container or user listens on the port
         self.ready = False
         self.pid: Optional[int] = None  # of the probe's command, while it runs
 
@@ -71,27 +72,27 @@ class Readiness:
                     connection: Connected = writer.get_extra_info("socket")
                     theirs = connection.getpeername()[0]
                     # Another machine is reached only by way of somebody who maps ports: nobody else's then.
-                    if theirs != connection.getsockname()[0] or await self._is_own(connection):
+                    if theirs != connection.getsockname()[0] or await self._is_own(connection, port):
                         return True
         return False
 
-    async def _is_own(self, connection: Connected) -> bool:
-        """Whether it leads to our user's processes: any user of the machine may have been faster than the program."""
-        address, port = connection.getpeername()[:2]
-        users = await asyncio.to_thread(peer_users, connection)
-        strangers = users - {os.getuid()}
-        if strangers and not self._told:
-            self._told = True
-            log.warning(
-                "the readiness probe is answered on port %d of %s by processes of %s, and not by this task's user %d: "
-                "that does not count; have the program listen on another port, such as that of %s",
-                port,
-                address,
-                ", ".join(f"user {user}" for user in sorted(strangers)),
-                os.getuid(),
-                contract.ENV_PORT,
-            )
-        return bool(users) and not strangers
+    async def _is_own(self, connection: Connected, port: int) -> bool:
+        """Return whether a process of this container answers: another one may have taken the port first."""
+        try:
+            await expect_own(connection, port)
+        except NotThereError:
+            return False
+        except StrangerError as error:
+            if not self._told:
+                self._told = True
+                log.warning(
+                    "the readiness probe does not count an answer: %s; have the program listen on another port, such "
+                    "as that of %s",
+                    error,
+                    contract.ENV_PORT,
+                )
+            return False
+        return True
 
     async def _succeeds(self, command: str) -> bool:
         try:

@@ -1,16 +1,15 @@
-"""This container's ends of tunnels: connections to servers of its own, on this node, for users far away."""
+"""The executor's ends of tunnels: connections to servers of this container, for users on other machines."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Mapping
 from functools import partial
 
 from tony_provider.runtime.deadline import within
 from tony_provider.runtime.executor.link import Link
+from tony_provider.runtime.executor.peers import NotThereError, StrangerError, expect_own
 from tony_provider.runtime.frameworks.base import MAIN_PORT
-from tony_provider.runtime.listeners import peer_users
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.spec.model import PortRange
 from tony_provider.runtime.tunnel.relay import Relay
@@ -24,8 +23,8 @@ _CONNECT = 5.0  # seconds
 class TunnelEnds:
     """The executor's ends of the streams that its master opens. Used within a running event loop; ``close`` it.
 
-    They lead to ports that the task was given, or that are in the job's ``port_range``, and there to processes of this
-    container's user alone.
+    They lead to ports that the task was given, or that are in the job's ``port_range``. They reach only servers of this
+    container's processes, because other containers of the same user listen on the same node.
     """
 
     def __init__(self, link: Link, ports: Mapping[str, int], port_range: PortRange, host: str) -> None:
@@ -93,11 +92,13 @@ class TunnelEnds:
                 reader, writer = await within(asyncio.open_connection(host, port), _CONNECT)
             except (OSError, asyncio.TimeoutError):
                 continue
-            users = await asyncio.to_thread(peer_users, writer.get_extra_info("socket"))
-            if users == {os.getuid()}:
+            try:
+                await expect_own(writer.get_extra_info("socket"), port)
+            except (NotThereError, StrangerError) as error:
+                problem = str(error)
+            else:
                 return reader, writer
             writer.transport.abort()
-            problem = f"port {port} is a process's of another user of the node" if users else problem
         raise OSError(problem)
 
     def _send(self, era: int, frame: tony_pb2.TunnelFrame) -> None:

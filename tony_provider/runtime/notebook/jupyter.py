@@ -6,6 +6,7 @@ import http.client
 import importlib.util
 import json
 import os
+import stat
 import subprocess
 import sys
 import tempfile
@@ -93,9 +94,15 @@ def environment() -> dict[str, str]:
 
 
 def runtime_directory() -> Path:
-    """The directory of what the server says of itself, and of its kernels' sockets, whose paths must be short."""
+    """Return the directory of what the server says of itself, and of its kernels' sockets, whose paths must be short.
+
+    Raises CannotServe if another user made it, which is possible if the job's ``env`` has another TMPDIR.
+    """
     directory = Path(tempfile.gettempdir(), "jupyter")
     directory.mkdir(mode=0o700, exist_ok=True)
+    found = directory.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        raise CannotServe(f"{directory} belongs to another user, or others may write there; leave TMPDIR as it is")
     return directory
 
 

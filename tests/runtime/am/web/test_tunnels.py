@@ -14,6 +14,7 @@ import attrs
 import pytest
 
 from tests.runtime.am.web.site import DEADLINE, OpenGate, ask, serving
+from tests.runtime.executor.other_container import other_container
 from tony_provider.cluster.application_secrets import application_secrets
 from tony_provider.cluster.base import Application, ApplicationState
 from tony_provider.cluster.errors import MasterOutOfReach, UnexpectedAnswer
@@ -279,6 +280,15 @@ async def test_why_a_stream_cannot_be_opened_is_told(site: Site, task: str, port
         carrier.send([opened(1, port, task)])
         await site.until(lambda: site.why(1))
     assert why in site.why(1)[0]
+
+
+async def test_a_server_of_another_container_of_the_same_user_is_not_reached(site: Site) -> None:
+    with other_container() as port:
+        async with site.carrier() as carrier:
+            carrier.send([opened(1, port), data(1, b"open")])
+            await site.until(lambda: site.why(1) or site.data(1))
+    assert site.data(1) == b""
+    assert site.why(1) == [f"port {port} belongs to a process that is not of this task's container"]
 
 
 async def test_the_end_of_an_executor_ends_its_streams(site: Site, echo: int) -> None:

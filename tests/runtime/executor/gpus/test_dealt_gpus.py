@@ -6,6 +6,7 @@ import os
 import shlex
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import uuid
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.runtime.executor.conftest import Launch, Running
-from tests.runtime.executor.containers import is_alive, job, until
+from tests.runtime.executor.containers import REPOSITORY, is_alive, job, until
 from tests.runtime.executor.gpus.fake_nvidia_smi import fake_nvidia_smi
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import GpuDealing
@@ -201,6 +202,59 @@ def test_a_shortage_says_who_has_what(names: list[str]) -> None:
     free = locks.take(names[0])
     assert free, "what it could have is given back"
     free.close()
+
+
+_STRANGER = """
+import os, sys
+from tony_provider.runtime.executor.gpus import locks
+os.setuid(4001)
+held = [locks.take(name) for name in sys.argv[1:]]
+print(*map(bool, held), flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def stranger(names: list[str]) -> Iterator[None]:
+    """Another local user, without any container, who holds the locks of all GPUs."""
+    with subprocess.Popen(
+        [sys.executable, "-c", _STRANGER, *names],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=REPOSITORY,
+        env={"PYTHONPATH": str(REPOSITORY)},
+    ) as process:
+        assert process.stdout
+        assert process.stdin
+        assert process.stdout.readline() == "True True\n"
+        yield
+        process.stdin.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be other users")
+@pytest.mark.usefixtures("stranger")
+def test_another_local_user_who_holds_all_locks_keeps_no_container_from_its_gpus(
+    names: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    gpus = DealtGpus(GpuDealing(names), 1, {}, wait=0)
+    other = DealtGpus(GpuDealing(names), 1, {}, wait=0)
+    assert gpus.environment(threading.Event()) == {"CUDA_VISIBLE_DEVICES": names[0]}
+    assert other.environment(threading.Event()) == {"CUDA_VISIBLE_DEVICES": names[1]}
+    gpus.close()
+    other.close()
+    assert f"GPU {names[0]} is used although another user has locked it: no process uses it" in caplog.text
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be other users")
+@pytest.mark.usefixtures("stranger")
+def test_a_gpu_that_another_user_has_locked_and_uses_stays_that_user_s(names: list[str], tmp_path: Path) -> None:
+    path = fake_nvidia_smi(tmp_path, names, busy=names[:1])
+    gpus = DealtGpus(GpuDealing(), 1, {"PATH": path}, wait=0)
+    assert gpus.environment(threading.Event()) == {"CUDA_VISIBLE_DEVICES": names[1]}
+    with pytest.raises(NoGpusError, match=f"{names[0]} is held by user 4001"):
+        DealtGpus(GpuDealing(), 1, {"PATH": path}, wait=0).environment(threading.Event())
+    gpus.close()
 
 
 @pytest.mark.usefixtures("held")

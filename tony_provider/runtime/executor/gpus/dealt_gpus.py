@@ -85,6 +85,8 @@ class DealtGpus:
         told = False
         while not self._try(every):
             if time.monotonic() >= deadline:
+                if self._try(every, also_idle=True):
+                    break
                 raise NoGpusError(self._shortage(every))
             if not told:
                 log.warning("waiting up to %g s for GPUs: %s", self._wait, self._shortage(every))
@@ -116,18 +118,33 @@ class DealtGpus:
             )
         return every
 
-    def _try(self, every: list[str]) -> bool:
-        """Take as many as are wanted, or none."""
+    def _try(self, every: list[str], *, also_idle: bool = False) -> bool:
+        """Take as many as are wanted, or none.
+
+        With ``also_idle`` take GPUs that another user has locked too, if no process uses them. YARN has given this
+        container its GPUs, so a lock that stays where nothing runs is no container's: any local user can take locks.
+        """
         try:
-            for device in every:
-                if len(self._held) < self._wanted and (held := locks.take(device)) is not None:
-                    self._held[device] = held
+            self._take_from(every)
+            if also_idle and len(self._held) < self._wanted:
+                idle = [each for each in every if each not in self._held and not devices.is_busy(each, self._environ)]
+                for device in self._take_from(idle, heed_others=False):
+                    log.warning("GPU %s is used although another user has locked it: no process uses it", device)
         except OSError as error:
             self.close()
             raise NoGpusError(f"its GPUs cannot be locked: {error}") from error
         if len(self._held) < self._wanted:
             self.close()
         return bool(self._held)
+
+    def _take_from(self, names: list[str], *, heed_others: bool = True) -> list[str]:
+        """Take what is still wanted of these; return the names of those that were taken."""
+        taken = []
+        for device in names:
+            if len(self._held) < self._wanted and (held := locks.take(device, heed_others=heed_others)) is not None:
+                self._held[device] = held
+                taken.append(device)
+        return taken
 
     def _shortage(self, every: list[str]) -> str:
         taken = {device: who for device in every if (who := _holder(device))}

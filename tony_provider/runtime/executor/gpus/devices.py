@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import shutil
 import subprocess
 from collections.abc import Mapping
 
+log = logging.getLogger(__name__)
+
+_PROCESSES = ("--query-compute-apps=pid", "--format=csv,noheader")
 _TIMEOUT = 60.0  # seconds; it takes some where no driver is loaded yet, and hangs where one is broken
 # GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-5d5b…), and below it each part that it is cut into (Multi-Instance GPU)
 _LINE = re.compile(r"\s*(GPU|MIG)\b.*\(UUID: *([^\s()]+)\)\s*")
@@ -27,7 +31,7 @@ def of_node(environ: Mapping[str, str]) -> list[str]:
             "there is no nvidia-smi on its PATH to say which GPUs it has; without one name them in the connection "
             "(gpu_devices)"
         )
-    found = in_list(_output(program, environ))
+    found = in_list(_output(program, environ, "-L"))
     if not found:
         raise DevicesUnknownError(f"{program} -L lists no GPU")
     return found
@@ -50,11 +54,21 @@ def in_list(text: str) -> list[str]:
     return found
 
 
-def _output(program: str, environ: Mapping[str, str]) -> str:
+def is_busy(name: str, environ: Mapping[str, str]) -> bool:
+    """Return whether nvidia-smi lists a process that computes on a GPU; False if this is unknown. Blocks."""
+    program = shutil.which("nvidia-smi", path=environ.get("PATH"))
+    try:
+        return program is not None and bool(_output(program, environ, "-i", name, *_PROCESSES).strip())
+    except DevicesUnknownError as error:
+        log.info("it is not known whether a process uses GPU %s: %s", name, error)
+        return False
+
+
+def _output(program: str, environ: Mapping[str, str], *arguments: str) -> str:
     try:
         # Neither cwd nor close_fds, as for the user process: nothing here may fork.
         process = subprocess.Popen(
-            [program, "-L"],
+            [program, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -69,8 +83,8 @@ def _output(program: str, environ: Mapping[str, str]) -> str:
         said, _ = process.communicate(timeout=_TIMEOUT)
     except subprocess.TimeoutExpired as error:
         process.kill()  # and not waited for: what hangs in a driver may not end even so
-        raise DevicesUnknownError(f"{program} -L did not answer within {_TIMEOUT:g} s") from error
+        raise DevicesUnknownError(f"{program} {arguments[0]} did not answer within {_TIMEOUT:g} s") from error
     if process.returncode:
         last = (said.strip().splitlines() or ["without a word"])[-1]
-        raise DevicesUnknownError(f"{program} -L failed with exit code {process.returncode}: {last}")
+        raise DevicesUnknownError(f"{program} {arguments[0]} failed with exit code {process.returncode}: {last}")
     return said

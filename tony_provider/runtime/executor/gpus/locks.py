@@ -1,35 +1,96 @@
 """Locks on the GPUs of a node: names of abstract sockets (unix(7)), each of which the kernel gives to one at a time.
 
-All users of the node share these names, and nobody can take one from its holder. A name is free
-again when the last process that has its socket is gone, however that ended. Locks on files would need a directory that
-all users write: whoever owns it could remove a lock that is held, and so could what tidies up temporary files.
+A name is free again when the last process that has its socket is gone, however that process ended. All users of the
+node see the names and share them, but any local user can also listen at them. So a user's own lock counts for certain,
+by the user's processes that have its socket open; the lock of another user is a wish, which the caller may disregard.
+
+Locks on files would need a directory that all users write: its owner could remove a lock that is held.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import re
+import secrets
 import socket
-import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Optional
 
-_PREFIX = "tony-gpu/"
-_LONGEST = 107  # bytes of such a name, struct sockaddr_un
-_CREDENTIALS = struct.Struct("3i")  # struct ucred: process, user, group
-_ASKERS = 8  # connections that nobody accepts
+import attrs
+
+from tony_provider.runtime.executor import processes
+
+_LENGTH = 107  # bytes of an abstract name, struct sockaddr_un
+_FILLER = b"/"
+_LISTENING = 0x10000  # __SO_ACCEPTCON, of linux/net.h
+# A line of /proc/net/unix, as the kernel writes it: address, references, protocol, flags, type, state, inode, name.
+# Names may contain line breaks. Because locks' names are filled up to the greatest length, the rest of another socket's
+# name is too short to pass for such a line.
+_LINE = re.compile(
+    rb"[0-9a-f]{8,16}: [0-9A-F]{8} [0-9A-F]{8} ([0-9A-F]{8}) [0-9A-F]{4} [0-9A-F]{2} +(\d+) "
+    rb"@(tony-gpu/(\d+)/[0-9a-f]*/(.*))"
+)
 
 
-def take(device: str) -> Optional[socket.socket]:
-    """Take the lock on a device; None when somebody has it. It is held until the socket, and each copy, is closed.
+@attrs.frozen
+class _Lock:
+    """A lock that some process holds."""
 
+    inode: str
+    user: int  # who holds it, as the holder says
+
+
+def take(device: str, *, heed_others: bool = True) -> Optional[socket.socket]:
+    """Take the lock on a device. It is held until the socket, and each copy of it, is closed.
+
+    Return None if another container of this user has it, or if ``heed_others`` and another user seems to have it.
     Raises OSError.
     """
+    # The second name is for the case that another user listens at the first.
+    for name in (_name(device), _name(device, secrets.token_hex(4))):
+        if _is_taken(device, heed_others):
+            return None
+        if (held := _listen(name)) is None:
+            continue
+        # Only now does each of two that take it at the same time see the other.
+        if _is_taken(device, heed_others, but=str(os.fstat(held.fileno()).st_ino)):
+            held.close()
+            return None
+        return held
+    return None
+
+
+def holders(device: str) -> list[str]:
+    """Return who has the lock on a device, for people: this user's processes as ``1234 (python)``, or the other user.
+
+    Blocks.
+    """
+    locks = list(_locks(device))
+    own = _own_processes({each.inode for each in locks})
+    found = [f"{pid} ({name})" for pid in sorted(own) if (name := _process_name(pid)) is not None]
+    return found or sorted({f"user {each.user}" for each in locks})
+
+
+def _is_taken(device: str, heed_others: bool, but: str = "") -> bool:
+    inodes = {each.inode for each in _locks(device)} - {but}
+    return bool(inodes) and (heed_others or bool(_own_processes(inodes)))
+
+
+def _name(device: str, more: str = "") -> bytes:
+    name = f"tony-gpu/{os.getuid()}/{more}/{device}".encode()
+    if len(name) > _LENGTH:
+        raise OSError(errno.ENAMETOOLONG, f"the name of GPU {device} is too long for a lock")
+    return b"\0" + name.ljust(_LENGTH, _FILLER)
+
+
+def _listen(name: bytes) -> Optional[socket.socket]:
+    """Return None if some process listens at this name already."""
     held = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        held.bind(_address(device))
-        held.listen(_ASKERS)  # so that others can ask who has it
+        held.bind(name)
+        held.listen(0)
     except OSError as error:
         held.close()
         if error.errno == errno.EADDRINUSE:
@@ -38,56 +99,35 @@ def take(device: str) -> Optional[socket.socket]:
     return held
 
 
-def holders(device: str) -> list[str]:
-    """Who has the lock on a device, for people: each process as its number and name, ``1234 (python)``.
-
-    The one that took it, if it is there still, and those with a copy of the lock, as far as they show: only to their
-    own user. Blocks.
-    """
-    pids = {*_with_socket(_number_of(device)), *_taker(device)}
-    return [f"{pid} ({name})" for pid in sorted(pids) if (name := _name(pid)) is not None]
-
-
-def _address(device: str) -> bytes:
-    return b"\0" + (_PREFIX + device).encode()[: _LONGEST - 1]
+def _locks(device: str) -> Iterator[_Lock]:
+    for line in Path("/proc/net/unix").read_bytes().split(b"\n"):
+        match = _LINE.fullmatch(line)
+        if match is None or len(match[3]) != _LENGTH or not int(match[1], 16) & _LISTENING:
+            continue
+        if match[5].rstrip(_FILLER) == device.encode():
+            yield _Lock(match[2].decode(), int(match[4]))
 
 
-def _taker(device: str) -> Iterator[int]:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
-        asking.setblocking(False)
-        try:
-            asking.connect(_address(device))
-            yield _CREDENTIALS.unpack(asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))[0]
-        except OSError:
-            return  # it was let go meanwhile, or its holder does not say
+def _own_processes(inodes: set[str]) -> list[int]:
+    """Return the numbers of this user's processes that have one of these sockets open."""
+    if not inodes:
+        return []
+    found = []
+    for process in os.listdir("/proc"):  # noqa: PTH208 - names are all that is wanted
+        if process.isdigit() and _is_own(process) and inodes & processes.open_sockets(int(process)):
+            found.append(int(process))
+    return found
 
 
-def _number_of(device: str) -> Optional[str]:
-    """The inode of the lock's socket. Fields of a line as in proc(5), the name last."""
-    name = "@" + _address(device)[1:].decode(errors="replace")
-    for line in Path("/proc/net/unix").read_text(errors="replace").splitlines():
-        fields = line.split(maxsplit=7)
-        if fields[7:] == [name]:
-            return fields[6]
-    return None
-
-
-def _with_socket(number: Optional[str]) -> Iterator[int]:
-    for process in os.listdir("/proc") if number else ():  # noqa: PTH208 - names are all that is wanted
-        if process.isdigit() and f"socket:[{number}]" in _open_files(process):
-            yield int(process)
-
-
-def _open_files(process: str) -> Iterator[str]:
-    directory = f"/proc/{process}/fd"
+def _is_own(process: str) -> bool:
+    """Root can read the files of all users' processes."""
     try:
-        for descriptor in os.listdir(directory):  # noqa: PTH208 - names are all that is wanted
-            yield os.readlink(f"{directory}/{descriptor}")  # noqa: PTH115 - it leads nowhere
+        return Path("/proc", process).stat().st_uid == os.getuid()
     except OSError:
-        return  # gone, or another user's
+        return False  # it is gone
 
 
-def _name(pid: int) -> Optional[str]:
+def _process_name(pid: int) -> Optional[str]:
     try:
         return Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
     except OSError:

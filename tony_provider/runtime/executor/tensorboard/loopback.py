@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Sequence
 
 import attrs
 import h11
 
-from tony_provider.runtime.listeners import Connected, peer_users
+from tony_provider.runtime.executor.peers import NotThereError, expect_own
 
 _CHUNK = 64 << 10  # bytes
 _HOST = "127.0.0.1"
 
 Headers = Sequence[tuple[str, str]]
-
-
-class NotThereError(Exception):
-    """Nobody listens on the port that was asked."""
-
-
-class StrangerError(Exception):
-    """Another user's process listens on the port that was asked."""
 
 
 class NoPageError(Exception):
@@ -39,7 +30,7 @@ class FetchedPage:
 
 
 async def ask(port: int, method: str, target: str, headers: Headers, body: bytes, *, most_bytes: int) -> FetchedPage:
-    """Send one request to a server of this user; returns the answer. ``target``: path and query.
+    """Send one request to a server of this container; returns the answer. ``target``: path and query.
 
     Raises NotThereError, StrangerError, NoPageError.
     """
@@ -49,7 +40,8 @@ async def ask(port: int, method: str, target: str, headers: Headers, body: bytes
         raise NotThereError(str(error)) from error
     http = h11.Connection(h11.CLIENT)
     try:
-        await _expect_own(writer.get_extra_info("socket"), port)
+        # Before the path is sent: it is a secret, and the answer is shown in a browser.
+        await expect_own(writer.get_extra_info("socket"), port)
         own = [("Host", f"{_HOST}:{port}"), ("Connection", "close"), ("Content-Length", str(len(body)))]
         for event in (
             h11.Request(method=method, target=target, headers=[*own, *headers]),
@@ -66,15 +58,6 @@ async def ask(port: int, method: str, target: str, headers: Headers, body: bytes
         raise NoPageError(f"the connection broke: {error}") from error
     finally:
         writer.transport.abort()
-
-
-async def _expect_own(connection: Connected, port: int) -> None:
-    """Once connected, and before anything is said: the path is a secret, and the answer is shown in a browser."""
-    users = await asyncio.to_thread(peer_users, connection)
-    if not users:
-        raise NotThereError(f"nobody is at port {port} any more")
-    if users != {os.getuid()}:
-        raise StrangerError(f"port {port} was taken by a process of another user of this node")
 
 
 async def _receive(http: h11.Connection, reader: asyncio.StreamReader, most_bytes: int) -> FetchedPage:

@@ -8,8 +8,9 @@ from http import HTTPStatus
 
 from tony_provider.runtime.deadline import within
 from tony_provider.runtime.executor.link import Link
+from tony_provider.runtime.executor.peers import NotThereError, StrangerError
 from tony_provider.runtime.executor.tensorboard import loopback
-from tony_provider.runtime.executor.tensorboard.loopback import FetchedPage, NoPageError, NotThereError, StrangerError
+from tony_provider.runtime.executor.tensorboard.loopback import FetchedPage, NoPageError
 from tony_provider.runtime.protocol import limits, tony_pb2
 
 log = logging.getLogger(__name__)

@@ -1,0 +1,59 @@
+"""Directories that belong to this user alone: what lies there is executed, or believed, later."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+
+
+class ForeignDirectoryError(Exception):
+    """Another user could put files of their own there; the text names the directory and the remedy."""
+
+
+def make_own_directory(path: Path) -> None:
+    """Create a directory and its missing parents with mode 0700, and check it as ``expect_own_directory`` does.
+
+    Blocks. Raises ForeignDirectoryError, OSError.
+    """
+    expect_own_directory(path)
+    for each in [*reversed(path.parents), path]:
+        if not each.exists():
+            each.mkdir(mode=0o700, exist_ok=True)
+    expect_own_directory(path)
+
+
+def expect_own_directory(path: Path) -> None:
+    """Check that a directory is this user's, if it exists, and that no other user can replace it or write there.
+
+    Each directory on the way must belong to this user or to root. If other users can write to one on the way, it must
+    have the sticky bit, as /tmp has. The user's own group and that of root may write. Links are checked as well as the
+    directories that they lead to. Blocks. Raises ForeignDirectoryError, OSError.
+    """
+    absolute = Path(os.path.abspath(path))  # noqa: PTH100 - Path.resolve would follow links
+    for way in (absolute, absolute.resolve()):
+        for each in [*reversed(way.parents), way]:
+            try:
+                found = each.lstat()
+            except FileNotFoundError:
+                break
+            _check(each, found, is_goal=each == way)
+
+
+def _check(path: Path, found: os.stat_result, *, is_goal: bool) -> None:
+    is_link = stat.S_ISLNK(found.st_mode)
+    if found.st_uid != os.getuid() and (found.st_uid != 0 or (is_goal and not is_link)):
+        raise ForeignDirectoryError(
+            f"{path} belongs to user {found.st_uid}, and not to this user {os.getuid()}; name a directory of this user"
+        )
+    if is_link:
+        return  # no other user can change it, because none can write where it is
+    others = found.st_mode & _OTHERS
+    if others == stat.S_IWGRP and found.st_gid in (0, os.getgid()):
+        return
+    if others and (is_goal or not found.st_mode & stat.S_ISVTX):
+        raise ForeignDirectoryError(
+            f"other users may write to {path} (mode {stat.S_IMODE(found.st_mode):04o}); run: chmod go-w {path}"
+        )
