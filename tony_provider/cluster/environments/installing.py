@@ -8,13 +8,16 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
 
+from tony_provider.cluster.environments.package_indexes import PackageIndexes, pip_command, pip_indexes, uv_indexes
 from tony_provider.cluster.environments.requirements import Requirements
 from tony_provider.cluster.errors import ClusterError
+from tony_provider.runtime.child_environment import absolute_entries, child_environment
 from tony_provider.runtime.wheel_name import Version, version_text
 
 _SECONDS = 3600.0  # that an installation may take: some GB over a slow line
@@ -77,14 +80,39 @@ def find_installer(wanted: str | None, requirements: Requirements) -> str:
     return PIP
 
 
-def install(installer: str, requirements: Requirements, target: BuildTarget, directory: Path) -> None:
-    """Raises BuildFailed with what the installer said."""
-    command = _uv_command(target) if installer == UV else _pip_command(target)
+def indexes_of(installer: str) -> PackageIndexes:
+    """Return where the installer finds packages. Raises IndexProblem."""
+    if installer == UV:
+        return uv_indexes()
+    with tempfile.TemporaryDirectory(prefix="tony-env-") as empty:
+        return pip_indexes(Path(empty))
+
+
+def install(
+    installer: str, indexes: PackageIndexes, requirements: Requirements, target: BuildTarget, directory: Path
+) -> None:
+    """Install into ``directory``, with nothing of the current directory and no secret of this process.
+
+    Raises BuildFailed with what the installer said.
+    """
+    empty = directory.with_name("empty")
+    empty.mkdir()
+    configuration = directory.with_name("uv.toml")
+    configuration.touch(0o600)
+    configuration.write_text(indexes.configuration, encoding="utf-8")
+    command = [*_uv_command(target), "--config-file", str(configuration)] if installer == UV else _pip_command(target)
     command += ["--target", str(directory), "--requirement", str(requirements.file.absolute())]
     command += ["--require-hashes"] if requirements.has_hashes else []
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=_SECONDS, stdin=subprocess.DEVNULL
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_SECONDS,
+            cwd=empty,
+            env=indexes.variables,
+            stdin=subprocess.DEVNULL,
         )
     except subprocess.TimeoutExpired as error:
         raise BuildFailed(f"{installer} was not done after {_SECONDS:g} s") from error
@@ -96,13 +124,15 @@ def install(installer: str, requirements: Requirements, target: BuildTarget, dir
 
 def version_of(installer: str) -> str:
     """Such as ``uv 0.8.3``."""
-    command = [str(_uv()), "--version"] if installer == UV else [sys.executable, "-m", "pip", "--version"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    command = [str(_uv()), "--version"] if installer == UV else [*pip_command(), "--version"]
+    env = child_environment()
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, cwd="/", env=env)
     return " ".join(done.stdout.split()[:2]) or installer
 
 
 def _uv() -> str | None:
-    return shutil.which(UV, path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
+    path = absolute_entries(os.environ.get("PATH", os.defpath))
+    return shutil.which(UV, path=os.pathsep.join([str(Path(sys.executable).parent), path]))
 
 
 def _uv_command(target: BuildTarget) -> list[str]:
@@ -115,7 +145,7 @@ def _uv_command(target: BuildTarget) -> list[str]:
 
 
 def _pip_command(target: BuildTarget) -> list[str]:
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
+    command = [*pip_command(), "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
     if target.glibc is None:
         return command
     command += ["--only-binary=:all:", "--implementation", "cp", "--python-version", version_text(target.version)]
