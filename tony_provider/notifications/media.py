@@ -14,9 +14,9 @@ from tony_provider.notifications.job_news import JobNews
 
 
 class Medium(StrEnum):
-    """What interprets the texts of a message."""
+    """The language in which a reader's program interprets the texts of a message."""
 
-    TEXT = "text"  # nothing does
+    TEXT = "text"  # none
     SLACK = "slack"  # mrkdwn: <!channel>, <address|text>
     HTML = "html"
     MARKDOWN = "markdown"  # of chats, with @mentions

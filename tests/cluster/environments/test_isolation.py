@@ -15,7 +15,7 @@ import pytest
 
 from tony_provider.cluster.environments.build import build_environment
 from tony_provider.cluster.environments.built_environments import BuiltEnvironments
-from tony_provider.cluster.environments.installing import BuildTarget, indexes_of
+from tony_provider.cluster.environments.installing import BuildFailed, BuildTarget, indexes_of
 from tony_provider.cluster.environments.package_indexes import IndexProblem
 from tony_provider.cluster.environments.requirements import read_requirements
 from tony_provider.cluster.layout import Layout
@@ -213,6 +213,45 @@ def test_uv_joins_the_files_of_user_and_system(builder: Builder, monkeypatch: py
         'index [{"name": "a", "url": "https://a.example.com"}, {"name": "b", "url": "https://b.example.com"}]',
         "no-index false",
     ]
+
+
+@BOTH
+def test_wheels_alone_stay_what_the_user_has_chosen(
+    builder: Builder, indexes: list[Index], installer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builder.configure(indexes[0].url)
+    before = indexes_of(installer).chosen_by
+    monkeypatch.setenv("PIP_ONLY_BINARY", ":all:")
+    with (builder.home / "uv" / "uv.toml").open("a") as file:
+        file.write("[pip]\nno-build = true\n")
+    assert indexes_of(installer).chosen_by != before
+    with pytest.raises(BuildFailed, match=f"{installer} could not install"):
+        builder.built(installer)
+
+
+def test_uvs_settings_for_pip_alone_count(builder: Builder, indexes: list[Index]) -> None:
+    (builder.home / "uv").mkdir()
+    (builder.home / "uv" / "uv.toml").write_text(
+        f'index-url = "{indexes[1].url}"\n[pip]\nindex-url = "{indexes[0].url}"\nresolution = "lowest"\n'
+    )
+    assert indexes_of("uv").chosen_by == [
+        f"index-url {indexes[1].url}",
+        f"pip.index-url {indexes[0].url}",
+        "pip.resolution lowest",
+    ]
+    (builder.home / "uv" / "uv.toml").write_text(
+        f'index-url = "{indexes[1].url}"\n[pip]\nindex-url = "{indexes[0].url}"\n'
+    )
+    assert builder.built("uv")["ORIGIN"] == "own"
+
+
+@BOTH
+def test_constraints_of_the_configuration_are_refused(
+    builder: Builder, installer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"{installer.upper()}_CONSTRAINT", "/etc/constraints.txt")
+    with pytest.raises(IndexProblem, match=r"sets constraint, .* write it into the file of requirements"):
+        indexes_of(installer)
 
 
 @BOTH

@@ -35,7 +35,7 @@ class BuildFailed(ClusterError):  # noqa: N818 - named for what is wrong, as the
 
 @attrs.frozen
 class BuildTarget:
-    """What an environment is built for."""
+    """The Python and the machine of the nodes that an environment is built for."""
 
     version: Version
     machine: str  # as ``uname -m`` says it
@@ -46,7 +46,7 @@ class BuildTarget:
         """``platform`` as wheels have it. Default: this Python on this machine. Raises BuildFailed."""
         own = cls(sys.version_info[:2], os.uname().machine)
         if platform is None:
-            # What is not this Python's own cannot be compiled here: wheels for Linux of 2018 and later.
+            # This Python cannot compile for another one, so that needs wheels: for Linux of 2018 and later.
             return own if version in (None, own.version) else cls(version, own.machine, 28)
         match = _PLATFORM.fullmatch(platform)
         if match is None:
@@ -60,7 +60,7 @@ class BuildTarget:
 
     @property
     def pip_platforms(self) -> Iterator[str]:
-        """All that nodes with this glibc can take, the newest first."""
+        """Yield all platforms that nodes with this glibc can take, the newest first."""
         for minor in range(self.glibc or 0, _OLDEST_GLIBC - 1, -1):
             yield f"manylinux_2_{minor}_{self.machine}"
             if minor in _LEGACY:
@@ -68,7 +68,7 @@ class BuildTarget:
 
 
 def find_installer(wanted: str | None, requirements: Requirements) -> str:
-    """``uv`` where it is there, else ``pip``. Raises BuildFailed."""
+    """Return ``uv`` if it is installed, otherwise ``pip``. Raises BuildFailed."""
     if wanted == UV or (wanted is None and _uv()):
         if not _uv():
             raise BuildFailed("there is no uv, beside this Python or on PATH")

@@ -1,9 +1,9 @@
 """Where an installer finds packages: the indexes that the caller has configured, made explicit.
 
-An installer runs in an empty directory and reads no configuration by itself. Its index settings are collected here,
-from the files of the user and of the system and from the environment, and handed to it. They are part of an
-environment's key, so that the packages of one index never count as those of another one. Other settings, such as
-constraints, do not apply: they belong in the file of requirements.
+An installer runs in an empty directory and reads no configuration by itself. The settings that choose packages are
+collected here, from the files of the user and of the system and from the environment, and handed to it. They are part
+of an environment's key, so that the packages of one index never count as those of another one. Constraints are refused,
+because the key does not hold what is in their files: they belong in the file of requirements.
 """
 
 from __future__ import annotations
@@ -25,7 +25,15 @@ from tony_provider.cluster.errors import ClusterError
 from tony_provider.runtime.child_environment import child_environment
 
 # Settings that choose packages: part of the key. A value may be a list, with blanks or line ends between its items.
-_CHOOSING = ("index", "default-index", "index-url", "extra-index-url", "find-links", "no-index", "index-strategy")
+_CHOOSING = (
+    *("index", "default-index", "index-url", "extra-index-url", "find-links", "no-index", "index-strategy"),
+    *("no-build", "no-build-package", "no-binary", "no-binary-package", "only-binary", "prefer-binary"),
+    *("require-hashes", "pre", "prerelease", "resolution", "exclude-newer", "uploaded-prior-to"),
+)
+_REFUSED = (
+    *("constraint", "build-constraint", "override", "constraint-dependencies", "override-dependencies"),
+    "build-constraint-dependencies",
+)
 _PIP_REACHING = (
     *("trusted-host", "cert", "client-cert", "proxy", "timeout", "default-timeout", "retries", "keyring-provider"),
     *("cache-dir", "no-cache-dir"),
@@ -84,7 +92,7 @@ def pip_indexes(directory: Path) -> PackageIndexes:
             stdin=subprocess.DEVNULL,
         )
         found = _pip_settings(done.stdout)
-        _expect_absolute(found)
+        _check(found)
     except subprocess.CalledProcessError as error:
         raise IndexProblem(f"pip cannot list its configuration: {error.stderr.strip()[-_MOST_SAID:]}") from error
     except (subprocess.TimeoutExpired, ValueError, SyntaxError) as error:
@@ -111,10 +119,10 @@ def uv_indexes() -> PackageIndexes:
     files: dict[str, Any] = {}
     for path in _uv_files():
         _combine(files, _uv_settings(path))
-    own = {f"UV_{name.upper().replace('-', '_')}": name for name in _CHOOSING}
+    own = {f"UV_{name.upper().replace('-', '_')}": name for name in (*_CHOOSING, *_REFUSED)}
     variables = {name: value for name, value in os.environ.items() if name in own or _UV_LOGIN.fullmatch(name)}
     given = {own[name]: value for name, value in variables.items() if name in own}
-    _expect_absolute(given)
+    _check(given)
     configuration = "".join(f"{name} = {_toml(value)}\n" for name, value in files.items())
     chosen_by = [*_chosen_by(given), *_chosen_by(files)]
     return PackageIndexes(chosen_by, {**_variables(_UV_VARIABLES), **variables}, configuration)
@@ -140,10 +148,12 @@ def _uv_settings(path: Path) -> dict[str, Any]:
         whole = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise IndexProblem(f"uv's configuration {path} cannot be read: {error}") from error
-    of_pip = whole.get("pip", {})
-    merged = {**whole, **of_pip} if isinstance(of_pip, dict) else whole
-    found = {name: merged[name] for name in (*_CHOOSING, *_UV_REACHING) if name in merged}
-    _expect_absolute(found)
+    _check(whole)
+    found = {name: whole[name] for name in (*_CHOOSING, *_UV_REACHING) if name in whole}
+    of_pip = whole.get("pip", {})  # these settings override the others
+    if isinstance(of_pip, dict):
+        _check(of_pip)
+        found["pip"] = {name: of_pip[name] for name in (*_CHOOSING, *_UV_REACHING) if name in of_pip}
     return found
 
 
@@ -151,7 +161,9 @@ def _combine(settings: dict[str, Any], less_important: Mapping[str, Any]) -> Non
     """Add settings as uv combines its files: lists are joined, and of other values the more important one counts."""
     for name, value in less_important.items():
         mine = settings.get(name)
-        if isinstance(mine, list) and isinstance(value, list):
+        if isinstance(mine, dict) and isinstance(value, dict):
+            _combine(mine, value)
+        elif isinstance(mine, list) and isinstance(value, list):
             settings[name] = [*mine, *value]
         elif mine is None:
             settings[name] = value
@@ -163,7 +175,8 @@ def _variables(more: tuple[str, ...] = ()) -> dict[str, str]:
 
 def _chosen_by(settings: Mapping[str, Any]) -> list[str]:
     chosen = {name: _CREDENTIALS.sub("", _as_text(settings[name])) for name in _CHOOSING if name in settings}
-    return [f"{name} {value}" for name, value in chosen.items() if value]
+    of_pip = _chosen_by(settings["pip"]) if isinstance(settings.get("pip"), dict) else []
+    return [*(f"{name} {value}" for name, value in chosen.items() if value), *(f"pip.{each}" for each in of_pip)]
 
 
 def _as_text(value: Any) -> str:
@@ -171,8 +184,16 @@ def _as_text(value: Any) -> str:
     return " ".join(value.split()) if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
 
 
-def _expect_absolute(settings: Mapping[str, Any]) -> None:
-    """Refuse directories of packages that are relative: the installer runs elsewhere. Raises IndexProblem."""
+def _check(settings: Mapping[str, Any]) -> None:
+    """Refuse constraints, and directories of packages that are relative: the installer runs elsewhere.
+
+    Raises IndexProblem.
+    """
+    if refused := [name for name in _REFUSED if settings.get(name)]:
+        raise IndexProblem(
+            f"the installer's configuration sets {', '.join(refused)}, which would not be part of the environment's "
+            "name; write it into the file of requirements (-c FILE), and unset it for this command"
+        )
     found = settings.get("find-links", [])
     for place in found.replace(",", " ").split() if isinstance(found, str) else found:
         if "://" not in str(place) and not Path(str(place)).is_absolute():

@@ -50,7 +50,7 @@ def kept_job(storage: Storage, application_dir: str, layout: Layout, *, confirme
 
     Everybody who may write to the application's directory chooses what the record names. So no file of this machine is
     read because of it, and objects outside of the staging directory's cache are used only if they are ``confirmed``.
-    Raises SourceMissing, which says what is missing and how to continue; Unconfirmed; StorageError.
+    Raises SourceMissing, Unconfirmed, StorageError.
     """
     missing: list[str] = []
     specification = read_specification(storage, application_dir, missing)
@@ -149,7 +149,10 @@ def _without(job: JobSpec, names: list[str]) -> JobSpec:
 
 
 def trained_so_far(storage: Storage, layout: Layout, identity: Identity, application_id: str) -> TrainedSoFar | None:
-    """Of the chain that the application owns, else of the newest; None: it holds no checkpoint. Raises StorageError."""
+    """Return it of the chain that the application owns, otherwise of the newest; None if the chain holds no checkpoint.
+
+    Raises StorageError.
+    """
     chains = CheckpointChains(storage, layout, identity)
     chain = chains.owned_by(application_id) or chains.newest()
     newest = newest_checkpoint(storage, chain.uri) if chain is not None else None
