@@ -26,7 +26,6 @@ from pathlib import Path
 import tony_provider
 from tony_provider.cluster.archived_bytecode import bytecode
 from tony_provider.cluster.archived_frameworks import ArchiveEntry, framework_entries
-from tony_provider.cluster.environments.package_indexes import pip_command, pip_indexes
 from tony_provider.cluster.errors import StagingFailed
 from tony_provider.runtime import launch
 
@@ -156,6 +155,8 @@ def _wheel_entries(wheel: Path, prefix: str) -> Iterator[tuple[str, ArchiveEntry
 
 
 def _download(python: str, platforms: Sequence[str], target: Path) -> None:
+    from tony_provider.cluster.environments.package_indexes import pip_command, pip_indexes  # submissions need neither
+
     abi = f"cp{python.replace('.', '')}"
     command = [*pip_command(), "download", "--quiet", "--disable-pip-version-check"]
     command += ["--only-binary=:all:", "--implementation", "cp", "--python-version", python]

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tony_provider.cluster.errors import SourceMissing, Unconfirmed
 from tony_provider.cluster.history.job_specification import JobSpecification, KeptResource
@@ -16,7 +18,7 @@ from tony_provider.cluster.notebook.token_file import NotebookAccess, read_acces
 from tony_provider.runtime.codec import dump_json, to_plain
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.spec.model import Resource
-from tony_provider.runtime.storage import LocalStorage
+from tony_provider.runtime.storage import LocalStorage, uris
 
 LAYOUT = Layout("hdfs:///staging")
 
@@ -119,6 +121,13 @@ def test_objects_outside_of_the_cache_are_listed_and_want_confirmation(tmp_path:
     ]
     assert [each for each in wanted if each not in str(caught.value)] == []
     assert len(kept_job(directory, confirmed=True).job.files) == len(outside)
+
+
+@given(st.lists(st.sampled_from(["/", "..", ".", "cache", "environments", "a" * 64, "x", "%2e", "jobs"]), max_size=8))
+def test_whatever_counts_as_cached_is_in_the_cache(parts: list[str]) -> None:
+    uri = f"{LAYOUT.root}/{'/'.join(parts)}"
+    if LAYOUT.is_cached(uri):
+        assert str(uris.parse(uri)).startswith(f"{LAYOUT.cache_dir}/")
 
 
 def test_a_built_environment_needs_no_confirmation(tmp_path: Path) -> None:

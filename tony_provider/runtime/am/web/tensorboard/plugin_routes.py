@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from urllib.parse import parse_qs
 
-_PLUGIN = re.compile(r"/data/+plugin/+([^/]+)/*(.*)")  # also below /experiment/<id>
+# Also below /experiment/<id>. Looks ahead, so that no name before a route hides it.
+_PLUGIN = re.compile(r"(?=/data/+plugin/+([^/]+)/*(.*))", re.DOTALL)
 _READERS = frozenset(
     (
         *("audio", "core", "custom_scalars", "debugger-v2", "distributions", "graphs", "histograms", "hparams"),
