@@ -166,6 +166,27 @@ def test_links_are_removed_and_not_followed(store: Store, tony: Tony, tmp_path: 
     assert (outside / "young").read_text() == "kept"
 
 
+@pytest.mark.parametrize("level", ["job", "applications", "application", "chain"])
+def test_nothing_outside_of_the_staging_directory_is_removed_through_a_link(
+    store: Store, tony: Tony, tmp_path: Path, level: str
+) -> None:
+    which, application_id = store.train("train")
+    inside = {
+        "job": store.path(store.hook.layout.job_dir(which)),
+        "applications": store.path(store.hook.layout.applications_dir(which)),
+        "application": store.path(store.application(which, application_id)),
+        "chain": store.path(store.chain(which)),
+    }[level]
+    outside = inside.rename(tmp_path / inside.name)
+    (outside / "precious").write_text("kept")
+    inside.symlink_to(outside)
+    store.age(outside)
+    store.age(store.root / "jobs")
+    before = sorted(outside.rglob("*"))
+    tony("gc", "--yes")
+    assert sorted(outside.rglob("*")) == before
+
+
 def test_a_training_that_runs_stays_whole(store: Store) -> None:
     which = identity(store.hook)
     application_id = store.hook.submit(SubmissionRequest(job("sleep 600"), which))

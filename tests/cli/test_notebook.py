@@ -11,7 +11,13 @@ import pytest
 
 from tests.cli.conftest import Tony
 from tests.environments import pex
+from tony_provider.cluster.history.job_specification import JobSpecification, KeptResource
 from tony_provider.hooks.tony import TonyHook
+from tony_provider.runtime.codec import dump_json, to_plain
+from tony_provider.runtime.parsing.parse import parse_job
+from tony_provider.runtime.spec.named_resources import named_resources
+from tony_provider.runtime.storage import uris
+from tony_provider.runtime.storage.helpers import read_bytes, walk
 
 JOB: dict[str, Any] = {
     "framework": "standalone",
@@ -45,6 +51,48 @@ def test_an_environment_without_a_kernel_is_refused_before_anything_is_started(
     assert said.error.count("\n") <= 1
     assert "has no Jupyter server (jupyterlab); build an environment with `airflow tony env build`" in said.error
     assert_nothing_was_started(hook)
+
+
+def record(hook: TonyHook, **job: Any) -> str:
+    """Forge the history of an application that has ended; returns its id."""
+    application_id = "application_1700000000000_0001"
+    identity = hook.identity(dag_id="clicks", run_id="first", task_id="train")
+    plain = to_plain(parse_job({**JOB, **job}))
+    files = [
+        KeptResource(name="x", uri=each.resource.source, key=each.key) for each in named_resources(parse_job(plain))
+    ]
+    uri = uris.join(hook.application_dir(identity, application_id), "history", "specification.json")
+    hook.storage().write(uri, dump_json(JobSpecification(job=plain, resources=files)))
+    return application_id
+
+
+def staged(hook: TonyHook) -> list[bytes]:
+    """The content of all files in the staging directory's cache."""
+    if not hook.storage().exists(hook.layout.cache_dir):
+        return []
+    found = [each.path for each in walk(hook.storage(), hook.layout.cache_dir) if not each.is_directory]
+    return [read_bytes(hook.storage(), each, length=1 << 16) for each in found]
+
+
+@pytest.mark.parametrize("key", ["files", "archives", "python_env"])
+def test_a_record_never_has_files_of_this_machine_read(tony: Tony, hook: TonyHook, tmp_path: Path, key: str) -> None:
+    mine = tmp_path / "mine" / "id_rsa.zip"
+    mine.parent.mkdir()
+    mine.write_text("a private key")
+    named = str(mine) if key == "python_env" else [str(mine)]
+    said = tony("notebook", "--of", record(hook, **{key: named}), "--detach")
+    for application in hook.live():
+        hook.kill(application.id, "the test is over")
+    assert b"a private key" not in staged(hook)
+    assert (said.code, "names files of this machine, which are not read" in said.error) == (1, True)
+
+
+def test_objects_of_a_record_want_confirmation(tony: Tony, hook: TonyHook) -> None:
+    other = uris.join(hook.layout.root, "others", "words.txt")
+    hook.storage().write(other, b"words")
+    said = tony("notebook", "--of", record(hook, files=[other]), "--detach")
+    assert (said.code, f"files[0]: {other}" in said.error, "--yes" in said.error) == (1, True, True)
+    assert hook.live() == []
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,14 @@ def test_one_that_nobody_has_used_goes(local: TonyHook, old: OldEnvironments, tm
     assert [directory.exists() for directory in directories] == [False, True]
 
 
+def test_a_link_in_place_of_an_environment_is_left_alone(local: TonyHook, old: OldEnvironments, tmp_path: Path) -> None:
+    directory = build(local, tmp_path, "one")
+    age(directory)
+    outside = directory.rename(tmp_path / "outside")
+    directory.symlink_to(outside)
+    assert old.look(month_ago()) == []
+
+
 def test_a_submission_is_a_use(local: TonyHook, old: OldEnvironments, tmp_path: Path) -> None:
     directory = build(local, tmp_path, "one")
     age(directory)

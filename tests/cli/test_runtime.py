@@ -154,6 +154,22 @@ def test_a_python_that_is_not_on_this_machine_has_no_bytecode() -> None:
     assert bytecode("3.99", {"lib/a.py": ArchiveEntry(b"pass")}) == {}
 
 
+def test_no_module_of_the_current_directory_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory, mark = tmp_path / "current", tmp_path / "ran"
+    directory.mkdir()
+    for name in ("pip", "warnings", "types", "contextlib", "importlib"):
+        (directory / f"{name}.py").write_text(f"open({str(mark)!r}, 'w')\n")
+    monkeypatch.chdir(directory)
+    monkeypatch.setenv("PYTHONPATH", ".")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:1/simple")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
+    assert worker_archive(tmp_path / "worker").exists()
+    with pytest.raises(StagingFailed, match=r"no packages for Python 3\.12"):
+        build(["3.12"], tmp_path / "built.zip")
+    assert not mark.exists()
+
+
 def test_the_same_content_gives_the_same_bytes(tmp_path: Path) -> None:
     one, other = worker_archive(tmp_path / "one"), worker_archive(tmp_path / "other")
     assert one.read_bytes() == other.read_bytes()

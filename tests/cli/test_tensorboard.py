@@ -182,6 +182,20 @@ def kept(local: TonyHook) -> list[Kept]:
     return found
 
 
+def test_tensorboard_and_its_plugins_get_no_secret(
+    desk: Desk, kept: list[Kept], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_OTHER", "hush-hush")
+    found: list[bytes] = []
+
+    def look(drawing: Drawing) -> None:
+        pids = processes_with(f"{desk.temporary}/tony-tensorboard-")
+        found.extend(Path(f"/proc/{pid}/environ").read_bytes() for pid in pids if pid != os.getpid())
+
+    assert desk.draws(look, kept[0].id).code == 0
+    assert [b"hush-hush" in each for each in found] == [False] * len(found) != []
+
+
 def test_curves_of_jobs_that_have_ended_are_drawn_side_by_side_until_ctrl_c(desk: Desk, kept: list[Kept]) -> None:
     first, second = kept
 

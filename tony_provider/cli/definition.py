@@ -218,6 +218,12 @@ _NOTEBOOK = ActionCommand(
         _arg("--task-id", help="The task of the DAG that trains"),
         _arg("--run-id", help="The run of the DAG"),
         _arg("--map-index", type=int, default=-1, help="Of a mapped task"),
+        _arg(
+            "-y",
+            "--yes",
+            action="store_true",
+            help="Use objects outside of the staging directory's cache that the application's history names",
+        ),
         _arg("--task", metavar="TYPE", help="The task type that it is like (default: the one that leads)"),
         _arg("--name", help="Which of your notebooks it is (default: the job's name)"),
         _PARAM,

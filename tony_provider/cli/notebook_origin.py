@@ -27,7 +27,8 @@ class NotebookOrigin:
 
 
 def origin_of(hook: TonyHook, args: Namespace) -> NotebookOrigin | None:
-    """What the command line names; None: nothing. Raises NotFound, TonySpecError, SourceMissing.
+    """What the command line names; None: nothing. Raises NotFound, TonySpecError, SourceMissing,
+    Unconfirmed.
 
     With a file and an application the job is the file's, and the checkpoint the application's training's.
     """
@@ -54,10 +55,14 @@ def origin_of(hook: TonyHook, args: Namespace) -> NotebookOrigin | None:
     application_id, identity = found[0].application_id, identity_of(hook, found[0])
     news = []
     if origin is None:
-        kept = hook.kept_job(identity, application_id)
+        kept = hook.kept_job(identity, application_id, confirmed=args.yes)
         origin = NotebookOrigin(kept.job, overrides)
         if kept.masked:
             news.append(f"Without {', '.join(kept.masked)}, whose values are not kept: give them by --set env.NAME=…")
+        if kept.left_out:
+            news.append(
+                f"Without {', '.join(kept.left_out)}, which names a file of this machine: give it by --set KEY=PATH"
+            )
     so_far = hook.trained_so_far(identity, application_id)
     if so_far is None:
         news.append(f"{application_id} has no checkpoint yet: the notebook is without one")

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.runtime import contract
+from tony_provider.runtime.child_environment import absolute_entries, child_environment
 from tony_provider.runtime.listeners import peer_users
 from tony_provider.runtime.text import replaced
 
@@ -87,7 +88,8 @@ class TensorBoardServer:
     def start(self) -> None:
         program = files("tony_provider.runtime.event_files") / "show_tensorboard.py"
         environment = {
-            **os.environ,
+            **child_environment(),  # TensorBoard and its plugins need no secret of this process
+            "PYTHONPATH": absolute_entries(os.environ.get("PYTHONPATH", "")),
             contract.ENV_TENSORBOARD_DIR: str(self._directory),
             contract.ENV_TENSORBOARD_PATH: self._path,
             contract.ENV_PORT: str(self._port),

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import logging
 import marshal
+import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
 
 from tony_provider.cluster.archived_frameworks import ArchiveEntry
+from tony_provider.runtime.child_environment import absolute_entries
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +43,7 @@ def _interpreter(python: str) -> str | None:
     """The interpreter of a version (such as ``3.9``) on this machine, if there is one."""
     if python == "{}.{}".format(*sys.version_info[:2]) and sys.executable:
         return sys.executable
-    return shutil.which(f"python{python}")
+    return shutil.which(f"python{python}", path=absolute_entries(os.environ.get("PATH", os.defpath)))
 
 
 def bytecode(python: str, entries: Mapping[str, ArchiveEntry]) -> dict[str, ArchiveEntry]:
@@ -58,6 +60,7 @@ def bytecode(python: str, entries: Mapping[str, ArchiveEntry]) -> dict[str, Arch
         done = subprocess.run(
             [program, "-S", "-s", "-W", "ignore", "-c", _PROGRAM],
             input=marshal.dumps(sources, _PLAIN),
+            cwd="/",  # modules of the current directory would come before the standard library's
             env={"PYTHONHASHSEED": "0"},
             capture_output=True,
             check=True,

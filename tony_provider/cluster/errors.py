@@ -116,6 +116,12 @@ class SourceMissing(ClusterError):
     permanent = True
 
 
+class Unconfirmed(ClusterError):
+    """A record of a job names objects that a person has to confirm before they are used."""
+
+    permanent = True
+
+
 class RecordUnreadable(ClusterError):
     """A file that says how a training stands cannot be read: it was changed, or a newer version wrote it."""
 

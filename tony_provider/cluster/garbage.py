@@ -274,8 +274,9 @@ class Garbage:
                 yield GarbageItem(status.path, GarbageKind.CHAIN, identity, 0, status.modified_ms)
 
     def _directories(self, uri: str) -> list[FileStatus]:
+        """Return the directories in ``uri``, without symbolic links: these may lead out of the staging directory."""
         try:
-            return [status for status in self.storage.list(uri) if status.is_directory]
+            return [status for status in self.storage.list(uri) if status.is_directory and not status.is_link]
         except StorageNotFound:
             return []
 

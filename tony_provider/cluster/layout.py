@@ -9,9 +9,11 @@ import attrs
 from tony_provider.cluster.identity import Identity
 from tony_provider.runtime import contract
 from tony_provider.runtime.storage import uris
+from tony_provider.runtime.storage.errors import StorageInvalidPath
 
 APPLICATIONS = "applications"  # in a training's directory: those of its applications
 _JSON = ".json"
+_CACHED = re.compile(r"(?:environments/)?[0-9a-f]{64}/[^/]+")
 _CHAIN = re.compile(r"chain-(\d{4,})")
 
 
@@ -33,6 +35,18 @@ class Layout:
     def cached(self, sha256: str, name: str) -> str:
         """Return the URI of a file of this content. The name is for people, in letters that no script interprets."""
         return uris.join(self.cache_dir, sha256, re.sub(r"[^A-Za-z0-9._-]", "_", name)[-100:])
+
+    def is_cached(self, uri: str) -> bool:
+        """Return whether a URI names a file that submissions keep by its content: ``cache/<sha256>/<name>``.
+
+        An environment that `airflow tony env build` made is at ``cache/environments/<key>/<name>``.
+        """
+        try:
+            found, cache = uris.parse(uri), uris.parse(self.cache_dir)
+        except StorageInvalidPath:
+            return False
+        is_here = (found.scheme, found.authority) == (cache.scheme, cache.authority)
+        return is_here and _CACHED.fullmatch(found.path.removeprefix(f"{cache.path}/")) is not None
 
     @property
     def environments_dir(self) -> str:

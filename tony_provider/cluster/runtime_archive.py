@@ -154,16 +154,27 @@ def _wheel_entries(wheel: Path) -> Iterator[tuple[str, ArchiveEntry]]:
 
 
 def _download(python: str, platforms: Sequence[str], target: Path) -> None:
+    from tony_provider.cluster.environments.package_indexes import pip_command, pip_indexes  # submissions need neither
+
     abi = f"cp{python.replace('.', '')}"
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+    command = [*pip_command(), "download", "--quiet", "--disable-pip-version-check"]
     command += ["--only-binary=:all:", "--implementation", "cp", "--python-version", python]
     command += [argument for tag in (abi, "abi3", "none") for argument in ("--abi", tag)]
     command += [argument for platform in platforms for argument in ("--platform", platform)]
     command += ["--dest", str(target), "--no-deps", "--require-hashes", "--requirement", str(_HASHES)]
     if importlib.util.find_spec("pip") is None:
         raise StagingFailed(f"pip downloads the packages, and {sys.executable} has none: install it there")
+    target.mkdir()
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_DOWNLOAD_SECONDS)
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_DOWNLOAD_SECONDS,
+            cwd=target,
+            env=pip_indexes(target).variables,
+        )
     except subprocess.TimeoutExpired as error:
         raise StagingFailed(f"pip had no packages for Python {python} after {_DOWNLOAD_SECONDS:g} s") from error
     if done.returncode:

@@ -163,14 +163,17 @@ class TonyHook(BaseHook):
 
         expect_kernel(self._open, job, search_path)
 
-    def kept_job(self, identity: Identity, application_id: str) -> KeptJob:
-        """The job of an application, running or ended, as it can be run again: with the files that the store keeps.
+    def kept_job(self, identity: Identity, application_id: str, *, confirmed: bool = False) -> KeptJob:
+        """Return the job of an application, running or ended, as it can be run again: with files that the store keeps.
 
-        Raises SourceMissing, which says what is missing.
+        :param confirmed: a person has confirmed the objects outside of the staging directory's cache that it names.
+
+        Raises SourceMissing, which says what is missing; Unconfirmed, which lists these objects.
         """
         from tony_provider.cluster.notebook.kept_job import kept_job
 
-        return kept_job(self.storage(), self.application_dir(identity, application_id))
+        directory = self.application_dir(identity, application_id)
+        return kept_job(self.storage(), directory, self.layout, confirmed=confirmed)
 
     def trained_so_far(self, identity: Identity, application_id: str) -> TrainedSoFar | None:
         """The newest whole checkpoint of the training that the application is of; None: it has none."""

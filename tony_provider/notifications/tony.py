@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     Sender = Callable[[Context], Any]
     Notifier = BaseNotifier | Sender | type[BaseNotifier] | str
 
+_MEDIA = ("text", "slack", "html", "markdown")  # those of ``Medium``, which DAG files do not load
+
 
 class TonyNotifier(BaseNotifier):
     """Have another notifier tell what became of a training: verdict, cause, last lines, metrics, links.
@@ -32,6 +34,8 @@ class TonyNotifier(BaseNotifier):
     :param task_id: the training that it is about, in callbacks of a DAG or a deadline; default: of a DAG the first
         training that has not succeeded, or else the last; of a task itself.
     :param tony_conn_id: the training's connection; default: as its task says. A deadline knows no task.
+    :param medium: what interprets the message: ``text``, ``slack``, ``html`` or ``markdown``. Texts of ``tony`` are
+        escaped for it; default: by the notifier's provider, ``text`` for a function.
     :param lines: how many last lines of the failed task, at most.
     :param seconds: how long cluster and store may take to answer; what is not known by then is left out.
     :param context: what it is about, where Airflow gives it here and not in the call; default: the call's.
@@ -43,6 +47,7 @@ class TonyNotifier(BaseNotifier):
         *,
         task_id: str | None = None,
         tony_conn_id: str | None = None,
+        medium: str | None = None,
         lines: int = 20,
         seconds: float = 20.0,
         context: Context | None = None,
@@ -50,8 +55,11 @@ class TonyNotifier(BaseNotifier):
     ) -> None:
         super().__init__(context)
         self.notifier = _made(notifier, arguments)
+        if medium is not None and medium not in _MEDIA:
+            raise ValueError(f"TonyNotifier: medium is {medium!r}; write one of {', '.join(_MEDIA)}")
         self.task_id = task_id
         self.tony_conn_id = tony_conn_id
+        self.medium = medium
         self.lines = lines
         self.seconds = positive_seconds("seconds", seconds)
 
@@ -70,6 +78,7 @@ class TonyNotifier(BaseNotifier):
             await asyncio.to_thread(sender, told)
 
     def _news(self, context: Context) -> JobNews:
+        from tony_provider.notifications.media import Medium, for_medium, medium_of
         from tony_provider.notifications.news_source import NewsSource  # here: DAG files load this module
 
         source = NewsSource(
@@ -79,7 +88,8 @@ class TonyNotifier(BaseNotifier):
             lines=self.lines,
             seconds=self.seconds,
         )
-        return source.news(context)
+        medium = medium_of(self.notifier) if self.medium is None else Medium(self.medium)
+        return for_medium(source.news(context), medium)
 
     def _sender(self) -> BaseNotifier | Sender:
         """A notifier's templates become texts when it is called: a copy leaves them for the next time."""

@@ -8,6 +8,8 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from tony_provider.runtime.child_environment import absolute_entries, child_environment
+
 
 def command(module: str, *arguments: str) -> list[str]:
     """The command line that runs a module in this process's interpreter, without looking for packages at its start."""
@@ -15,8 +17,8 @@ def command(module: str, *arguments: str) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """This process's variables, and where it finds its modules."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    """Return the variables for such a process: no secret of this one, and where it finds its modules."""
+    return {**child_environment(), "PYTHONPATH": absolute_entries(os.pathsep.join(sys.path))}
 
 
 def limit_memory(most: int) -> None:

@@ -10,7 +10,7 @@ from tony_provider.cluster.environments.requirements import RequirementsProblem,
 
 def key(folder: Path, text: str, name: str = "requirements.txt") -> str:
     (folder / name).write_text(text)
-    return read_requirements(folder / name).key("3.12", "linux_x86_64")
+    return read_requirements(folder / name).key("3.12", "linux_x86_64", [])
 
 
 def test_the_key_is_of_what_counts(tmp_path: Path) -> None:
@@ -18,7 +18,7 @@ def test_the_key_is_of_what_counts(tmp_path: Path) -> None:
     assert key(tmp_path, "numpy==2.0 --hash=sha256:aa\n\nsix\n") == first
     assert key(tmp_path, "numpy==2.1 --hash=sha256:aa\nsix\n") != first
     found = read_requirements(tmp_path / "requirements.txt")
-    assert len({found.key("3.12", "a"), found.key("3.11", "a"), found.key("3.12", "b")}) == 3
+    assert len({found.key("3.12", "a", []), found.key("3.11", "a", []), found.key("3.12", "b", [])}) == 3
 
 
 def test_included_files_count_with_their_content(tmp_path: Path) -> None:

@@ -14,7 +14,14 @@ from pathlib import Path
 import attrs
 
 from tony_provider.cluster.environments.built_environments import NAME, BuiltEnvironments
-from tony_provider.cluster.environments.installing import BuildFailed, BuildTarget, find_installer, install, version_of
+from tony_provider.cluster.environments.installing import (
+    BuildFailed,
+    BuildTarget,
+    find_installer,
+    indexes_of,
+    install,
+    version_of,
+)
 from tony_provider.cluster.environments.requirements import Requirements
 from tony_provider.cluster.sources import local_source
 from tony_provider.runtime import contract
@@ -46,21 +53,24 @@ def build_environment(
     installer: str | None = None,
     others: Sequence[BuiltEnvironments] = (),
 ) -> BuiltEnvironment:
-    """Build an environment, unless one of this content is on the store. Raises BuildFailed, OSError, StorageError.
+    """Build an environment, unless one of this content is on the store.
+
+    Raises BuildFailed, IndexProblem, OSError, StorageError.
 
     :param others: where one may be, too.
     :param installer: ``uv`` or ``pip``; default: uv where it is there.
     """
     python = version_text(target.version)
-    key = requirements.key(python, target.platform)
+    installer = find_installer(installer, requirements)
+    indexes = indexes_of(installer)
+    key = requirements.key(python, target.platform, indexes.chosen_by)
     for each in (kept, *others):
         if (found := each.find(key)) is not None:
             each.note_use(found)  # or it might be pruned before the job that it is for
             return BuiltEnvironment(found, was_there=True)
-    installer = find_installer(installer, requirements)
     with tempfile.TemporaryDirectory(prefix="tony-env-") as folder:
         packages = Path(folder) / "packages"
-        install(installer, requirements, target, packages)
+        install(installer, indexes, requirements, target, packages)
         record = EnvironmentRecord(
             python=python,
             machine=target.machine,

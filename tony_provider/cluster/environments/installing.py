@@ -8,13 +8,16 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
 
+from tony_provider.cluster.environments.package_indexes import PackageIndexes, pip_command, pip_indexes, uv_indexes
 from tony_provider.cluster.environments.requirements import Requirements
 from tony_provider.cluster.errors import ClusterError
+from tony_provider.runtime.child_environment import absolute_entries, child_environment
 from tony_provider.runtime.wheel_name import Version, version_text
 
 _SECONDS = 3600.0  # that an installation may take: some GB over a slow line
@@ -32,7 +35,7 @@ class BuildFailed(ClusterError):  # noqa: N818 - named for what is wrong, as the
 
 @attrs.frozen
 class BuildTarget:
-    """What an environment is built for."""
+    """The Python and the machine of the nodes that an environment is built for."""
 
     version: Version
     machine: str  # as ``uname -m`` says it
@@ -43,7 +46,7 @@ class BuildTarget:
         """``platform`` as wheels have it. Default: this Python on this machine. Raises BuildFailed."""
         own = cls(sys.version_info[:2], os.uname().machine)
         if platform is None:
-            # What is not this Python's own cannot be compiled here: wheels for Linux of 2018 and later.
+            # This Python cannot compile for another one, so that needs wheels: for Linux of 2018 and later.
             return own if version in (None, own.version) else cls(version, own.machine, 28)
         match = _PLATFORM.fullmatch(platform)
         if match is None:
@@ -57,7 +60,7 @@ class BuildTarget:
 
     @property
     def pip_platforms(self) -> Iterator[str]:
-        """All that nodes with this glibc can take, the newest first."""
+        """Yield all platforms that nodes with this glibc can take, the newest first."""
         for minor in range(self.glibc or 0, _OLDEST_GLIBC - 1, -1):
             yield f"manylinux_2_{minor}_{self.machine}"
             if minor in _LEGACY:
@@ -65,7 +68,7 @@ class BuildTarget:
 
 
 def find_installer(wanted: str | None, requirements: Requirements) -> str:
-    """``uv`` where it is there, else ``pip``. Raises BuildFailed."""
+    """Return ``uv`` if it is installed, otherwise ``pip``. Raises BuildFailed."""
     if wanted == UV or (wanted is None and _uv()):
         if not _uv():
             raise BuildFailed("there is no uv, beside this Python or on PATH")
@@ -77,14 +80,39 @@ def find_installer(wanted: str | None, requirements: Requirements) -> str:
     return PIP
 
 
-def install(installer: str, requirements: Requirements, target: BuildTarget, directory: Path) -> None:
-    """Raises BuildFailed with what the installer said."""
-    command = _uv_command(target) if installer == UV else _pip_command(target)
+def indexes_of(installer: str) -> PackageIndexes:
+    """Return where the installer finds packages. Raises IndexProblem."""
+    if installer == UV:
+        return uv_indexes()
+    with tempfile.TemporaryDirectory(prefix="tony-env-") as empty:
+        return pip_indexes(Path(empty))
+
+
+def install(
+    installer: str, indexes: PackageIndexes, requirements: Requirements, target: BuildTarget, directory: Path
+) -> None:
+    """Install into ``directory``, with nothing of the current directory and no secret of this process.
+
+    Raises BuildFailed with what the installer said.
+    """
+    empty = directory.with_name("empty")
+    empty.mkdir()
+    configuration = directory.with_name("uv.toml")
+    configuration.touch(0o600)
+    configuration.write_text(indexes.configuration, encoding="utf-8")
+    command = [*_uv_command(target), "--config-file", str(configuration)] if installer == UV else _pip_command(target)
     command += ["--target", str(directory), "--requirement", str(requirements.file.absolute())]
     command += ["--require-hashes"] if requirements.has_hashes else []
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=_SECONDS, stdin=subprocess.DEVNULL
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_SECONDS,
+            cwd=empty,
+            env=indexes.variables,
+            stdin=subprocess.DEVNULL,
         )
     except subprocess.TimeoutExpired as error:
         raise BuildFailed(f"{installer} was not done after {_SECONDS:g} s") from error
@@ -96,13 +124,15 @@ def install(installer: str, requirements: Requirements, target: BuildTarget, dir
 
 def version_of(installer: str) -> str:
     """Such as ``uv 0.8.3``."""
-    command = [str(_uv()), "--version"] if installer == UV else [sys.executable, "-m", "pip", "--version"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    command = [str(_uv()), "--version"] if installer == UV else [*pip_command(), "--version"]
+    env = child_environment()
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, cwd="/", env=env)
     return " ".join(done.stdout.split()[:2]) or installer
 
 
 def _uv() -> str | None:
-    return shutil.which(UV, path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
+    path = absolute_entries(os.environ.get("PATH", os.defpath))
+    return shutil.which(UV, path=os.pathsep.join([str(Path(sys.executable).parent), path]))
 
 
 def _uv_command(target: BuildTarget) -> list[str]:
@@ -115,7 +145,7 @@ def _uv_command(target: BuildTarget) -> list[str]:
 
 
 def _pip_command(target: BuildTarget) -> list[str]:
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
+    command = [*pip_command(), "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
     if target.glibc is None:
         return command
     command += ["--only-binary=:all:", "--implementation", "cp", "--python-version", version_text(target.version)]

@@ -64,11 +64,12 @@ class OldEnvironments:
             yield OldEnvironment(directory.path, sum(each.size for each in files), newest)
 
     def _directories(self) -> list[FileStatus]:
+        """Return them without symbolic links, which may lead out of the staging directory."""
         try:
             listed = self.built.storage.list(self.built.layout.environments_dir)
         except StorageNotFound:
             return []
-        return [each for each in listed if each.is_directory]
+        return [each for each in listed if each.is_directory and not each.is_link]
 
     def _in_use(self) -> tuple[dict[str, str], str]:
         """Why each environment that a live application names must stay, by its path; why all others must, if so."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import attrs
@@ -49,9 +49,12 @@ class Requirements:
     def has_hashes(self) -> bool:
         return any("--hash" in line for line in self.lines)
 
-    def key(self, python: str, platform: str) -> str:
-        """The name of what is built of them for this Python and platform, by their content."""
-        content = "\n".join(["1", python, platform, *self.lines])
+    def key(self, python: str, platform: str, indexes: Sequence[str]) -> str:
+        """Return the name of what is built of them, by their content, for this Python and platform.
+
+        :param indexes: the settings that choose packages, without credentials.
+        """
+        content = "\n".join(["2", python, platform, *indexes, "", *self.lines])
         return hashlib.sha256(content.encode()).hexdigest()
 
 

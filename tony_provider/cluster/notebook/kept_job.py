@@ -8,11 +8,13 @@ from typing import Any
 import attrs
 
 from tony_provider.cluster.checkpoint_chains import CheckpointChains, newest_checkpoint
-from tony_provider.cluster.errors import SourceMissing
+from tony_provider.cluster.errors import SourceMissing, Unconfirmed
 from tony_provider.cluster.history.job_specification import KeptResource
 from tony_provider.cluster.history.read_history import read_specification
 from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.layout import Layout
+from tony_provider.cluster.notebook.named_objects import NamedObject, named_objects
+from tony_provider.cluster.sources import in_store
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.codec import CodecError, from_plain
 from tony_provider.runtime.spec.model import JobSpec, PythonEnv, Resource, TaskSpec
@@ -21,6 +23,7 @@ from tony_provider.runtime.spec.problems import child
 from tony_provider.runtime.spec.python_env import JOBS_OWN, EnvironmentKind, kind_of, named_environments
 from tony_provider.runtime.spec.tensorboard import without_its_task
 from tony_provider.runtime.storage.base import Storage
+from tony_provider.runtime.text import one_line
 
 _MASKED = "***"  # as Airflow writes it
 
@@ -31,6 +34,7 @@ class KeptJob:
 
     job: JobSpec
     masked: list[str]  # variables whose values were not kept: the job is without them
+    left_out: list[str] = attrs.field(factory=list)  # keys that named files of this machine: the job is without them
 
 
 @attrs.frozen
@@ -41,8 +45,13 @@ class TrainedSoFar:
     newest: ResumePoint
 
 
-def kept_job(storage: Storage, application_dir: str) -> KeptJob:
-    """Raises SourceMissing, which says what is missing and how to go on; StorageError."""
+def kept_job(storage: Storage, application_dir: str, layout: Layout, *, confirmed: bool = False) -> KeptJob:
+    """Return the job that an application's history records, with the files that the store keeps.
+
+    Everybody who may write to the application's directory chooses what the record names. So no file of this machine is
+    read because of it, and objects outside of the staging directory's cache are used only if they are ``confirmed``.
+    Raises SourceMissing, Unconfirmed, StorageError.
+    """
     missing: list[str] = []
     specification = read_specification(storage, application_dir, missing)
     if specification is None:
@@ -53,9 +62,38 @@ def kept_job(storage: Storage, application_dir: str) -> KeptJob:
         raise SourceMissing(_how(f"what the application ran is of another release ({error})")) from error
     if specification.resources is None and _has_files(job):
         raise SourceMissing(_how("its history does not say where the store keeps the job's files"))
-    job = with_kept_files(job, specification.resources or [])
+    job, left_out = _without_client_config(with_kept_files(job, specification.resources or []), layout)
+    _check_objects(job, layout, confirmed=confirmed)
     masked = sorted({name for each in _environments(job) for name, value in each.items() if _MASKED in value})
-    return KeptJob(_without(job, masked), masked)
+    return KeptJob(_without(job, masked), masked, left_out)
+
+
+def _check_objects(job: JobSpec, layout: Layout, *, confirmed: bool) -> None:
+    outside = [each for each in named_objects(job) if not layout.is_cached(each.uri)]
+    if local := [each for each in outside if not each.is_input and _is_local(each.uri, layout)]:
+        raise SourceMissing(_how(f"its history names files of this machine, which are not read: {_listed(local)}"))
+    if outside and not confirmed:
+        raise Unconfirmed(
+            "the application's history names objects outside of the staging directory's cache, and everybody who may "
+            f"write to that history chooses them: {_listed(outside)}; check them, then repeat the command with --yes"
+        )
+
+
+def _is_local(source: str, layout: Layout) -> bool:
+    """Whether a submission would look for the source on this machine."""
+    return not in_store(source, layout.root) and ("://" not in source or source.lower().startswith("file://"))
+
+
+def _listed(objects: list[NamedObject]) -> str:
+    return ", ".join(one_line(f"{each.key}: {each.uri}") for each in objects)
+
+
+def _without_client_config(job: JobSpec, layout: Layout) -> tuple[JobSpec, list[str]]:
+    """Leave out a ``docker.client_config`` of this machine, whose credentials are the caller's."""
+    docker = job.docker
+    if docker is None or docker.client_config is None or not _is_local(docker.client_config, layout):
+        return job, []
+    return attrs.evolve(job, docker=attrs.evolve(docker, client_config=None)), ["docker.client_config"]
 
 
 def _how(why: str) -> str:
@@ -111,7 +149,10 @@ def _without(job: JobSpec, names: list[str]) -> JobSpec:
 
 
 def trained_so_far(storage: Storage, layout: Layout, identity: Identity, application_id: str) -> TrainedSoFar | None:
-    """Of the chain that the application owns, else of the newest; None: it holds no checkpoint. Raises StorageError."""
+    """Return it of the chain that the application owns, otherwise of the newest; None if the chain holds no checkpoint.
+
+    Raises StorageError.
+    """
     chains = CheckpointChains(storage, layout, identity)
     chain = chains.owned_by(application_id) or chains.newest()
     newest = newest_checkpoint(storage, chain.uri) if chain is not None else None

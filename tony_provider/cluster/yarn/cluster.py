@@ -508,4 +508,4 @@ def _attempt(info: dict[str, Any]) -> str | None:
 
 def _tracking_url(info: dict[str, Any]) -> str | None:
     url = str(info.get("trackingUrl") or "")
-    return url if url.startswith("http") and url.isprintable() else None
+    return url if url.startswith(("http://", "https://")) and url.isprintable() else None

@@ -98,6 +98,53 @@ async def test_a_put_is_the_post_that_was_meant() -> None:
 
 
 @pytest.mark.parametrize(
+    "path",
+    [
+        "data/plugin/profile/capture_profile?service_addr=10.0.0.1:22&duration=1",
+        "data/plugin/profile/capture_profile/",
+        "/data//plugin/profile/capture_profile",
+        "experiment/x/data/plugin/profile/capture_profile",
+        "data/plugin/%70rofile/capture%5Fprofile",
+        "data/plugin/scalars/data/plugin/profile/capture_profile",
+        "experiment/data/plugin/scalars/data/plugin/profile/capture_profile",
+        "data/plugin/profile/%0Acapture_profile",
+        "data/plugin/profile/generate_cache?session_path=/home/alice",
+        "data/plugin/profile/hosts?run=x&session_path=gs://elsewhere/x",
+        "data/plugin/profile/runs?run%5Fpath=/etc",
+        "data/plugin/profile/data?worker_list=10.0.0.1",
+        "data/plugin/whatif/infer?inference_address=10.0.0.1:8500",
+        "data/plugin/unheard-of/anything",
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "PUT"])
+async def test_no_plugin_is_a_way_to_other_servers(path: str, method: str) -> None:
+    body = {"type": "text/plain", "body": ""} if method == "PUT" else b""
+    async with shown(echo) as server:
+        answered = await ask(server, method, f"/tensorboard/{path}", body)
+    assert answered.status == 403
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "data/plugins_listing",
+        "data/plugin_entry.html?name=profile",
+        "data/plugin/scalars/scalars?run=x&tag=data/plugin/profile/capture_profile",
+        "data/plugin/timeseries/timeSeries",
+        "experiment/x/data/plugin/hparams/session_groups",
+        "data/plugin/profile/runs",
+        "data/plugin/profile/data?run=a&tag=trace_viewer&host=b",
+        "data/plugin/profile/index.html",
+        "data/plugin/profile/trace_viewer_v2.wasm",
+        "data/plugin/pytorch_profiler/runs",
+    ],
+)
+async def test_plugins_that_read_the_jobs_own_files_are_shown(path: str) -> None:
+    async with shown(echo) as server:
+        assert (await get(server, f"/tensorboard/{path}")).status == 200
+
+
+@pytest.mark.parametrize(
     ("path", "root"),
     [("/tensorboard/", ""), ("/tensorboard/data/entry.html", "../"), ("/tensorboard/a/b/", "../../")],
 )

@@ -15,6 +15,7 @@ from tony_provider.runtime.am.web.page.document import Document
 from tony_provider.runtime.am.web.page.html import element
 from tony_provider.runtime.am.web.page.job_view import PageLink
 from tony_provider.runtime.am.web.router import AccessType, Route
+from tony_provider.runtime.am.web.tensorboard.plugin_routes import refusal
 from tony_provider.runtime.am.web.tensorboard.tensorboard_pages import (
     NotUpError,
     PageAnswer,
@@ -97,6 +98,8 @@ class TensorBoard:
         return await self._answer(request, PageRequest("POST", _target(request), headers, posted.body.encode()))
 
     async def _answer(self, request: HttpRequest, asked: PageRequest) -> HttpResponse:
+        if problem := refusal(request.head.path[len(_BELOW) - 1 :], request.head.query):
+            raise HttpError(HTTPStatus.FORBIDDEN, problem)
         try:
             found = await self._asking.ask(asked)
         except NotUpError as error:
