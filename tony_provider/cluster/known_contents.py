@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from tony_provider.cluster.runtime_archive import cache_dir
+from tony_provider.cluster.user_cache import user_cache
 from tony_provider.runtime.sha256 import sha256_of
 from tony_provider.runtime.storage.base import FileStatus, Storage
 
@@ -51,7 +51,7 @@ def sha256_of_local(path: Path) -> str:
 
 
 def _remembered(version: str, read: Callable[[], str]) -> str:
-    note = cache_dir() / "contents" / hashlib.sha256(version.encode()).hexdigest()
+    note = user_cache() / "contents" / hashlib.sha256(version.encode()).hexdigest()
     try:
         if _SHA256.fullmatch(known := note.read_text()):
             os.utime(note)

@@ -32,8 +32,8 @@ import tony_provider
 from tony_provider.cluster.archived_bytecode import bytecode
 from tony_provider.cluster.archived_frameworks import ArchiveEntry, framework_entries
 from tony_provider.cluster.errors import StagingFailed
+from tony_provider.cluster.user_cache import user_cache
 from tony_provider.runtime import launch
-from tony_provider.runtime.own_directory import ForeignDirectoryError, make_own_directory
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ def worker_archive(cache: Path | None = None) -> Path:
     key = _key(runtime, distributions)
     try:
         with _lock:
-            directory = cache_dir(cache)
+            directory = user_cache(cache)
             archive = directory / f"tony-runtime-{key}.zip"
             if not archive.exists():
                 python = "{}.{}".format(*sys.version_info[:2])
@@ -189,17 +189,6 @@ def _key(runtime: Mapping[str, ArchiveEntry], distributions: Iterable[metadata.D
     for distribution in distributions:
         digest.update(f"\n{distribution.name} {distribution.version}".encode())
     return digest.hexdigest()[:32]
-
-
-def cache_dir(wanted: Path | None = None) -> Path:
-    """Return the directory for what this user's processes keep between submissions. Raises StagingFailed, OSError."""
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    directory = wanted or base / "tony-provider"
-    try:
-        make_own_directory(directory)
-    except ForeignDirectoryError as error:
-        raise StagingFailed(f"the cache of runtime archives (XDG_CACHE_HOME) cannot be used: {error}") from error
-    return directory
 
 
 def _for_python(python: str, entries: Mapping[str, ArchiveEntry]) -> dict[str, bytes]:
