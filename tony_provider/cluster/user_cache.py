@@ -1,4 +1,4 @@
-"""The directory for what this user's processes keep between submissions: runtime archives, and hashes of large files."""
+"""The directory for what a user's processes keep between submissions: runtime archives, hashes of large files."""
 
 from __future__ import annotations
 

@@ -154,6 +154,7 @@ def poisoned_archive(field: Field) -> str:
         [_cached(field, first, tools.name)],
         _POISON,
         files=[str(PROGRAMS / "rewriter.py"), str(tools)],
+        tasks={"worker": {"memory": "1GiB", "command": f"{sys.executable} rewriter.py"}},  # it holds the archive
         env={"FROM": tools.name, "FROM_TEXT": _HONEST},
     )
     _honest(field, _run(field, _archived(field, large=True)))
