@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tony_provider.job_files.fill import Literal
+
 _WIDTH = 88  # what fits here fits wider limits as well; what is longer is one element a line, with a comma after each
 _STEP = "    "
 
@@ -34,6 +36,8 @@ def _flat(value: Any) -> str:
         return "{" + ", ".join(f"{_flat(str(key))}: {_flat(each)}" for key, each in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(_flat, value)) + "]"
+    if isinstance(value, Literal):
+        return f"literal({_string(value.text)})"
     return _string(value) if isinstance(value, str) else repr(value)
 
 
