@@ -9,6 +9,7 @@ from tony_provider.job_files.fill import Literal
 
 _WIDTH = 88  # what fits here fits wider limits as well; what is longer is one element a line, with a comma after each
 _STEP = "    "
+_CALL = "literal"  # airflow.sdk.literal
 
 
 def literal(value: Any, indent: int = 0, before: int = 0, after: int = 1) -> str:
@@ -18,9 +19,11 @@ def literal(value: Any, indent: int = 0, before: int = 0, after: int = 1) -> str
     """
     flat = _flat(value)
     fits = len(_STEP) * indent + before + len(flat) + after <= _WIDTH and "\n" not in flat
+    inner = _STEP * (indent + 1)
+    if isinstance(value, Literal) and not fits and "\n" not in flat:
+        return f"{_CALL}(\n{inner}{_string(value.text)}\n{_STEP * indent})"
     if fits or not isinstance(value, (Mapping, list)) or not value:
         return flat
-    inner = _STEP * (indent + 1)
     if isinstance(value, Mapping):
         lines = []
         for key, each in value.items():
@@ -37,7 +40,7 @@ def _flat(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(map(_flat, value)) + "]"
     if isinstance(value, Literal):
-        return f"literal({_string(value.text)})"
+        return f"{_CALL}({_string(value.text)})"
     return _string(value) if isinstance(value, str) else repr(value)
 
 

@@ -77,7 +77,7 @@ class DagFile:
         dag = _call("DAG", given, indent=0, before="with ", after=":")
         arguments = [
             f"task_id={literal(_TASK)}",
-            *(f"{name}={literal(value)}" for name, value in operator_arguments.items()),
+            *(f"{name}={literal(value, indent=2, before=len(name) + 1)}" for name, value in operator_arguments.items()),
         ]
         operator = _call("TonyTrainOperator", [*arguments, "job=JOB"], indent=1)
         return f"with {dag}:\n    {operator}\n"
