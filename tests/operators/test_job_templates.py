@@ -62,7 +62,7 @@ def test_a_value_of_a_form_is_one_value_of_the_job(
 def test_any_value_of_a_form_is_one_value_of_the_job(value: str, native: bool) -> None:
     with DAG("a", schedule=None, render_template_as_native_obj=native):
         train = TonyTrainOperator(task_id="train", job=TEXT.replace("macros.tony.quote", ""))
-    found = train.render_template(train.job, {"params": {"x": value}})  # type: ignore[typeddict-item]
+    found = train.render_template(train.job, {"params": {"x": value}})
     assert (found["name"], set(found["tasks"]["worker"])) == (value, {"command"})
 
 
@@ -117,9 +117,9 @@ def test_a_job_that_is_a_template_as_a_whole_is_refused(folder: Path, spec: str)
 def test_what_only_rendering_would_make_a_job_is_refused_with_the_remedy(
     folder: Path, text: str, said: str, field: str
 ) -> None:
-    arguments = {"spec": job("true"), field if field == "overrides" else "spec": text}
+    arguments: dict[str, Any] = {"overrides": text} if field == "overrides" else {}
     with pytest.raises(TonySpecError) as raised:
-        rendered(operator(folder, **arguments), {"x": "a"})
+        rendered(operator(folder, text if field == "job" else job("true"), **arguments), {"x": "a"})
     assert str(raised.value).startswith(f"{field}: ")
     assert said in str(raised.value)
     assert 'in quotes and without tojson: "{{ params.workers }}"' in str(raised.value)
@@ -218,7 +218,7 @@ def test_jobs_of_operators_with_their_own_environment(folder: Path) -> None:
 def test_a_file_is_found_by_the_loader_that_is_given(folder: Path) -> None:
     train = TonyTrainOperator(task_id="train", job="x.tony.yaml")
     env = Environment(loader=FileSystemLoader(folder), autoescape=False)
-    found = train.render_template(train.job, {"params": {"x": "a"}, "macros": _Macros}, env)  # type: ignore[typeddict-item]
+    found = train.render_template(train.job, {"params": {"x": "a"}, "macros": _Macros}, env)
     assert found["name"] == "a"
 
 

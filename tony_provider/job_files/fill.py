@@ -93,8 +93,8 @@ def _more(error: Exception) -> str:
 def check_names(job: Mapping[str, Any], parameters: Mapping[str, Parameter]) -> None:
     """Check that the templates of a job file use its parameters, ``macros.tony.quote``, and nothing else.
 
-    A DAG renders them with all of Airflow's context, so a template of a file may not reach further there than in
-    ``airflow tony submit``, also in a branch that a check does not take. Raises SpecError.
+    A DAG renders them with all of Airflow's context. The check covers every branch of a template, because only some
+    branches are taken while a file is checked. Raises SpecError.
     """
     used: dict[str, str] = {}
     problems = []

@@ -109,5 +109,5 @@ def _paragraph(text: str, hanging: str = "") -> list[str]:
 
 
 def _safe(text: str) -> str:
-    """Return the text as one line that a docstring can hold."""
+    """Return the text as one line, escaped for a docstring."""
     return one_line(text).replace("\\", "\\\\").replace('"""', "'''")

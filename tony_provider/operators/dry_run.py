@@ -35,9 +35,9 @@ def print_submission(task: TrainingTask) -> None:
 
 
 def _without_templates(task: TrainingTask) -> TrainingTask:
-    """Return a copy without literals, with the job of its file.
+    """Return a copy of the task without literals, with the job of its file.
 
-    It begins at the beginning where only a run could tell what it begins with.
+    The training of the copy begins at step 0 if only a run knows the checkpoint that it begins with.
     """
     task = copy.copy(task)
     with naming_field("job"):

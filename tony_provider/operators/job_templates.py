@@ -106,7 +106,7 @@ def _parsed(text: str, env: Environment, path: str = "", file: str | None = None
     try:
         return load_templated(text, path)
     except SpecError as error:
-        if _is_expression(text, env, file):  # or Jinja says what of a template is wrong
+        if _is_expression(text, env, file):  # raises Jinja's error for a template that it cannot read
             raise TonySpecError(_WHOLE) from error
         raise TonySpecError(str(error)) from error
 
