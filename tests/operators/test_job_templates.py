@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jinja2 import Environment, FileSystemLoader
 
+from tests.airflow_dags import run
 from tests.operators.jobs import dag_of, job
 from tests.rendering import rendered
 from tony_provider.exceptions import TonySpecError
@@ -160,6 +161,34 @@ def _layers(train: TonyTrainOperator, allowed: Any) -> Any:
         allowed_overrides=allowed,
         presets=lambda: pytest.fail("there is no preset"),
     )
+
+
+def test_jobs_of_mapped_tasks_are_parsed_first(airflow_db: None, folder: Path) -> None:
+    """What another task has returned is no template in a mapped task either."""
+    with DAG("mapped_jobs", schedule=None, params={"x": EVIL}, template_searchpath=str(folder)) as dag:
+
+        @task
+        def plan() -> list[Any]:
+            return ["name: '{{ params.x }}'", {"name": "x.tony.yaml", "env": {"A": "{{ params.x }}"}}]
+
+        Seen.partial(task_id="own", seen=str(folder / "own")).expand(job=["x.tony.yaml", TEXT])
+        Seen.partial(task_id="theirs", seen=str(folder / "theirs")).expand(job=plan())
+    assert run(dag).state == "success"
+    for index in range(2):
+        assert json.loads((folder / f"own{index}").read_text())["name"] == EVIL
+    theirs = [json.loads((folder / f"theirs{index}").read_text()) for index in range(2)]
+    assert theirs == ["name: '{{ params.x }}'", {"name": "x.tony.yaml", "env": {"A": "{{ params.x }}"}}]
+
+
+class Seen(TonyTrainOperator):
+    """Writes its job as it is rendered, and starts nothing."""
+
+    def __init__(self, *, seen: str, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.seen = seen
+
+    def execute(self, context: Any) -> None:
+        Path(f"{self.seen}{context['ti'].map_index}").write_text(json.dumps(self.job))
 
 
 @pytest.mark.parametrize("spec", ['name: "{{ params.x }}"', {"name": "{{ params.x }}"}, "x.tony.yaml"])
