@@ -80,11 +80,21 @@ def naming_templates(task: BaseOperator, content: Any, env: Environment) -> Iter
     that is not there; UndefinedError. Each says the field, and the text or the file that is wrong.
     """
     try:
+        with naming_text(content, env):
+            yield
+    except (TemplateError, TonySpecError) as error:
+        if field := next((name for name in task.template_fields if getattr(task, name, None) is content), None):
+            raise _below(field, error) from None
+        raise
+
+
+@contextmanager
+def naming_text(content: Any, env: Environment) -> Iterator[None]:
+    """Context manager around the rendering of one text, with which its errors are reported."""
+    try:
         yield
     except (TemplateError, TonySpecError) as error:
         told = _with_text(error, content, env)
-        if field := next((name for name in task.template_fields if getattr(task, name, None) is content), None):
-            told = _below(field, told)
         if told is error:
             raise
         raise told from None
@@ -92,7 +102,7 @@ def naming_templates(task: BaseOperator, content: Any, env: Environment) -> Iter
 
 @contextmanager
 def naming_field(name: str) -> Iterator[None]:
-    """Around the rendering of what is templated and no template field."""
+    """Context manager around the rendering of a field, with whose name errors are reported."""
     try:
         yield
     except (TemplateError, TonySpecError) as error:

@@ -10,6 +10,7 @@ import pytest
 from tests.cli.conftest import Tony
 from tests.importing.jobs import xml
 from tony_provider.cli.definition import get_tony_cli_commands
+from tony_provider.cli.job_file import read_job_file
 from tony_provider.importing.read import SYSTEMS
 from tony_provider.runtime.parsing.parse import parse_job
 
@@ -70,10 +71,32 @@ def test_an_import_writes_a_job_and_a_dag(tony: Tony, configuration: Path, tmp_p
     assert tony("import", str(configuration), *written, "--force").code == 0
 
 
-def test_what_airflow_would_fill_in_is_told(tony: Tony, tmp_path: Path) -> None:
+def test_what_looks_like_a_template_is_none(tony: Tony, tmp_path: Path) -> None:
     said = tony("import", "--", "hbox-submit", "--app-type", "mpi", "docker", "ps", "--format", "{{ .Names }}")
     assert said.code == 0, said.error
-    assert "# - {{ or {%: Airflow would fill these in" in said.out
+    assert "\ntemplates: false\n" in said.out
+    (tmp_path / "job.tony.yaml").write_text(said.out)
+    assert "{{ .Names }}" in read_job_file(tmp_path / "job.tony.yaml").job["tasks"]["chief"]["command"]
+
+
+def test_keys_of_theirs_stay_in_the_comment(tony: Tony, tmp_path: Path) -> None:
+    """YAML ends a comment also where Python ends no line."""
+    for end in ("\u2028", "\u2029", "\x85", "\r"):
+        spec = {f"x{end}files: [/etc/hostname]{end}#": 1, "services": {"worker": {"script": "true"}}}
+        (tmp_path / "spec.json").write_text(json.dumps(spec))
+        output = ("--output", str(tmp_path / "x.tony.yaml"), "--force")
+        said = tony("import", str(tmp_path / "spec.json"), "--from", "skein", *output)
+        assert said.code == 0, said.error
+        assert parse_job((tmp_path / "x.tony.yaml").read_text()).files == []
+
+
+@pytest.mark.parametrize("user", ["{{ ds }}", "root,bob", "a b", "../x", ""])
+def test_a_user_of_theirs_is_a_users_name(tony: Tony, tmp_path: Path, user: str) -> None:
+    spec = {"user": user, "services": {"worker": {"script": "true"}}}
+    (tmp_path / "spec.json").write_text(json.dumps(spec))
+    said = tony("import", str(tmp_path / "spec.json"), "--from", "skein")
+    assert "proxy_user" not in said.out
+    assert ("user (" in said.out) == bool(user)
 
 
 def test_a_call_stands_after_two_hyphens(tony: Tony) -> None:
@@ -137,7 +160,7 @@ def test_a_dag_is_written_from_a_job(tony: Tony, tmp_path: Path) -> None:
         (("default: 2, ", ""), [], "parameters.workers: has no default; give it: --param workers=VALUE"),
         (("default: 2, ", ""), ["--schedule", "@daily"], "needs a default for each parameter: workers"),
         (("", ""), ["--param", "workers=12"], "12 is greater than the maximum of 8"),
-        (('"{{ params.workers }}"', "{{ params.workers }}"), [], "a value that is a template stands in quotes"),
+        (('"{{ params.workers }}"', "{{ params.workers }}"), [], "in quotes and without tojson"),
     ],
 )
 def test_a_dag_of_a_wrong_job_is_not_written(

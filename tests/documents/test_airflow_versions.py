@@ -31,6 +31,7 @@ EVERYWHERE = {
     "airflow.sdk.bases.operator.TriggerFailureReason",
     "airflow.sdk.exceptions.AirflowRuntimeError",
     "airflow.sdk.execution_time.task_runner.RuntimeTaskInstance",
+    "airflow.sdk.literal",
     "airflow.sdk.log.mask_secret",
     "airflow.triggers.base.BaseTrigger",
     "airflow.triggers.base.TriggerEvent",

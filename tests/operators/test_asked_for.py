@@ -162,9 +162,22 @@ def test_whatever_a_form_says_stays_one_word_of_a_command(local: TonyHook) -> No
 
 
 def test_whatever_a_form_says_stays_one_value_of_a_job_that_is_text(local: TonyHook) -> None:
-    """As documented, by tojson: text is filled in before it is read."""
-    text = "framework: standalone\nname: {{ params.script | tojson }}\ntasks: {worker: {command: 'true'}}\n"
+    """Without a filter such as tojson: the text is parsed before its templates are rendered."""
+    text = "framework: standalone\nname: '{{ params.script }}'\ntasks: {worker: {command: 'true'}}\n"
     done = triggered({"script": "x\nfiles: [/etc/hostname]"}, text, overrides=None)
     error = str(done.errors["train"])
     assert "one problem" in error
     assert "name: must be 1 to" in error
+    assert nothing_is_left(local)
+
+
+def test_a_template_that_would_be_filled_in_before_the_text_is_read_is_refused(local: TonyHook) -> None:
+    text = "framework: standalone\nname: {{ params.script | tojson }}\ntasks: {worker: {command: 'true'}}\n"
+    error = str(triggered({"script": "x"}, text, overrides=None).errors["train"])
+    assert 'in quotes and without tojson: "{{ params.workers }}"' in error
+
+
+def test_whom_a_form_names_is_a_user(local: TonyHook) -> None:
+    for value in ("root, bob", "../bob", "{{ params.size }}", "bob\nroot"):
+        error = str(triggered({"script": value}, overrides=None, proxy_user="{{ params.script }}").errors["train"])
+        assert "proxy_user: a user's name has letters, digits and" in error

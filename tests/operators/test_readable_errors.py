@@ -90,10 +90,10 @@ def test_a_template_that_jinja_cannot_read_is_told_with_its_field(
     assert len(stacks(error)) == 1
 
 
-@pytest.mark.parametrize("text", ["wrong.tony.yaml", "{% include 'wrong.tony.yaml' %}"])
-def test_a_template_in_a_file_is_told_with_the_file_and_the_line(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize("spec", ["wrong.tony.yaml", {"name": "{% include 'wrong.tony.yaml' %}"}])
+def test_a_template_in_a_file_is_told_with_the_file_and_the_line(tmp_path: Path, spec: Any) -> None:
     (tmp_path / "wrong.tony.yaml").write_text(f"framework: standalone\nname: {OPENED}\n")
-    task = TonyTrainOperator(task_id="train", job=text)
+    task = TonyTrainOperator(task_id="train", job=spec)
     with pytest.raises(TonySpecError) as raised:
         task.render_template(task.job, {}, Environment(loader=FileSystemLoader(tmp_path)))
     assert str(raised.value) == f"job: unexpected '}}', in 'name: {OPENED}' (line 2 of wrong.tony.yaml)"

@@ -33,6 +33,7 @@ ELSEWHERE = {
     "cache": "tests/runtime/launch/test_launcher.py",
     "bombs": "tests/runtime/executor/test_checkpoint_reader.py",
     "forms": "tests/operators/test_asked_for.py",
+    "imports": "tests/importing/test_hostile.py",
     "dag": "tests/dags/test_examples.py",
     "lifetimes": "tests/jobs/test_token_renewal.py",
     "proxy": "tests/jobs/test_masters_https.py",

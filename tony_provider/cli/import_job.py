@@ -14,17 +14,15 @@ from tony_provider.cli.written import print_text, write_files
 from tony_provider.exceptions import TonySpecError
 from tony_provider.importing.imported import Imported, NotImportable
 from tony_provider.importing.read import imported_from
-from tony_provider.job_files.fill import templates_in
 from tony_provider.job_files.moved import moved
+from tony_provider.job_files.parameters import TEMPLATES, parted
+from tony_provider.job_files.templated_text import MARKS
 from tony_provider.job_files.write_dag import DagFile, dag_id_of
 from tony_provider.job_files.write_job import job_text
 from tony_provider.runtime.parsing.parse import parse_job
+from tony_provider.runtime.spec.source import load_source
 
 _HEAD = "Not carried over, or otherwise:"
-_TEMPLATES = (
-    "{{ or {%: Airflow would fill these in, and `airflow tony submit` refuses them; put what holds them into a script "
-    "among `files`, or use the DAG file that --dag writes"
-)
 
 
 @command
@@ -57,10 +55,13 @@ def _job(imported: Imported, job: Mapping[str, Any]) -> str:
     comments = [f"From {imported.system} ({imported.source}), by `airflow tony import`."]
     if imported.arguments:
         comments.append(f"The task of a DAG that runs it has {_arguments(imported)}.")
-    if notes := _notes(imported):
-        comments += [_HEAD, *(f"- {each}" for each in notes)]
+    if imported.left:
+        comments += [_HEAD, *(f"- {each}" for each in imported.left)]
     text = job_text(job, comments)
-    parse_job(text)  # what is written is what was checked
+    if any(mark in text for mark in MARKS):
+        text = job_text({TEMPLATES: False, **job}, comments)  # nothing of theirs is a template, in comments either
+    if parse_job(parted(load_source(text))[1]) != parse_job(job):  # what is written is what was checked
+        raise TonySpecError(f"Not imported: no job file holds what {imported.source} says")
     return text
 
 
@@ -70,7 +71,7 @@ def _dag(imported: Imported, job: Mapping[str, Any], dag_id: str | None) -> str:
         job=job,
         arguments=imported.arguments,
         origin=f"{imported.system} ({imported.source}) by `airflow tony import`",
-        notes=[str(each) for each in imported.left],  # in this file templates are escaped
+        notes=[str(each) for each in imported.left],
     )
     return file.text()
 
@@ -78,16 +79,9 @@ def _dag(imported: Imported, job: Mapping[str, Any], dag_id: str | None) -> str:
 def _tell(imported: Imported) -> None:
     if imported.arguments:
         say(f"For the task of a DAG: {_arguments(imported)}")
-    notes = _notes(imported)
-    say(_HEAD if notes else f"Everything of {imported.source} was carried over.")
-    for each in notes:
+    say(_HEAD if imported.left else f"Everything of {imported.source} was carried over.")
+    for each in imported.left:
         say(f"- {each}")
-
-
-def _notes(imported: Imported) -> list[str]:
-    """What was left, and what somebody else would take for something to be filled in."""
-    templates = [_TEMPLATES] if templates_in(imported.job) else []
-    return [*map(str, imported.left), *templates]
 
 
 def _arguments(imported: Imported) -> str:

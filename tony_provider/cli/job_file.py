@@ -12,14 +12,14 @@ import attrs
 from tony_provider.exceptions import TonySpecError
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.job_files.fill import check_names, filled, templates_in, values_of
-from tony_provider.job_files.parameters import Parameter, parted
+from tony_provider.job_files.parameters import Parameter, has_templates, parted
+from tony_provider.job_files.templated_text import load_templated
 from tony_provider.macros import quote
 from tony_provider.operators.submission import job_of, layers_of
 from tony_provider.runtime.parsing.layers import Layers
 from tony_provider.runtime.parsing.overrides import EVERYTHING
 from tony_provider.runtime.spec.model import JobSpec
 from tony_provider.runtime.spec.problems import SpecError
-from tony_provider.runtime.spec.source import load_source
 
 _ENDINGS = (".tony.yaml", ".tony.yml", ".tony.json", ".yaml", ".yml", ".json")
 
@@ -34,18 +34,17 @@ class JobFile:
 
 def read_job_file(path: Path) -> JobFile:
     """Raises TonySpecError for a file that cannot be read, and for one whose parameters are wrong."""
-    text = _text(path)
     try:
-        parameters, job = parted(load_source(text))
+        plain = load_templated(_text(path))
+        parameters, job = parted(plain)
         if parameters:
             check_names(job, parameters)
     except SpecError as error:
-        more = '\n  a value that is a template stands in quotes: "{{ params.workers }}"' if "{{" in text else ""
-        raise TonySpecError(f"{path}: {error}{more}") from error
-    if not parameters and templates_in(job):
+        raise TonySpecError(f"{path}: {error}") from error
+    if not parameters and has_templates(plain) and templates_in(job):
         raise TonySpecError(
             f"{path} holds a template, which only a DAG renders; write its value, lay it over with --set, or name what "
-            "it stands for in a section `parameters`"
+            "it stands for in a section `parameters`. If it is no template, give `templates: false` at the top"
         )
     return JobFile(job, parameters)
 

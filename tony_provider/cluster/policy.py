@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -16,12 +15,10 @@ from tony_provider.runtime.quantities import amount, count
 from tony_provider.runtime.resource_names import MEMORY
 from tony_provider.runtime.spec.images import own_keys
 from tony_provider.runtime.spec.model import Duration, JobSpec, Memory, TaskSpec
+from tony_provider.runtime.spec.names import USER, USER_RULE
 from tony_provider.runtime.spec.problems import child, shown
 
 _MOST_FILES = 10  # that are named, of those that a directory may have
-
-# Of a user; what a pattern's * stands for is to be no list of users, and no second line.
-_NAME = re.compile(r"[^\s,;/\\]{1,256}")
 
 
 @attrs.frozen
@@ -45,10 +42,12 @@ class Policy:
     max_priority: int | None = None
 
     def user_problem(self, proxy_user: str | None) -> str:
-        """Why nobody may act for this user by the connection; empty when one may."""
-        if proxy_user is None or self.proxy_users is None:
+        """Return why the connection does not let its user act for this user; empty if it does."""
+        if proxy_user is None:
             return ""
-        if _NAME.fullmatch(proxy_user) and _matches(proxy_user, self.proxy_users):
+        if not USER.fullmatch(proxy_user):
+            return f"proxy_user: {USER_RULE} (got {shown(proxy_user)})"
+        if self.proxy_users is None or _matches(proxy_user, self.proxy_users):
             return ""
         return self._not_among("proxy_user", proxy_user, "proxy_users", self.proxy_users)
 

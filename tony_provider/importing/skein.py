@@ -13,7 +13,7 @@ from tony_provider.importing.keys import Carry, Keys, argument, by, elsewhere, l
 from tony_provider.importing.shell_call import for_sh
 from tony_provider.importing.source import Source
 from tony_provider.importing.system import System
-from tony_provider.importing.values import below, environment, mapping, memory, number, some, truth
+from tony_provider.importing.values import below, environment, mapping, memory, number, some, truth, user
 
 _ARCHIVES = (".zip", ".tar.gz", ".tgz")
 _NOBODY = "nothing of the user's runs in the master, which has no script"
@@ -139,7 +139,7 @@ KEYS = Keys(
     {
         "name": to("name"),
         "queue": to("queue"),
-        "user": argument("proxy_user", lambda value: value or None),
+        "user": argument("proxy_user", user),
         "node_label": to("node_label", lambda value: value or None),
         "tags": to("tags"),
         "max_attempts": to("am.attempts", some),

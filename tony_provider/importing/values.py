@@ -9,6 +9,7 @@ from typing import Any
 
 from tony_provider.importing.keys import BadValue
 from tony_provider.runtime.contract import OWN_ENV_PREFIX
+from tony_provider.runtime.spec.names import ENV_NAME, USER, USER_RULE
 from tony_provider.runtime.spec.problems import shown
 
 _DECIMAL = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?) *([kmgtp])b", re.IGNORECASE)
@@ -69,6 +70,13 @@ def memory(value: Any) -> Any:
     return int(text) if re.fullmatch(r"[0-9]{1,12}", text) else text
 
 
+def user(value: Any) -> str:
+    """A user's name, checked by its grammar."""
+    if not isinstance(value, str) or not USER.fullmatch(value):
+        raise BadValue(USER_RULE)
+    return value
+
+
 def words(value: Any) -> list[str]:
     """The parts of a text between commas, without blanks around them."""
     return [part for part in (each.strip() for each in str(value).split(",")) if part]
@@ -107,7 +115,7 @@ def environment(given: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str
     for name, value in given.items():
         if name.startswith(OWN_ENV_PREFIX):
             refused[name] = f"names that begin with {OWN_ENV_PREFIX} are ours"
-        elif not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        elif not ENV_NAME.fullmatch(name):
             refused[name] = "is no name of a variable"
         else:
             taken[name] = value if isinstance(value, str) else str(value)

@@ -48,13 +48,18 @@ def _names(text: str, name: str) -> bool:
 
 
 def _texts(draft: Draft, folder: Path) -> Iterator[str]:
-    """Of the job's programs that this machine has, and may read."""
+    """Yield the texts of the job's programs that this machine has, and may read."""
     for each in draft.files():
-        path = folder / each.partition("::")[0]
-        inside = path.rglob("*") if path.is_dir() else [path]
-        for program in islice(inside, _MOST_FILES):
+        for program in islice(_inside(folder / each.partition("::")[0]), _MOST_FILES):
             try:
                 if program.suffix in _PROGRAMS and program.stat().st_size <= _MOST_BYTES:
                     yield program.read_text(encoding="utf-8", errors="replace")
-            except OSError:
-                continue  # which is not there, no file, or not for us
+            except (OSError, ValueError):
+                continue  # it is missing, no file, or unreadable, or no file can have such a name
+
+
+def _inside(path: Path) -> Iterator[Path]:
+    try:
+        yield from path.rglob("*") if path.is_dir() else [path]
+    except (OSError, ValueError):
+        return

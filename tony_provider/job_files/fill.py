@@ -6,16 +6,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from jinja2 import StrictUndefined, TemplateError, nodes
+import attrs
+from jinja2 import StrictUndefined, TemplateError, meta, nodes
 from jinja2.sandbox import SandboxedEnvironment
 
 from tony_provider.job_files.parameters import SECTION, Misread, Parameter, read_value
+from tony_provider.job_files.templated_text import MARKS
 from tony_provider.runtime.spec.problems import NOT_GIVEN, Problem, SpecError, child, item
 from tony_provider.runtime.spec.reader import suggestion
 
-_TEMPLATE = ("{{", "{%")
-_MARKS = (*_TEMPLATE, "{#")  # a comment: also the length of a variable in bash, ${#name}
-_PARAMS = "params"
+_TEMPLATE = MARKS[:2]  # without comments of Jinja, which look like the length of a variable in bash, ${#name}
+_PARAMS, _MACROS = "params", "macros"
+_QUOTE = "macros.tony.quote"
 
 
 def values_of(parameters: Mapping[str, Parameter], given: Sequence[str]) -> dict[str, Any]:
@@ -89,9 +91,19 @@ def _more(error: Exception) -> str:
 
 
 def check_names(job: Mapping[str, Any], parameters: Mapping[str, Parameter]) -> None:
-    """Check that the job uses its parameters, and no others. Raises SpecError."""
-    used = dict(_used(job, ""))
+    """Check that the templates of a job file use its parameters, ``macros.tony.quote``, and nothing else.
+
+    A DAG renders them with all of Airflow's context. The check covers every branch of a template, because only some
+    branches are taken while a file is checked. Raises SpecError.
+    """
+    used: dict[str, str] = {}
     problems = []
+    for path, text in _templates(job, ""):
+        tree, others = _parsed(path, text)
+        if others:
+            message = f"uses {', '.join(others)}; a job file's templates have {_PARAMS} and {_QUOTE}"
+            problems.append(Problem(path, text, message))
+        used |= {name: used.get(name, path) for name in _parameters_in(tree)}
     for name, path in used.items():
         if name not in parameters:
             known = ", ".join(parameters) or "none"
@@ -106,25 +118,54 @@ def check_names(job: Mapping[str, Any], parameters: Mapping[str, Parameter]) -> 
         raise SpecError(problems)
 
 
-def _used(value: Any, path: str) -> Iterator[tuple[str, str]]:
-    """The parameters that templates name, and where."""
+def _templates(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    """Yield the path and the text of each template."""
     if isinstance(value, Mapping):
         for key, each in value.items():
-            yield from _used(each, child(path, key))
+            yield from _templates(each, child(path, key))
     elif isinstance(value, list):
         for index, each in enumerate(value):
-            yield from _used(each, item(path, index))
+            yield from _templates(each, item(path, index))
     elif has_template(value):
-        try:
-            tree = SandboxedEnvironment().parse(value)
-        except TemplateError as error:
-            raise SpecError([Problem(path, value, f"is no template that Jinja reads: {error}")]) from error
-        for node in tree.find_all(nodes.Getattr):
-            if _is_params(node.node):
-                yield node.attr, path
-        for item_of in tree.find_all(nodes.Getitem):
-            if _is_params(item_of.node) and isinstance(item_of.arg, nodes.Const) and isinstance(item_of.arg.value, str):
-                yield item_of.arg.value, path
+        yield path, value
+
+
+def _parsed(path: str, text: str) -> tuple[nodes.Template, list[str]]:
+    """Parse a template. Return what it uses beside parameters and ``macros.tony.quote``, too. Raises SpecError."""
+    try:
+        tree = SandboxedEnvironment().parse(text)
+        names = meta.find_undeclared_variables(tree)
+        files = [str(name) for name in meta.find_referenced_templates(tree)]
+    except TemplateError as error:
+        raise SpecError([Problem(path, text, f"is no template that Jinja reads: {error}")]) from error
+    of_macros = [node for node in tree.find_all(nodes.Name) if node.name == _MACROS]
+    quotes = [node for node in tree.find_all(nodes.Getattr) if _is_quote(node)]
+    if len(of_macros) == len(quotes):
+        names.discard(_MACROS)
+    if any(node.name == "self" for node in tree.find_all(nodes.Name)):
+        names.add("self")  # which holds the whole context
+    return tree, sorted(names - {_PARAMS}) + files
+
+
+def _is_quote(node: nodes.Getattr) -> bool:
+    tony = node.node
+    return (
+        node.attr == "quote"
+        and isinstance(tony, nodes.Getattr)
+        and tony.attr == "tony"
+        and isinstance(tony.node, nodes.Name)
+        and tony.node.name == _MACROS
+    )
+
+
+def _parameters_in(tree: nodes.Template) -> Iterator[str]:
+    """Yield the parameters that a template names."""
+    for node in tree.find_all(nodes.Getattr):
+        if _is_params(node.node):
+            yield node.attr
+    for item_of in tree.find_all(nodes.Getitem):
+        if _is_params(item_of.node) and isinstance(item_of.arg, nodes.Const) and isinstance(item_of.arg.value, str):
+            yield item_of.arg.value
 
 
 def _is_params(node: nodes.Node) -> bool:
@@ -133,7 +174,7 @@ def _is_params(node: nodes.Node) -> bool:
 
 def has_template(value: object) -> bool:
     """Whether a value is a text in which Jinja finds something."""
-    return isinstance(value, str) and any(mark in value for mark in _MARKS)
+    return isinstance(value, str) and any(mark in value for mark in MARKS)
 
 
 def templates_in(value: Any) -> bool:
@@ -145,10 +186,24 @@ def templates_in(value: Any) -> bool:
     return isinstance(value, str) and any(mark in value for mark in _TEMPLATE)
 
 
+@attrs.frozen
+class Literal:
+    """A text that Jinja would render, and must not: ``airflow.sdk.literal`` in a DAG file."""
+
+    text: str
+
+
 def as_it_is(value: Any) -> Any:
-    """A job's value, or a whole job, as one of a DAG, of which Jinja changes nothing."""
+    """Return a job, or a value of one, in which each text that looks like a template is a Literal."""
     if isinstance(value, Mapping):
         return {key: as_it_is(each) for key, each in value.items()}
     if isinstance(value, list):
         return [as_it_is(each) for each in value]
-    return f"{{% raw %}}{value}{{% endraw %}}" if has_template(value) else value
+    return Literal(value) if has_template(value) else value
+
+
+def has_literals(value: Any) -> bool:
+    """Return whether there is a Literal anywhere in a value."""
+    if isinstance(value, Mapping):
+        return any(map(has_literals, value.values()))
+    return isinstance(value, Literal) or (isinstance(value, list) and any(map(has_literals, value)))

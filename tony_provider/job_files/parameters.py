@@ -16,6 +16,7 @@ from tony_provider.runtime.spec.reader import suggestion
 from tony_provider.runtime.spec.units import UnitError, parse_boolean, parse_integer
 
 SECTION = "parameters"
+TEMPLATES = "templates"  # `templates: false`: the texts of the job are what they look like, and Jinja renders none
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TEXTS = ("title", "description", "section", "format", "pattern")
@@ -55,9 +56,29 @@ class Parameter:
         return "; ".join(str(each.message) for each in found)
 
 
+def has_templates(plain: Mapping[str, Any]) -> bool:
+    """Return whether Jinja renders the texts of a job file; ``templates: false`` says that it does not.
+
+    Raises SpecError.
+    """
+    given = plain.get(TEMPLATES)
+    try:
+        found = given is None or parse_boolean(given)
+    except UnitError as error:
+        raise SpecError([Problem(TEMPLATES, given, str(error))]) from error
+    if not found and plain.get(SECTION):
+        message = f"is false, so nothing would fill in the parameters of `{SECTION}`; leave one of them out"
+        raise SpecError([Problem(TEMPLATES, given, message)])
+    return found
+
+
 def parted(plain: Mapping[str, Any]) -> tuple[dict[str, Parameter], dict[str, Any]]:
-    """The parameters of a job file, and the job beside them. Raises SpecError with everything that is wrong."""
-    job = {name: value for name, value in plain.items() if name != SECTION}
+    """Separate the parameters of a job file from its job.
+
+    Raises SpecError with all problems.
+    """
+    job = {name: value for name, value in plain.items() if name not in (SECTION, TEMPLATES)}
+    has_templates(plain)
     section = plain.get(SECTION)
     if section is None:
         return {}, job

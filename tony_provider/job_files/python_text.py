@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tony_provider.job_files.fill import Literal
+
 _WIDTH = 88  # what fits here fits wider limits as well; what is longer is one element a line, with a comma after each
 _STEP = "    "
+_CALL = "literal"  # airflow.sdk.literal
 
 
 def literal(value: Any, indent: int = 0, before: int = 0, after: int = 1) -> str:
@@ -16,9 +19,11 @@ def literal(value: Any, indent: int = 0, before: int = 0, after: int = 1) -> str
     """
     flat = _flat(value)
     fits = len(_STEP) * indent + before + len(flat) + after <= _WIDTH and "\n" not in flat
+    inner = _STEP * (indent + 1)
+    if isinstance(value, Literal) and not fits and "\n" not in flat:
+        return f"{_CALL}(\n{inner}{_string(value.text)}\n{_STEP * indent})"
     if fits or not isinstance(value, (Mapping, list)) or not value:
         return flat
-    inner = _STEP * (indent + 1)
     if isinstance(value, Mapping):
         lines = []
         for key, each in value.items():
@@ -34,6 +39,8 @@ def _flat(value: Any) -> str:
         return "{" + ", ".join(f"{_flat(str(key))}: {_flat(each)}" for key, each in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(_flat, value)) + "]"
+    if isinstance(value, Literal):
+        return f"{_CALL}({_string(value.text)})"
     return _string(value) if isinstance(value, str) else repr(value)
 
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import attrs
 
-from tony_provider.job_files.fill import as_it_is
+from tony_provider.job_files.fill import as_it_is, has_literals
 from tony_provider.job_files.parameters import Parameter
 from tony_provider.job_files.python_text import literal
+from tony_provider.runtime.text import one_line
 
 _WIDTH = 88
 _TASK = "train"
@@ -34,16 +35,20 @@ class DagFile:
     notes: Sequence[str] = ()  # what a reader should know
 
     def text(self) -> str:
-        """Python source, as ``ruff format`` leaves it."""
+        """Return Python source, as ``ruff format`` leaves it.
+
+        The templates of a job with parameters are the author's. All other texts that look like templates are literals.
+        """
         job = dict(self.job) if self.parameters else as_it_is(self.job)
+        arguments = as_it_is(self.arguments)
         parts = [
             self._docstring(),
             "from __future__ import annotations\n",
-            self._imports(),
+            self._imports(literals=has_literals([job, arguments])),
             f"JOB = {literal(job, before=len('JOB = '), after=0)}\n",
         ]
         body = [f"PARAMS = {self._params()}\n"] if self.parameters else []
-        return "\n".join([*parts, *body, self._dag()])
+        return "\n".join([*parts, *body, self._dag(arguments)])
 
     def _docstring(self) -> str:
         lines = [f"### {_safe(self.dag_id)}", "", *_paragraph(f"Written from {self.origin}. Yours to change.")]
@@ -52,17 +57,17 @@ class DagFile:
             lines += [line for note in self.notes for line in _paragraph(f"- {note}", hanging="  ")]
         return '"""\n' + "\n".join(lines) + '\n"""\n'
 
-    def _imports(self) -> str:
-        from_airflow = "DAG, Param" if self.parameters else "DAG"
+    def _imports(self, *, literals: bool) -> str:
+        names = ["DAG", *(["Param"] if self.parameters else []), *(["literal"] if literals else [])]
         scheduled = ["from datetime import datetime\n"] if self.schedule else []
         ours = "from tony_provider.operators.tony import TonyTrainOperator\n"
-        return "\n".join([*scheduled, f"from airflow.sdk import {from_airflow}\n{ours}"])
+        return "\n".join([*scheduled, f"from airflow.sdk import {', '.join(names)}\n{ours}"])
 
     def _params(self) -> str:
         lines = [f"    {literal(name)}: {_param(name, each)},\n" for name, each in self.parameters.items()]
         return "{\n" + "".join(lines) + "}"
 
-    def _dag(self) -> str:
+    def _dag(self, operator_arguments: Mapping[str, Any]) -> str:
         given = [literal(self.dag_id), f"schedule={literal(self.schedule)}"]
         if self.schedule:
             begin = f"datetime({self.start.year}, {self.start.month}, {self.start.day})"
@@ -72,7 +77,7 @@ class DagFile:
         dag = _call("DAG", given, indent=0, before="with ", after=":")
         arguments = [
             f"task_id={literal(_TASK)}",
-            *(f"{name}={literal(value)}" for name, value in self.arguments.items()),
+            *(f"{name}={literal(value, indent=2, before=len(name) + 1)}" for name, value in operator_arguments.items()),
         ]
         operator = _call("TonyTrainOperator", [*arguments, "job=JOB"], indent=1)
         return f"with {dag}:\n    {operator}\n"
@@ -104,5 +109,5 @@ def _paragraph(text: str, hanging: str = "") -> list[str]:
 
 
 def _safe(text: str) -> str:
-    """As a docstring can hold it."""
-    return text.replace("\\", "\\\\").replace('"""', "'''")
+    """Return the text as one line, escaped for a docstring."""
+    return one_line(text).replace("\\", "\\\\").replace('"""', "'''")

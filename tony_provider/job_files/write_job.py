@@ -8,6 +8,8 @@ from typing import Any
 
 import yaml
 
+from tony_provider.runtime.text import one_line
+
 _WIDTH = 116  # of comments
 _ONE_LINE = 1 << 20  # characters: commands are as long as they are
 
@@ -23,7 +25,9 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+    is_shown = all(line.isprintable() for line in text.split("\n"))  # YAML's readers change line ends such as NEL
+    style = ("|" if "\n" in text else None) if is_shown else '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
 _Dumper.add_representer(str, _text)
@@ -36,7 +40,8 @@ def job_text(job: Mapping[str, Any], comments: Sequence[str] = ()) -> str:
 
 
 def comment(text: str) -> list[str]:
-    """A paragraph as lines of a comment; one that begins with a hyphen hangs from it."""
+    """Return a paragraph as lines of a comment; the lines below a hyphen are indented."""
+    text = one_line(text)  # some line ends that are none to Python end a comment in YAML
     hanging = "#   " if text.startswith("- ") else "# "
     lines = wrap(text, _WIDTH, initial_indent="# ", subsequent_indent=hanging, break_long_words=False)
     return lines or ["#"]

@@ -10,8 +10,10 @@ import yaml
 
 from tony_provider.cluster.chain_choice import Resume
 from tony_provider.hooks.metastore import connections_of_database
+from tony_provider.operators.job_templates import job_templates, without_literals
 from tony_provider.operators.submission import request_of
 from tony_provider.operators.tries import TaskRun
+from tony_provider.readable_errors import naming_field
 from tony_provider.runtime.text import MASK
 
 if TYPE_CHECKING:
@@ -33,8 +35,15 @@ def print_submission(task: TrainingTask) -> None:
 
 
 def _without_templates(task: TrainingTask) -> TrainingTask:
-    """A copy that begins at the beginning where only a run could tell what it begins with."""
+    """Return a copy of the task without literals, with the job of its file.
+
+    The training of the copy begins at step 0 if only a run knows the checkpoint that it begins with.
+    """
     task = copy.copy(task)
+    with naming_field("job"):
+        task.job = job_templates(task.job, task.get_template_env())[0]
+    for name in task.template_fields:
+        setattr(task, name, without_literals(getattr(task, name)))
     for name, instead in (("resume", Resume.AUTO.value), ("resume_from", None), ("warm_start", None)):
         if any(mark in str(getattr(task, name)) for mark in _UNRENDERED):
             setattr(task, name, instead)

@@ -18,8 +18,9 @@ from tony_provider.airflow_versions.deferral_errors import TaskDeferralError, Ta
 from tony_provider.airflow_versions.xcoms import pushable
 from tony_provider.arguments import DEFAULT_CONN_ID, names, output_wanted, positive_seconds, yes_or_no
 from tony_provider.links.tony import LINKS
+from tony_provider.operators.job_templates import RendersJobs
 from tony_provider.operators.openlineage import TellsLineage
-from tony_provider.readable_errors import ReadableTemplates, with_readable_errors
+from tony_provider.readable_errors import with_readable_errors
 from tony_provider.watching.kill_switch import KILL_REASON, KillSwitch
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from tony_provider.runtime.spec.model import JobSpec
 
 
-class TonyTrainOperator(TellsLineage, ReadableTemplates, BaseOperator):
+class TonyTrainOperator(TellsLineage, RendersJobs, BaseOperator):
     """Run a distributed training on YARN, or on this machine, and wait for it.
 
     A try after the worker died attaches to the application that its predecessor left running, or returns the result
@@ -39,7 +40,8 @@ class TonyTrainOperator(TellsLineage, ReadableTemplates, BaseOperator):
     trains anew. See docs/how-it-works.md, "Retry is resume".
 
     :param job: the job specification: a mapping, YAML or JSON text, or the name of a file beside the DAG that ends in
-        ``.tony.yaml`` or ``.tony.json``. See docs/job-specification.md. Templated, every text in it.
+        ``.tony.yaml`` or ``.tony.json``. Text and files are parsed before their values are rendered. See
+        docs/job-specification.md. Templated, every text in it.
     :param overrides: laid over the job, and over the arguments below as well. Mappings merge key by key, lists replace,
         null deletes. They touch sizes and limits only, unless ``allowed_overrides`` says more: whoever may trigger the
         DAG often writes them. See docs/job-specification.md, "Overrides". Templated.
@@ -113,7 +115,6 @@ class TonyTrainOperator(TellsLineage, ReadableTemplates, BaseOperator):
         "checkpoint_key",
         "mlflow",
     )
-    template_ext: Sequence[str] = (".tony.yaml", ".tony.json")
     template_fields_renderers = {"job": "yaml", "overrides": "yaml", "env_vars": "yaml"}  # noqa: RUF012 - Airflow's form
     operator_extra_links = LINKS
     ui_color = "#ffdd88"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import DAG, BaseTrigger, Context
     from airflow.sdk.types import Logger
+    from jinja2 import Environment
 
     from tony_provider.hooks.tony import TonyHook
     from tony_provider.runtime.spec.model import JobSpec
@@ -21,6 +22,7 @@ class TrainingTask(Protocol):
 
     # Its arguments.
     task_id: str
+    template_fields: Sequence[str]
     tony_conn_id: str
     job: Mapping[str, Any] | str
     overrides: Mapping[str, Any] | str | None
@@ -53,6 +55,7 @@ class TrainingTask(Protocol):
     @property
     def dag(self) -> DAG: ...
 
+    def get_template_env(self) -> Environment: ...
     def parse_job(self, secrets: Collection[str]) -> JobSpec: ...
     def sent(self, job: JobSpec) -> AbstractContextManager[JobSpec]: ...
     def answer(self, context: Context, result: dict[str, Any]) -> Any: ...

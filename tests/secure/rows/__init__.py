@@ -12,6 +12,7 @@ from tests.secure.rows import (  # noqa: F401 - they fill ROWS
     floods,
     forms,
     frameworks,
+    imports,
     lifetimes,
     master,
     neighbour,
@@ -39,6 +40,7 @@ KINDS = (
     "bombs",
     "acls",
     "forms",
+    "imports",
     "dag",
     "lifetimes",
 )

@@ -33,6 +33,7 @@ from tony_provider.runtime.spec.model import (
     TaskSpec,
     role_of,
 )
+from tony_provider.runtime.spec.names import ENV_NAME, NODE_LABEL, QUEUE, TAG
 from tony_provider.runtime.spec.problems import NOT_GIVEN, Problem, child, item
 from tony_provider.runtime.spec.python_env import ALLOWED, kind_of, named_environments
 from tony_provider.runtime.spec.reader import suggestion
@@ -48,10 +49,6 @@ _MOST_TASKS = 10_000  # that one application master has been seen to serve, see 
 AM_PORTS = 2  # gRPC, and one kept for a page of its own
 
 _TASK_TYPE = re.compile(r"[a-z][a-z0-9_]*")
-_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_QUEUE = re.compile(r"[\w.@%+-]+")
-_NODE_LABEL = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,254}")  # YARN's CommonNodeLabelsManager
-_TAG = re.compile(r"[!-+\--~]+")  # printable ASCII without blank and comma, which REST lists them with
 _RESOURCE_NAME = re.compile(r"(?:[0-9A-Za-z.-]+/)?\w[\w.-]*", re.ASCII)  # YARN's ResourceUtils
 
 _OWN_RESOURCES = {
@@ -205,14 +202,14 @@ def _at_least(least: int, path: str, value: int) -> Iterator[Problem]:
 
 
 def _node_label(label: object, path: str) -> Iterator[Problem]:
-    if isinstance(label, str) and not _NODE_LABEL.fullmatch(label):
+    if isinstance(label, str) and not NODE_LABEL.fullmatch(label):
         yield Problem(path, label, "a node label has letters, digits, - and _, and is one label, no expression")
 
 
 def _names(job: JobSpec) -> Iterator[Problem]:
     if not job.name.strip() or len(job.name) > MAX_NAME or not job.name.isprintable():
         yield Problem("name", job.name, f"must be 1 to {MAX_NAME} printable characters in one line")
-    if job.queue is not None and not _QUEUE.fullmatch(job.queue):
+    if job.queue is not None and not QUEUE.fullmatch(job.queue):
         yield Problem("queue", job.queue, "must be a queue's name or path, such as ml or root.ml, without blanks")
     if job.priority is not None:
         yield from _at_least(0, "priority", job.priority)
@@ -230,7 +227,7 @@ def _tags(job: JobSpec) -> Iterator[Problem]:
     seen: set[str] = set()
     for index, tag in enumerate(job.tags):
         path = item("tags", index)
-        if len(tag) > MAX_TAG or not _TAG.fullmatch(tag):
+        if len(tag) > MAX_TAG or not TAG.fullmatch(tag):
             yield Problem(path, tag, f"a tag has 1 to {MAX_TAG} printable ASCII characters, no blank and no comma")
         if tag.lower().startswith(contract.TAG_PREFIX):
             yield Problem(path, tag, f"tags that begin with {contract.TAG_PREFIX} are ours")
@@ -316,7 +313,7 @@ def _environment(job: JobSpec) -> Iterator[Problem]:
 
 
 def _env_name(name: str, path: str, value: object) -> Iterator[Problem]:
-    if not _ENV_NAME.fullmatch(name):
+    if not ENV_NAME.fullmatch(name):
         yield Problem(path, value, "a variable's name has letters, digits and _, and begins with no digit")
     elif name.startswith(contract.OWN_ENV_PREFIX):
         yield Problem(path, value, f"variables that begin with {contract.OWN_ENV_PREFIX} are ours")

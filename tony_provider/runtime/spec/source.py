@@ -75,11 +75,11 @@ def _load_text(text: str, path: str, problems: list[Problem]) -> Any:
 
 
 def _python_value(text: str) -> Optional[dict[Any, Any]]:
-    """A mapping as Python, and so Jinja, writes it: to YAML it would be another one. None: it is not written so."""
+    """Return a mapping as Python, and so Jinja, writes it, because YAML reads another one; None for other text."""
     try:
         value = ast.literal_eval(text)
         return value if isinstance(value, dict) and repr(value) == text else None
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
+    except (TypeError, ValueError, SyntaxError, MemoryError, RecursionError):  # TypeError: a set within a set
         return None
 
 

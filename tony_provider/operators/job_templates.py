@@ -1,0 +1,157 @@
+"""Rendering of a job's templates, value by value: text is parsed first, and no rendered value becomes a key.
+
+Every parse of a DAG file loads this module, and so it loads nothing that only a running task needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import literal
+from jinja2 import TemplateNotFound, Undefined, nodes
+from jinja2.nativetypes import NativeEnvironment
+
+from tony_provider.exceptions import TonySpecError
+from tony_provider.readable_errors import ReadableTemplates, naming_field, naming_text
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+    from jinja2 import Environment
+
+_FILES = (".tony.yaml", ".tony.json")
+_LITERAL = type(literal(None))
+_WHOLE = (
+    "is a template as a whole, and what it gives could be any job. Give another task's result as "
+    'job=plan.output["job"], or build the job in Python; values of a run are templates within the job'
+)
+
+
+class RendersJobs(ReadableTemplates):
+    """Mixin that renders the fields ``job`` and ``overrides`` of an operator value by value.
+
+    A name of a job file is recognised only where it is the whole ``job``, as the DAG's author wrote it: Airflow's own
+    ``template_ext`` would load each text with such an ending, at any depth and also of other fields.
+    """
+
+    job: Any
+    overrides: Any
+
+    def render_template(
+        self,
+        content: Any,
+        context: Context,
+        jinja_env: Environment | None = None,
+        seen_oids: set[int] | None = None,
+    ) -> Any:
+        """Render a field, or a part of one. Raises as ``naming_templates`` says."""
+        field = "job" if content is self.job else "overrides" if content is self.overrides else ""
+        if not field or id(content) in (seen_oids or ()):  # Airflow lists what must not be rendered, such as XComs
+            return super().render_template(content, context, jinja_env, seen_oids)
+        env = jinja_env or self.get_template_env()
+
+        def other(value: Any) -> Any:
+            return super(RendersJobs, self).render_template(value, context, env, seen_oids)
+
+        with naming_field(field):
+            if field == "job":
+                templates, is_template = job_templates(content, env)
+            else:
+                templates, is_template = _override_templates(content, env), True
+            try:
+                return _rendered(templates, context, env, other) if is_template else templates
+            except RecursionError as error:
+                raise TonySpecError("nested too deeply") from error
+
+
+def job_templates(job: Any, env: Environment) -> tuple[Any, bool]:
+    """Parse the argument ``job``: a mapping, text, or the name of a file that ``env`` finds.
+
+    Return the job with its templates, and whether these are to be rendered. Raises TonySpecError, TemplateNotFound.
+    """
+    from tony_provider.job_files.parameters import has_templates
+    from tony_provider.runtime.spec.problems import SpecError
+
+    with naming_text(job, env):
+        if isinstance(job, str):
+            job = _parsed(_file(job, env), env, file=job) if _is_file_name(job) else _parsed(job, env)
+        try:
+            return job, not isinstance(job, Mapping) or has_templates(job)
+        except SpecError as error:
+            raise TonySpecError(str(error)) from error
+
+
+def _override_templates(overrides: Any, env: Environment) -> Any:
+    """Parse ``overrides``. Text that is one expression stays: what it gives is the overrides, which are checked."""
+    if not isinstance(overrides, str) or not overrides.strip():
+        return overrides
+    with naming_text(overrides, env):
+        return overrides if _is_expression(overrides, env) else _parsed(overrides, env, "overrides")
+
+
+def _is_file_name(text: str) -> bool:
+    return text.endswith(_FILES) and "\n" not in text
+
+
+def _file(name: str, env: Environment) -> str:
+    if env.loader is None:
+        raise TemplateNotFound(name)
+    return env.loader.get_source(env, name)[0]
+
+
+def _parsed(text: str, env: Environment, path: str = "", file: str | None = None) -> Mapping[str, Any]:
+    from tony_provider.job_files.templated_text import load_templated
+    from tony_provider.runtime.spec.problems import SpecError
+
+    try:
+        return load_templated(text, path)
+    except SpecError as error:
+        if _is_expression(text, env, file):  # raises Jinja's error for a template that it cannot read
+            raise TonySpecError(_WHOLE) from error
+        raise TonySpecError(str(error)) from error
+
+
+def _is_expression(text: str, env: Environment, file: str | None = None) -> bool:
+    """Return whether a text is one ``{{ … }}`` and nothing else."""
+    body = env.parse(text.strip(), name=file).body
+    parts = body[0].nodes if len(body) == 1 and isinstance(body[0], nodes.Output) else []
+    return len(parts) == 1 and not isinstance(parts[0], nodes.TemplateData)
+
+
+def _rendered(value: Any, context: Context, env: Environment, other: Callable[[Any], Any]) -> Any:
+    """Render each text in mappings and lists, and with ``other`` whatever else stands in them."""
+    if isinstance(value, str):
+        return _rendered_text(value, context, env)
+    if isinstance(value, Mapping):
+        return {key: _rendered(each, context, env, other) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_rendered(each, context, env, other) for each in value]
+    return other(value)
+
+
+def _rendered_text(text: str, context: Context, env: Environment) -> Any:
+    """Render a text. One without templates stays as it is, with its kinds of line ends, which Jinja would change.
+
+    Where a DAG renders native objects, an expression gives the object that it is. Text stays text, unlike in Airflow:
+    a value of a form such as ``{'paths': […]}`` would become a mapping.
+    """
+    marks = (env.variable_start_string, env.block_start_string, env.comment_start_string)
+    lines = (env.line_statement_prefix, env.line_comment_prefix)
+    if not any(mark in text for mark in (*marks, *filter(None, lines))):
+        return text
+    with naming_text(text, env):
+        template = env.from_string(text)
+        parts = list(template.root_render_func(template.new_context({**context})))
+        is_object = isinstance(env, NativeEnvironment) and len(parts) == 1
+        if is_object and not isinstance(parts[0], (str, Undefined)):
+            return parts[0]
+        return "".join(map(str, parts))
+
+
+def without_literals(value: Any) -> Any:
+    """Return a field that was not rendered, with what ``airflow.sdk.literal`` was given in place of its results."""
+    if isinstance(value, _LITERAL):
+        return value.value
+    if isinstance(value, Mapping):
+        return {key: without_literals(each) for key, each in value.items()}
+    return [*map(without_literals, value)] if isinstance(value, list) else value
