@@ -114,14 +114,15 @@ def prepare(opened: OpenCluster, request: SubmissionRequest) -> PreparedSubmissi
     check_outputs(job, opened.storage, opened.staging_dir, request.identity.name)
     registries = read_registries(sources.client_config, opened.storage) if sources.client_config else {}
     request = attrs.evolve(request, job=job)
+    environments = suitable_environments(opened, job, sources)
     prepared = PreparedSubmission(
         opened,
         request,
-        sources,
+        _with_known_content(sources, environments),
         runtime,
         _nodes(opened, runtime),
         fingerprint(job, sources),
-        suitable_environments(opened, job, sources),
+        environments,
         registries,
     )
     prepared.plan()  # an origin that is not there is told before anything is done
@@ -198,6 +199,15 @@ def suitable_environments(opened: OpenCluster, job: JobSpec, sources: Sources) -
     if looked_at.problems:
         raise JobRejected(looked_at.problems)
     return looked_at.contents
+
+
+def _with_known_content(sources: Sources, environments: Mapping[str, EnvironmentContent]) -> Sources:
+    """Return the sources with the hashes of built environments, which containers verify then."""
+    hashes = {key: each.sha256 for key, each in environments.items() if each.built}
+    stored = [
+        attrs.evolve(each, resource=attrs.evolve(each.resource, sha256=hashes.get(each.key))) for each in sources.stored
+    ]
+    return attrs.evolve(sources, stored=stored)
 
 
 def shared_cache(opened: OpenCluster) -> SharedCache | None:
