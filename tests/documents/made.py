@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 
 from tests.documents import lifecycles, performance, reference
+from tests.secure import threats
 
-PAGES = (reference.PAGE, lifecycles.PAGE, performance.PAGE)
-MAKERS = {"table": reference.table, "states": lifecycles.picture, "bench": performance.tables}
+PAGES = (reference.PAGE, lifecycles.PAGE, performance.PAGE, threats.PAGE)
+MAKERS = {"table": reference.table, "states": lifecycles.picture, "bench": performance.tables, "threats": threats.table}
 
 _BLOCK = re.compile(r"(<!-- (\w+): (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 

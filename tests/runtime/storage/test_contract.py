@@ -93,6 +93,24 @@ def test_a_checksum_is_the_same_for_the_same_content(place: Place) -> None:
         place.storage.checksum(place.uri("missing"))
 
 
+def test_the_version_of_a_file_changes_with_each_write_also_of_as_many_bytes(place: Place) -> None:
+    uri = place.uri("a")
+    place.write("a", b"hello")
+    first = place.storage.version(uri)
+    if place.kind == "memory":
+        assert first is None
+        return
+    assert first is not None
+    assert place.storage.version(uri) == first
+    place.storage.rename(uri, place.uri("b"))
+    if place.kind == "webhdfs":
+        assert place.storage.version(place.uri("b")) == first
+    place.write("a", b"hellO")
+    assert place.storage.version(uri) not in (None, first)
+    with pytest.raises(StorageNotFound):
+        place.storage.version(place.uri("missing"))
+
+
 def test_files_that_are_written_side_by_side_appear_in_their_order(place: Place) -> None:
     names = [f"ordered/{number}" for number in range(3)]
     under_way = threading.Barrier(len(names))  # nobody gets over it before all have sent their bytes

@@ -20,13 +20,6 @@ sys.path.insert(0, "tony")
 from tony_provider.runtime.hadoop.tokens import WEBHDFS_TOKEN, Credentials, Token
 
 
-class Onward(urllib.request.HTTPRedirectHandler):
-    """A PUT goes to where the NameNode sends it."""
-
-    def redirect_request(self, request, answer, code, message, headers, url):
-        return urllib.request.Request(url, data=request.data, method="PUT")
-
-
 def on_store(url, authority):
     credentials = Credentials.read_file(os.environ["HADOOP_TOKEN_FILE_LOCATION"])
     token = next(iter(credentials.tokens.values()))
@@ -34,18 +27,21 @@ def on_store(url, authority):
     opener = urllib.request.build_opener(
         urllib.request.ProxyHandler({}),
         urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=authority)),
-        Onward(),
     )
 
-    def ask(method, act, data=None, more=""):
-        request = urllib.request.Request(f"{url}?op={act}&delegation={quote(proof)}{more}", data=data, method=method)
+    def ask(method, act, more=""):
+        return send(method, f"{url}?op={act}&delegation={quote(proof)}{more}")
+
+    def send(method, address, data=None):
+        headers = {"Content-Type": "application/octet-stream"}
+        request = urllib.request.Request(address, data=data, method=method, headers=headers)
         with opener.open(request, timeout=60) as answer:
             return answer.read()
 
     time = json.loads(ask("GET", "GETFILESTATUS"))["FileStatus"]["modificationTime"]
     # The file itself is read-only; whoever may write in its directory makes another.
     ask("DELETE", "DELETE")
-    ask("PUT", "CREATE", content())
+    send("PUT", json.loads(ask("PUT", "CREATE", more="&noredirect=true"))["Location"], content())
     ask("PUT", "SETTIMES", more=f"&modificationtime={time}")
     return "anew"
 

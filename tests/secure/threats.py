@@ -1,0 +1,353 @@
+"""The list of threats by data flow: each source of foreign text, and each place where text is interpreted.
+
+The table in CONTRIBUTING.md is made of it. A file of the product that interprets text and is not named here fails
+`test_threats.py`. So a new feature cannot skip the question: which foreign text gets there, and what proves the
+protection?
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PAGE = REPOSITORY / "CONTRIBUTING.md"
+# What runs in the user's own program, with the user's own text.
+USERS_OWN = ("runtime/sdk/", "runtime/notebook/", "plugins/portal/static/vendor/")
+
+
+@dataclass(frozen=True)
+class Sink:
+    """A kind of places where text is interpreted."""
+
+    pattern: str  # that finds these places in the product
+    files: tuple[str, ...]  # of the product, below tony_provider, that have one
+
+    def found(self, files: dict[str, str]) -> set[str]:
+        return {name for name, text in files.items() if re.search(self.pattern, text)}
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Foreign text on its way to a place where it is interpreted."""
+
+    source: str
+    sink: str
+    protection: str
+    proofs: tuple[str, ...]  # rows of `make secure` by name, tests as file::name
+
+
+SINKS = {
+    "templates": Sink(
+        r"jinja2|render_template|literal\(",
+        (
+            "job_files/fill.py",
+            "job_files/python_text.py",
+            "job_files/write_dag.py",
+            "macros.py",
+            "notifications/news_source.py",
+            "operators/job_templates.py",
+            "operators/task_secrets.py",
+            "operators/training_task.py",
+            "readable_errors.py",
+            "runtime/checkpoint/content/pickles.py",  # ast.literal_eval, of a checkpoint's numbers
+        ),
+    ),
+    "YAML": Sink(
+        r"yaml\.(safe_)?load|yaml\.compose|yaml\.parse|Loader\b", ("runtime/launch/start.py", "runtime/spec/source.py")
+    ),
+    "code": Sink(
+        r"\bexec\(|\beval\(|runpy\.|import_module\(|marshal\.loads|\bpickle\.loads",
+        ("cluster/archived_bytecode.py", "runtime/launch/start.py", "runtime/storage/fsspec_store.py"),
+    ),
+    "programs": Sink(
+        r"subprocess\.(run|Popen|check)|create_subprocess|os\.exec|os\.fork|posix_spawn",
+        (
+            "cli/tensorboard_server.py",
+            "cluster/archived_bytecode.py",
+            "cluster/environments/installing.py",
+            "cluster/environments/package_indexes.py",
+            "cluster/local/cluster.py",
+            "cluster/local/master_start.py",
+            "cluster/runtime_archive.py",
+            "runtime/am/local/local_process.py",
+            "runtime/executor/checkpoint_reader.py",
+            "runtime/executor/gpus/devices.py",
+            "runtime/executor/guard.py",
+            "runtime/executor/hadoop_access/class_path.py",
+            "runtime/executor/python/running.py",
+            "runtime/executor/readiness.py",
+            "runtime/executor/user_process.py",
+            "runtime/local/unpacked.py",
+        ),
+    ),
+    "YARN's launch script": Sink(
+        r"script_values\(",
+        (
+            "cluster/prepared_submission.py",
+            "cluster/yarn/rest_submission.py",
+            "runtime/am/yarn/nm_client.py",
+            "runtime/launch/script_values.py",
+        ),
+    ),
+    "archives": Sink(
+        r"ZipFile\(|TarFile\(|tarfile\.open",
+        (
+            "cluster/environments/build.py",
+            "cluster/environments/node_pythons.py",
+            "cluster/environments/pex_info.py",
+            "cluster/notebook/listed_packages.py",
+            "cluster/runtime_archive.py",
+            "runtime/checkpoint/content/zips.py",
+            "runtime/local/unpacking.py",
+        ),
+    ),
+    "connections": Sink(
+        r"create_connection\(|open_connection\(|\.connect\(",
+        (
+            "cli/tensorboard_server.py",
+            "cluster/diagnosis/staging_checks.py",
+            "cluster/diagnosis/transport_checks.py",
+            "cluster/local/master_client.py",
+            "cluster/servers.py",
+            "runtime/executor/readiness.py",
+            "runtime/executor/tensorboard/loopback.py",
+            "runtime/executor/tunnel_ends.py",
+            "runtime/hadoop/rpc_connection.py",
+            "runtime/storage/webhdfs/datanodes.py",
+            "runtime/storage/webhdfs/key_server.py",
+            "runtime/storage/webhdfs/namenodes.py",
+            "runtime/storage/webhdfs/transport.py",
+        ),
+    ),
+    "removal": Sink(
+        r"rmtree\(|remove_tree\(|recursive=True",
+        (
+            "cli/tensorboard.py",
+            "cluster/diagnosis/staging_checks.py",
+            "cluster/environments/old_environments.py",
+            "cluster/garbage.py",
+            "cluster/local/application_folder.py",
+            "cluster/local/cluster.py",
+            "cluster/submission_attempt.py",
+            "runtime/application_cleanup.py",
+            "runtime/checkpoint/catalog.py",
+            "runtime/checkpoint/restore.py",
+            "runtime/checkpoint/snapshot.py",
+            "runtime/event_files/show_tensorboard.py",
+            "runtime/executor/checkpoint_directory.py",
+            "runtime/executor/checkpoint_uploader.py",
+            "runtime/executor/exports.py",
+            "runtime/executor/fetched_shards.py",
+            "runtime/executor/python/made_environment.py",
+            "runtime/executor/python/wheels.py",
+            "runtime/executor/result_upload.py",
+            "runtime/executor/warm_start.py",
+            "runtime/executor/workspace.py",
+            "runtime/local/trees.py",
+            "runtime/local/unpacked.py",
+            "runtime/outputs/publication.py",
+            "runtime/storage/fsspec_store.py",
+            "runtime/storage/local.py",
+        ),
+    ),
+    "signals": Sink(
+        r"os\.kill\(|killpg\(",
+        (
+            "cluster/local/process_ids.py",
+            "runtime/am/local/local_process.py",
+            "runtime/executor/processes.py",
+            "runtime/executor/python/running.py",
+            "runtime/executor/stacks.py",
+        ),
+    ),
+    "HTML": Sink(r"innerHTML|Markup\(", ("runtime/am/web/page/page.js",)),
+    "files of this machine": Sink(
+        r"local_source\(",
+        ("cluster/environments/build.py", "cluster/prepared_submission.py", "cluster/sources.py"),
+    ),
+    "Airflow's objects": Sink(
+        r"xcom_push|XCom|\.extra\[|outlet_events",
+        (
+            "airflow_versions/capabilities.py",
+            "airflow_versions/task_store.py",
+            "airflow_versions/xcoms.py",
+            "decorators/tony.py",
+            "links/tony.py",
+            "operators/job_templates.py",
+            "operators/tony.py",
+            "sensors/base.py",
+            "sensors/tony.py",
+        ),
+    ),
+    "messages": Sink(r"for_medium\(", ("notifications/media.py", "notifications/tony.py")),
+}
+
+_IMPORTED = "a job of another system that a person imports"
+_FORM = "a value of a form, `conf` or XCom"
+_JOB = "what a job reports or leaves"
+_RECORD = "a record in an application's directory"
+_CACHE = "what other jobs of the user have changed, on the store or on a node"
+_HDFS = "names of files on the store"
+_AUTHOR = "texts of a job's specification"
+_NEIGHBOUR = "other users of a machine"
+_VIEWER = "requests of a person who may see or modify a job"
+_FOLDER = "the current directory of a command"
+
+FLOWS = (
+    Flow(
+        _IMPORTED,
+        "templates",
+        "the written DAG has `literal(…)`, the written job file `templates: false`",
+        ("imported-template", "tests/importing/test_hostile.py"),
+    ),
+    Flow(
+        _IMPORTED,
+        "code",
+        "Python source is written by `repr`, notes in one escaped line; names follow `spec/names.py`",
+        ("tests/importing/test_hostile.py", "tests/cli/test_import.py::test_a_user_of_theirs_is_a_users_name"),
+    ),
+    Flow(
+        _IMPORTED,
+        "YAML",
+        "keys and notes stay in one comment line; the written file must give the same job",
+        ("tests/cli/test_import.py::test_keys_of_theirs_stay_in_the_comment",),
+    ),
+    Flow(
+        _FORM,
+        "YAML",
+        "a job that is text or a file is parsed before its values are rendered",
+        ("form-job-text", "tests/operators/test_job_templates.py"),
+    ),
+    Flow(
+        _FORM,
+        "templates",
+        "only a whole `job` is a file's name; nothing rendered is rendered again",
+        (
+            "form-overrides",
+            "tests/operators/test_job_templates.py::test_only_the_whole_job_is_the_name_of_a_file",
+        ),
+    ),
+    Flow(
+        _AUTHOR,
+        "YARN's launch script",
+        "generated names, an escaped command; `script_values` refuses all else that a shell or Hadoop would interpret",
+        (
+            "tests/jobs/test_launch_script.py",
+            "tests/runtime/executor/test_job_files.py::test_a_name_is_taken_literally",
+        ),
+    ),
+    Flow(
+        _HDFS,
+        "YARN's launch script",
+        "refused before the submission",
+        ("tests/jobs/test_launch_script.py",),
+    ),
+    Flow(
+        _AUTHOR,
+        "programs",
+        "a shell reads the `command` alone; form values go there by `macros.tony.quote`",
+        ("form-overrides", "tests/jobs/test_odd.py::test_names_and_values_with_every_kind_of_character"),
+    ),
+    Flow(
+        _CACHE,
+        "code",
+        "the launch command verifies the runtime; the submission compares contents of every size",
+        (
+            "poisoned-runtime",
+            "poisoned-node-runtime",
+            "tests/runtime/launch/test_launcher.py::test_nothing_of_a_changed_archive_runs",
+            "tests/cluster/test_known_contents.py",
+        ),
+    ),
+    Flow(
+        _CACHE,
+        "programs",
+        "executors verify files and archives, and unpack archives anew for each application",
+        (
+            "poisoned-cache",
+            "poisoned-node",
+            "poisoned-node-archive",
+            "poisoned-archive",
+            "tests/runtime/executor/test_job_files.py",
+        ),
+    ),
+    Flow(
+        _CACHE,
+        "archives",
+        "unpacked in a process of its own within limits; nothing leads out of the directory",
+        ("archive-bombs", "tests/runtime/local/test_archives.py"),
+    ),
+    Flow(
+        _JOB,
+        "HTML",
+        "the master escapes all texts; the page's script writes only HTML that the master made",
+        ("tests/runtime/am/web/test_page.py",),
+    ),
+    Flow(
+        _JOB,
+        "messages",
+        "escaped for the notifier's medium; rendered once",
+        ("tests/notifications/test_media.py",),
+    ),
+    Flow(
+        _JOB,
+        "archives",
+        "checkpoints are read in a process of its own within limits",
+        ("checkpoint-bombs", "tests/runtime/executor/test_checkpoint_reader.py"),
+    ),
+    Flow(
+        _RECORD,
+        "files of this machine",
+        "no local path of a record is read; other objects than the cache's need `--yes`",
+        ("tests/cli/test_notebook.py::test_a_record_never_has_files_of_this_machine_read",),
+    ),
+    Flow(
+        _RECORD,
+        "removal",
+        "names come from listings and the layout; no link is followed",
+        ("tests/cli/test_gc.py", "tests/cli/test_old_environments.py"),
+    ),
+    Flow(
+        _NEIGHBOUR,
+        "signals",
+        "directories of the local backend must belong to the user; processes are known by number and start time",
+        ("tests/hooks/test_local.py", "tests/runtime/test_own_directory.py"),
+    ),
+    Flow(
+        _NEIGHBOUR,
+        "connections",
+        "whoever answers must be a process of the own container, or of the own user on the worker",
+        ("neighbours-tensorboard", "tests/runtime/executor/test_peers.py"),
+    ),
+    Flow(
+        _VIEWER,
+        "connections",
+        "tunnels reach listeners of the task's own container; TensorBoard's plug-ins connect nowhere",
+        ("other-jobs-server", "tests/runtime/am/web/test_tensorboard.py"),
+    ),
+    Flow(
+        _FOLDER,
+        "programs",
+        "programs start outside of it, with variables from a list and the indexes in the key",
+        ("tests/cluster/environments/test_isolation.py", "tests/cli/test_runtime.py"),
+    ),
+)
+
+
+def product() -> dict[str, str]:
+    """The text of each file of the product that is scanned, by its name below tony_provider."""
+    root = REPOSITORY / "tony_provider"
+    files = [path for ending in ("*.py", "*.js") for path in root.rglob(ending)]
+    named = {path.relative_to(root).as_posix(): path for path in sorted(files)}
+    return {name: path.read_text() for name, path in named.items() if not name.startswith(USERS_OWN)}
+
+
+def table(_: str) -> str:
+    """The table of CONTRIBUTING.md."""
+    rows = [
+        f"| {flow.source} | {flow.sink} | {flow.protection} | {', '.join(f'`{proof}`' for proof in flow.proofs)} |"
+        for flow in FLOWS
+    ]
+    return "\n".join(["| source | interpreted as | protection | rows and tests |", "|---|---|---|---|", *rows]) + "\n"
