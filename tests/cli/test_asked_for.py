@@ -78,7 +78,7 @@ def test_what_the_connection_does_not_allow(
     for words in (
         "- name: what overrides lay there",
         "- tasks: 3 is more",
-        f"- data ({tmp_path}/data): {tmp_path}/data is",
+        f"- files[0]: {tmp_path}/data is not what the connection",
     ):
         assert words in said.error
     assert "- priority" not in said.error

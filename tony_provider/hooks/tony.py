@@ -17,7 +17,7 @@ from tony_provider.cluster.application_ref import ApplicationFinder, Application
 from tony_provider.cluster.base import CONTROL_SECONDS, Application, Cluster, Pages
 from tony_provider.cluster.bounded_status import StatusRefused, checked
 from tony_provider.cluster.checkpoint_chains import ChainState, CheckpointChains
-from tony_provider.cluster.errors import ClusterError, JobNotAllowed, UnexpectedAnswer
+from tony_provider.cluster.errors import ClusterError, UnexpectedAnswer
 from tony_provider.cluster.event_file_source import EventFileSource, event_file_source
 from tony_provider.cluster.identity import Identity, identity_of
 from tony_provider.cluster.input_check import check_inputs
@@ -144,26 +144,26 @@ class TonyHook(BaseHook):
         check_policy(job, self.settings, overrides)
         self.get_conn().check(job)
 
-    def check_sources(self, job: JobSpec, search_path: Sequence[Path]) -> None:
-        """Check the job's files, archives, environment and inputs.
+    def check_sources(self, job: JobSpec, search_path: Sequence[Path], file_roots: Sequence[Path] = ()) -> None:
+        """Check the job's files, archives, environment and inputs; arguments as the fields of SubmissionRequest.
 
         Raises SourceMissing for what is not there, JobNotAllowed for files that the connection does not allow,
         JobRejected for an environment that is not for the nodes.
         """
-        sources = SourceFinder(self.storage(), self.layout.root, search_path).find(job)
-        if found := self.settings.policy.file_problems(sources):
-            raise JobNotAllowed(found)
+        roots = self.settings.policy.roots([*search_path, *file_roots])
+        sources = SourceFinder(self.storage(), self.layout.root, search_path, roots).find(job)
         suitable_environments(self._open, job, sources)
         check_inputs(job, self.storage(), self.layout.root)
 
-    def expect_kernel(self, job: JobSpec, search_path: Sequence[Path]) -> None:
+    def expect_kernel(self, job: JobSpec, search_path: Sequence[Path], file_roots: Sequence[Path] = ()) -> None:
         """Check, before anything is started, that the job's environments can serve a notebook, as far as that is known.
 
         Raises JobRejected where one has no Jupyter server or no kernel; else as ``check_sources``.
         """
         from tony_provider.cluster.notebook.kernels import expect_kernel
 
-        expect_kernel(self._open, job, search_path)
+        roots = self.settings.policy.roots([*search_path, *file_roots])
+        expect_kernel(self._open, job, search_path, roots)
 
     def kept_job(self, identity: Identity, application_id: str) -> KeptJob:
         """The job of an application, running or ended, as it can be run again: with the files that the store keeps.
