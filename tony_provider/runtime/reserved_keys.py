@@ -1,7 +1,7 @@
 """Keys of Airflow's serialization, which a job's own data must not hold.
 
-Airflow makes an object of a mapping that holds them when it reads the mapping back, such as an XCom in the next task,
-or fails the task that reads or writes it.
+When Airflow reads a mapping that holds them, such as an XCom in the next task, it makes an object of the mapping or
+fails the task.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from typing import Any, Optional
 
 from tony_provider.runtime.spec.problems import child, item
 
-# Those of airflow.sdk.serde, and those that it still reads of former releases.
+# The keys of airflow.sdk.serde, and the keys of former releases that it still reads.
 RESERVED_KEYS = frozenset(
     {"__classname__", "__version__", "__data__", "__id__", "__cache__", "__type", "__var", "__source"}
 )
-WHY = "is a key of Airflow's own serialization, which would make an object of it; use another one"
+WHY = "is a key of Airflow's own serialization, which would make an object of the value; use another key"
 
 
 def reserved_key(plain: Any) -> Optional[str]:

@@ -1,8 +1,8 @@
-"""The check that a job's status names places of its own only: its model, exports, checkpoints and inputs.
+"""The check of the places in a job's status: its model, export, checkpoint and inputs.
 
-Whoever reads a status goes on with what it names, such as a next task that takes the model along. The application
-master checks what it reports, and Airflow's side what it reads: a job can write both the messages of its executors and
-the files of its application.
+Readers of a status use the places that it names: a next task takes the model along. The application master checks what
+it reports, and Airflow's side checks what it reads, because a job can forge the messages of its executors and the files
+of its application.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class ForeignPlace:
 def is_below(uri: str, directory: str) -> bool:
     """Return whether a URI names something below a directory, and is written in the one normal form.
 
-    Other forms, such as one with ``..``, ``//``, a trailing slash or percent-encoding, are refused: who reads the URI
-    may take it for another place.
+    Return False for other forms, with ``..``, ``//``, a trailing slash or percent-encoding, because programs differ in
+    how they read these.
     """
     try:
         place, above = uris.parse(uri), uris.parse(directory)
@@ -81,7 +81,7 @@ def _places(status: JobStatus, application_dir: str) -> Iterator[tuple[str, str,
     yield "model_dir", status.model_dir or "", application_dir
     yield "export.uri", status.export.uri if status.export else "", application_dir
     yield "checkpoint.uri", status.checkpoint.uri if status.checkpoint else "", training_dir
-    # It may be another training's (``resume_from``), and nobody goes on with it.
+    # With ``resume_from`` this checkpoint is another training's. Readers of the status do not open it.
     store = attrs.evolve(uris.parse(application_dir), path="/")
     yield "resumed.uri", status.resumed.uri if status.resumed else "", str(store)
     for each in status.inputs:
