@@ -23,6 +23,7 @@ SHARED = (
     "replayed-order",
     "cross-site",
     "half-requests",
+    "forged-results",
 )
 # Their own jobs take as long as all of the above.
 LONG = ("squatted-tag", "poisoned-cache")

@@ -17,6 +17,7 @@ from tests.secure.rows import (  # noqa: F401 - they fill ROWS
     neighbour,
     orders,
     proxy,
+    results,
     store,
     tags,
     tickets,
@@ -37,6 +38,7 @@ KINDS = (
     "bombs",
     "acls",
     "forms",
+    "results",
     "dag",
     "lifetimes",
 )
