@@ -158,11 +158,11 @@ class SourceFinder:
                 _tell_left_behind(use.path, source, [path.relative_to(found) for path in left_behind])
 
     def _add_local(self, use: _Use, path: Path, name: str, kind: ResourceKind) -> None:
-        if problem := self._roots.problem(path):  # a directory may hold links that lead out of it
-            self._outside.append(f"{use.path}: {name}: {problem}")
-            return
         if problem := _file_problem(path):
             self._problems.append(f"{use.path}: {problem}")
+            return
+        if problem := self._roots.problem(path):  # a directory may hold links that lead out of it
+            self._outside.append(f"{use.path}: {name}: {problem}")
             return
         if path not in self._hashed:
             self._hashed[path] = local_source(path, name, kind)
