@@ -24,6 +24,7 @@ SHARED = (
     "cross-site",
     "half-requests",
     "forged-results",
+    "worker-files",
 )
 # Their own jobs take as long as all of the above.
 LONG = ("squatted-tag", "poisoned-cache")
