@@ -32,10 +32,13 @@ MODEL = Asset("clicks_challenger_model")
 
 @task
 def contestants(clicks: Any, trained: Any, published: Any) -> list[str]:
-    """The files of the evaluation: its code, what it measures on, and a directory for each model."""
+    """The files of the evaluation: its code, what it measures on, and a directory for each model.
+
+    `stored:` has these looked up on the store, and never on this machine.
+    """
     models = {"challenger": trained["model_dir"], **({"published": published["model_dir"]} if published else {})}
     data = {"held_out": clicks["held_out"], **models}
-    return ["clicks/evaluate.py", "clicks/model.py", *(f"{uri}::{name}" for name, uri in data.items())]
+    return ["clicks/evaluate.py", "clicks/model.py", *(f"stored:{uri}::{name}" for name, uri in data.items())]
 
 
 @task.branch

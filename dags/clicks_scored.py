@@ -86,7 +86,8 @@ with DAG(
         job={
             "framework": "standalone",
             "start": "first-come",
-            "files": ["clicks/score.py", "clicks/model.py", "{{ ti.xcom_pull('publish')['model_dir'] }}::model"],
+            # `stored:`: a file of the store, whatever the other task returned, and never one of this machine.
+            "files": ["clicks/score.py", "clicks/model.py", "stored:{{ ti.xcom_pull('publish')['model_dir'] }}::model"],
             "python_env": PYTHON_ENV,
             "inputs": {
                 "unseen": {"paths": ["{{ ti.xcom_pull('write_unseen')['unseen'] }}"], "deal": "queue", "fetch": True}

@@ -100,7 +100,7 @@ with DAG(
         execution_timeout=timedelta(hours=1),
         job={
             "framework": "tensorflow",
-            "files": ["digits/train.py", "{{ ti.xcom_pull('prepare')['train'] }}::data"],
+            "files": ["digits/train.py", "stored:{{ ti.xcom_pull('prepare')['train'] }}::data"],
             "python_env": PYTHON_ENV,
             "tasks": {
                 "worker": {
@@ -121,8 +121,9 @@ with DAG(
             "framework": "standalone",
             "files": [
                 "digits/evaluate.py",
-                "{{ ti.xcom_pull('prepare')['held_out'] }}::data",
-                "{{ ti.xcom_pull('train')['model_dir'] }}::model",
+                # `stored:`: a file of the store, whatever the other task returned, and never one of this machine.
+                "stored:{{ ti.xcom_pull('prepare')['held_out'] }}::data",
+                "stored:{{ ti.xcom_pull('train')['model_dir'] }}::model",
             ],
             "python_env": PYTHON_ENV,
             "tasks": {

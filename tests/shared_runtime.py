@@ -35,7 +35,12 @@ def local_extra(staging_dir: Path) -> dict[str, str]:
             link.hardlink_to(archive())
         except OSError:  # another disk
             shutil.copy2(archive(), link)
-    return {"backend": "local", "staging_dir": str(staging_dir), "runtime_archive": link.as_uri()}
+    return {
+        "backend": "local",
+        "staging_dir": str(staging_dir),
+        "runtime_archive": link.as_uri(),
+        "file_roots": "/",
+    }
 
 
 def is_untouched(staging_dir: Path) -> bool:
@@ -49,7 +54,7 @@ def hdfs_extra(cluster: HadoopCluster) -> dict[str, str]:
     if cluster.root not in _stored:
         _store(cluster, path)
         _stored.add(cluster.root)
-    return {"runtime_archive": f"{cluster.fs_default}{path}"}
+    return {"runtime_archive": f"{cluster.fs_default}{path}", "file_roots": "/"}
 
 
 def _store(cluster: HadoopCluster, path: str) -> None:

@@ -87,8 +87,8 @@ def training_job(options: str = AS_IN_THE_FORM) -> dict[str, Any]:
         "files": [
             "clicks/train.py",
             "clicks/model.py",
-            "{{ ti.xcom_pull('write_clicks')['train'] }}::data",
-            "{{ ti.xcom_pull('write_clicks')['held_out'] }}::held_out",
+            "stored:{{ ti.xcom_pull('write_clicks')['train'] }}::data",
+            "stored:{{ ti.xcom_pull('write_clicks')['held_out'] }}::held_out",
         ],
         "python_env": PYTHON_ENV,
         "tasks": {

@@ -78,9 +78,35 @@ def test_what_the_connection_does_not_allow(
     for words in (
         "- name: what overrides lay there",
         "- tasks: 3 is more",
-        f"- data ({tmp_path}/data): {tmp_path}/data is",
+        f"- files[0]: {tmp_path}/data is not what the connection",
     ):
         assert words in said.error
     assert "- priority" not in said.error
     for command in (["check", file], ["list"]):
         assert "proxy_user: bob is not what the connection" in tony(*command, "--proxy-user", "bob").error
+
+
+def test_by_default_files_are_those_of_the_command_line(
+    tony: Tony, local: TonyHook, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The directory of the job's file, the current one, and what was typed; not what the file alone names."""
+    says(monkeypatch, file_roots=None)
+    for name in ("jobs", "here", "elsewhere"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "data").write_text(name)
+    monkeypatch.chdir(tmp_path / "here")
+    parameters = "parameters: {where: {type: string}}\n"
+    job = tmp_path / "jobs" / "greet.tony.yaml"
+    for source in ("data", f"{tmp_path}/here/data"):
+        job.write_text(f"{JOB}files: ['{source}::x']\n")
+        assert tony("check", str(job)).code == 0
+    job.write_text(f"{JOB}files: ['{tmp_path}/elsewhere/data::x']\n")
+    said = tony("check", str(job))
+    assert said.code == 1
+    assert f"- files[0]: {tmp_path}/elsewhere/data lies outside the directories that this job may take" in said.error
+    assert "`file_roots`" in said.error
+    submitted = tony("submit", str(job))
+    assert "lies outside the directories" in submitted.error
+    job.write_text(f"{parameters}{JOB}files: ['{{{{ params.where }}}}::x']\n")
+    assert tony("check", str(job), "--param", f"where={tmp_path}/elsewhere/data").code == 0
+    assert tony("check", str(job), "--param", "where=../elsewhere/data").code == 1

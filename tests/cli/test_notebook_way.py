@@ -36,7 +36,7 @@ class StandInHook:
     def returned(self, identity: object, application_id: str) -> Any:
         return self.result
 
-    def master_status(self, application_id: str) -> JobStatus:
+    def master_status(self, identity: object, application_id: str) -> JobStatus:
         self.asked += 1
         if self.asked % 2:
             raise MasterOutOfReach("another one is starting")

@@ -10,9 +10,10 @@ import pytest
 from tests.operators.statuses import ID, application, status, worker
 from tony_provider.cluster import results
 from tony_provider.cluster.bounded_status import MOST_WARNINGS, bounded
+from tony_provider.cluster.errors import RecordUnreadable
 from tony_provider.operators.outcome import JobResult
 from tony_provider.runtime.codec import dump_json
-from tony_provider.runtime.protocol.status import Failure, FailureKind, JobStatus, OutputStatus
+from tony_provider.runtime.protocol.status import Failure, FailureKind, InputStatus, JobStatus, OutputStatus
 from tony_provider.runtime.storage import LocalStorage
 from tony_provider.watching.observation import Observation
 from tony_provider.watching.watch import JobWatch
@@ -36,7 +37,6 @@ def endless(number: int) -> JobStatus:
         warnings=[f"{each}-" + "w" * 100 for each in range(number)],
         troubles=[f"t{each}" for each in range(number)],
         outputs=[OutputStatus(f"o{each}", f"hdfs:///{each}", 1, 1) for each in range(number)],
-        model_dir="hdfs:///" + "d" * 100 * number,
     )
 
 
@@ -47,11 +47,21 @@ def test_a_usual_status_stays_as_it_is(usual: JobStatus) -> None:
 
 def test_what_a_job_wrote_into_its_status_fills_no_database(tmp_path: object) -> None:
     """Seen: 32 MiB of it became an XCom of as much, in each run."""
-    (place := LocalStorage()).write(f"file://{tmp_path}/result.json", dump_json(endless(20_000)))
+    written = attrs.evolve(endless(20_000), model_dir=f"file://{tmp_path}/" + "d" * 2_000_000)
+    (place := LocalStorage()).write(f"file://{tmp_path}/result.json", dump_json(written))
     found = results.job_status(place, f"file://{tmp_path}")
     assert found is not None
     assert (found.warnings[-1], len(found.warnings)) == ("19800 more warnings are left out", MOST_WARNINGS + 1)
     assert len(json.dumps(JobResult.of(ID, "hdfs:///x", None, found).to_dict())) < 1 << 20
+
+
+def test_a_place_that_is_not_the_job_s_is_named_in_few_words(tmp_path: object) -> None:
+    inputs = [InputStatus("i" * 10_000, "static", 1, 1, f"hdfs:///{each}") for each in range(1000)]
+    written = attrs.evolve(status("SUCCEEDED"), model_dir="hdfs:///" + "d" * 2_000_000, inputs=inputs)
+    (place := LocalStorage()).write(f"file://{tmp_path}/result.json", dump_json(written))
+    with pytest.raises(RecordUnreadable, match=r"model_dir: 'hdfs:///d+' does not lie below file:///") as raised:
+        results.job_status(place, f"file://{tmp_path}")
+    assert len(str(raised.value)) < 8000
 
 
 def test_a_look_at_such_a_status_takes_a_triggerers_loop_no_longer_than_others() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tony_provider.cluster.file_roots import FileRoots
 from tony_provider.cluster.fingerprint import differing, fingerprint
 from tony_provider.cluster.sources import SourceFinder
 from tony_provider.runtime.parsing.parse import parse_job
@@ -46,7 +47,7 @@ def job(tmp_path: Path) -> Job:
 def of(job: Job, folder: Path) -> dict[str, str]:
     store = f"file://{folder.parent}/store"
     parsed = parse_job(job)
-    return fingerprint(parsed, SourceFinder(LocalStorage(), store, [folder]).find(parsed))
+    return fingerprint(parsed, SourceFinder(LocalStorage(), store, [folder], FileRoots("c", [folder])).find(parsed))
 
 
 @pytest.mark.parametrize(

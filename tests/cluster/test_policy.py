@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import tracemalloc
-from pathlib import Path
 from typing import Any
 
-import attrs
 import pytest
 
 from tony_provider.cluster.policy import Policy
-from tony_provider.cluster.sources import LocalSource, Sources, local_source
 from tony_provider.runtime.parsing.parse import parse_job
 
 POLICY = Policy(
@@ -136,57 +133,3 @@ def test_users() -> None:
     assert "proxy_user: root is not what the connection 'c' allows" in policy.user_problem("root")
     assert Policy().user_problem("root") == ""
     assert policy.user_problem("root\x1b[2J").isprintable()
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "dags" / "lib").mkdir(parents=True)
-    (tmp_path / "etc").mkdir()
-    for name in ("dags/train.py", "dags/lib/model.py", "etc/krb5.keytab"):
-        (tmp_path / name).write_text(name)
-    (tmp_path / "dags" / "lib" / "innocent.py").symlink_to(tmp_path / "etc" / "krb5.keytab")
-    return tmp_path
-
-
-def sources(folder: Path, *names: str) -> Sources:
-    found: list[LocalSource] = [local_source(folder / name, Path(name).name) for name in names]
-    return Sources(found, [])
-
-
-def test_files_lie_below_a_root_with_links_followed(folder: Path) -> None:
-    policy = Policy("c", file_roots=[folder / "dags"])
-    assert policy.file_problems(sources(folder, "dags/train.py", "dags/lib/model.py")) == []
-    found = policy.file_problems(
-        sources(folder, "etc/krb5.keytab", "dags/lib/innocent.py", "dags/../etc/krb5.keytab", "dags/train.py")
-    )
-    assert len(found) == 3
-    assert all(f"{folder}/etc/krb5.keytab is not what the connection 'c' allows" in problem for problem in found)
-    assert Policy("c").file_problems(sources(folder, "etc/krb5.keytab")) == []
-
-
-def test_credentials_of_registries_lie_below_a_root_too(folder: Path) -> None:
-    policy = Policy("c", file_roots=[folder / "dags"])
-    config = local_source(folder / "etc" / "krb5.keytab", "docker.client_config")
-    (problem,) = policy.file_problems(attrs.evolve(sources(folder, "dags/train.py"), client_config=config))
-    assert problem.startswith("docker.client_config (")
-
-
-def test_a_root_may_be_a_link_itself(folder: Path) -> None:
-    (folder / "current").symlink_to(folder / "dags")
-    policy = Policy("c", file_roots=[folder / "current"])
-    assert policy.file_problems(sources(folder, "dags/train.py", "current/train.py")) == []
-    # Its name is no beginning of another's.
-    (folder / "dags-of-others").mkdir()
-    (folder / "dags-of-others" / "x").write_text("x")
-    assert len(policy.file_problems(sources(folder, "dags-of-others/x"))) == 1
-
-
-def test_what_was_made_for_the_submission_lies_where_it_will(folder: Path) -> None:
-    policy = attrs.evolve(POLICY, file_roots=[folder / "dags"])
-    assert policy.file_problems(sources(folder, "etc/krb5.keytab"), [folder / "etc" / "krb5.keytab"]) == []
-
-
-def test_of_a_large_directory_some_are_named(folder: Path) -> None:
-    many = sources(folder, *["etc/krb5.keytab"] * 15)
-    found = Policy("c", file_roots=[]).file_problems(many)
-    assert (len(found), found[-1]) == (11, "and 5 more files")

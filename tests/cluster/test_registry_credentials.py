@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tony_provider.cluster.errors import JobRejected
+from tony_provider.cluster.file_roots import FileRoots
 from tony_provider.cluster.registry_credentials import read_registries, registry_tokens
 from tony_provider.cluster.sources import SourceFinder, Sources
 from tony_provider.runtime.hadoop.tokens import REGISTRY_TOKEN
@@ -26,7 +27,7 @@ def sources(folder: Path, config: Any, *, stored: bool = False) -> Sources:
     file.chmod(0o600)
     docker = {"image": "registry:5000/tf", "client_config": f"file://{file}"}
     job = parse_job({"framework": "standalone", "docker": docker, "tasks": {"worker": {"command": "true"}}})
-    return SourceFinder(LocalStorage(), f"file://{folder}/store", []).find(job)
+    return SourceFinder(LocalStorage(), f"file://{folder}/store", [], FileRoots("c", [folder])).find(job)
 
 
 @pytest.mark.parametrize("stored", [False, True])

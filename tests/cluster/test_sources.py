@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 
 from tony_provider.cluster.errors import SourceMissing
+from tony_provider.cluster.file_roots import FileRoots
 from tony_provider.cluster.sources import SourceFinder, Sources
 from tony_provider.runtime.application import ResourceKind
 from tony_provider.runtime.spec.model import JobSpec, PythonEnv, Resource, TaskSpec
 from tony_provider.runtime.storage.base import FileStatus
 from tony_provider.runtime.storage.local import LocalStorage
+
+ANYWHERE = FileRoots("c", [Path("/")])
 
 
 def job(**changes: Any) -> JobSpec:
@@ -33,7 +36,7 @@ def dag_folder(tmp_path: Path) -> Path:
 
 
 def find(spec: JobSpec, *search_path: Path, store: str = "file:///staging") -> Sources:
-    return SourceFinder(LocalStorage(), store, search_path).find(spec)
+    return SourceFinder(LocalStorage(), store, search_path, ANYWHERE).find(spec)
 
 
 def test_files_are_found_beside_the_dag_and_hashed(dag_folder: Path) -> None:
@@ -149,7 +152,7 @@ def test_a_stored_file_may_have_several_names() -> None:
             return FileStatus(uri, 1, 1, False, "alice", 0o600)
 
     spec = job(files=[Resource("hdfs://nn/data.txt"), Resource("hdfs://nn/data.txt", "other.txt")])
-    found = SourceFinder(Store(), "hdfs://nn/staging", []).find(spec)
+    found = SourceFinder(Store(), "hdfs://nn/staging", [], ANYWHERE).find(spec)
     assert [(each.name, each.resource.uri) for each in found.stored] == [
         ("data.txt", "hdfs://nn/data.txt"),
         ("other.txt", "hdfs://nn/data.txt"),

@@ -66,7 +66,8 @@ class Installation:
         self.airflow = Airflow(
             self.home,
             bundles=self._bundles(),
-            connection={**connection, "extra": {**connection["extra"], **self.place.extra}},
+            # As users have it by default: DAGs take along files of their bundles.
+            connection={**connection, "extra": {**connection["extra"], **self.place.extra, "file_roots": None}},
             environment={
                 "E2E_TAG": self.name,
                 "E2E_DIARIES": str(self.diaries),

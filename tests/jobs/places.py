@@ -121,7 +121,7 @@ class YarnPlace(Place):
 
     @property
     def connection(self) -> dict[str, Any]:
-        extra = {"webhdfs": ",".join(self.cluster.webhdfs), **transport(self.cluster)}
+        extra = {"webhdfs": ",".join(self.cluster.webhdfs), "file_roots": "/", **transport(self.cluster)}
         if self.cluster.settings.secure:
             extra["kerberos"] = "true"
             return {"conn_type": "tony", "host": ",".join(self.cluster.rm_webapp), "extra": extra}

@@ -186,6 +186,15 @@ def test_a_version_that_says_something_else_is_named(ready: Training) -> None:
     assert file in str(error)
 
 
+@pytest.mark.parametrize("place", ["/etc", "file:/etc", "hdfs://prod/models/1"])
+def test_a_version_names_a_model_of_the_store(ready: Training, place: str) -> None:
+    """Seen: ``/etc``, which a job had written there, came out of the macro, for `files` of the next job."""
+    file = f"{ready.hook.layout.root}/clicks/models/versions/1/version.json"
+    ready.hook.storage().write(file, json.dumps({"model_dir": place, "period_end": "2026-01-03"}).encode())
+    error = str(ready.again(job("true", files=[f"{NEWEST}::model"])).errors["train"])
+    assert f"{file}: model_dir: '{place}' is no URI of the store that the models are published on (file://…)" in error
+
+
 # -- keys -----------------------------------------------------------------------------------------------------------
 
 

@@ -23,6 +23,8 @@ SHARED = (
     "replayed-order",
     "cross-site",
     "half-requests",
+    "forged-results",
+    "worker-files",
 )
 # Their own jobs take as long as all of the above.
 LONG = ("squatted-tag", "poisoned-cache")

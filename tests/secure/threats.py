@@ -177,6 +177,7 @@ SINKS = {
             "links/tony.py",
             "operators/job_templates.py",
             "operators/tony.py",
+            "runtime/reserved_keys.py",  # names them
             "sensors/base.py",
             "sensors/tony.py",
         ),
@@ -296,6 +297,29 @@ FLOWS = (
         "archives",
         "checkpoints are read in a process of its own within limits",
         ("checkpoint-bombs", "tests/runtime/executor/test_checkpoint_reader.py"),
+    ),
+    Flow(
+        _JOB,
+        "files of this machine",
+        "results name only places of the job's own; `stored:` in `files`; other local files only below `file_roots`",
+        (
+            "forged-results",
+            "worker-files",
+            "tests/operators/test_foreign_results.py",
+            "tests/cluster/test_file_roots.py",
+        ),
+    ),
+    Flow(
+        _JOB,
+        "Airflow's objects",
+        "keys of Airflow's serialization are refused in return values and metrics; results are plain data",
+        ("tests/runtime/test_reserved_keys.py", "tests/operators/test_foreign_results.py"),
+    ),
+    Flow(
+        _FORM,
+        "files of this machine",
+        "`file_roots`: by default the DAG bundle, the DAG's folder and the template search path; links are resolved",
+        ("worker-files", "tests/cluster/test_file_roots.py"),
     ),
     Flow(
         _RECORD,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 
 from tony_provider.cli.command import command
-from tony_provider.cli.job_file import read_job, search_path, written
+from tony_provider.cli.job_file import file_roots, read_job, search_path, written
 from tony_provider.cli.job_origins import origins
 from tony_provider.cli.job_plan import plan
 from tony_provider.cli.named import hook_of
@@ -29,7 +29,7 @@ def check(args: Namespace) -> None:
         except JobRejected as error:
             problems += error.problems
         try:
-            hook.check_sources(job, search_path(args))
+            hook.check_sources(job, search_path(args), file_roots(args))
         except JobRejected as error:
             problems += error.problems
         except SourceMissing as error:

@@ -45,7 +45,7 @@ def glance(hook: TonyHook, args: Namespace) -> Glance:
         raise seen.unreadable
     old = list(_old(seen))
     if (old or seen.outage) and seen.application and seen.application.state is ApplicationState.RUNNING:
-        seen = attrs.evolve(seen, master=ask_the_master(hook, found.application_id))
+        seen = attrs.evolve(seen, master=ask_the_master(hook, found.identity, found.application_id))
     silence = Silence(Contact(), lambda _: None)
     silence.look(seen)
     return Glance(

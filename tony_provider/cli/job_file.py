@@ -100,6 +100,18 @@ def search_path(args: Namespace) -> list[Path]:
     return [Path(args.job).absolute().parent]
 
 
+def file_roots(args: Namespace) -> list[Path]:
+    """Return where the job's files may lie beside ``search_path``: the current directory, and what the user typed."""
+    return [Path.cwd(), *typed_files(args)]
+
+
+def typed_files(args: Namespace) -> list[Path]:
+    """Return the absolute paths among the values that the command line gives keys and parameters of the job."""
+    given = [*(getattr(args, "set", None) or ()), *(getattr(args, "param", None) or ())]
+    values = [part.strip() for each in given for part in each.partition("=")[2].split(",")]
+    return [Path(value.removeprefix("file://")) for value in values if value.removeprefix("file://").startswith("/")]
+
+
 def name_of(path: Path) -> str:
     """What a job is called after its file."""
     return next((path.name.removesuffix(end) for end in _ENDINGS if path.name.endswith(end)), path.name)

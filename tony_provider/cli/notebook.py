@@ -114,7 +114,7 @@ def _request(hook: TonyHook, args: Namespace, name: str, origin: NotebookOrigin)
         job = notebook_job(origin.job, wish, origin.overrides)
     except SpecError as error:
         raise TonySpecError(f"the notebook's job: {error}") from error
-    hook.expect_kernel(job, origin.search_path)
+    hook.expect_kernel(job, origin.search_path, origin.file_roots)
     for line in (*origin.news, *_not_there(left_out(origin.job, wish))):
         say(line)
     values = {**{each: given[each] for each in job.secrets if each in given}, TOKEN: secrets.token_urlsafe(32)}
@@ -128,6 +128,7 @@ def _request(hook: TonyHook, args: Namespace, name: str, origin: NotebookOrigin)
         ChainOrigin(warm_start=origin.checkpoint),
         overrides=origin.overrides,
         watched=False,
+        file_roots=origin.file_roots,
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from tony_provider.cli.job_file import overrides_of, read_job, search_path
+from tony_provider.cli.job_file import file_roots, overrides_of, read_job, search_path, typed_files
 from tony_provider.cli.named import NotFound, applications_of, identity_of
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.spec.model import JobSpec
@@ -22,6 +22,7 @@ class NotebookOrigin:
     job: JobSpec
     overrides: Mapping[str, Any]  # laid over the notebook's job
     search_path: Sequence[Path] = ()  # where files that the job names are looked for
+    file_roots: Sequence[Path] = ()  # where else they may lie
     checkpoint: str | None = None  # URI of the chain whose newest checkpoint it finds
     news: Sequence[str] = ()  # for people
 
@@ -36,7 +37,7 @@ def origin_of(hook: TonyHook, args: Namespace) -> NotebookOrigin | None:
     origin = None
     if args.job:
         file = Namespace(job=args.job, param=args.param)  # what else is given is of the notebook's job
-        origin = NotebookOrigin(read_job(file, hook)[0], overrides, search_path(file))
+        origin = NotebookOrigin(read_job(file, hook)[0], overrides, search_path(file), file_roots(args))
     elif args.param:
         raise NotFound("--param is for the parameters of a job's file: name the file")
     if not (args.of or args.tag or args.dag_id or args.task_id or args.run_id):
@@ -56,7 +57,7 @@ def origin_of(hook: TonyHook, args: Namespace) -> NotebookOrigin | None:
     news = []
     if origin is None:
         kept = hook.kept_job(identity, application_id, confirmed=args.yes)
-        origin = NotebookOrigin(kept.job, overrides)
+        origin = NotebookOrigin(kept.job, overrides, file_roots=typed_files(args))
         if kept.masked:
             news.append(f"Without {', '.join(kept.masked)}, whose values are not kept: give them by --set env.NAME=…")
         if kept.left_out:

@@ -115,7 +115,7 @@ class NotebookWay:
         told: Sequence[str] = []
         while not over.wait(_LOOK_FOR_WARNINGS):
             try:
-                warnings = self.hook.master_status(self.application_id).warnings
+                warnings = self.hook.master_status(self.identity, self.application_id).warnings
             except ClusterError:
                 continue
             for each in warnings:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from tony_provider.cli.command import command
 from tony_provider.cli.given import labels_of, secrets_of
-from tony_provider.cli.job_file import read_job, search_path, written
+from tony_provider.cli.job_file import file_roots, read_job, search_path, written
 from tony_provider.cli.named import hook_of
 from tony_provider.cli.printing import say
 from tony_provider.cluster.submission_request import SubmissionRequest
@@ -36,6 +36,7 @@ def submit(args: Namespace) -> None:
             given=given,
             overrides=overrides,
             watched=args.wait,
+            file_roots=file_roots(args),
         )
         application_id = hook.submit(request)
         _tell(args, application_id, f"Submitted {application_id} ({job.name}), of the training {identity.tag}")

@@ -18,6 +18,11 @@ from tony_provider.runtime.protocol.status import FinalStatus, JobStatus
 from tony_provider.runtime.spec.model import JobSpec
 
 
+def _web_address(given: str | None) -> str | None:
+    """Return the address of a page as a job's master may have given it; None for what is no web address."""
+    return given if given and given.startswith(("http://", "https://")) and given.isprintable() else None
+
+
 @attrs.frozen
 class Application:
     """What the cluster says of one application."""
@@ -28,7 +33,8 @@ class Application:
     name: str = ""
     user: str = ""
     queue: str = ""
-    tracking_url: str | None = None  # the application's page, once its master has registered
+    # The address of the application's page, once its master has registered.
+    tracking_url: str | None = attrs.field(default=None, converter=_web_address)
     diagnostics: str = ""
     progress: float = 0.0  # 0 to 1
     started_ms: int = 0  # epoch, when it was submitted

@@ -1,23 +1,53 @@
 """A job's status within bounds, as Airflow's side takes it: a job may write in its place what it likes.
 
 What is shown line by line, compared with what came before, and kept in Airflow's database is bounded here, and once.
-Masters of ours come nowhere near these bounds.
+Masters of ours come nowhere near these bounds. A status that names places of others, or metrics by keys of Airflow's
+serialization, is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 import attrs
 
 from tony_provider.runtime.protocol import limits
+from tony_provider.runtime.protocol.own_places import foreign_places
 from tony_provider.runtime.protocol.status import Failure, JobStatus, TaskProgress, TaskStatus
+from tony_provider.runtime.reserved_keys import RESERVED_KEYS, WHY
 
 MOST_WARNINGS = 200
 _MANY = limits.MOST_OUTPUTS  # and as many inputs and task types
 _TEXT = 4 << 10  # characters of a warning, a name or a URI
+_MOST_FOREIGN = 5  # places of others that an error names
 _LONG = 64 << 10  # of a message, which ends with what a program has printed
+
+
+class StatusRefused(ValueError):  # noqa: N818 - named for what is wrong
+    """A job's status claims what no job of ours can have; the message names each key and its value."""
+
+
+def checked(status: JobStatus, application_dir: str | None) -> JobStatus:
+    """Return the status within bounds, after the check that it names nothing but its application's own.
+
+    ``application_dir``: URI of the application's directory; None if it is not known. Then the places that the status
+    names are left out. Raises StatusRefused.
+    """
+    if any(RESERVED_KEYS & metrics.keys() for metrics in _all_metrics(status)):
+        raise StatusRefused(f"a metric's name {WHY}")
+    if application_dir is None:
+        return attrs.evolve(bounded(status), model_dir=None, export=None, checkpoint=None, resumed=None, inputs=[])
+    if foreign := foreign_places(status, application_dir):
+        raise StatusRefused("; ".join(map(str, foreign[:_MOST_FOREIGN])))
+    return bounded(status)
+
+
+def _all_metrics(status: JobStatus) -> Iterator[Mapping[str, float]]:
+    for task in status.tasks:
+        for progress in (task.progress, *(each.progress for each in task.further)):
+            if progress is not None:
+                yield progress.metrics
 
 
 def bounded(status: JobStatus) -> JobStatus:

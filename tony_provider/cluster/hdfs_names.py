@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator, Mapping
 
 from tony_provider.cluster.open import OpenCluster
-from tony_provider.runtime.spec.model import JobSpec
+from tony_provider.runtime.spec.model import JobSpec, unmarked
 from tony_provider.runtime.spec.named_resources import named_resources
 from tony_provider.runtime.spec.python_env import named_environments, parts
 from tony_provider.runtime.storage import uris
@@ -82,9 +82,9 @@ def _uris(job: JobSpec) -> Iterator[tuple[str, str]]:
         yield named.path, named.resource.source
     for key, _, environment in named_environments(job):
         for part in parts(environment):
-            yield key, part
+            yield key, unmarked(part)[0]
     if job.docker is not None and job.docker.client_config is not None:
-        yield "docker.client_config", job.docker.client_config
+        yield "docker.client_config", unmarked(job.docker.client_config)[0]
     for name, read in job.inputs.items():
         for index, path in enumerate(read.paths):
             yield f"inputs.{name}.paths[{index}]", path

@@ -9,21 +9,19 @@ from typing import Any
 
 import attrs
 
-from tony_provider.cluster.sources import LocalSource, Sources
+from tony_provider.cluster.file_roots import FileRoots
 from tony_provider.runtime.parsing.overrides import Patterns, dotted, leaves
-from tony_provider.runtime.quantities import amount, count
+from tony_provider.runtime.quantities import amount
 from tony_provider.runtime.resource_names import MEMORY
 from tony_provider.runtime.spec.images import own_keys
 from tony_provider.runtime.spec.model import Duration, JobSpec, Memory, TaskSpec
 from tony_provider.runtime.spec.names import USER, USER_RULE
 from tony_provider.runtime.spec.problems import child, shown
 
-_MOST_FILES = 10  # that are named, of those that a directory may have
-
 
 @attrs.frozen
 class Policy:
-    """The limits of one connection. None: no limit; an empty list allows nothing."""
+    """The limits of one connection. None: no limit (of ``file_roots``: the default); an empty list allows nothing."""
 
     conn_id: str = ""
     proxy_users: Sequence[str] | None = None  # patterns, as those of queues and images
@@ -60,20 +58,14 @@ class Policy:
             *self._limits(job),
         ]
 
-    def file_problems(self, sources: Sources, made: Sequence[Path] = ()) -> list[str]:
-        """Which files of this machine lie, with links followed, outside the directories that the connection allows.
+    def roots(self, default: Sequence[Path], made: Sequence[Path] = ()) -> FileRoots:
+        """Return the directories that a job's files must lie in: those of the connection, else ``default``.
 
-        ``made``: files that were made for the submission, wherever they are.
+        ``made``: files that were generated for the submission, so exempt.
         """
         if self.file_roots is None:
-            return []
-        roots, named = [root.resolve() for root in self.file_roots], [str(root) for root in self.file_roots]
-        files = [*sources.local, *([config] if isinstance(config := sources.client_config, LocalSource) else [])]
-        places = [(source, source.path.resolve()) for source in files if source.path not in made]
-        outside = [(source, at) for source, at in places if not any(at.is_relative_to(root) for root in roots)]
-        found = [self._not_among(f"{each.name} ({each.path})", str(at), "file_roots", named) for each, at in outside]
-        more = [f"and {count(len(found) - _MOST_FILES, 'more file')}"] if len(found) > _MOST_FILES else []
-        return found[:_MOST_FILES] + more
+            return FileRoots(self.conn_id, default, made=made)
+        return FileRoots(self.conn_id, self.file_roots, of_connection=True, made=made)
 
     def _overrides(self, overrides: Mapping[str, Any]) -> Iterator[str]:
         if self.allowed_overrides is None:

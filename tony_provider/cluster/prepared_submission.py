@@ -159,9 +159,11 @@ def _allowed_sources(opened: OpenCluster, request: SubmissionRequest, job: JobSp
     """The job's files. Raises JobNotAllowed with all that the connection does not allow, SourceMissing."""
     policy = opened.settings.policy
     found = _policy_problems(job, opened.settings, request.overrides)
+    roots = policy.roots([*request.search_path, *request.file_roots], request.made)
     try:
-        sources = SourceFinder(opened.storage, opened.staging_dir, request.search_path).find(job)
-        found += policy.file_problems(sources, request.made)
+        sources = SourceFinder(opened.storage, opened.staging_dir, request.search_path, roots).find(job)
+    except JobNotAllowed as error:
+        found += error.problems
     except SourceMissing:
         if not found:
             raise

@@ -15,6 +15,8 @@ from tony_provider.runtime.storage.base import Storage
 from tony_provider.runtime.storage.errors import StorageNotFound
 from tony_provider.runtime.storage.helpers import read_whole
 
+_SHOWN = 300  # characters of what a version.json says
+
 
 @attrs.frozen
 class Version:
@@ -28,7 +30,8 @@ class Version:
 def newest_before(storage: Storage, models: str, end: datetime | str) -> str:
     """URI of the model of the newest period that ended earlier than this, and is there still; empty: there is none.
 
-    Raises StorageError, and ValueError for a version.json that is none, or a moment that is not ISO 8601.
+    Raises StorageError, and ValueError for a version.json that is none or names a model of another store, or for a
+    moment that is not ISO 8601.
     """
     moment = _moment(end)
     earlier = (version for version in _versions(storage, models) if version.period_end < moment)
@@ -49,9 +52,17 @@ def _versions(storage: Storage, models: str) -> Iterator[Version]:
             continue  # still being published
         try:
             about = read_json(data)
-            yield Version(about["model_dir"], _moment(about["period_end"]), directory.name)
+            version = Version(about["model_dir"], _moment(about["period_end"]), directory.name)
+            # Jobs may write there, and a template may put the model into `files`, where a path is the worker's.
+            is_of_store = "://" in version.model_dir and uris.scheme(version.model_dir) == uris.scheme(models)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{file} should hold model_dir and period_end: {error!r}") from error
+        if not is_of_store:
+            raise ValueError(
+                f"{file}: model_dir: {version.model_dir[:_SHOWN]!a} is no URI of the store that the models are "
+                f"published on ({uris.scheme(models)}://…)"
+            )
+        yield version
 
 
 def _moment(value: datetime | str) -> datetime:

@@ -6,7 +6,7 @@ from typing import Any
 
 import attrs
 
-from tony_provider.cluster.bounded_status import bounded
+from tony_provider.cluster.bounded_status import StatusRefused, checked
 from tony_provider.cluster.errors import RecordUnreadable
 from tony_provider.cluster.record_files import read_record
 from tony_provider.runtime import contract, most_bytes
@@ -15,6 +15,7 @@ from tony_provider.runtime.codec import dump_json
 from tony_provider.runtime.foreign_json import RETURNED_DEEPEST, ForeignJsonError, read_json
 from tony_provider.runtime.history.stored_events import first_event
 from tony_provider.runtime.protocol.status import JobStatus
+from tony_provider.runtime.reserved_keys import WHY, reserved_key
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage
 from tony_provider.runtime.storage.errors import StorageNotFound, StorageTooLarge
@@ -54,14 +55,17 @@ def job_status(storage: Storage, application_dir: str, *, may_have_ended: bool =
 
     A result is not looked for where the application cannot have ended.
 
-    Raises StorageError, and RecordUnreadable when what is there is not a status.
+    Raises StorageError, and RecordUnreadable when what is there is not a status, or names what is not the job's own.
     """
     without = "what the cluster says of the application counts"
     for name in (contract.RESULT_FILE, contract.STATUS_FILE)[not may_have_ended :]:
         uri = uris.join(application_dir, name)
         found = read_record(storage, uri, JobStatus, without=without, most_bytes=most_bytes.STATUS)
         if found is not None:
-            return bounded(found)
+            try:
+                return checked(found, application_dir)
+            except StatusRefused as error:
+                raise RecordUnreadable(uri, str(error), without) from error
     return None
 
 
@@ -92,13 +96,16 @@ def returned(storage: Storage, application_dir: str) -> Any:
     uri = uris.join(application_dir, contract.RETURN_VALUE_FILE)
     without = "the job counts as one that returned nothing"
     try:
-        return read_json(read_whole(storage, uri, most_bytes.RETURN_VALUE), deepest=RETURNED_DEEPEST)
+        found = read_json(read_whole(storage, uri, most_bytes.RETURN_VALUE), deepest=RETURNED_DEEPEST)
     except StorageNotFound:
         return None
     except StorageTooLarge as error:
         raise RecordUnreadable(uri, error.problem, without) from error
     except ForeignJsonError as error:
         raise RecordUnreadable(uri, f"not JSON: {error}", without) from error
+    if key := reserved_key(found):
+        raise RecordUnreadable(uri, f"it holds {key!a}, which {WHY}", without)
+    return found
 
 
 def delivered(storage: Storage, application_dir: str) -> Delivered | None:

@@ -1,7 +1,8 @@
-"""The files, archives and environments that a job names, each one found and hashed, or reported as missing.
+"""Find and hash the files, archives and environments that a job names, or report them as missing.
 
 Local paths that are relative resolve against the search path (the DAG's folder, then the template search path), never
 against the working directory. URIs of the job's own store are used where they are, all else is copied to the store.
+Local files must lie below the job's file roots. What is marked as ``stored`` is never looked up on this machine.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from pathlib import Path
 
 import attrs
 
-from tony_provider.cluster.errors import SourceMissing
+from tony_provider.cluster.errors import JobNotAllowed, SourceMissing
+from tony_provider.cluster.file_roots import FileRoots
 from tony_provider.cluster.known_contents import sha256_of_local
 from tony_provider.cluster.taken_files import IGNORED_DIRECTORIES, IgnoreFileError, files_below
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import LocalizedResource, ResourceKind
-from tony_provider.runtime.spec.model import JobSpec, PythonEnv
+from tony_provider.runtime.quantities import count
+from tony_provider.runtime.spec.model import JobSpec, PythonEnv, unmarked
 from tony_provider.runtime.spec.named_resources import FILES, named_resources
 from tony_provider.runtime.spec.python_env import (
     ALLOWED,
@@ -40,6 +43,7 @@ from tony_provider.runtime.text import is_writable
 log = logging.getLogger(__name__)
 
 _MOST_NAMED = 5  # of what stays behind
+_MOST_OUTSIDE = 10  # files outside of the roots that an error names
 
 
 @attrs.frozen
@@ -98,37 +102,45 @@ class _Use:
 class SourceFinder:
     """Finds the files, archives and environments that a job names.
 
-    Raises SourceMissing naming everything that is not there and where it was looked for.
+    ``find`` raises JobNotAllowed for files of this machine outside of ``roots``, which it does not read, and
+    SourceMissing for everything that is missing.
     """
 
-    def __init__(self, storage: Storage, store_uri: str, search_path: Sequence[Path]) -> None:
+    def __init__(self, storage: Storage, store_uri: str, search_path: Sequence[Path], roots: FileRoots) -> None:
         self._storage = storage
         self._store_uri = store_uri
         self._search_path = [path.absolute() for path in search_path]
+        self._roots = roots
         self._problems: list[str] = []
+        self._outside: list[str] = []
         self._local: list[LocalSource] = []
         self._stored: list[StoredSource] = []
         self._hashed: dict[Path, LocalSource] = {}  # an environment of many task types is read once
 
     def find(self, job: JobSpec) -> Sources:
-        self._problems, self._local, self._stored, self._hashed = [], [], [], {}
+        self._problems, self._outside, self._local, self._stored, self._hashed = [], [], [], [], {}
         for named in named_resources(job):
             use, resource = _Use(named.path, named.key, named.task_type), named.resource
             if named.kind == FILES:
-                self._add_file(use, resource.source, resource.target)
+                self._add_file(use, resource.source, resource.target, stored=resource.stored)
             else:
-                self._add_archive(use, resource.source, resource.target)
+                self._add_archive(use, resource.source, resource.target, stored=resource.stored)
         for use, environment in _environments(job):
             self._add_environment(use, environment)
         for task_type in job.tasks:
             self._check_names(task_type)
         client_config = self._client_config(job)
+        if self._outside:
+            more = len(self._outside) - _MOST_OUTSIDE
+            raise JobNotAllowed(
+                [*self._outside[:_MOST_OUTSIDE], *([f"and {count(more, 'more file')}"] if more > 0 else [])]
+            )
         if self._problems:
             raise SourceMissing("; ".join(dict.fromkeys(self._problems)))
         return Sources(self._local, self._stored, client_config)
 
-    def _add_file(self, use: _Use, source: str, name: str) -> None:
-        found = self._find(use.path, source)
+    def _add_file(self, use: _Use, source: str, name: str, *, stored: bool) -> None:
+        found = self._find(use.path, source, stored=stored)
         if isinstance(found, FileStatus):
             for resource in self._expand_stored(found, name):
                 self._stored.append(StoredSource(resource, use.key, use.task_type))
@@ -148,6 +160,9 @@ class SourceFinder:
         if problem := _file_problem(path):
             self._problems.append(f"{use.path}: {problem}")
             return
+        if problem := self._roots.problem(path):  # a directory may hold links that lead out of it
+            self._outside.append(f"{use.path}: {name}: {problem}")
+            return
         if path not in self._hashed:
             self._hashed[path] = local_source(path, name, kind)
         found = self._hashed[path]
@@ -162,16 +177,16 @@ class SourceFinder:
             if not below.is_directory and not IGNORED_DIRECTORIES & set(below.path.split("/")):
                 yield stored_resource(below, f"{name}/{below.path.removeprefix(prefix)}")
 
-    def _add_archive(self, use: _Use, source: str, name: str) -> None:
+    def _add_archive(self, use: _Use, source: str, name: str, *, stored: bool) -> None:
         if is_archived(source):
-            self._add_one(use, source, name, ResourceKind.ARCHIVE)
+            self._add_one(use, source, name, ResourceKind.ARCHIVE, stored=stored)
         else:
             endings = ", ".join(ARCHIVE_ENDINGS)
             self._problems.append(f"{use.path}: {source!r} is no archive; its name must end in {endings}")
 
-    def _add_one(self, use: _Use, source: str, name: str, kind: ResourceKind) -> None:
-        """What is no directory."""
-        found = self._find(use.path, source)
+    def _add_one(self, use: _Use, source: str, name: str, kind: ResourceKind, *, stored: bool) -> None:
+        """Take a source that must not be a directory."""
+        found = self._find(use.path, source, stored=stored)
         if found is None:
             return
         if found.is_directory if isinstance(found, FileStatus) else found.is_dir():
@@ -184,22 +199,25 @@ class SourceFinder:
 
     def _add_environment(self, use: _Use, environment: PythonEnv) -> None:
         kind = kind_of(environment)
-        if kind is EnvironmentKind.ARCHIVE:
-            self._add_archive(use, environment, contract.PYTHON_ENV_DIR)
-        elif kind is EnvironmentKind.PEX:
-            self._add_one(use, environment, _below_environment(environment), ResourceKind.FILE)
-        elif kind is EnvironmentKind.WHEELS:
-            for part in parts(environment):
-                self._add_wheels(use, part)
+        for given in parts(environment):
+            source, stored = unmarked(given)
+            if kind is EnvironmentKind.ARCHIVE:
+                self._add_archive(use, source, contract.PYTHON_ENV_DIR, stored=stored)
+            elif kind is EnvironmentKind.PEX:
+                self._add_one(use, source, _below_environment(source), ResourceKind.FILE, stored=stored)
+            elif kind is EnvironmentKind.WHEELS:
+                self._add_wheels(use, source, stored=stored)
 
-    def _add_wheels(self, use: _Use, source: str) -> None:
-        """A wheel, or all those of a directory."""
+    def _add_wheels(self, use: _Use, source: str, *, stored: bool) -> None:
+        """Take a wheel, or all wheels of a directory."""
         if source.lower().endswith(WHEEL_ENDING):
-            self._add_one(use, source, _below_environment(source), ResourceKind.FILE)
+            self._add_one(use, source, _below_environment(source), ResourceKind.FILE, stored=stored)
             return
-        found = self._find(use.path, source)
+        before = len(self._problems)
+        found = self._find(use.path, source, stored=stored)
         if found is None:
-            self._problems[-1] += f"; a python_env is {ALLOWED}"
+            if len(self._problems) > before:
+                self._problems[-1] += f"; a python_env is {ALLOWED}"
             return
         wheels = self._wheels_in(found)
         if not wheels:
@@ -222,7 +240,8 @@ class SourceFinder:
         key = "docker.client_config"
         if job.docker is None or job.docker.client_config is None:
             return None
-        found = self._find(key, job.docker.client_config)
+        source, stored = unmarked(job.docker.client_config)
+        found = self._find(key, source, stored=stored)
         if isinstance(found, FileStatus):
             return stored_resource(found, key)
         if found is None:
@@ -232,10 +251,18 @@ class SourceFinder:
             return None
         return local_source(found, key)
 
-    def _find(self, key: str, source: str) -> FileStatus | Path | None:
-        """What is there, in the job's store or else on this machine; None when nothing is, which is reported."""
+    def _find(self, key: str, source: str, *, stored: bool) -> FileStatus | Path | None:
+        """Find a source on the job's store, or else on this machine unless it is marked as ``stored``.
+
+        Return None if it is not there or not allowed, which is reported.
+        """
         if in_store(source, self._store_uri):
             return self._status(key, source)
+        if stored:
+            scheme = uris.scheme(self._store_uri)
+            where = f"a URI below {self._store_uri}" if scheme == "file" else f"{scheme}://…"
+            self._problems.append(f"{key}: {source!r} is marked as stored, so it must be in the job's store: {where}")
+            return None
         if "://" not in source or source.startswith("file://"):
             return self._locate(key, source)
         self._problems.append(
@@ -256,6 +283,9 @@ class SourceFinder:
         candidates = [path] if path.is_absolute() else [directory / path for directory in self._search_path]
         for candidate in candidates:
             if candidate.exists():
+                if problem := self._roots.problem(candidate):
+                    self._outside.append(f"{key}: {problem}")
+                    return None
                 if os.access(candidate, os.R_OK):
                     return candidate
                 self._problems.append(f"{key}: {candidate} cannot be read by this user")

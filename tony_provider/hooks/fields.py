@@ -157,7 +157,8 @@ CONNECTION_FIELDS: dict[str, dict[str, Any]] = {
         file_roots=_text(
             "File roots",
             "Directories of the worker that files of jobs may lie in, links followed, with commas between; that of the "
-            "DAGs is one of them only if it is named. Default: all that the worker may read.",
+            "DAGs is one of them only if it is named, and / allows all. Default: the DAG's bundle and its template "
+            "search path.",
         ),
         allowed_overrides=_text(
             "Overrides",

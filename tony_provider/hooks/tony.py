@@ -15,8 +15,9 @@ from tony_provider.arguments import DEFAULT_CONN_ID
 from tony_provider.cluster import results
 from tony_provider.cluster.application_ref import ApplicationFinder, ApplicationRef
 from tony_provider.cluster.base import CONTROL_SECONDS, Application, Cluster, Pages
+from tony_provider.cluster.bounded_status import StatusRefused, checked
 from tony_provider.cluster.checkpoint_chains import ChainState, CheckpointChains
-from tony_provider.cluster.errors import ClusterError, JobNotAllowed
+from tony_provider.cluster.errors import ClusterError, UnexpectedAnswer
 from tony_provider.cluster.event_file_source import EventFileSource, event_file_source
 from tony_provider.cluster.identity import Identity, identity_of
 from tony_provider.cluster.input_check import check_inputs
@@ -36,6 +37,7 @@ from tony_provider.hooks.connection import CONN_TYPE, read_connection
 from tony_provider.runtime import application_cleanup
 from tony_provider.runtime.protocol.export_status import ExportedModel
 from tony_provider.runtime.protocol.output_piece import OutputPiece
+from tony_provider.runtime.protocol.own_places import is_below
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.spec.model import JobSpec
 from tony_provider.runtime.storage import uris
@@ -142,26 +144,26 @@ class TonyHook(BaseHook):
         check_policy(job, self.settings, overrides)
         self.get_conn().check(job)
 
-    def check_sources(self, job: JobSpec, search_path: Sequence[Path]) -> None:
-        """Check the job's files, archives, environment and inputs.
+    def check_sources(self, job: JobSpec, search_path: Sequence[Path], file_roots: Sequence[Path] = ()) -> None:
+        """Check the job's files, archives, environment and inputs; arguments as the fields of SubmissionRequest.
 
         Raises SourceMissing for what is not there, JobNotAllowed for files that the connection does not allow,
         JobRejected for an environment that is not for the nodes.
         """
-        sources = SourceFinder(self.storage(), self.layout.root, search_path).find(job)
-        if found := self.settings.policy.file_problems(sources):
-            raise JobNotAllowed(found)
+        roots = self.settings.policy.roots([*search_path, *file_roots])
+        sources = SourceFinder(self.storage(), self.layout.root, search_path, roots).find(job)
         suitable_environments(self._open, job, sources)
         check_inputs(job, self.storage(), self.layout.root)
 
-    def expect_kernel(self, job: JobSpec, search_path: Sequence[Path]) -> None:
+    def expect_kernel(self, job: JobSpec, search_path: Sequence[Path], file_roots: Sequence[Path] = ()) -> None:
         """Check, before anything is started, that the job's environments can serve a notebook, as far as that is known.
 
         Raises JobRejected where one has no Jupyter server or no kernel; else as ``check_sources``.
         """
         from tony_provider.cluster.notebook.kernels import expect_kernel
 
-        expect_kernel(self._open, job, search_path)
+        roots = self.settings.policy.roots([*search_path, *file_roots])
+        expect_kernel(self._open, job, search_path, roots)
 
     def kept_job(self, identity: Identity, application_id: str, *, confirmed: bool = False) -> KeptJob:
         """Return the job of an application, running or ended, as it can be run again: with files that the store keeps.
@@ -424,7 +426,15 @@ class TonyHook(BaseHook):
         Returns where it is (``uri``, a directory on the store) and of which ``step``. Raises NotExported, a
         ClusterError, when none comes: the program never looks for requests, the job ends, or the export fails.
         """
-        return export_model(self.get_conn(), application_id, reason, seconds, lambda: self._result_of(application_id))
+        found = self.application_ref(application_id=application_id)
+        export = export_model(self.get_conn(), application_id, reason, seconds, lambda: self._result_of(application_id))
+        directory = self.application_dir(found.identity, application_id) if found and found.identity else None
+        if directory is None or not is_below(export.uri, directory):
+            raise UnexpectedAnswer(
+                f"the master of {application_id} reports an export at {export.uri!a}, which does not lie below "
+                f"{directory or 'a directory of the staging directory'}"
+            )
+        return export
 
     def _result_of(self, application_id: str) -> JobStatus | None:
         found = self.application_ref(application_id=application_id)
@@ -440,9 +450,19 @@ class TonyHook(BaseHook):
         """What a task has printed after so many bytes of it; see ``Cluster.task_output``."""
         return self.get_conn().task_output(application_id, task, attempt, after, seconds=seconds)
 
-    def master_status(self, application_id: str, *, seconds: float = CONTROL_SECONDS) -> JobStatus:
-        """The job's status as its running master says it; see ``Cluster.master_status``."""
-        return self.get_conn().master_status(application_id, seconds=seconds)
+    def master_status(
+        self, identity: Identity | None, application_id: str, *, seconds: float = CONTROL_SECONDS
+    ) -> JobStatus:
+        """Return the job's status as its running master reports it; see ``Cluster.master_status``.
+
+        ``identity``: None if nothing of the application is in the staging directory. Then the status names no places.
+        Raises UnexpectedAnswer also for a status that names what is not the application's own.
+        """
+        status = self.get_conn().master_status(application_id, seconds=seconds)
+        try:
+            return checked(status, None if identity is None else self.application_dir(identity, application_id))
+        except StatusRefused as error:
+            raise UnexpectedAnswer(f"the master of {application_id} reports what is not its own: {error}") from error
 
     def limit(self, application_id: str, seconds: float, diagnostics: str, *, prolong: bool = False) -> None:
         """Have the cluster end the application should it still be there after ``seconds``; see ``Cluster.limit``."""

@@ -16,8 +16,10 @@ from tony_provider.operators.tries import TaskTry
 from tony_provider.runtime import contract
 from tony_provider.runtime.codec import to_plain
 from tony_provider.runtime.kept_log import read_kept
+from tony_provider.runtime.outputs.output_place import OutputPlace
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, JobStatus, OutputStatus
 from tony_provider.runtime.quantities import count, size, span
+from tony_provider.runtime.spec.model import JobSpec
 from tony_provider.runtime.storage.base import FileStatus, Storage
 from tony_provider.runtime.storage.errors import StorageError, StorageNotFound
 from tony_provider.runtime.storage.helpers import read_text
@@ -216,6 +218,22 @@ class Outcome:
     @property
     def _directory(self) -> str:
         return self.hook.application_dir(self.identity, self.application_id)
+
+
+def with_own_outputs(status: JobStatus, job: JobSpec, log: Logger) -> JobStatus:
+    """Return the status without outputs that do not lie where the task's job says, and log a warning for each.
+
+    A job may report any place. An output is also left out if the job was changed after the application was submitted.
+    """
+    wanted = {name: OutputPlace(each.path, status.application_id).uri for name, each in job.outputs.items()}
+    own = []
+    for output in status.outputs:
+        if output.uri == wanted.get(output.name):
+            own.append(output)
+        else:
+            said = "The output %r is left out of the result: the application reports it at %a, and the job has %s"
+            log.warning(said, output.name, output.uri, wanted.get(output.name, "no such output"))
+    return attrs.evolve(status, outputs=own)
 
 
 def _output(status: OutputStatus) -> dict[str, Any]:

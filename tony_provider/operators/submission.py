@@ -119,6 +119,7 @@ def request_of(
         load_source(task.overrides or {}, "overrides"),
         watched=task.wait_for_completion,
         made=[Path(each.source) for each in sent.files if each not in job.files],
+        file_roots=[bundle_folder(task.dag)],
     )
 
 
@@ -126,6 +127,17 @@ def search_path(dag: DAG) -> list[Path]:
     """The directories in which files that the job names are looked for: the DAG's, then those of its templates."""
     further = dag.template_searchpath or []
     return [Path(dag.folder), *map(Path, [further] if isinstance(further, str) else further)]
+
+
+def bundle_folder(dag: DAG) -> Path:
+    """Return the root of the DAG bundle that the DAG's file is of; its own directory where Airflow does not say more.
+
+    A bundle's root is often a link to its newest version.
+    """
+    file, relative = Path(dag.fileloc), Path(dag.relative_fileloc or "")
+    depth = len(relative.parts)
+    is_known = depth > 0 and not relative.is_absolute() and file.parts[-depth:] == relative.parts
+    return file.parents[depth - 1] if is_known else Path(dag.folder)
 
 
 def _seconds(time_span: timedelta | float) -> float:

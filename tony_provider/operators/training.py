@@ -29,7 +29,7 @@ from tony_provider.links.tony import push_links, withdraw_links
 from tony_provider.operators import deferral
 from tony_provider.operators.advice import Adviser
 from tony_provider.operators.application_starter import ApplicationStarter, StartedApplication
-from tony_provider.operators.outcome import Outcome, RestOfOutput, failure
+from tony_provider.operators.outcome import Outcome, RestOfOutput, failure, with_own_outputs
 from tony_provider.operators.submission import check_shown, request_of
 from tony_provider.operators.summary import Summaries
 from tony_provider.operators.summary_keeper import SummaryKeeper
@@ -437,6 +437,8 @@ class Training:
         return may_start_anew(self._store, self._try)
 
     def _deliver(self, application_id: str, application: Application | None, status: JobStatus | None) -> Any:
+        if status is not None and status.outputs:
+            status = with_own_outputs(status, self._task.parse_job(self._task.secrets or {}), self._log)
         self._task.told = self._outcome(application_id).deliver(application, status)
         return self._task.answer(self._context, self._task.told)
 

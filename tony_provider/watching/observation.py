@@ -83,7 +83,7 @@ def observe_status(
         return Observation(application)
     contact = contact or Contact()
     runs = application is not None and application.state is ApplicationState.RUNNING
-    master = ask_the_master(hook, application_id) if ask_master and runs else None
+    master = ask_the_master(hook, identity, application_id) if ask_master and runs else None
     ended = application is None or application.is_final
     try:
         with contact.asking(Peer.STORE):
@@ -95,12 +95,12 @@ def observe_status(
     return Observation(application, status, master=master)
 
 
-def ask_the_master(hook: TonyHook, application_id: str) -> JobStatus | ClusterError:
+def ask_the_master(hook: TonyHook, identity: Identity | None, application_id: str) -> JobStatus | ClusterError:
     """The status that the application master itself gives when asked, or the error that says why it gives none.
 
     Blocks for MASTER_SECONDS at most.
     """
     try:
-        return hook.master_status(application_id, seconds=MASTER_SECONDS)
+        return hook.master_status(identity, application_id, seconds=MASTER_SECONDS)
     except ClusterError as error:
         return error

@@ -19,6 +19,7 @@ from tony_provider.cluster.environments import node_pythons
 from tony_provider.cluster.environments.look import LookedAt, look_at
 from tony_provider.cluster.environments.node_pythons import NodePythons
 from tony_provider.cluster.environments.stored_file import StoredFile
+from tony_provider.cluster.file_roots import FileRoots
 from tony_provider.cluster.runtime_archive import worker_archive
 from tony_provider.cluster.sources import SourceFinder
 from tony_provider.runtime.codec import dump_json
@@ -45,7 +46,7 @@ def look(
     job = parse_job(
         {"framework": "standalone", "tasks": {"worker": {"command": "x"}}, "python_env": python_env, **more}
     )
-    found = SourceFinder(LocalStorage(), f"file://{store}", [folder]).find(job)
+    found = SourceFinder(LocalStorage(), f"file://{store}", [folder], FileRoots("c", [Path("/")])).find(job)
     return look_at(job, found, LocalStorage(), nodes)
 
 

@@ -11,6 +11,7 @@ from tests.cluster.environments.test_look import OWN, RECORD, built
 from tony_provider.cluster.environments.built_environments import BuiltEnvironments, read_record
 from tony_provider.cluster.environments.look import LookedAt, look_at
 from tony_provider.cluster.environments.shared_cache import SharedCache
+from tony_provider.cluster.file_roots import FileRoots
 from tony_provider.cluster.layout import Layout
 from tony_provider.cluster.sources import SourceFinder
 from tony_provider.runtime.parsing.parse import parse_job
@@ -42,7 +43,7 @@ class Field:
 
     def look(self) -> LookedAt:
         job = parse_job({"framework": "standalone", "tasks": {"worker": {"command": "x"}}, "python_env": self.archive})
-        found = SourceFinder(self.storage, f"file://{self.folder}", []).find(job)
+        found = SourceFinder(self.storage, f"file://{self.folder}", [], FileRoots("c", [self.folder])).find(job)
         return look_at(job, found, self.storage, OWN, self.cache)
 
 

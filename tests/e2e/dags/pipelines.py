@@ -59,7 +59,7 @@ with DAG("evaluated", schedule=None, params=PARAMS):
     evaluate = TonyTrainOperator(
         task_id="evaluate",
         job=job(
-            files=["{{ ti.xcom_pull('train')['model_dir'] }}::model"],
+            files=["stored:{{ ti.xcom_pull('train')['model_dir'] }}::model"],
             env={"FAULTS_DIR": DIARY},
             tasks={
                 "worker": {"memory": "128MiB", "command": "mkdir -p $FAULTS_DIR && cp model/weights.json $FAULTS_DIR/"}

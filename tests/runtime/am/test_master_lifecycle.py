@@ -12,6 +12,7 @@ import pytest
 from tests.runtime.am.local.jobs import stage
 from tony_provider.runtime import contract
 from tony_provider.runtime.address import Address
+from tony_provider.runtime.am import wire_messages
 from tony_provider.runtime.am.backends import open_resource_manager
 from tony_provider.runtime.am.executor_launches import ExecutorLaunches
 from tony_provider.runtime.am.local.resource_manager import LocalResourceManager
@@ -53,6 +54,27 @@ async def test_internal_fault_is_a_verdict_and_everything_is_cleaned_up(tmp_path
     report = read_report(Path(staged.description.local.root))
     assert report
     assert report.final_status is FinalStatus.FAILED
+
+
+async def test_places_that_a_mocked_executor_names_beside_the_application_s_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen: the result named ``/etc`` as the model. A program can send what it likes as its executor."""
+    take = wire_messages.process_end
+    monkeypatch.setattr(wire_messages, "process_end", lambda message: attrs.evolve(take(message), model_dir="/etc"))
+    staged = stage(tmp_path, JobSpec("standalone", {"worker": TaskSpec("echo 1 > $TONY_MODEL_DIR/weights")}))
+    assert staged.description.local
+    context = MasterContext.of_process(staged.environment, staged.own)
+    manager = LocalResourceManager(staged.description, staged.description.local)
+    status = await asyncio.wait_for(serve(context, LocalStorage(), manager), DEADLINE)
+    await manager.close()
+    assert status is FinalStatus.SUCCEEDED
+    for name in (contract.RESULT_FILE, contract.STATUS_FILE):
+        written = load_json((tmp_path / "store" / name).read_bytes(), JobStatus)
+        assert written.model_dir is None
+        said = "left out of the job's status: model_dir: '/etc' does not lie below file://"
+        assert said in written.warnings[0]
+        assert len(written.warnings) == 1
 
 
 async def test_what_is_wrong_before_the_start_is_one_clear_line(tmp_path: Path) -> None:

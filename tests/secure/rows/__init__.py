@@ -18,6 +18,7 @@ from tests.secure.rows import (  # noqa: F401 - they fill ROWS
     neighbour,
     orders,
     proxy,
+    results,
     store,
     tags,
     tickets,
@@ -41,6 +42,7 @@ KINDS = (
     "acls",
     "forms",
     "imports",
+    "results",
     "dag",
     "lifetimes",
 )

@@ -20,7 +20,7 @@ from tony_provider.cluster.history.environment_content import EnvironmentContent
 from tony_provider.cluster.sources import LocalSource, Source, Sources, StoredSource
 from tony_provider.runtime.environment_record import EnvironmentRecord
 from tony_provider.runtime.spec.model import JobSpec, PythonEnv
-from tony_provider.runtime.spec.python_env import EnvironmentKind, kind_of, named_environments
+from tony_provider.runtime.spec.python_env import EnvironmentKind, kind_of, named_environments, without_marks
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import FileStatus, Storage
 from tony_provider.runtime.wheel_name import Version, WheelName
@@ -85,7 +85,7 @@ class _Looking:
         return self.environment.rpartition("/")[2]
 
     def _of(self, kind: EnvironmentKind, **known: object) -> EnvironmentContent:
-        return EnvironmentContent(python_env=self.environment, kind=kind, **known)  # type: ignore[arg-type]
+        return EnvironmentContent(python_env=without_marks(self.environment), kind=kind, **known)  # type: ignore[arg-type]
 
     def _wheels(self) -> EnvironmentContent:
         names = [(each.name.rpartition("/")[2], WheelName.parse(each.name.rpartition("/")[2])) for each in self._once()]

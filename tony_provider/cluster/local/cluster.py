@@ -233,7 +233,7 @@ class LocalCluster(Cluster):
             name=record.name,
             user=record.user,
             queue=record.queue,
-            tracking_url=(report.tracking_url if report else tracking.read_url(folder.path)) or None,
+            tracking_url=report.tracking_url if report else tracking.read_url(folder.path),
             diagnostics=printable(end.diagnostics) if end else "",
             progress=1.0 if end else 0.0,
             started_ms=record.started_ms,

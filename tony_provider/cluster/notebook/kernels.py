@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from tony_provider.cluster.errors import JobRejected, SourceMissing
+from tony_provider.cluster.file_roots import FileRoots
 from tony_provider.cluster.history.environment_content import EnvironmentContent
 from tony_provider.cluster.notebook.listed_packages import packages_of_archive, packages_of_directory
 from tony_provider.cluster.open import OpenCluster
@@ -21,13 +22,13 @@ _SERVER = "jupyter-server"  # what JupyterLab and Notebook 7 are made of
 _KERNELS = ("ipykernel", "xeus")  # a name that begins so, or has the word kernel in it
 
 
-def expect_kernel(opened: OpenCluster, job: JobSpec, search_path: Sequence[Path]) -> None:
+def expect_kernel(opened: OpenCluster, job: JobSpec, search_path: Sequence[Path], roots: FileRoots) -> None:
     """Raises JobRejected where a task's environment is known to have no Jupyter server, or no kernel.
 
     SourceMissing, StorageError; what is not known the container finds out.
     """
     job = with_defaults(job, opened.settings)
-    sources = SourceFinder(opened.storage, opened.staging_dir, search_path).find(job)
+    sources = SourceFinder(opened.storage, opened.staging_dir, search_path, roots).find(job)
     contents = suitable_environments(opened, job, sources)
     problems = []
     for name, task in job.tasks.items():

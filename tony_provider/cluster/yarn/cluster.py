@@ -484,7 +484,7 @@ def _application(info: dict[str, Any]) -> Application:
         name=one_line(str(info.get("name", ""))),  # anybody's application may be called anything
         user=str(info.get("user", "")),
         queue=str(info.get("queue", "")),
-        tracking_url=_tracking_url(info),
+        tracking_url=str(info.get("trackingUrl") or ""),
         diagnostics=_diagnostics(printable(str(info.get("diagnostics", ""))[:_LONGEST_DIAGNOSTICS]).strip()),
         progress=min(1.0, max(0.0, progress)),
         started_ms=int(info.get("startedTime", 0)),
@@ -504,8 +504,3 @@ def _attempt(info: dict[str, Any]) -> str | None:
         except ValueError:
             continue
     return None
-
-
-def _tracking_url(info: dict[str, Any]) -> str | None:
-    url = str(info.get("trackingUrl") or "")
-    return url if url.startswith(("http://", "https://")) and url.isprintable() else None

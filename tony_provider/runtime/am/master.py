@@ -56,6 +56,7 @@ from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.clock import epoch_ms, moment
 from tony_provider.runtime.frameworks import get_framework
 from tony_provider.runtime.protocol import tony_pb2
+from tony_provider.runtime.protocol.own_places import without_foreign_places
 from tony_provider.runtime.protocol.status import FailureKind, JobState, JobStatus
 from tony_provider.runtime.protocol.store_token import StoreToken
 from tony_provider.runtime.quantities import count, size
@@ -173,13 +174,14 @@ class Master:
             queue = max(0.0, round((self._started_ms - submitted_ms) / 1000, 1))
             status = attrs.evolve(status, times=attrs.evolve(status.times, queue=queue))
         troubles = filter(None, [self._cluster_away, self._access.trouble(epoch_ms()), *self._records.troubles])
-        return attrs.evolve(
+        whole = attrs.evolve(
             status,
             troubles=list(troubles),
             inputs=self._inputs.status,
             outputs=self._outputs.status,
             store_token=self._access.life,
         )
+        return without_foreign_places(whole, self.description.application_dir)
 
     def stop(self, reason: str, grace: Optional[float] = None) -> None:
         """Have the job end as killed; a second time it hurries. ``grace`` in seconds, default: timeouts.grace."""

@@ -40,6 +40,7 @@ from tony_provider.runtime.hadoop.ids import ContainerId
 from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.inputs.finding import BadInputError
 from tony_provider.runtime.outputs.publish_error import PublishError
+from tony_provider.runtime.protocol.own_places import without_foreign_places
 from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus, JobState, JobStatus
 from tony_provider.runtime.sealed.tls_pipe import master_context
 from tony_provider.runtime.spec.model import AfterSuccess
@@ -265,6 +266,8 @@ class MasterLifecycle:
         return await self._leave(status, (result.failure.message if result.failure else result.message))
 
     def _result(self, status: JobStatus) -> JobStatus:
+        # That of a former application master came from the store, where the job may write.
+        status = without_foreign_places(status, self.ownership.description.application_dir)
         status = attrs.evolve(status, warnings=[*status.warnings, *_left_undone(status)])
         removed = self._after_success is AfterSuccess.REMOVE and status.state is JobState.SUCCEEDED
         if not removed or status.checkpoint is None:

@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError
 from tony_provider.runtime.address import HIGHEST_PORT
 from tony_provider.runtime.am.allowance import Allowance
 from tony_provider.runtime.protocol import limits, tony_pb2
+from tony_provider.runtime.reserved_keys import RESERVED_KEYS
 from tony_provider.runtime.text import one_line, printable
 from tony_provider.runtime.varint import EndlessNumber, read_varint
 
@@ -175,7 +176,9 @@ class Pace:
 
 def _is_name(text: str) -> bool:
     """As ``limits.is_metric_name``, and fast for almost all that there are: each heartbeat has them."""
-    return len(text) <= limits.LONGEST_NAME if text.isprintable() else limits.is_metric_name(text)
+    if text.isprintable():
+        return len(text) <= limits.LONGEST_NAME and text not in RESERVED_KEYS
+    return limits.is_metric_name(text)
 
 
 def _head(data: bytes) -> Optional[tuple[str, int, int]]:

@@ -14,6 +14,7 @@ import attrs
 
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.protocol.limits import MOST_METRICS, is_metric_name
+from tony_provider.runtime.reserved_keys import RESERVED_KEYS, WHY
 
 log = logging.getLogger(__name__)
 
@@ -142,6 +143,8 @@ class ProgressReader:
     def _take_metric(self, name: str, value: Any) -> None:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             return None  # text, lists and the like are the user's own business
+        if name in RESERVED_KEYS:
+            return self._warn("reserved", f"the metric {name!r} is left out: its name {WHY}")
         if not is_metric_name(name):
             return self._warn("name", f"metrics without a proper name are left out, such as {name[:100]!a}")
         if name not in self._metrics and len(self._metrics) >= MOST_METRICS:

@@ -9,6 +9,7 @@ from typing import Optional
 
 from tony_provider.runtime import contract
 from tony_provider.runtime.codec import to_plain
+from tony_provider.runtime.reserved_keys import WHY, reserved_key
 from tony_provider.runtime.storage import Storage
 from tony_provider.runtime.storage.helpers import write_atomically
 
@@ -34,7 +35,10 @@ def read_returned(file: Path) -> Optional[bytes]:
             f"{contract.ENV_MODEL_DIR}"
         )
     try:
-        return json.dumps(to_plain(json.loads(data)), allow_nan=False, ensure_ascii=False).encode()
+        plain = to_plain(json.loads(data))
+        if key := reserved_key(plain):
+            raise ReturnedError(f"{contract.ENV_RESULT_FILE} holds {key!a}, which {WHY}")
+        return json.dumps(plain, allow_nan=False, ensure_ascii=False).encode()
     except RecursionError as error:
         raise ReturnedError(f"{contract.ENV_RESULT_FILE} is nested too deeply") from error
     except UnicodeEncodeError as error:  # half of a surrogate pair, which JSON may hold

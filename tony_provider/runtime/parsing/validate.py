@@ -32,10 +32,11 @@ from tony_provider.runtime.spec.model import (
     SuccessRule,
     TaskSpec,
     role_of,
+    unmarked,
 )
 from tony_provider.runtime.spec.names import ENV_NAME, NODE_LABEL, QUEUE, TAG
 from tony_provider.runtime.spec.problems import NOT_GIVEN, Problem, child, item
-from tony_provider.runtime.spec.python_env import ALLOWED, kind_of, named_environments
+from tony_provider.runtime.spec.python_env import ALLOWED, kind_of, named_environments, parts
 from tony_provider.runtime.spec.reader import suggestion
 from tony_provider.runtime.spec.tensorboard import task_of
 
@@ -46,6 +47,7 @@ MAX_TAG = 100  # YARN's limit
 LOWEST_PORT = 1024
 _LARGEST_EXIT_CODE = 255
 _MOST_TASKS = 10_000  # that one application master has been seen to serve, see docs/how-it-works.md
+_STORED = "is marked as stored, so it must be a URI of the job's store, such as hdfs:///data/model"
 AM_PORTS = 2  # gRPC, and one kept for a page of its own
 
 _TASK_TYPE = re.compile(r"[a-z][a-z0-9_]*")
@@ -214,11 +216,21 @@ def _names(job: JobSpec) -> Iterator[Problem]:
     if job.priority is not None:
         yield from _at_least(0, "priority", job.priority)
     yield from _node_label(job.node_label, "node_label")
+    if job.docker is not None and job.docker.client_config is not None:
+        yield from _marks("docker.client_config", unmarked(job.docker.client_config))
     for path, _, environment in named_environments(job):
+        yield from _marks(path, *map(unmarked, parts(environment)))
         if kind_of(environment) is None:
             yield Problem(path, environment, f"several are wheels, and nothing else; one is {ALLOWED}")
         elif environment.lower().endswith(_NOT_UNPACKED):
             yield Problem(path, environment, f"is packed in a way that YARN does not unpack; it is {ALLOWED}")
+
+
+def _marks(path: str, *sources: tuple[str, bool]) -> Iterator[Problem]:
+    """Report sources that are marked as stored, and cannot be on the store. A source comes with its mark."""
+    for source, stored in sources:
+        if stored and "://" not in source:
+            yield Problem(path, source, _STORED)
 
 
 def _tags(job: JobSpec) -> Iterator[Problem]:
@@ -266,6 +278,7 @@ def _targets(
             if not resource.source.strip() or not resource.source.isprintable():
                 yield Problem(path, resource.source, "the source must be a path or URI")
                 continue
+            yield from _marks(path, (resource.source, resource.stored))
             target = resource.target
             problem = _bad_target(target)
             if problem:

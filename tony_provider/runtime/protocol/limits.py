@@ -6,6 +6,7 @@ A task's program may mean harm, and it can read its executor's credentials: what
 from __future__ import annotations
 
 from tony_provider.runtime.protocol import tony_pb2
+from tony_provider.runtime.reserved_keys import RESERVED_KEYS
 from tony_provider.runtime.text import is_writable, one_line
 
 MOST_METRICS = 200  # different names of one user process; each heartbeat carries them all
@@ -50,8 +51,8 @@ def largest(kind: str) -> int:
 
 
 def is_metric_name(text: str) -> bool:
-    """Whether a metric may have this name."""
-    return len(text) <= LONGEST_NAME and is_writable(text) and one_line(text) == text
+    """Return whether a metric may have this name: a short one in one line, and no key of Airflow's serialization."""
+    return len(text) <= LONGEST_NAME and is_writable(text) and one_line(text) == text and text not in RESERVED_KEYS
 
 
 def fit(heartbeat: tony_pb2.Heartbeat) -> None:

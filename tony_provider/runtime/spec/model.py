@@ -135,12 +135,25 @@ class PortRange:
     last: int
 
 
+STORED = "stored:"  # before a source: it is looked up on the job's store only
+
+
+def unmarked(source: str) -> tuple[str, bool]:
+    """Split a source as it is written into the source itself and whether it is marked as ``STORED``."""
+    stored = source.startswith(STORED)
+    return (source[len(STORED) :] if stored else source), stored
+
+
 @attrs.frozen
 class Resource:
-    """A file or archive that every task finds in its working directory. Written as ``SRC`` or ``SRC::NAME``."""
+    """A file or archive that every task finds in its working directory.
+
+    Written as ``SRC`` or ``SRC::NAME``, with or without ``STORED`` before it.
+    """
 
     source: str  # a path (relative ones resolve against the DAG's folder), or a URI of the job's storage
     name: Optional[str] = None  # its name in the working directory; default: the last part of source
+    stored: bool = False  # it is looked up on the job's store only, never on the machine that submits the job
 
     @property
     def target(self) -> str:

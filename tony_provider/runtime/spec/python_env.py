@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import Optional
 
-from tony_provider.runtime.spec.model import JobSpec, PythonEnv
+from tony_provider.runtime.spec.model import JobSpec, PythonEnv, unmarked
 from tony_provider.runtime.spec.problems import child
 
 ARCHIVE_ENDINGS = (".zip", ".tar.gz", ".tgz", ".tar")
@@ -35,14 +35,20 @@ def is_archived(source: str) -> bool:
 
 
 def parts(python_env: PythonEnv) -> list[str]:
-    """The paths and URIs of an environment: one, but of wheels."""
+    """Return the paths and URIs of an environment, as they are written: one, or several wheels."""
     return python_env.split(",")
+
+
+def without_marks(python_env: PythonEnv) -> PythonEnv:
+    """Return the environment without ``STORED`` before its paths and URIs."""
+    return PythonEnv(",".join(unmarked(part)[0] for part in parts(python_env)))
 
 
 def kind_of(python_env: PythonEnv) -> Optional[EnvironmentKind]:
     """The kind of an environment; None: it cannot be one.
 
     What is neither absolute nor ends as an archive does can be a directory of wheels, beside the DAG or on the store.
+    What is marked as ``STORED`` is no directory on the nodes.
     """
     named = parts(python_env)
     if len(named) > 1:

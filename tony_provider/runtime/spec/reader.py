@@ -33,6 +33,7 @@ from tony_provider.runtime.spec.model import (
     Timeouts,
     Tolerance,
     Windows,
+    unmarked,
 )
 from tony_provider.runtime.spec.placement import Placement, PlacementConstraint
 from tony_provider.runtime.spec.problems import NOT_GIVEN, Problem, child, item
@@ -265,10 +266,11 @@ class Reader:
         text = self._text(value, path)
         if text is _UNREADABLE:
             return text
-        source, separator, name = text.partition("::")
+        written, stored = unmarked(text)
+        source, separator, name = written.partition("::")
         if "::" in name or (separator and not name):
             return self._fail(path, value, "must be SRC or SRC::NAME; {source: …, name: …} takes a source with '::'")
-        return Resource(source, name or None)
+        return Resource(source, name or None, stored)
 
     def _tensorboard(self, value: object, path: str) -> Any:
         if isinstance(value, Mapping):
