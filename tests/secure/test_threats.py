@@ -37,6 +37,17 @@ def test_a_protection_has_rows_or_tests(flow: Flow) -> None:
         assert re.search(rf"def {re.escape(test)}\b" if test else r"def test_", text), proof
 
 
+def test_each_claim_of_the_security_page_names_its_proofs() -> None:
+    lines = (REPOSITORY / "docs/security.md").read_text().split("## Threats, and what is done")[1].split("\n## ")[0]
+    rows = [line for line in lines.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) > 20
+    assert in_order()
+    for row in rows:
+        proofs = re.findall(r"`([^`]+)`", row.rsplit(" | ", 1)[1])
+        assert proofs, row
+        assert [proof for proof in proofs if proof not in ROWS and not (REPOSITORY / proof).is_file()] == []
+
+
 def test_the_table_is_that_of_the_list() -> None:
     page = PAGE.read_text()
     assert renewed(page) == page, "make docs-tables"
