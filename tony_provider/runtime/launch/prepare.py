@@ -15,7 +15,7 @@ def end(code: int, text: str) -> None:
     sys.exit(code)
 
 
-def write(name: str, content: bytes) -> None:
+def write(name: str, content: "memoryview") -> None:
     """Write a new file below ``tony``."""
     path = os.path.join("tony", name)
     os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
@@ -23,15 +23,15 @@ def write(name: str, content: bytes) -> None:
         file.write(content)
 
 
-def entries(archive: bytes) -> "dict[str, bytes]":
+def entries(archive: "memoryview") -> "dict[str, memoryview]":
     """Return the files of a zip archive that compresses nothing. The module zipfile takes longer than all of this."""
     found, at = {}, 0
-    while archive[at : at + 4] == b"PK\3\4":
+    while bytes(archive[at : at + 4]) == b"PK\3\4":
         size, name_size, extra_size = (
             int.from_bytes(archive[at + start : at + end], "little") for start, end in ((18, 22), (26, 28), (28, 30))
         )
         content = at + 30 + name_size + extra_size
-        found[archive[at + 30 : at + 30 + name_size].decode()] = archive[content : content + size]
+        found[bytes(archive[at + 30 : at + 30 + name_size]).decode()] = archive[content : content + size]
         at = content + size
     return found
 
@@ -45,7 +45,7 @@ def main() -> None:
     from importlib.machinery import EXTENSION_SUFFIXES
 
     with open("tony-runtime.zip", "rb") as packed:
-        archive = packed.read()
+        archive = memoryview(packed.read())
     if sha256(archive).hexdigest() != sys.argv[1]:
         copy = os.path.realpath("tony-runtime.zip")
         if "/filecache/" in copy:  # a NodeManager's: it fetches the archive again for the next container
