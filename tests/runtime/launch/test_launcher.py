@@ -17,6 +17,7 @@ from pathlib import Path
 import attrs
 import pytest
 
+from tests.jobs.pythons import find_python
 from tests.shared_runtime import launch_words
 from tony_provider.cluster.runtime_archive import worker_archive
 from tony_provider.runtime import contract, exit_codes
@@ -315,12 +316,15 @@ def test_no_python_at_all(container: Container) -> None:
     assert "found none; the runtime was built for 3.9. " in done.stderr
 
 
-@pytest.mark.skipif(not shutil.which("python2.7") and not shutil.which("python3.6"), reason="no old Python here")
-def test_a_real_old_python_is_not_taken(container: Container) -> None:
-    old = shutil.which("python3.6") or shutil.which("python2.7")
+@pytest.mark.parametrize("minor", [6, 8])
+def test_a_real_old_python_is_named_and_not_taken(container: Container, minor: int) -> None:
+    old = find_python(f"3.{minor}")
+    if old is None:
+        pytest.skip(f"there is no Python 3.{minor} on this machine")
     container.bring(OWN)
     done = container.run(**{contract.ENV_PYTHON_CANDIDATES: str(old)})
     assert done.returncode == exit_codes.NO_PYTHON
+    assert f"found {old} (3.{minor}); the runtime" in done.stderr
 
 
 def test_the_real_archive_starts_the_real_executor(container: Container, tmp_path: Path) -> None:

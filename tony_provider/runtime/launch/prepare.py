@@ -8,6 +8,8 @@ or cannot be unpacked. The program reads the archive once, so that it unpacks wh
 import os
 import sys
 
+_CHUNK = 1 << 20  # bytes
+
 
 def end(code: int, text: str) -> None:
     """End the program with an exit code, and a text for the launcher."""
@@ -15,7 +17,7 @@ def end(code: int, text: str) -> None:
     sys.exit(code)
 
 
-def write(name: str, content: "memoryview") -> None:
+def write(name: str, content: bytes) -> None:
     """Write a new file below ``tony``."""
     path = os.path.join("tony", name)
     os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
@@ -23,17 +25,38 @@ def write(name: str, content: "memoryview") -> None:
         file.write(content)
 
 
-def entries(archive: "memoryview") -> "dict[str, memoryview]":
-    """Return the files of a zip archive that compresses nothing. The module zipfile takes longer than all of this."""
-    found, at = {}, 0
-    while bytes(archive[at : at + 4]) == b"PK\3\4":
-        size, name_size, extra_size = (
-            int.from_bytes(archive[at + start : at + end], "little") for start, end in ((18, 22), (26, 28), (28, 30))
-        )
-        content = at + 30 + name_size + extra_size
-        found[bytes(archive[at + 30 : at + 30 + name_size]).decode()] = archive[content : content + size]
-        at = content + size
-    return found
+def read(own: str) -> "tuple[str, dict[str, bytes]]":
+    """Read the archive once; return its SHA-256, and its files whose names begin with ``own``.
+
+    The archive compresses nothing. The module zipfile would take longer than all of this, and hold the parts for other
+    Pythons in memory.
+    """
+    from hashlib import sha256
+
+    digest, found = sha256(), {}
+    with open("tony-runtime.zip", "rb") as packed:
+
+        def take(size: int) -> bytes:
+            part = packed.read(size)
+            digest.update(part)
+            return part
+
+        header = take(30)
+        while header[:4] == b"PK\3\4":
+            size, name_size, extra_size = (
+                int.from_bytes(header[start:end], "little") for start, end in ((18, 22), (26, 28), (28, 30))
+            )
+            name = take(name_size).decode("utf-8", "replace")
+            take(extra_size)
+            if name.startswith((own + "/", own + ".zip")):
+                found[name] = take(size)
+            else:
+                for start in range(0, size, _CHUNK):
+                    take(min(_CHUNK, size - start))
+            header = take(30)
+        while take(_CHUNK):
+            pass
+    return digest.hexdigest(), found
 
 
 def main() -> None:
@@ -41,12 +64,11 @@ def main() -> None:
     version = "%d.%d" % sys.version_info[:2]
     if sys.version_info < (3, 9):
         end(1, version)
-    from hashlib import sha256
     from importlib.machinery import EXTENSION_SUFFIXES
 
-    with open("tony-runtime.zip", "rb") as packed:
-        archive = memoryview(packed.read())
-    if sha256(archive).hexdigest() != sys.argv[1]:
+    own = "cp" + version.replace(".", "")
+    sha256, files = read(own)
+    if sha256 != sys.argv[1]:
         copy = os.path.realpath("tony-runtime.zip")
         if "/filecache/" in copy:  # a NodeManager's: it fetches the archive again for the next container
             os.remove(copy)
@@ -55,9 +77,7 @@ def main() -> None:
             "the tony runtime is not what was submitted: a program has changed it in the staging directory, or in this "
             "node's copy, since. Programs of other jobs of the same user can do so",
         )
-    own = "cp" + version.replace(".", "")
-    files = {name: content for name, content in entries(archive).items() if name.startswith((own + "/", own + ".zip"))}
-    if not files:
+    if own + ".zip" not in files:
         end(1, version)
     core = [name for name in files if "/cygrpc." in name]
     if core and not any(name.endswith(EXTENSION_SUFFIXES[0]) for name in core):
