@@ -37,8 +37,8 @@ def expect_own_directory(path: Path) -> None:
         for each in [*reversed(way.parents), way]:
             try:
                 found = each.lstat()
-            except FileNotFoundError:
-                break
+            except (FileNotFoundError, NotADirectoryError):
+                break  # nothing of another user is there
             _check(each, found, is_goal=each == way)
 
 
