@@ -224,7 +224,7 @@ FLOWS = (
     Flow(
         _FORM,
         "templates",
-        "only a whole `job` is a file's name; nothing rendered is rendered again",
+        "only a whole `job` is a file's name; no rendered value is rendered again",
         (
             "form-overrides",
             "tests/operators/test_job_templates.py::test_only_the_whole_job_is_the_name_of_a_file",
@@ -233,7 +233,7 @@ FLOWS = (
     Flow(
         _AUTHOR,
         "YARN's launch script",
-        "generated names, an escaped command; `script_values` refuses all else that a shell or Hadoop would interpret",
+        "generated names, an escaped command; `script_values` refuses other values that a shell or Hadoop interprets",
         (
             "tests/jobs/test_launch_script.py",
             "tests/runtime/executor/test_job_files.py::test_a_name_is_taken_literally",
@@ -265,7 +265,7 @@ FLOWS = (
     Flow(
         _CACHE,
         "programs",
-        "executors verify files and archives, and unpack archives anew for each application",
+        "executors verify files and archives, and unpack archives for each application",
         (
             "poisoned-cache",
             "poisoned-node",
@@ -277,7 +277,7 @@ FLOWS = (
     Flow(
         _CACHE,
         "archives",
-        "unpacked in a process of its own within limits; nothing leads out of the directory",
+        "a separate process with limits unpacks them; no entry leads out of the directory",
         ("archive-bombs", "tests/runtime/local/test_archives.py"),
     ),
     Flow(
@@ -295,7 +295,7 @@ FLOWS = (
     Flow(
         _JOB,
         "archives",
-        "checkpoints are read in a process of its own within limits",
+        "a separate process with limits reads checkpoints",
         ("checkpoint-bombs", "tests/runtime/executor/test_checkpoint_reader.py"),
     ),
     Flow(
@@ -324,7 +324,7 @@ FLOWS = (
     Flow(
         _RECORD,
         "files of this machine",
-        "no local path of a record is read; other objects than the cache's need `--yes`",
+        "no local path of a record is read; objects outside of the cache need `--yes`",
         ("tests/cli/test_notebook.py::test_a_record_never_has_files_of_this_machine_read",),
     ),
     Flow(
@@ -336,13 +336,13 @@ FLOWS = (
     Flow(
         _NEIGHBOUR,
         "signals",
-        "directories of the local backend must belong to the user; processes are known by number and start time",
+        "directories of the local backend must belong to the user; processes are identified by PID and start time",
         ("tests/hooks/test_local.py", "tests/runtime/test_own_directory.py"),
     ),
     Flow(
         _NEIGHBOUR,
         "connections",
-        "whoever answers must be a process of the own container, or of the own user on the worker",
+        "the answering process must belong to the task's container or, on the worker, to the same user",
         ("neighbours-tensorboard", "tests/runtime/executor/test_peers.py"),
     ),
     Flow(
@@ -354,7 +354,7 @@ FLOWS = (
     Flow(
         _FOLDER,
         "programs",
-        "programs start outside of it, with variables from a list and the indexes in the key",
+        "programs start outside of it, with variables from a list; the environment's key has the package indexes",
         ("tests/cluster/environments/test_isolation.py", "tests/cli/test_runtime.py"),
     ),
 )

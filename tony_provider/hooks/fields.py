@@ -156,9 +156,9 @@ CONNECTION_FIELDS: dict[str, dict[str, Any]] = {
         ),
         file_roots=_text(
             "File roots",
-            "Directories of the worker that files of jobs may lie in, links followed, with commas between; that of the "
-            "DAGs is one of them only if it is named, and / allows all. Default: the DAG's bundle and its template "
-            "search path.",
+            "Directories of the worker in which files of jobs may lie after links are followed, separated by commas. "
+            "The list replaces the default, so include the DAGs' folder; / allows all files. Default: the DAG's bundle "
+            "and its template search path.",
         ),
         allowed_overrides=_text(
             "Overrides",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Sender = Callable[[Context], Any]
     Notifier = BaseNotifier | Sender | type[BaseNotifier] | str
 
-_MEDIA = ("text", "slack", "html", "markdown")  # those of ``Medium``, which DAG files do not load
+_MEDIA = ("text", "slack", "html", "markdown")  # the values of ``Medium``, which a DAG file must not import
 
 
 class TonyNotifier(BaseNotifier):
@@ -34,7 +34,7 @@ class TonyNotifier(BaseNotifier):
     :param task_id: the training that it is about, in callbacks of a DAG or a deadline; default: of a DAG the first
         training that has not succeeded, or else the last; of a task itself.
     :param tony_conn_id: the training's connection; default: as its task says. A deadline knows no task.
-    :param medium: what interprets the message: ``text``, ``slack``, ``html`` or ``markdown``. Texts of ``tony`` are
+    :param medium: markup language of the message: ``text``, ``slack``, ``html`` or ``markdown``. Texts of ``tony`` are
         escaped for it; default: by the notifier's provider, ``text`` for a function.
     :param lines: how many last lines of the failed task, at most.
     :param seconds: how long cluster and store may take to answer; what is not known by then is left out.
