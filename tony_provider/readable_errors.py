@@ -90,7 +90,7 @@ def naming_templates(task: BaseOperator, content: Any, env: Environment) -> Iter
 
 @contextmanager
 def naming_text(content: Any, env: Environment) -> Iterator[None]:
-    """Context manager around the rendering of one text, with which its errors are reported."""
+    """Context manager that adds the text to errors of its rendering."""
     try:
         yield
     except (TemplateError, TonySpecError) as error:
@@ -102,7 +102,7 @@ def naming_text(content: Any, env: Environment) -> Iterator[None]:
 
 @contextmanager
 def naming_field(name: str) -> Iterator[None]:
-    """Context manager around the rendering of a field, with whose name errors are reported."""
+    """Context manager that adds a field's name to errors of its rendering."""
     try:
         yield
     except (TemplateError, TonySpecError) as error:

@@ -154,7 +154,7 @@ def test_a_value_never_becomes_another_key_or_word(value: str) -> None:
         ("{% if params.x == 'a' %}{{ conn.store.password }}{% endif %}", "uses conn;"),
         ("{% set m = macros %}{{ m.json }}{{ params.x }}", "uses macros;"),
         ("{{ params.x }}{{ macros.tony.quote(var.value.key) }}", "uses var;"),
-        ("{{ params.x | ds }}", "is no template that Jinja reads: No filter named 'ds'"),
+        ("{{ params.x | ds }}", "is not a template that Jinja can parse: No filter named 'ds'"),
     ],
 )
 def test_a_template_of_a_file_reaches_nothing_else_of_a_dag_in_any_branch(template: str, said: str) -> None:

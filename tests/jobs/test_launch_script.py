@@ -193,7 +193,7 @@ def test_a_hostile_name_on_the_store_is_refused_before_anything_is_started(yarn:
     hook = yarn.hook()
     folder = uris.join(hook.layout.root, "shared")
     write_atomically(hook.storage(), uris.join(folder, name), b"x")
-    with pytest.raises(JobRejected, match="YARN's launch script would interpret; rename it"):
+    with pytest.raises(JobRejected, match="YARN's launch script would interpret; change it"):
         yarn.submit({**_PLAIN, "files": [f"{folder}::data"]}, hook=hook, before_submit=pytest.fail)
 
 

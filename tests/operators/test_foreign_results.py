@@ -123,8 +123,8 @@ def test_an_output_lies_where_the_task_s_job_says(
     done = ended.read(deferrable=deferrable)
     assert done.results["train"]["outputs"] == {}
     for name, instead in (("scores", f"file://{tmp_path}/scores"), ("keys", "no such output")):
-        said = f"The output {name!r} is left out of the result: the application reports it at 'file:///etc', and the "
-        assert f"{said}job has {instead}" in caplog.text
+        said = f"The output {name!r} is left out of the result: the application reports it at 'file:///etc', but the "
+        assert f"{said}job specifies {instead}" in caplog.text
 
 
 @pytest.mark.parametrize("returned", [OBJECT, {"deep": [{"__type": "set", "__var": [1]}]}])

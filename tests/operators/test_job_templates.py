@@ -98,7 +98,7 @@ def test_an_argument_of_a_function_is_no_name_of_a_file(folder: Path) -> None:
 
 @pytest.mark.parametrize("spec", ["{{ params.x }}", " {{ params.x }}\n", "{{ params['x'] | tojson }}"])
 def test_a_job_that_is_a_template_as_a_whole_is_refused(folder: Path, spec: str) -> None:
-    with pytest.raises(TonySpecError, match=r'^job: is a template as a whole.*job=plan\.output\["job"\]'):
+    with pytest.raises(TonySpecError, match=r'^job: is a single template.*job=plan\.output\["job"\]'):
         rendered(operator(folder, spec), {"x": "x.tony.yaml"})
 
 
@@ -109,9 +109,9 @@ def test_a_job_that_is_a_template_as_a_whole_is_refused(folder: Path, spec: str)
         ("name: {{ params.x | tojson }}", "a key must be text"),
         ('{"name": {{ params.x }}}', "a key must be text"),
         ("{% if params.x %}\nname: a\n{% endif %}", "not YAML or JSON in line 1"),
-        ("#{% if params.x %}\nname: a\n#{% endif %}", "a statement of Jinja stands outside of the values"),
-        ('"{{ params.x }}": a', "a key is no template"),
-        ("env: {A: b, 'x{% if params.x %}y{% endif %}': c}", "a key is no template"),
+        ("#{% if params.x %}\nname: a\n#{% endif %}", "a Jinja statement stands outside of the values"),
+        ('"{{ params.x }}": a', "a key must not be a template"),
+        ("env: {A: b, 'x{% if params.x %}y{% endif %}': c}", "a key must not be a template"),
     ],
 )
 @pytest.mark.parametrize("field", ["job", "overrides"])
@@ -209,7 +209,7 @@ def test_a_job_whose_texts_are_no_templates_is_as_it_is_written(folder: Path, fo
 def test_templates_is_a_truth_value_and_goes_with_no_parameters(folder: Path) -> None:
     with pytest.raises(TonySpecError, match=r"^job: .*\n.*templates: must be true or false \(got 'maybe'\)"):
         rendered(operator(folder, "templates: maybe"))
-    with pytest.raises(SpecError, match="templates: is false, so nothing would fill in the parameters"):
+    with pytest.raises(SpecError, match="templates: is false, so no template would use the section `parameters`"):
         job_alone({"templates": "false", "parameters": {"a": {"type": "string"}}})
 
 

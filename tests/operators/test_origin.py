@@ -192,7 +192,8 @@ def test_a_version_names_a_model_of_the_store(ready: Training, place: str) -> No
     file = f"{ready.hook.layout.root}/clicks/models/versions/1/version.json"
     ready.hook.storage().write(file, json.dumps({"model_dir": place, "period_end": "2026-01-03"}).encode())
     error = str(ready.again(job("true", files=[f"{NEWEST}::model"])).errors["train"])
-    assert f"{file}: model_dir: '{place}' is no URI of the store that the models are published on (file://…)" in error
+    expected = f"model_dir: '{place}' is not a URI of the store that the models are published on (file://…)"
+    assert f"{file}: {expected}" in error
 
 
 # -- keys -----------------------------------------------------------------------------------------------------------

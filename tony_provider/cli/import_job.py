@@ -59,9 +59,9 @@ def _job(imported: Imported, job: Mapping[str, Any]) -> str:
         comments += [_HEAD, *(f"- {each}" for each in imported.left)]
     text = job_text(job, comments)
     if any(mark in text for mark in MARKS):
-        text = job_text({TEMPLATES: False, **job}, comments)  # nothing of theirs is a template, in comments either
-    if parse_job(parted(load_source(text))[1]) != parse_job(job):  # what is written is what was checked
-        raise TonySpecError(f"Not imported: no job file holds what {imported.source} says")
+        text = job_text({TEMPLATES: False, **job}, comments)  # no foreign text or comment is a template
+    if parse_job(parted(load_source(text))[1]) != parse_job(job):  # the written file must give the checked job
+        raise TonySpecError(f"Not imported: no job file can hold the values of {imported.source}")
     return text
 
 

@@ -43,8 +43,8 @@ def read_job_file(path: Path) -> JobFile:
         raise TonySpecError(f"{path}: {error}") from error
     if not parameters and has_templates(plain) and templates_in(job):
         raise TonySpecError(
-            f"{path} holds a template, which only a DAG renders; write its value, lay it over with --set, or name what "
-            "it stands for in a section `parameters`. If it is no template, give `templates: false` at the top"
+            f"{path} holds a template, which only a DAG renders; write its value, set it with --set, or declare it in "
+            "the section `parameters`. If the text is not a template, write `templates: false` at the top of the file"
         )
     return JobFile(job, parameters)
 
@@ -101,12 +101,12 @@ def search_path(args: Namespace) -> list[Path]:
 
 
 def file_roots(args: Namespace) -> list[Path]:
-    """Return where the job's files may lie beside ``search_path``: the current directory, and what the user typed."""
+    """Return further paths for the job's files, next to ``search_path``: the current directory, and typed paths."""
     return [Path.cwd(), *typed_files(args)]
 
 
 def typed_files(args: Namespace) -> list[Path]:
-    """Return the absolute paths among the values that the command line gives keys and parameters of the job."""
+    """Return the absolute paths among the values of ``--set`` and ``--param``."""
     given = [*(getattr(args, "set", None) or ()), *(getattr(args, "param", None) or ())]
     values = [part.strip() for each in given for part in each.partition("=")[2].split(",")]
     return [Path(value.removeprefix("file://")) for value in values if value.removeprefix("file://").startswith("/")]

@@ -22,16 +22,16 @@ class NotebookOrigin:
     job: JobSpec
     overrides: Mapping[str, Any]  # laid over the notebook's job
     search_path: Sequence[Path] = ()  # where files that the job names are looked for
-    file_roots: Sequence[Path] = ()  # where else they may lie
+    file_roots: Sequence[Path] = ()  # further places where these files may lie
     checkpoint: str | None = None  # URI of the chain whose newest checkpoint it finds
     news: Sequence[str] = ()  # for people
 
 
 def origin_of(hook: TonyHook, args: Namespace) -> NotebookOrigin | None:
-    """What the command line names; None: nothing. Raises NotFound, TonySpecError, SourceMissing,
-    Unconfirmed.
+    """Return the job and the checkpoint that the command line names, or None if it names neither.
 
-    With a file and an application the job is the file's, and the checkpoint the application's training's.
+    With a file and an application, the job is the file's, and the checkpoint is of the application's training.
+    Raises NotFound, TonySpecError, SourceMissing, Unconfirmed.
     """
     overrides = overrides_of(args.set or [])
     origin = None
@@ -62,7 +62,8 @@ def origin_of(hook: TonyHook, args: Namespace) -> NotebookOrigin | None:
             news.append(f"Without {', '.join(kept.masked)}, whose values are not kept: give them by --set env.NAME=…")
         if kept.left_out:
             news.append(
-                f"Without {', '.join(kept.left_out)}, which names a file of this machine: give it by --set KEY=PATH"
+                f"Without {', '.join(kept.left_out)}: the history names a file of this machine. Give your own by "
+                "--set KEY=PATH"
             )
     so_far = hook.trained_so_far(identity, application_id)
     if so_far is None:

@@ -1,7 +1,7 @@
 """The bytecode of the runtime archive's modules: a node's first process of ours would else compile hundreds of them.
 
 The bytecode lies next to its source, where Python looks for it in an archive, and is for one version of Python. Python
-does not compare it with the source, which comes in the same archive.
+does not check whether it fits the source, because both come in the same archive.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def bytecode(python: str, entries: Mapping[str, ArchiveEntry]) -> dict[str, Arch
         done = subprocess.run(
             [program, "-S", "-s", "-W", "ignore", "-c", _PROGRAM],
             input=marshal.dumps(sources, _PLAIN),
-            cwd="/",  # modules of the current directory would come before the standard library's
+            cwd="/",  # otherwise modules of the current directory would hide the standard library
             env={"PYTHONHASHSEED": "0"},
             capture_output=True,
             check=True,

@@ -28,7 +28,7 @@ class ArchiveEntry:
 
 
 def framework_entries() -> Iterator[tuple[str, ArchiveEntry]]:
-    """Yield the files of the packages that bring frameworks, by their names in the archive.
+    """Yield the files of the packages that define frameworks, by their names in the archive.
 
     Of each it is the package that holds the module, without what it depends on: it is to be small. One that has no
     files to take is left out, with a warning: jobs of other frameworks go on.

@@ -19,7 +19,7 @@ from tony_provider.runtime.spec.model import JobSpec
 
 
 def _web_address(given: str | None) -> str | None:
-    """Return the address of a page as a job's master may have given it; None for what is no web address."""
+    """Return the address of a job's page as its master reports it, or None if it is not a web address."""
     return given if given and given.startswith(("http://", "https://")) and given.isprintable() else None
 
 

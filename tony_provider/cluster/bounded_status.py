@@ -1,8 +1,8 @@
 """A job's status within bounds, as Airflow's side takes it: a job may write in its place what it likes.
 
 What is shown line by line, compared with what came before, and kept in Airflow's database is bounded here, and once.
-Masters of ours come nowhere near these bounds. A status that names places of others, or metrics by keys of Airflow's
-serialization, is refused.
+Masters of this provider stay far below these limits. A status is refused if it names places of other jobs, or if a
+metric has the name of a key of Airflow's serialization.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from tony_provider.runtime.reserved_keys import RESERVED_KEYS, WHY
 MOST_WARNINGS = 200
 _MANY = limits.MOST_OUTPUTS  # and as many inputs and task types
 _TEXT = 4 << 10  # characters of a warning, a name or a URI
-_MOST_FOREIGN = 5  # places of others that an error names
+_MOST_FOREIGN = 5  # foreign places that an error names
 _LONG = 64 << 10  # of a message, which ends with what a program has printed
 
 
 class StatusRefused(ValueError):  # noqa: N818 - named for what is wrong
-    """A job's status claims what no job of ours can have; the message names each key and its value."""
+    """A job's status has a value that no honest job reports; the message names each key and its value."""
 
 
 def checked(status: JobStatus, application_dir: str | None) -> JobStatus:
-    """Return the status within bounds, after the check that it names nothing but its application's own.
+    """Return the status within bounds, after a check that it names only places of its own application and training.
 
-    ``application_dir``: URI of the application's directory; None if it is not known. Then the places that the status
-    names are left out. Raises StatusRefused.
+    ``application_dir``: URI of the application's directory. If it is None, because the directory is unknown, leave out
+    all places that the status names. Raises StatusRefused.
     """
     if any(RESERVED_KEYS & metrics.keys() for metrics in _all_metrics(status)):
         raise StatusRefused(f"a metric's name {WHY}")

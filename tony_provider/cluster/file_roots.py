@@ -12,7 +12,7 @@ import attrs
 class FileRoots:
     """The directories of this machine below which a job's files must lie.
 
-    They are those of the connection's ``file_roots``; or, where the connection names none, those of the DAG or of the
+    The connection's ``file_roots`` names them. Without ``file_roots`` they are the directories of the DAG or of the
     command line. A directory may be a link, and a root may be a single file.
     """
 
@@ -22,7 +22,7 @@ class FileRoots:
     made: Sequence[Path] = ()  # files that were generated for the submission, so exempt
 
     def problem(self, path: Path) -> str:
-        """Return why a job may not take this file or directory along; empty if it may.
+        """Return why a job may not take this file or directory, or an empty string if it may.
 
         Links are followed on both sides before the comparison, so that a link does not lead out of a root.
         """
@@ -32,7 +32,7 @@ class FileRoots:
         if any(place.is_relative_to(root.resolve()) for root in self.directories):
             return ""
         roots = ", ".join(map(str, self.directories)) or "none"
-        # The path may come from a trigger form, and hold anything.
+        # The path may come from a trigger form, and may hold control characters.
         shown = str(place) if str(place).isprintable() else ascii(str(place))
         if self.of_connection:
             return (

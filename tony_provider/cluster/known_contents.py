@@ -1,8 +1,8 @@
-"""Remembers the SHA-256 of large files, so that a submission reads each of them once.
+"""Remember the SHA-256 of large files, so that submissions read each file only once.
 
 A note is a file in the user's cache directory, named by the file and its version. The version changes with each write,
-and no user can set it: it names the blocks of a file on HDFS, for example. So a submission also notices a program that
-rewrites a file and restores its size and time.
+and no user can set it. For example, the version of a file on HDFS names the file's blocks. So a submission also detects
+that a program has rewritten a file and restored its size and time.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from tony_provider.runtime.storage.base import FileStatus, Storage
 
 log = logging.getLogger(__name__)
 
-_SMALL = 4 << 20  # bytes: reading such a file costs no more than asking for its version
+_SMALL = 4 << 20  # bytes: reading a file of this size costs no more than a request for its version
 _MOST_NOTES = 1000
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def sha256_of_stored(storage: Storage, status: FileStatus) -> str:
-    """Return the SHA-256 of a file on the storage. Reads it, unless its version is known. Raises StorageError."""
+    """Return the SHA-256 of a file on the storage. Read the file only if its version is new. Raises StorageError."""
 
     def read() -> str:
         with storage.open_read(status.path) as stream:
@@ -37,7 +37,7 @@ def sha256_of_stored(storage: Storage, status: FileStatus) -> str:
 
 
 def sha256_of_local(path: Path) -> str:
-    """Return the SHA-256 of a file on this machine. Reads it, unless its version is known. Raises OSError."""
+    """Return the SHA-256 of a file on this machine. Read the file only if its version is new. Raises OSError."""
 
     def read() -> str:
         with path.open("rb") as file:
@@ -46,7 +46,7 @@ def sha256_of_local(path: Path) -> str:
     stat = path.stat()
     if stat.st_size <= _SMALL:
         return read()
-    # Users can set a file's modification time, and not the time of its last change.
+    # Users can set a file's modification time (mtime), but not its change time (ctime).
     return _remembered(f"{stat.st_dev} {stat.st_ino} {stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns}", read)
 
 
@@ -62,7 +62,7 @@ def _remembered(version: str, read: Callable[[], str]) -> str:
     try:
         _write(note, sha256)
     except OSError as error:
-        log.warning("The next submission reads a large file again, because %s cannot be written: %s", note, error)
+        log.warning("Cannot write %s, so the next submission reads a large file again: %s", note, error)
     return sha256
 
 

@@ -33,13 +33,13 @@ class Layout:
         return uris.join(self.root, "cache")
 
     def cached(self, sha256: str, name: str) -> str:
-        """Return the URI of a file of this content. The name is for people, in letters that no script interprets."""
+        """Return the URI of a file with this content. The name is for people; no shell interprets its characters."""
         return uris.join(self.cache_dir, sha256, re.sub(r"[^A-Za-z0-9._-]", "_", name)[-100:])
 
     def is_cached(self, uri: str) -> bool:
-        """Return whether a URI names a file that submissions keep by its content: ``cache/<sha256>/<name>``.
+        """Return whether a URI names a file that submissions store by its content: ``cache/<sha256>/<name>``.
 
-        An environment that `airflow tony env build` made is at ``cache/environments/<key>/<name>``.
+        An environment of `airflow tony env build` is at ``cache/environments/<key>/<name>``.
         """
         try:
             found, cache = uris.parse(uri), uris.parse(self.cache_dir)

@@ -75,7 +75,7 @@ def _open_local(settings: Settings) -> OpenCluster:
     if uris.scheme(settings.staging_dir) in SCHEMES:
         raise ConnectionProblem("a local cluster's staging_dir is a directory of this machine, not of HDFS")
     staging_dir = str(uris.parse(settings.staging_dir))
-    # Airflow's user executes what is in both, and signals the processes that are named there.
+    # Airflow's user executes files in both directories, and signals processes that these files name.
     for field, directory in (("staging_dir", local_path(staging_dir)), ("local_root", settings.local.root)):
         try:
             expect_own_directory(directory)

@@ -21,7 +21,7 @@ from tony_provider.runtime.spec.problems import child, shown
 
 @attrs.frozen
 class Policy:
-    """The limits of one connection. None: no limit (of ``file_roots``: the default); an empty list allows nothing."""
+    """The limits of one connection. None is no limit (``file_roots``: the default), an empty list allows no value."""
 
     conn_id: str = ""
     proxy_users: Sequence[str] | None = None  # patterns, as those of queues and images
@@ -40,7 +40,7 @@ class Policy:
     max_priority: int | None = None
 
     def user_problem(self, proxy_user: str | None) -> str:
-        """Return why the connection does not let its user act for this user; empty if it does."""
+        """Return why the connection may not submit as this user, or an empty string if it may."""
         if proxy_user is None:
             return ""
         if not USER.fullmatch(proxy_user):
@@ -59,7 +59,7 @@ class Policy:
         ]
 
     def roots(self, default: Sequence[Path], made: Sequence[Path] = ()) -> FileRoots:
-        """Return the directories that a job's files must lie in: those of the connection, else ``default``.
+        """Return the directories for a job's files: the connection's ``file_roots``, otherwise ``default``.
 
         ``made``: files that were generated for the submission, so exempt.
         """

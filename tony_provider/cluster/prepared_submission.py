@@ -204,7 +204,7 @@ def suitable_environments(opened: OpenCluster, job: JobSpec, sources: Sources) -
 
 
 def _with_known_content(sources: Sources, environments: Mapping[str, EnvironmentContent]) -> Sources:
-    """Return the sources with the hashes of built environments, which containers verify then."""
+    """Return the sources with the hashes of built environments, so that containers verify these."""
     hashes = {key: each.sha256 for key, each in environments.items() if each.built}
     stored = [
         attrs.evolve(each, resource=attrs.evolve(each.resource, sha256=hashes.get(each.key))) for each in sources.stored
@@ -225,7 +225,7 @@ def shared_cache(opened: OpenCluster) -> SharedCache | None:
 
 
 def _nodes(opened: OpenCluster, runtime: LocalSource | LocalizedResource | None = None) -> NodePythons:
-    """Return what the nodes can have, by the runtime that they get. Raises SourceMissing, StorageError."""
+    """Return the Pythons that the runtime supports on the nodes. Raises SourceMissing, StorageError."""
     if opened.settings.runtime_archive is None:
         return node_pythons.of_this_host()
     runtime = runtime or _runtime(opened)
@@ -242,7 +242,7 @@ def _nodes(opened: OpenCluster, runtime: LocalSource | LocalizedResource | None 
 def _launch_problems(
     job: JobSpec, settings: Settings, sources: Sources, runtime: LocalSource | LocalizedResource
 ) -> Iterator[str]:
-    """Yield what YARN's launch script would interpret of the variables and files of the job's containers."""
+    """Yield the variables and files of the job's containers that YARN's launch script would interpret."""
     files = [(each.key, each.resource) for each in sources.stored]
     if isinstance(runtime, LocalizedResource):
         files.append(("runtime_archive of the tony connection", runtime))

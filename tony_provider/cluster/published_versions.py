@@ -30,8 +30,8 @@ class Version:
 def newest_before(storage: Storage, models: str, end: datetime | str) -> str:
     """URI of the model of the newest period that ended earlier than this, and is there still; empty: there is none.
 
-    Raises StorageError, and ValueError for a version.json that is none or names a model of another store, or for a
-    moment that is not ISO 8601.
+    Raises StorageError. Raises ValueError if a version.json is invalid or names a model of another store, or if a
+    moment is not ISO 8601.
     """
     moment = _moment(end)
     earlier = (version for version in _versions(storage, models) if version.period_end < moment)
@@ -53,13 +53,13 @@ def _versions(storage: Storage, models: str) -> Iterator[Version]:
         try:
             about = read_json(data)
             version = Version(about["model_dir"], _moment(about["period_end"]), directory.name)
-            # Jobs may write there, and a template may put the model into `files`, where a path is the worker's.
+            # Jobs may write this file, and a template may put the model into `files`, where a path names a local file.
             is_of_store = "://" in version.model_dir and uris.scheme(version.model_dir) == uris.scheme(models)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{file} should hold model_dir and period_end: {error!r}") from error
         if not is_of_store:
             raise ValueError(
-                f"{file}: model_dir: {version.model_dir[:_SHOWN]!a} is no URI of the store that the models are "
+                f"{file}: model_dir: {version.model_dir[:_SHOWN]!a} is not a URI of the store that the models are "
                 f"published on ({uris.scheme(models)}://…)"
             )
         yield version

@@ -51,11 +51,11 @@ class Delivered:
 
 
 def job_status(storage: Storage, application_dir: str, *, may_have_ended: bool = True) -> JobStatus | None:
-    """The job's result if it has ended, else its status; None when its master has not written any yet.
+    """Return the job's result if it has ended, otherwise its status, or None if its master has not written either yet.
 
-    A result is not looked for where the application cannot have ended.
+    Without ``may_have_ended`` read only the status.
 
-    Raises StorageError, and RecordUnreadable when what is there is not a status, or names what is not the job's own.
+    Raises StorageError. Raises RecordUnreadable if the file is not a status, or names places outside of the job's own.
     """
     without = "what the cluster says of the application counts"
     for name in (contract.RESULT_FILE, contract.STATUS_FILE)[not may_have_ended :]:

@@ -1,10 +1,9 @@
-"""The runtime archive, which every container gets: all that the runtime needs except a Python.
+"""The runtime archive, which every container gets: all modules of the runtime, without a Python.
 
-The archive holds one archive for each Python: ``cp311.zip`` has the runtime, its dependencies and their bytecode.
-Python imports from this inner archive as it is, so bytecode lies next to its source. Compiled modules must be files, so
-they lie next to the inner archive: ``cp311/grpc/_cython/…``, with an index of the bytecode: ``cp311/index``. Nothing is
-compressed, because each container unpacks it.
-The same input gives the same bytes, so that the storage holds one copy.
+The archive holds one inner archive for each Python: ``cp311.zip`` has the runtime, its dependencies and their bytecode.
+Python imports directly from the inner archive, so bytecode lies next to its source. Compiled modules must be files, so
+they lie next to the inner archive: ``cp311/grpc/_cython/…``, with an index of the bytecode: ``cp311/index``. The
+archive is not compressed, because each container unpacks it. It is reproducible, so that the storage holds one copy.
 
 Submission never downloads: it packs the worker's installed packages, for nodes whose Python is the worker's. For others
 ``build`` makes an archive beforehand (``airflow tony runtime build``), which the connection names.
@@ -38,9 +37,9 @@ from tony_provider.runtime import launch
 log = logging.getLogger(__name__)
 
 PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
-_FORMAT = 6  # of the archive; part of the key
-_ZIP_HEADER = 30  # bytes of an entry before its name
-_MARSHAL = 2  # a version of its format that every Python reads
+_FORMAT = 6  # version of the archive's format; part of the key
+_ZIP_HEADER = 30  # bytes of a zip entry before its name
+_MARSHAL = 2  # version of the marshal format that every Python reads
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest time that zip knows
 _DOWNLOAD_SECONDS = 600.0  # for the wheels of one Python, some 20 MB
 _KEPT = 4  # archives kept on the worker's disk: versions of the provider, mostly
@@ -192,7 +191,7 @@ def _key(runtime: Mapping[str, ArchiveEntry], distributions: Iterable[metadata.D
 
 
 def _for_python(python: str, entries: Mapping[str, ArchiveEntry]) -> dict[str, bytes]:
-    """Return the files of the archive for a Python such as ``3.11``. prepare.py looks for these names."""
+    """Return the files of the archive for a Python such as ``3.11``. prepare.py depends on these names."""
     own = f"cp{python.replace('.', '')}"
     files = {name: entry.read() for name, entry in (*entries.items(), *bytecode(python, entries).items())}
     # Python finds a package without __init__.py in an archive only if the archive lists its directory.
@@ -203,7 +202,7 @@ def _for_python(python: str, entries: Mapping[str, ArchiveEntry]) -> dict[str, b
 
 
 def _index(inner: bytes) -> bytes:
-    """Return where the bytecode of each module is, as start.py reads it: (is a package, offset, size)."""
+    """Return the index of the bytecode for start.py: for each module (is a package, offset, size)."""
     found: dict[str, tuple[bool, int, int]] = {}
     with zipfile.ZipFile(io.BytesIO(inner)) as archive:
         for info in archive.infolist():
@@ -229,7 +228,7 @@ def _zipped(files: Mapping[str, bytes]) -> bytes:
 
 
 def _write(archive: Path, files: Mapping[str, bytes], *, replace: bool) -> None:
-    """Write the archive at once. Without ``replace``, keep an archive that another process has written meanwhile."""
+    """Write the archive atomically. Without ``replace``, keep an archive that another process has written meanwhile."""
     archive.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(prefix=f".{archive.name}.", dir=archive.parent)
     try:

@@ -2,7 +2,7 @@
 
 Local paths that are relative resolve against the search path (the DAG's folder, then the template search path), never
 against the working directory. URIs of the job's own store are used where they are, all else is copied to the store.
-Local files must lie below the job's file roots. What is marked as ``stored`` is never looked up on this machine.
+Local files must lie below the job's file roots. Sources that are marked as ``stored`` are never looked up locally.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from tony_provider.runtime.text import is_writable
 log = logging.getLogger(__name__)
 
 _MOST_NAMED = 5  # of what stays behind
-_MOST_OUTSIDE = 10  # files outside of the roots that an error names
+_MOST_OUTSIDE = 10  # files outside of the roots, in one error message
 
 
 @attrs.frozen
@@ -102,8 +102,8 @@ class _Use:
 class SourceFinder:
     """Finds the files, archives and environments that a job names.
 
-    ``find`` raises JobNotAllowed for files of this machine outside of ``roots``, which it does not read, and
-    SourceMissing for everything that is missing.
+    ``find`` raises JobNotAllowed for files of this machine outside of ``roots``, without reading them, and
+    SourceMissing for all missing sources.
     """
 
     def __init__(self, storage: Storage, store_uri: str, search_path: Sequence[Path], roots: FileRoots) -> None:
@@ -252,9 +252,9 @@ class SourceFinder:
         return local_source(found, key)
 
     def _find(self, key: str, source: str, *, stored: bool) -> FileStatus | Path | None:
-        """Find a source on the job's store, or else on this machine unless it is marked as ``stored``.
+        """Find a source on the job's store, otherwise on this machine unless the source is marked as ``stored``.
 
-        Return None if it is not there or not allowed, which is reported.
+        Return None after reporting a source that is missing or not allowed.
         """
         if in_store(source, self._store_uri):
             return self._status(key, source)
@@ -297,7 +297,7 @@ class SourceFinder:
         return None
 
     def _check_names(self, task_type: str) -> None:
-        """Report names that two files would have in the working directory, and names that the runtime needs."""
+        """Report a name that two files would have in the working directory, and a name that the runtime needs."""
         got = [each for each in Sources(self._local, self._stored).all if each.task_type in (None, task_type)]
         reserved = {contract.RUNTIME_DIR, contract.RUNTIME_FILE, contract.APPLICATION_FILE, contract.FILES_DIR}
         names: set[str] = set()

@@ -46,7 +46,7 @@ class StagingCounts:
 
 
 def places(layout: Layout, sources: Iterable[LocalSource]) -> Iterator[tuple[LocalSource, str]]:
-    """Yield each source with its URI on the store. Sources of one content and file name share it."""
+    """Yield each source with its URI on the store. Sources with the same content and file name share a URI."""
     for source in sources:
         yield source, layout.cached(source.sha256, source.path.name)
 
@@ -104,7 +104,7 @@ class Stager:
         return None
 
     def _holds(self, status: FileStatus, source: LocalSource) -> bool:
-        """Return whether it has this content. Programs of former jobs can write there, and the next job runs it."""
+        """Return whether a cached file has the source's content, because programs of former jobs can change it."""
         return status.size == source.size and sha256_of_stored(self._storage, status) == source.sha256
 
     def _upload(self, uri: str, source: LocalSource) -> FileStatus:

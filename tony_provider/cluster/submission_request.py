@@ -24,7 +24,7 @@ class SubmissionRequest:
     secrets: Mapping[str, str] = attrs.field(factory=dict, repr=False)
     labels: Mapping[str, str] = attrs.field(factory=dict)  # where it comes from, for its event log (dag, run, try, …)
     search_path: Sequence[Path] = ()  # directories that relative paths of the job are looked for in, in this order
-    # Directories of this machine that files of the job may lie in beside those, unless the connection names its own.
+    # Directories in which files of the job may also lie, unless the connection's ``file_roots`` names directories.
     file_roots: Sequence[Path] = attrs.field(factory=tuple, kw_only=True)
     resume: Resume = Resume.AUTO  # whether it goes on in the training's newest checkpoint chain
     origin: ChainOrigin = attrs.field(factory=ChainOrigin)  # what it begins with where it has saved nothing of its own
@@ -33,7 +33,7 @@ class SubmissionRequest:
     )
     overrides: Mapping[str, Any] | None = None  # what was laid over it; the connection's policy says which keys may be
     advice: Mapping[str, Any] | None = None  # what advice has laid over both, likewise
-    made: Sequence[Path] = ()  # files of the job that were generated for its submission, so exempt from ``file_roots``
+    made: Sequence[Path] = ()  # files that were generated for the submission, so exempt from ``file_roots``
     # Variables of its user processes that say nothing of what is trained, and may differ in each try; the job's ``env``
     # goes over them.
     environment: Mapping[str, str] = attrs.field(factory=dict)

@@ -1,4 +1,4 @@
-"""The directory for what a user's processes keep between submissions: runtime archives, hashes of large files."""
+"""The directory in which a user's submissions cache runtime archives and hashes of large files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tony_provider.runtime.own_directory import ForeignDirectoryError, make_own_
 def user_cache(wanted: Path | None = None) -> Path:
     """Return the directory, which defaults to ``tony-provider`` in the user's cache directory.
 
-    Raises StagingFailed if another user could write there, OSError.
+    Raises OSError, or StagingFailed if another user could write there.
     """
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     directory = wanted or base / "tony-provider"

@@ -145,7 +145,7 @@ class TonyHook(BaseHook):
         self.get_conn().check(job)
 
     def check_sources(self, job: JobSpec, search_path: Sequence[Path], file_roots: Sequence[Path] = ()) -> None:
-        """Check the job's files, archives, environment and inputs; arguments as the fields of SubmissionRequest.
+        """Check the job's files, archives, environment and inputs. SubmissionRequest describes the arguments.
 
         Raises SourceMissing for what is not there, JobNotAllowed for files that the connection does not allow,
         JobRejected for an environment that is not for the nodes.
@@ -166,11 +166,11 @@ class TonyHook(BaseHook):
         expect_kernel(self._open, job, search_path, roots)
 
     def kept_job(self, identity: Identity, application_id: str, *, confirmed: bool = False) -> KeptJob:
-        """Return the job of an application, running or ended, as it can be run again: with files that the store keeps.
+        """Return the job of an application, running or ended, for another run with the files that the store keeps.
 
-        :param confirmed: a person has confirmed the objects outside of the staging directory's cache that it names.
+        :param confirmed: a person has confirmed the job's objects outside of the staging directory's cache.
 
-        Raises SourceMissing, which says what is missing; Unconfirmed, which lists these objects.
+        Raises SourceMissing, which names what is missing; Unconfirmed, which lists the unconfirmed objects.
         """
         from tony_provider.cluster.notebook.kept_job import kept_job
 
@@ -455,14 +455,15 @@ class TonyHook(BaseHook):
     ) -> JobStatus:
         """Return the job's status as its running master reports it; see ``Cluster.master_status``.
 
-        ``identity``: None if nothing of the application is in the staging directory. Then the status names no places.
-        Raises UnexpectedAnswer also for a status that names what is not the application's own.
+        ``identity`` is None if the staging directory has no directory of the application. Then the status names no
+        places.
+        Also raises UnexpectedAnswer for a status that names places outside of the application's own directories.
         """
         status = self.get_conn().master_status(application_id, seconds=seconds)
         try:
             return checked(status, None if identity is None else self.application_dir(identity, application_id))
         except StatusRefused as error:
-            raise UnexpectedAnswer(f"the master of {application_id} reports what is not its own: {error}") from error
+            raise UnexpectedAnswer(f"the status of the master of {application_id} is refused: {error}") from error
 
     def limit(self, application_id: str, seconds: float, diagnostics: str, *, prolong: bool = False) -> None:
         """Have the cluster end the application should it still be there after ``seconds``; see ``Cluster.limit``."""

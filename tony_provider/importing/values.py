@@ -71,7 +71,7 @@ def memory(value: Any) -> Any:
 
 
 def user(value: Any) -> str:
-    """A user's name, checked by its grammar."""
+    """Return a user's name. Raises BadValue if it does not match the grammar."""
     if not isinstance(value, str) or not USER.fullmatch(value):
         raise BadValue(USER_RULE)
     return value

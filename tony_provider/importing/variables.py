@@ -48,14 +48,14 @@ def _names(text: str, name: str) -> bool:
 
 
 def _texts(draft: Draft, folder: Path) -> Iterator[str]:
-    """Yield the texts of the job's programs that this machine has, and may read."""
+    """Yield the texts of the job's programs that this machine has and can read."""
     for each in draft.files():
         for program in islice(_inside(folder / each.partition("::")[0]), _MOST_FILES):
             try:
                 if program.suffix in _PROGRAMS and program.stat().st_size <= _MOST_BYTES:
                     yield program.read_text(encoding="utf-8", errors="replace")
             except (OSError, ValueError):
-                continue  # it is missing, no file, or unreadable, or no file can have such a name
+                continue  # the file is missing or unreadable, is not a regular file, or has an impossible name
 
 
 def _inside(path: Path) -> Iterator[Path]:

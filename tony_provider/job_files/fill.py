@@ -15,7 +15,7 @@ from tony_provider.job_files.templated_text import MARKS
 from tony_provider.runtime.spec.problems import NOT_GIVEN, Problem, SpecError, child, item
 from tony_provider.runtime.spec.reader import suggestion
 
-_TEMPLATE = MARKS[:2]  # without comments of Jinja, which look like the length of a variable in bash, ${#name}
+_TEMPLATE = MARKS[:2]  # without Jinja's comments, which look like bash's ${#name}
 _PARAMS, _MACROS = "params", "macros"
 _QUOTE = "macros.tony.quote"
 
@@ -93,15 +93,15 @@ def _more(error: Exception) -> str:
 def check_names(job: Mapping[str, Any], parameters: Mapping[str, Parameter]) -> None:
     """Check that the templates of a job file use its parameters, ``macros.tony.quote``, and nothing else.
 
-    A DAG renders them with all of Airflow's context. The check covers every branch of a template, because only some
-    branches are taken while a file is checked. Raises SpecError.
+    A DAG would render them with all of Airflow's context. The check covers every branch of a template, because
+    rendering with one set of values takes only some branches. Raises SpecError.
     """
     used: dict[str, str] = {}
     problems = []
     for path, text in _templates(job, ""):
         tree, others = _parsed(path, text)
         if others:
-            message = f"uses {', '.join(others)}; a job file's templates have {_PARAMS} and {_QUOTE}"
+            message = f"uses {', '.join(others)}; templates of a job file may use only {_PARAMS} and {_QUOTE}"
             problems.append(Problem(path, text, message))
         used |= {name: used.get(name, path) for name in _parameters_in(tree)}
     for name, path in used.items():
@@ -131,19 +131,19 @@ def _templates(value: Any, path: str) -> Iterator[tuple[str, str]]:
 
 
 def _parsed(path: str, text: str) -> tuple[nodes.Template, list[str]]:
-    """Parse a template. Return what it uses beside parameters and ``macros.tony.quote``, too. Raises SpecError."""
+    """Return the parsed template, and other names in it than ``params`` and ``macros.tony.quote``. Raises SpecError."""
     try:
         tree = SandboxedEnvironment().parse(text)
         names = meta.find_undeclared_variables(tree)
         files = [str(name) for name in meta.find_referenced_templates(tree)]
     except TemplateError as error:
-        raise SpecError([Problem(path, text, f"is no template that Jinja reads: {error}")]) from error
+        raise SpecError([Problem(path, text, f"is not a template that Jinja can parse: {error}")]) from error
     of_macros = [node for node in tree.find_all(nodes.Name) if node.name == _MACROS]
     quotes = [node for node in tree.find_all(nodes.Getattr) if _is_quote(node)]
     if len(of_macros) == len(quotes):
         names.discard(_MACROS)
     if any(node.name == "self" for node in tree.find_all(nodes.Name)):
-        names.add("self")  # which holds the whole context
+        names.add("self")  # because it holds the whole context
     return tree, sorted(names - {_PARAMS}) + files
 
 
@@ -188,13 +188,13 @@ def templates_in(value: Any) -> bool:
 
 @attrs.frozen
 class Literal:
-    """A text that Jinja would render, and must not: ``airflow.sdk.literal`` in a DAG file."""
+    """A text that Jinja must not render: written as ``airflow.sdk.literal`` in a DAG file."""
 
     text: str
 
 
 def as_it_is(value: Any) -> Any:
-    """Return a job, or a value of one, in which each text that looks like a template is a Literal."""
+    """Return a job, or a part of it, in which each text that looks like a template is a Literal."""
     if isinstance(value, Mapping):
         return {key: as_it_is(each) for key, each in value.items()}
     if isinstance(value, list):
@@ -203,7 +203,7 @@ def as_it_is(value: Any) -> Any:
 
 
 def has_literals(value: Any) -> bool:
-    """Return whether there is a Literal anywhere in a value."""
+    """Return whether a value contains a Literal at any depth."""
     if isinstance(value, Mapping):
         return any(map(has_literals, value.values()))
     return isinstance(value, Literal) or (isinstance(value, list) and any(map(has_literals, value)))

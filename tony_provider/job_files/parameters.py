@@ -16,7 +16,7 @@ from tony_provider.runtime.spec.reader import suggestion
 from tony_provider.runtime.spec.units import UnitError, parse_boolean, parse_integer
 
 SECTION = "parameters"
-TEMPLATES = "templates"  # `templates: false`: the texts of the job are what they look like, and Jinja renders none
+TEMPLATES = "templates"  # with `templates: false` Jinja renders no text of the job
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TEXTS = ("title", "description", "section", "format", "pattern")
@@ -57,7 +57,7 @@ class Parameter:
 
 
 def has_templates(plain: Mapping[str, Any]) -> bool:
-    """Return whether Jinja renders the texts of a job file; ``templates: false`` says that it does not.
+    """Return whether Jinja renders the texts of a job file, which ``templates: false`` turns off.
 
     Raises SpecError.
     """
@@ -67,7 +67,7 @@ def has_templates(plain: Mapping[str, Any]) -> bool:
     except UnitError as error:
         raise SpecError([Problem(TEMPLATES, given, str(error))]) from error
     if not found and plain.get(SECTION):
-        message = f"is false, so nothing would fill in the parameters of `{SECTION}`; leave one of them out"
+        message = f"is false, so no template would use the section `{SECTION}`; remove one of the two keys"
         raise SpecError([Problem(TEMPLATES, given, message)])
     return found
 

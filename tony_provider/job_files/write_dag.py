@@ -35,9 +35,9 @@ class DagFile:
     notes: Sequence[str] = ()  # what a reader should know
 
     def text(self) -> str:
-        """Return Python source, as ``ruff format`` leaves it.
+        """Return Python source in the format of ``ruff format``.
 
-        The templates of a job with parameters are the author's. All other texts that look like templates are literals.
+        In a job with parameters, templates stay templates. All other texts that look like templates become literals.
         """
         job = dict(self.job) if self.parameters else as_it_is(self.job)
         arguments = as_it_is(self.arguments)

@@ -25,7 +25,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    is_shown = all(line.isprintable() for line in text.split("\n"))  # YAML's readers change line ends such as NEL
+    is_shown = all(line.isprintable() for line in text.split("\n"))  # YAML parsers change line ends such as NEL
     style = ("|" if "\n" in text else None) if is_shown else '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
@@ -41,7 +41,7 @@ def job_text(job: Mapping[str, Any], comments: Sequence[str] = ()) -> str:
 
 def comment(text: str) -> list[str]:
     """Return a paragraph as lines of a comment; the lines below a hyphen are indented."""
-    text = one_line(text)  # some line ends that are none to Python end a comment in YAML
+    text = one_line(text)  # some characters end a comment in YAML, although Python does not take them for line ends
     hanging = "#   " if text.startswith("- ") else "# "
     lines = wrap(text, _WIDTH, initial_indent="# ", subsequent_indent=hanging, break_long_words=False)
     return lines or ["#"]

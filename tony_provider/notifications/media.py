@@ -1,4 +1,4 @@
-"""Escaping for the medium that a notifier sends to: a job's text must not become a mention, a link or markup there."""
+"""Escape a job's texts for the medium of a notifier, so that they become no mention, link or markup there."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tony_provider.notifications.job_news import JobNews
 
 
 class Medium(StrEnum):
-    """The language in which a reader's program interprets the texts of a message."""
+    """The markup language of a notifier's messages."""
 
-    TEXT = "text"  # none
+    TEXT = "text"  # no markup
     SLACK = "slack"  # mrkdwn: <!channel>, <address|text>
     HTML = "html"
     MARKDOWN = "markdown"  # of chats, with @mentions
@@ -38,7 +38,7 @@ def medium_of(notifier: object) -> Medium:
 
 
 def escaped(text: str, medium: Medium) -> str:
-    """Return the text such that the medium shows it as it is."""
+    """Return the text, escaped so that the medium shows it unchanged."""
     return _ESCAPES[medium](text)
 
 
@@ -59,12 +59,12 @@ class EscapedNews(JobNews):
 
     @property
     def message(self) -> str:
-        """All of it, as escaped text."""
+        """The whole message, as escaped text."""
         return escaped(self.plain.message, self.medium)
 
     @property
     def html(self) -> str:
-        """All of it, as HTML without styles."""
+        """The whole message, as HTML without styles."""
         return self.plain.html
 
 
@@ -88,7 +88,7 @@ def _html(text: str) -> Markup:
 
 
 def _markdown(text: str) -> str:
-    """Leave addresses as they are: shown as they are, they hide nothing."""
+    """Escape Markdown, except in URLs, because a plain URL cannot hide its target."""
 
     def shown(found: re.Match[str]) -> str:
         if found["address"]:

@@ -35,9 +35,9 @@ def print_submission(task: TrainingTask) -> None:
 
 
 def _without_templates(task: TrainingTask) -> TrainingTask:
-    """Return a copy of the task without literals, with the job of its file.
+    """Return a copy of the task with the job of its file, and with the plain texts of all literals.
 
-    The training of the copy begins at step 0 if only a run knows the checkpoint that it begins with.
+    The copy's training begins at step 0 if only a run knows the checkpoint that the training begins with.
     """
     task = copy.copy(task)
     with naming_field("job"):

@@ -1,6 +1,6 @@
-"""Rendering of a job's templates, value by value: text is parsed first, and no rendered value becomes a key.
+"""Render a job's templates value by value: text is parsed first, so that no rendered value becomes a key.
 
-Every parse of a DAG file loads this module, and so it loads nothing that only a running task needs.
+Every parse of a DAG file imports this module, so it must not import modules that only a running task needs.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 _FILES = (".tony.yaml", ".tony.json")
 _LITERAL = type(literal(None))
 _WHOLE = (
-    "is a template as a whole, and what it gives could be any job. Give another task's result as "
-    'job=plan.output["job"], or build the job in Python; values of a run are templates within the job'
+    "is a single template, which could become any job. Pass another task's result as "
+    'job=plan.output["job"], or build the job in Python. For values of a run, write templates within the job'
 )
 
 
 class RendersJobs(ReadableTemplates):
     """Mixin that renders the fields ``job`` and ``overrides`` of an operator value by value.
 
-    A name of a job file is recognised only where it is the whole ``job``, as the DAG's author wrote it: Airflow's own
-    ``template_ext`` would load each text with such an ending, at any depth and also of other fields.
+    Only a whole ``job`` that the DAG's author wrote can be the name of a job file. Airflow's own ``template_ext`` would
+    load every text with such an ending, at any depth and also in other fields.
     """
 
     job: Any
@@ -44,9 +44,9 @@ class RendersJobs(ReadableTemplates):
         jinja_env: Environment | None = None,
         seen_oids: set[int] | None = None,
     ) -> Any:
-        """Render a field, or a part of one. Raises as ``naming_templates`` says."""
+        """Render a field, or a part of a field. Raises the errors of ``naming_templates``."""
         field = "job" if content is self.job else "overrides" if content is self.overrides else ""
-        if not field or id(content) in (seen_oids or ()):  # Airflow lists what must not be rendered, such as XComs
+        if not field or id(content) in (seen_oids or ()):  # objects that Airflow must not render, such as XComs
             return super().render_template(content, context, jinja_env, seen_oids)
         env = jinja_env or self.get_template_env()
 
@@ -67,7 +67,7 @@ class RendersJobs(ReadableTemplates):
 def job_templates(job: Any, env: Environment) -> tuple[Any, bool]:
     """Parse the argument ``job``: a mapping, text, or the name of a file that ``env`` finds.
 
-    Return the job with its templates, and whether these are to be rendered. Raises TonySpecError, TemplateNotFound.
+    Return the job with its templates, and whether to render them. Raises TonySpecError, TemplateNotFound.
     """
     from tony_provider.job_files.parameters import has_templates
     from tony_provider.runtime.spec.problems import SpecError
@@ -82,7 +82,7 @@ def job_templates(job: Any, env: Environment) -> tuple[Any, bool]:
 
 
 def _override_templates(overrides: Any, env: Environment) -> Any:
-    """Parse ``overrides``. Text that is one expression stays: what it gives is the overrides, which are checked."""
+    """Parse ``overrides``. Keep text that is one expression: its rendered value is the overrides, which are checked."""
     if not isinstance(overrides, str) or not overrides.strip():
         return overrides
     with naming_text(overrides, env):
@@ -119,7 +119,7 @@ def _is_expression(text: str, env: Environment, file: str | None = None) -> bool
 
 
 def _rendered(value: Any, context: Context, env: Environment, other: Callable[[Any], Any]) -> Any:
-    """Render each text in mappings and lists, and with ``other`` whatever else stands in them."""
+    """Render each text in mappings and lists. Render other objects in them with ``other``."""
     if isinstance(value, str):
         return _rendered_text(value, context, env)
     if isinstance(value, Mapping):
@@ -130,10 +130,10 @@ def _rendered(value: Any, context: Context, env: Environment, other: Callable[[A
 
 
 def _rendered_text(text: str, context: Context, env: Environment) -> Any:
-    """Render a text. One without templates stays as it is, with its kinds of line ends, which Jinja would change.
+    """Render a text. Return a text without templates unchanged, because Jinja would change its line ends.
 
-    Where a DAG renders native objects, an expression gives the object that it is. Text stays text, unlike in Airflow:
-    a value of a form such as ``{'paths': […]}`` would become a mapping.
+    If the DAG renders native objects, return the object that a single expression evaluates to. Unlike in Airflow, text
+    stays text, because otherwise a value of a form such as ``{'paths': […]}`` would become a mapping.
     """
     marks = (env.variable_start_string, env.block_start_string, env.comment_start_string)
     lines = (env.line_statement_prefix, env.line_comment_prefix)
@@ -149,7 +149,7 @@ def _rendered_text(text: str, context: Context, env: Environment) -> Any:
 
 
 def without_literals(value: Any) -> Any:
-    """Return a field that was not rendered, with what ``airflow.sdk.literal`` was given in place of its results."""
+    """Return a field without rendering, in which the text of each ``airflow.sdk.literal`` replaces the literal."""
     if isinstance(value, _LITERAL):
         return value.value
     if isinstance(value, Mapping):

@@ -221,9 +221,9 @@ class Outcome:
 
 
 def with_own_outputs(status: JobStatus, job: JobSpec, log: Logger) -> JobStatus:
-    """Return the status without outputs that do not lie where the task's job says, and log a warning for each.
+    """Return the status without outputs that do not lie where the task's job says, and log a warning for each of them.
 
-    A job may report any place. An output is also left out if the job was changed after the application was submitted.
+    A job can report any place. An output is also left out if the job has changed since the application was submitted.
     """
     wanted = {name: OutputPlace(each.path, status.application_id).uri for name, each in job.outputs.items()}
     own = []
@@ -231,7 +231,7 @@ def with_own_outputs(status: JobStatus, job: JobSpec, log: Logger) -> JobStatus:
         if output.uri == wanted.get(output.name):
             own.append(output)
         else:
-            said = "The output %r is left out of the result: the application reports it at %a, and the job has %s"
+            said = "The output %r is left out of the result: the application reports it at %a, but the job specifies %s"
             log.warning(said, output.name, output.uri, wanted.get(output.name, "no such output"))
     return attrs.evolve(status, outputs=own)
 

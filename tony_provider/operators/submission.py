@@ -130,9 +130,9 @@ def search_path(dag: DAG) -> list[Path]:
 
 
 def bundle_folder(dag: DAG) -> Path:
-    """Return the root of the DAG bundle that the DAG's file is of; its own directory where Airflow does not say more.
+    """Return the root of the bundle that contains the DAG's file, or the file's directory if the bundle is unknown.
 
-    A bundle's root is often a link to its newest version.
+    The root of a bundle is often a link to its newest version.
     """
     file, relative = Path(dag.fileloc), Path(dag.relative_fileloc or "")
     depth = len(relative.parts)

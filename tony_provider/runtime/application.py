@@ -31,11 +31,11 @@ class LocalizedResource:
     size: int  # bytes, exactly as the store reports it: YARN checks
     modified_ms: int  # epoch, exactly as the store reports it: YARN checks
     kind: ResourceKind = ResourceKind.FILE
-    sha256: Optional[str] = None  # hexadecimal, of the submitted content; None: the user's own on the store
+    sha256: Optional[str] = None  # hexadecimal, of the submitted content; None for the user's own file on the store
 
     @property
     def is_verified(self) -> bool:
-        """Whether containers verify the content, so that a node may keep the file for other applications."""
+        """Return whether containers verify the content, so that a node may keep the file for other applications."""
         return self.sha256 is not None
 
 
@@ -89,7 +89,7 @@ class ApplicationDescription:
     ]  # of the store, as the nodes reach it, when it is one; a token is in the credentials
     resources: list[LocalizedResource]  # of every task's container, the runtime archive and this file left out
     runtime: LocalizedResource  # the runtime archive
-    runtime_pythons: list[str] = attrs.field(factory=list)  # the Python versions that it was built for
+    runtime_pythons: list[str] = attrs.field(factory=list)  # Python versions that the runtime archive was built for
     python: list[str] = attrs.field(factory=list)  # interpreters on the nodes to try first, see launcher.sh
     resources_by_type: dict[str, list[LocalizedResource]] = attrs.field(factory=dict)  # of a task type's, beside these
     yarn: Optional[YarnAccess] = None  # exactly one of yarn and local

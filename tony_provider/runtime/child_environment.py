@@ -1,7 +1,7 @@
-"""The environment variables of helper processes, which get no secret of the process that starts them.
+"""The environment variables of helper processes, without secrets of the process that starts them.
 
-Variables are listed by name, because the starter may be an Airflow worker with connections, keys and cloud logins in
-its environment. Entries of search paths that are relative are left out: they name the current directory.
+The variables are listed by name, because the starting process may be an Airflow worker with connections, keys and cloud
+logins in its environment. Relative entries of search paths are left out, because they depend on the current directory.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _SEARCH_PATHS = ("PATH", "LD_LIBRARY_PATH")
 
 
 def child_environment(more: Iterable[str] = (), environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the variables that every helper process may have.
+    """Return the variables for a helper process.
 
-    :param more: names of further variables, kept if they are set.
+    :param more: names of further variables to keep if they are set.
     """
     kept = {name: environ[name] for name in (*_KEPT, *more) if name in environ}
     paths = {name: absolute_entries(environ[name]) for name in _SEARCH_PATHS if name in environ}

@@ -84,13 +84,13 @@ ENV_TICKET = "KRB5CCNAME"  # where the Kerberos ticket is, on the local backend
 ENV_PYTHON_CANDIDATES = "TONY_PYTHON_CANDIDATES"  # colon-separated interpreters that the launcher tries first
 
 # Files in a container's working directory.
-WORK_DIR = "tony-work"  # what is ours and the user process's own places; launcher.sh makes it, for HOME and TMPDIR
+WORK_DIR = "tony-work"  # the provider's files, HOME and TMPDIR; created by launcher.sh
 TENSORBOARD_PROGRAM = f"{WORK_DIR}/show_tensorboard.py"  # what the key ``tensorboard`` of a job runs
 NOTEBOOK_MODULE = "tony_notebook"  # what `python -m` runs in a notebook's container
-RUNTIME_FILE = "tony-runtime.zip"  # the runtime archive as the node has it; nothing of it runs before it is verified
+RUNTIME_FILE = "tony-runtime.zip"  # the node's copy of the runtime archive, not verified yet
 RUNTIME_DIR = "tony"  # the verified runtime
 FILES_DIR = "tony-files"  # the job's files under generated names, see runtime/launch/container_files.py
-UNPACKED_DIR = "tony-unpacked"  # next to the directories of an application's containers: its archives, unpacked
+UNPACKED_DIR = "tony-unpacked"  # unpacked archives of an application, next to its containers' directories
 APPLICATION_FILE = "tony-application.json"  # the ApplicationDescription
 PYTHON_ENV_DIR = "python_env"  # an archived environment, unpacked; or what one is made of: a PEX, wheels
 ENVIRONMENT_FILE = "tony-environment.json"  # in an archive of `airflow tony env build`, and beside it

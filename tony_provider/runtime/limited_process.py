@@ -17,7 +17,7 @@ def command(module: str, *arguments: str) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """Return the variables for such a process: no secret of this one, and where it finds its modules."""
+    """Return the variables for such a process: its module search path, and no secret of this process."""
     return {**child_environment(), "PYTHONPATH": absolute_entries(os.pathsep.join(sys.path))}
 
 

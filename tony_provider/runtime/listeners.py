@@ -1,4 +1,4 @@
-"""Which sockets, and whose, are at a port of this machine: any user may listen on a loopback port first."""
+"""Find the sockets at a port of this machine and their users, because any user may listen on a loopback port first."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class Connected(Protocol):
 
 @attrs.frozen
 class OpenSocket:
-    """A socket that a process holds."""
+    """An open socket of a process."""
 
-    user: int  # number of the user who created it
-    inode: str  # as in the name of a process's file, ``socket:[<inode>]``
+    user: int  # number of the user who created the socket
+    inode: str  # as in the target of the link in /proc/<pid>/fd, ``socket:[<inode>]``
 
 
 @attrs.frozen
@@ -50,29 +50,29 @@ class _Row:
 
     @property
     def is_taken(self) -> bool:
-        """Whether a process holds the socket: not so of a connection that no server has accepted yet."""
+        """Return whether a process holds the socket. None does before a server has accepted the connection."""
         return self.socket.inode != "0"
 
 
 def listening_users(port: int, host: str = "127.0.0.1", proc: Path = Path("/proc")) -> set[int]:
     """Return the numbers of the users whose sockets listen on this TCP port of an IP address.
 
-    A server on another address of this machine does not count. Another process may listen by the time of a connection:
-    see ``peer_sockets``. Blocks. Raises OSError, or ValueError if ``host`` is no IP address.
+    A server on another address of this machine does not count. Another process may listen at the time of a later
+    connection: see ``peer_sockets``. Blocks. Raises OSError, or ValueError if ``host`` is no IP address.
     """
     return {each.user for each in _listening_sockets(port, host, proc)}
 
 
 def peer_users(connection: Connected, proc: Path = Path("/proc")) -> set[int]:
-    """Return the numbers of the users who hold the other end of a connection, as ``peer_sockets`` finds it."""
+    """Return the numbers of the users who hold the other end of a connection. See ``peer_sockets``."""
     return {each.user for each in peer_sockets(connection, proc)}
 
 
 def peer_sockets(connection: Connected, proc: Path = Path("/proc")) -> set[OpenSocket]:
-    """Return the sockets at the other end of a connection within this machine, or nothing if no process holds that end.
+    """Return the sockets at the other end of a connection within this machine; empty if no process holds that end.
 
-    If a server has accepted the connection, this is the accepted socket. Otherwise these are the listening sockets, of
-    which one accepts it. Call it before sending anything. Blocks for a moment. Raises OSError.
+    If a server has accepted the connection, this is the accepted socket. Otherwise these are all listening sockets that
+    may accept the connection. Call this function before sending data. Blocks for a moment. Raises OSError.
     """
     try:
         (host, port), (own_host, own_port) = connection.getpeername()[:2], connection.getsockname()[:2]

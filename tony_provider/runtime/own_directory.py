@@ -1,4 +1,4 @@
-"""Directories that belong to this user alone: what lies there is executed, or believed, later."""
+"""Check and create directories that only this user may change, because files in them are executed or trusted later."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 class ForeignDirectoryError(Exception):
-    """Another user could put files of their own there; the text names the directory and the remedy."""
+    """Another user could put files into a directory; the message names the directory and the remedy."""
 
 
 def make_own_directory(path: Path) -> None:
@@ -26,10 +26,10 @@ def make_own_directory(path: Path) -> None:
 
 
 def expect_own_directory(path: Path) -> None:
-    """Check that a directory is this user's, if it exists, and that no other user can replace it or write there.
+    """Check that a directory, if it exists, is this user's, and that no other user can replace it or write there.
 
-    Each directory on the way must belong to this user or to root. If other users can write to one on the way, it must
-    have the sticky bit, as /tmp has. The user's own group and that of root may write. Links are checked as well as the
+    Each parent directory must belong to this user or to root. A parent directory that other users can write must have
+    the sticky bit, as /tmp has. The groups of this user and of root may write. The check covers links as well as the
     directories that they lead to. Blocks. Raises ForeignDirectoryError, OSError.
     """
     absolute = Path(os.path.abspath(path))  # noqa: PTH100 - Path.resolve would follow links
@@ -49,7 +49,7 @@ def _check(path: Path, found: os.stat_result, *, is_goal: bool) -> None:
             f"{path} belongs to user {found.st_uid}, and not to this user {os.getuid()}; name a directory of this user"
         )
     if is_link:
-        return  # no other user can change it, because none can write where it is
+        return  # no other user can change the link, because no other user can write its directory
     others = found.st_mode & _OTHERS
     if others == stat.S_IWGRP and found.st_gid in (0, os.getgid()):
         return

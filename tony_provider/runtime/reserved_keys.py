@@ -1,7 +1,7 @@
-"""Keys of Airflow's serialization, which a job's own data must not hold.
+"""Keys of Airflow's serialization, which a job's own data must not contain.
 
-When Airflow reads a mapping that holds them, such as an XCom in the next task, it makes an object of the mapping or
-fails the task.
+If Airflow reads a mapping with such a key, for example from an XCom in the next task, Airflow makes an object of the
+mapping or fails the task.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ WHY = "is a key of Airflow's own serialization, which would make an object of th
 
 
 def reserved_key(plain: Any) -> Optional[str]:
-    """Return the path of a reserved key in what ``json.loads`` gives, such as ``scores[0].__type``; None if none is."""
+    """Return the path of a reserved key in parsed JSON, such as ``scores[0].__type``, or None if there is none."""
     waiting = [("", plain)]
     while waiting:
         path, value = waiting.pop()

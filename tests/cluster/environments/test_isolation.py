@@ -250,7 +250,7 @@ def test_constraints_of_the_configuration_are_refused(
     builder: Builder, installer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(f"{installer.upper()}_CONSTRAINT", "/etc/constraints.txt")
-    with pytest.raises(IndexProblem, match=r"sets constraint, .* write it into the file of requirements"):
+    with pytest.raises(IndexProblem, match=r"sets constraint, .* write the constraints into the file"):
         indexes_of(installer)
 
 

@@ -97,7 +97,7 @@ def test_a_server_of_another_container_of_the_same_user(
     server = serve(family, host, orphan=True, accepts=accepts)
     with socket.create_connection((to, server.port)) as connection:
         server.until_accepted()
-        with pytest.raises(StrangerError, match=f"port {server.port} belongs to a process that is not of this task's"):
+        with pytest.raises(StrangerError, match=f"port {server.port} belongs to a process outside of this task's"):
             check(connection)
 
 

@@ -91,11 +91,11 @@ def test_a_port_does_not_count_when_another_container_of_the_same_user_listens_t
         looking = Readiness(container, ReadinessProbe(port=port), {"TONY_PORT": "1"})
         looking.start()
         async with asyncio.timeout(30.0):
-            while not looking.ready and "does not count an answer" not in caplog.text:  # noqa: ASYNC110 - of its log
+            while not looking.ready and "ignores an answer" not in caplog.text:  # noqa: ASYNC110 - of its log
                 await asyncio.sleep(0.01)
         await looking.close()
         return looking.ready
 
     with other_container() as port:
         assert not asyncio.run(is_ready_when_told(port))
-    assert f"port {port} belongs to a process that is not of this task's container" in caplog.text
+    assert f"port {port} belongs to a process outside of this task's container" in caplog.text

@@ -53,7 +53,7 @@ def build_environment(
     installer: str | None = None,
     others: Sequence[BuiltEnvironments] = (),
 ) -> BuiltEnvironment:
-    """Build an environment, unless one of this content is on the store.
+    """Build an environment, unless the store has an environment with this content.
 
     Raises BuildFailed, IndexProblem, OSError, StorageError.
 

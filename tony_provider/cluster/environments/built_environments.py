@@ -106,9 +106,9 @@ def read_record(storage: Storage, uri: str) -> EnvironmentRecord:
 
 
 def record_of(storage: Storage, archive: FileStatus, *, read: bool = True) -> EnvironmentRecord:
-    """Return the record next to an archive, after a check that the archive has the content that the record names.
+    """Return the record next to an archive, after a check that the archive fits the record.
 
-    ``read``: whether to check the content, and not only name and size. Raises RecordMissing, StorageError.
+    With ``read``, check the content; otherwise check only name and size. Raises RecordMissing, StorageError.
     """
     record = read_record(storage, uris.join(uris.parent(archive.path), contract.ENVIRONMENT_FILE))
     is_it = archive.size == record.size and archive.name == record.archive

@@ -46,7 +46,7 @@ class BuildTarget:
         """``platform`` as wheels have it. Default: this Python on this machine. Raises BuildFailed."""
         own = cls(sys.version_info[:2], os.uname().machine)
         if platform is None:
-            # This Python cannot compile for another one, so that needs wheels: for Linux of 2018 and later.
+            # This Python cannot compile for another version, so the build needs wheels: for Linux of 2018 and later.
             return own if version in (None, own.version) else cls(version, own.machine, 28)
         match = _PLATFORM.fullmatch(platform)
         if match is None:
@@ -60,7 +60,7 @@ class BuildTarget:
 
     @property
     def pip_platforms(self) -> Iterator[str]:
-        """Yield all platforms that nodes with this glibc can take, the newest first."""
+        """Yield all wheel platforms that nodes with this glibc can use, the newest first."""
         for minor in range(self.glibc or 0, _OLDEST_GLIBC - 1, -1):
             yield f"manylinux_2_{minor}_{self.machine}"
             if minor in _LEGACY:
@@ -81,7 +81,7 @@ def find_installer(wanted: str | None, requirements: Requirements) -> str:
 
 
 def indexes_of(installer: str) -> PackageIndexes:
-    """Return where the installer finds packages. Raises IndexProblem."""
+    """Return the package indexes that the caller has configured for the installer. Raises IndexProblem."""
     if installer == UV:
         return uv_indexes()
     with tempfile.TemporaryDirectory(prefix="tony-env-") as empty:
@@ -91,9 +91,9 @@ def indexes_of(installer: str) -> PackageIndexes:
 def install(
     installer: str, indexes: PackageIndexes, requirements: Requirements, target: BuildTarget, directory: Path
 ) -> None:
-    """Install into ``directory``, with nothing of the current directory and no secret of this process.
+    """Install into ``directory``, without files of the current directory and without secrets of this process.
 
-    Raises BuildFailed with what the installer said.
+    Raises BuildFailed with the installer's message.
     """
     empty = directory.with_name("empty")
     empty.mkdir()

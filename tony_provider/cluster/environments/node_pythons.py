@@ -34,7 +34,7 @@ def of_this_host() -> NodePythons:
 
 
 def of_runtime(archive: BinaryIO) -> NodePythons:
-    """Return those that a runtime archive was made for. Raises OSError, zipfile.BadZipFile."""
+    """Return the Pythons that a runtime archive was built for. Raises OSError, zipfile.BadZipFile."""
     versions: set[Version] = set()
     machines: set[str] = set()
     with zipfile.ZipFile(archive) as opened:

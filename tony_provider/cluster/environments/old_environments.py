@@ -64,7 +64,7 @@ class OldEnvironments:
             yield OldEnvironment(directory.path, sum(each.size for each in files), newest)
 
     def _directories(self) -> list[FileStatus]:
-        """Return them without symbolic links, which may lead out of the staging directory."""
+        """Return the directories without symbolic links, which may lead out of the staging directory."""
         try:
             listed = self.built.storage.list(self.built.layout.environments_dir)
         except StorageNotFound:

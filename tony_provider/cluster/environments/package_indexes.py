@@ -1,9 +1,9 @@
-"""Where an installer finds packages: the indexes that the caller has configured, made explicit.
+"""Collect the package indexes that the caller has configured for an installer, and pass them on explicitly.
 
-An installer runs in an empty directory and reads no configuration by itself. The settings that choose packages are
-collected here, from the files of the user and of the system and from the environment, and handed to it. They are part
-of an environment's key, so that the packages of one index never count as those of another one. Constraints are refused,
-because the key does not hold what is in their files: they belong in the file of requirements.
+An installer runs in an empty directory and reads no configuration by itself. This module collects the settings that
+choose packages from the configuration files of the user and of the system, and from environment variables. These
+settings are part of an environment's key, so that environments from different indexes have different names. Constraints
+are refused, because the key does not cover the content of their files: write them into the file of requirements.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import attrs
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.runtime.child_environment import child_environment
 
-# Settings that choose packages: part of the key. A value may be a list, with blanks or line ends between its items.
+# Settings that choose packages, and so are part of the key. A value may be a list, separated by blanks or line ends.
 _CHOOSING = (
     *("index", "default-index", "index-url", "extra-index-url", "find-links", "no-index", "index-strategy"),
     *("no-build", "no-build-package", "no-binary", "no-binary-package", "only-binary", "prefer-binary"),
@@ -64,13 +64,13 @@ class IndexProblem(ClusterError):  # noqa: N818 - named for what is wrong, as th
 class PackageIndexes:
     """The index settings of one installer."""
 
-    chosen_by: list[str]  # settings that choose packages, one a line, without credentials; empty: the default index
+    chosen_by: list[str]  # settings that choose packages, without credentials; empty for the default index
     variables: dict[str, str] = attrs.field(repr=False)  # the installer's whole environment
     configuration: str = attrs.field(default="", repr=False)  # the content of uv's configuration file
 
 
 def pip_command() -> list[str]:
-    """Return the command that runs this Python's pip, and no module of the current directory in its place."""
+    """Return the command that runs this Python's pip, and never a module ``pip`` of the current directory."""
     return [sys.executable, "-P", "-m", "pip"]
 
 
@@ -104,7 +104,7 @@ def pip_indexes(directory: Path) -> PackageIndexes:
 
 
 def _pip_settings(listed: str) -> dict[str, str]:
-    """Return the settings by name; those of a command override the general ones, and variables override both."""
+    """Return the settings by name. Settings of `pip install` override general settings, and variables override both."""
     by_section: dict[str, dict[str, str]] = {}
     for line in listed.splitlines():
         name, separator, value = line.partition("=")
@@ -115,7 +115,7 @@ def _pip_settings(listed: str) -> dict[str, str]:
 
 
 def uv_indexes() -> PackageIndexes:
-    """Return the settings of uv: of its files for the user and the system, and of variables. Raises IndexProblem."""
+    """Return the settings of uv from its files for the user and the system, and from variables. Raises IndexProblem."""
     files: dict[str, Any] = {}
     for path in _uv_files():
         _combine(files, _uv_settings(path))
@@ -129,7 +129,7 @@ def uv_indexes() -> PackageIndexes:
 
 
 def _uv_files() -> Iterator[Path]:
-    """Yield the files that exist, the most important one first. Raises IndexProblem."""
+    """Yield the configuration files that exist, the one that overrides the others first."""
     if named := os.environ.get("UV_CONFIG_FILE"):
         yield Path(named).absolute()
         return
@@ -158,7 +158,7 @@ def _uv_settings(path: Path) -> dict[str, Any]:
 
 
 def _combine(settings: dict[str, Any], less_important: Mapping[str, Any]) -> None:
-    """Add settings as uv combines its files: lists are joined, and of other values the more important one counts."""
+    """Add settings as uv combines its files: join lists, and keep the more important file's value otherwise."""
     for name, value in less_important.items():
         mine = settings.get(name)
         if isinstance(mine, dict) and isinstance(value, dict):
@@ -180,19 +180,19 @@ def _chosen_by(settings: Mapping[str, Any]) -> list[str]:
 
 
 def _as_text(value: Any) -> str:
-    """Return a setting in one line that is the same however it was written."""
+    """Return a setting as one line that does not depend on how the setting was written."""
     return " ".join(value.split()) if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
 
 
 def _check(settings: Mapping[str, Any]) -> None:
-    """Refuse constraints, and directories of packages that are relative: the installer runs elsewhere.
+    """Refuse constraints, and relative directories of packages, because the installer runs in another directory.
 
     Raises IndexProblem.
     """
     if refused := [name for name in _REFUSED if settings.get(name)]:
         raise IndexProblem(
             f"the installer's configuration sets {', '.join(refused)}, which would not be part of the environment's "
-            "name; write it into the file of requirements (-c FILE), and unset it for this command"
+            "name; write the constraints into the file of requirements (-c FILE), and unset this for the command"
         )
     found = settings.get("find-links", [])
     for place in found.replace(",", " ").split() if isinstance(found, str) else found:

@@ -50,7 +50,7 @@ class Requirements:
         return any("--hash" in line for line in self.lines)
 
     def key(self, python: str, platform: str, indexes: Sequence[str]) -> str:
-        """Return the name of what is built of them, by their content, for this Python and platform.
+        """Return the key of the environment that these requirements give for this Python and platform.
 
         :param indexes: the settings that choose packages, without credentials.
         """

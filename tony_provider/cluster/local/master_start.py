@@ -42,7 +42,7 @@ def start_master(
 
 
 def _prepare(folder: ApplicationFolder, submission: Submission) -> None:
-    """Make the container's directory, as a NodeManager would."""
+    """Create the container's directory, as a NodeManager would."""
     materialise(folder.am_directory, submission.am_files)
     write_tokens(folder.am_directory, submission.credentials.to_bytes())
 

@@ -34,7 +34,7 @@ class KeptJob:
 
     job: JobSpec
     masked: list[str]  # variables whose values were not kept: the job is without them
-    left_out: list[str] = attrs.field(factory=list)  # keys that named files of this machine: the job is without them
+    left_out: list[str] = attrs.field(factory=list)  # keys that the job lacks, because they named files of this machine
 
 
 @attrs.frozen
@@ -48,8 +48,8 @@ class TrainedSoFar:
 def kept_job(storage: Storage, application_dir: str, layout: Layout, *, confirmed: bool = False) -> KeptJob:
     """Return the job that an application's history records, with the files that the store keeps.
 
-    Everybody who may write to the application's directory chooses what the record names. So no file of this machine is
-    read because of it, and objects outside of the staging directory's cache are used only if they are ``confirmed``.
+    Every user who may write to the application's directory can change the record. So this function reads no file of
+    this machine that the record names, and uses objects outside of the staging directory's cache only if ``confirmed``.
     Raises SourceMissing, Unconfirmed, StorageError.
     """
     missing: list[str] = []
@@ -74,13 +74,13 @@ def _check_objects(job: JobSpec, layout: Layout, *, confirmed: bool) -> None:
         raise SourceMissing(_how(f"its history names files of this machine, which are not read: {_listed(local)}"))
     if outside and not confirmed:
         raise Unconfirmed(
-            "the application's history names objects outside of the staging directory's cache, and everybody who may "
-            f"write to that history chooses them: {_listed(outside)}; check them, then repeat the command with --yes"
+            "the application's history names objects outside of the staging directory's cache, and every user who may "
+            f"write the history can choose them: {_listed(outside)}; check them, then repeat the command with --yes"
         )
 
 
 def _is_local(source: str, layout: Layout) -> bool:
-    """Whether a submission would look for the source on this machine."""
+    """Return whether a submission would look for the source on this machine."""
     return not in_store(source, layout.root) and ("://" not in source or source.lower().startswith("file://"))
 
 
@@ -89,7 +89,7 @@ def _listed(objects: list[NamedObject]) -> str:
 
 
 def _without_client_config(job: JobSpec, layout: Layout) -> tuple[JobSpec, list[str]]:
-    """Leave out a ``docker.client_config`` of this machine, whose credentials are the caller's."""
+    """Leave out a ``docker.client_config`` of this machine, because it holds the caller's credentials."""
     docker = job.docker
     if docker is None or docker.client_config is None or not _is_local(docker.client_config, layout):
         return job, []
@@ -149,9 +149,9 @@ def _without(job: JobSpec, names: list[str]) -> JobSpec:
 
 
 def trained_so_far(storage: Storage, layout: Layout, identity: Identity, application_id: str) -> TrainedSoFar | None:
-    """Return it of the chain that the application owns, otherwise of the newest; None if the chain holds no checkpoint.
+    """Return the newest checkpoint of the chain that the application owns, or otherwise of the newest chain.
 
-    Raises StorageError.
+    Return None if there is no chain or no checkpoint in it. Raises StorageError.
     """
     chains = CheckpointChains(storage, layout, identity)
     chain = chains.owned_by(application_id) or chains.newest()

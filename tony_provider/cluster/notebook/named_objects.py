@@ -22,7 +22,7 @@ class NamedObject:
 
 
 def named_objects(job: JobSpec) -> Iterator[NamedObject]:
-    """Yield files, archives, environments, Docker credentials and inputs; not directories of the nodes."""
+    """Yield files, archives, environments, Docker credentials and inputs, but no directories of the nodes."""
     for resource in named_resources(job):
         yield NamedObject(resource.path, resource.resource.source)
     for key, _, environment in named_environments(job):

@@ -76,7 +76,7 @@ def _plain(value: dict[str, Any]) -> Any:
 def _local(resource: LocalizedResource) -> dict[str, Any]:
     return {
         "resource": uris.encoded(resource.uri),
-        "type": "FILE",  # also of an archive: only a file can be verified
+        "type": "FILE",  # also for an archive: only a file that is not unpacked can be verified
         "visibility": "PRIVATE" if resource.is_verified else "APPLICATION",
         "size": resource.size,
         "timestamp": resource.modified_ms,

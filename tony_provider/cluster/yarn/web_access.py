@@ -15,9 +15,10 @@ _ANY = ("0.0.0.0", "::", "[::]", "")  # noqa: S104 - read, not bound
 def proxies(rest: YarnRest, schedulers: Sequence[str]) -> list[str]:
     """Return the hosts of YARN's web proxies, as Hadoop's AmIpFilter gets them.
 
-    That is the stand-alone proxy, otherwise all ResourceManagers. If the ResourceManager hides its configuration, these
-    are the hosts of the connection's addresses. ``schedulers``: ``host:port`` where masters reach the ResourceManagers.
-    A host of this machine, such as localhost, is another machine for the master. The schedulers' hosts replace it.
+    These are the host of the stand-alone proxy, otherwise the hosts of all ResourceManagers. If the ResourceManager
+    hides its configuration, these are the hosts of the connection's addresses. ``schedulers`` are the addresses
+    (``host:port``) at which masters reach the ResourceManagers. Their hosts replace localhost, because localhost is
+    another machine for the master.
     """
     try:
         if address := rest.setting("yarn.web-proxy.address"):
@@ -71,7 +72,7 @@ def _resource_managers(rest: YarnRest) -> list[str]:
 
 
 def _host(address: str, rest: YarnRest) -> str:
-    """Return the host of ``host:port``. If it means any interface, return the host of the active ResourceManager."""
+    """Return the host of ``host:port``, or that of the active ResourceManager if the host is a wildcard (0.0.0.0)."""
     host = _host_of(address)
     return rest.active_host() if host in _ANY else host
 

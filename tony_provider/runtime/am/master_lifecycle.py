@@ -266,7 +266,7 @@ class MasterLifecycle:
         return await self._leave(status, (result.failure.message if result.failure else result.message))
 
     def _result(self, status: JobStatus) -> JobStatus:
-        # That of a former application master came from the store, where the job may write.
+        # The result of a former application master came from the store, where the job may write.
         status = without_foreign_places(status, self.ownership.description.application_dir)
         status = attrs.evolve(status, warnings=[*status.warnings, *_left_undone(status)])
         removed = self._after_success is AfterSuccess.REMOVE and status.state is JobState.SUCCEEDED

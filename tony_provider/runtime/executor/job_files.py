@@ -1,6 +1,6 @@
-"""The job's files in a container: verified, unpacked, and under the names that the job wants.
+"""Verify and unpack the job's files in a container, and link them to the names that the job specifies.
 
-They come by way of the staging directory's cache and the node's, where other jobs of the same user can write.
+The files come from the staging directory's cache and the node's cache, where other jobs of the same user can write.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from tony_provider.runtime.sha256 import sha256_of
 
 
 class ChangedFileError(Exception):
-    """A file in the container is not the one that was submitted."""
+    """A file in the container does not have the content that was submitted."""
 
 
 @attrs.define
 class JobFiles:
-    """Puts the job's files into their places, once, before the job's own program runs for the first time.
+    """Puts the job's files into their places once, before the job's own program runs for the first time.
 
-    Containers of one application share what is unpacked on a node, but only if their task types get the same secrets:
-    a program can change what the next container runs.
+    Containers of one application share unpacked archives on a node only if their task types get the same secrets,
+    because a program can change the unpacked files that the next container runs.
     """
 
     _directory: Path  # the container's
@@ -65,19 +65,19 @@ class JobFiles:
         with file.open("rb") as content:
             if sha256_of(content) != resource.sha256:
                 copy = file.resolve()
-                if "filecache" in copy.parts:  # a NodeManager's: it fetches the file again for the next container
+                if "filecache" in copy.parts:  # the NodeManager then fetches the file again
                     copy.unlink(missing_ok=True)
                 raise ChangedFileError(
-                    f"{resource.name} is not what was submitted: a program has changed {resource.uri}, or this node's "
-                    "copy of it, since. Programs of other jobs of the same user can do so. The next submission "
-                    "replaces the file on the storage"
+                    f"{resource.name} is not what was submitted: a program has changed {resource.uri} or this node's "
+                    "copy after the submission. Programs of other jobs of the same user can do this. Submit the job "
+                    "again: the submission replaces the file on the storage"
                 )
 
     def _link(self, resource: LocalizedResource, file: Path, cancelled: threading.Event) -> None:
         target = self._directory / resource.name
         if resource.kind is ResourceKind.ARCHIVE:
             if target.is_dir():
-                return  # the launcher has unpacked the environment, because the node has no other Python
+                return  # the launcher has already unpacked it, because the node has no other suitable Python
             directory = self._unpacked(resource)
             unpack_once(file, directory, cancelled)
             file = directory

@@ -72,7 +72,7 @@ def descendants(root: int) -> Table:
 
 
 def container() -> Table:
-    """Return the processes of this container: the executor, which calls this, and every process below it. Blocks."""
+    """Return the processes of this container: this process, the executor, and all its descendants. Blocks."""
     everyone, own = _everyone(), os.getpid()
     return {own: everyone[own], **below(own, everyone)}
 
@@ -97,7 +97,7 @@ def below(root: int, everyone: Table) -> Table:
 
 
 def open_sockets(pid: int) -> set[str]:
-    """Return the inodes of the sockets that a process has open. Empty if it is gone or is another user's. Blocks."""
+    """Return the inodes of a process's open sockets; empty if it has ended or belongs to another user. Blocks."""
     directory = f"/proc/{pid}/fd"
     try:
         names = os.listdir(directory)  # noqa: PTH208 - names are all that is wanted
@@ -107,11 +107,11 @@ def open_sockets(pid: int) -> set[str]:
 
 
 def hold_sockets(table: Table, inodes: set[str]) -> bool:
-    """Return whether the processes of ``table`` have all these sockets open. Blocks."""
+    """Return whether the processes of ``table`` together have all these sockets open. Blocks."""
     left = set(inodes)
     for pid, process in table.items():
         found = left & open_sockets(pid)
-        # The number may belong to a later process by now, which is none of the table.
+        # The PID may already belong to a later process, which is not in the table.
         if found and (now := _read(pid)) is not None and now.started == process.started:
             left -= found
         if not left:
@@ -121,9 +121,9 @@ def hold_sockets(table: Table, inodes: set[str]) -> bool:
 
 def _socket_inode(path: str) -> str:
     try:
-        target = os.readlink(path)  # noqa: PTH115 - it leads nowhere
+        target = os.readlink(path)  # noqa: PTH115 - the link has no target file
     except OSError:
-        return ""  # closed meanwhile
+        return ""  # the socket was closed meanwhile
     return target[len("socket:[") : -1] if target.startswith("socket:[") else ""
 
 

@@ -35,7 +35,7 @@ class Readiness:
         self._probe = probe
         self._environ = environ
         self._watching: Optional[asyncio.Task[None]] = None
-        self._told = False  # that another container or user listens on the port
+        self._told = False  # whether the warning about another container or user was logged
         self.ready = False
         self.pid: Optional[int] = None  # of the probe's command, while it runs
 
@@ -77,7 +77,7 @@ class Readiness:
         return False
 
     async def _is_own(self, connection: Connected, port: int) -> bool:
-        """Return whether a process of this container answers: another one may have taken the port first."""
+        """Return whether a process of this container answers, because another process may have taken the port first."""
         try:
             await expect_own(connection, port)
         except NotThereError:
@@ -86,8 +86,8 @@ class Readiness:
             if not self._told:
                 self._told = True
                 log.warning(
-                    "the readiness probe does not count an answer: %s; have the program listen on another port, such "
-                    "as that of %s",
+                    "the readiness probe ignores an answer: %s; let the program listen on another port, such as the "
+                    "value of %s",
                     error,
                     contract.ENV_PORT,
                 )

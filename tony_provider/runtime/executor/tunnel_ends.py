@@ -23,8 +23,8 @@ _CONNECT = 5.0  # seconds
 class TunnelEnds:
     """The executor's ends of the streams that its master opens. Used within a running event loop; ``close`` it.
 
-    They lead to ports that the task was given, or that are in the job's ``port_range``. They reach only servers of this
-    container's processes, because other containers of the same user listen on the same node.
+    They connect to ports that the task was given, or that are in the job's ``port_range``. They reach only servers of
+    this container, because containers of the user's other jobs may listen on the same node.
     """
 
     def __init__(self, link: Link, ports: Mapping[str, int], port_range: PortRange, host: str) -> None:

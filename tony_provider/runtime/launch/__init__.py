@@ -1,4 +1,4 @@
-"""The start of a program of ours in a container.
+"""The start of the application master or an executor in a container.
 
 The launch command carries two texts: ``launcher.sh`` finds a Python, and ``prepare.py`` verifies the runtime archive
 and unpacks the part for that Python. ``start.py`` is the main module of that part.
@@ -12,7 +12,7 @@ START = "start.py"
 
 
 def text(name: str) -> str:
-    """Return a file of this package, without the comments that are whole lines. Raises FileNotFoundError."""
+    """Return the text of a file of this package without comment lines. Raises FileNotFoundError."""
     data = pkgutil.get_data(__name__, name)
     if data is None:
         raise FileNotFoundError(f"{name} is not part of this installation")

@@ -21,8 +21,8 @@ def command(
 ) -> list[str]:
     """Return the command that starts ``am`` or ``executor`` in a container's working directory.
 
-    ``resources`` are the job's files in this container. The launcher takes the Python of a packed environment among
-    them if the node has none that suits.
+    ``resources`` are the job's files in this container. If the node has no suitable Python, the launcher uses the
+    Python of a packed environment among these files.
     """
     words = ["/bin/sh", "-c", launch.text("launcher.sh"), "tony", launch.text("prepare.py"), program]
     words += [runtime.sha256 or "", ", ".join(pythons)]
@@ -33,12 +33,12 @@ def command(
 
 
 def environment(description: ApplicationDescription, task_type: Optional[str] = None) -> dict[str, str]:
-    """Return the variables of the containers of a task type, or of the application master's. None is a secret."""
+    """Return the variables of a task type's containers, or of the application master's. They contain no secrets."""
     return environment_of(description.job, description.python, task_type)
 
 
 def environment_of(job: JobSpec, node_pythons: Sequence[str], task_type: Optional[str] = None) -> dict[str, str]:
-    """Return what ``environment`` returns for a job; ``node_pythons`` are those that the connection names."""
+    """Return the variables for a job; ``node_pythons`` are the interpreters that the connection names."""
     python_env = job.python_env if task_type is None else job.python_env_of(task_type)
     image = image_of_master(job) if task_type is None else image_of(job, task_type)
     variables = {}
@@ -52,10 +52,10 @@ def environment_of(job: JobSpec, node_pythons: Sequence[str], task_type: Optiona
 
 
 def _interpreters(python_env: Optional[PythonEnv], of_nodes: Sequence[str], *, in_image: bool) -> list[str]:
-    """Return those that the launcher tries first: an environment's, an image's own, those that the connection names.
+    """Return the interpreters that the launcher tries first: an environment's, an image's, then the connection's.
 
-    The connection names them for nodes, and an image is not a node. A packed environment is not among them, because it
-    must be verified before anything of it runs.
+    The image's interpreters come before the connection's, because the connection names interpreters of nodes. A packed
+    environment is not in the list, because the launcher must verify it before it runs.
     """
     is_directory = python_env is not None and kind_of(python_env) is EnvironmentKind.DIRECTORY
     brought = [f"{node_directory(python_env)}/bin/python"] if python_env is not None and is_directory else []

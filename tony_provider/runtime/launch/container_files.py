@@ -1,7 +1,7 @@
-"""Names of a job's files in a container's directory, as a NodeManager links them there.
+"""Generate the names under which a NodeManager links a job's files into a container's directory.
 
-NodeManagers write the names into a shell script, between double quotes. So YARN gets generated names, and the executor
-links each file to the name that the job wants.
+NodeManagers write the names between double quotes into a shell script. So YARN gets generated names, and the executor
+links each file to the name that the job specifies.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tony_provider.runtime.application import LocalizedResource
 
 
 def generated_names(resources: Iterable[LocalizedResource]) -> Mapping[str, str]:
-    """Return the name of each file by its URI. A file that a job wants under several names has one."""
+    """Return the generated name of each file by its URI. A file to which a job gives several names has only one."""
     uris = dict.fromkeys(resource.uri for resource in resources)
     return {uri: f"{contract.FILES_DIR}/{number}" for number, uri in enumerate(uris)}
 

@@ -5,9 +5,12 @@
 #   sh -c <this text> tony <prepare.py> <am|executor> <SHA-256 of the archive> <Python versions of the archive>
 #       [<the job's environment, packed>] [<SHA-256 of the environment>]
 #
-# The launcher tries, in this order: the interpreters in TONY_PYTHON_CANDIDATES (colon-separated; paths or names on PATH),
-# python3 and python3.x on PATH, in an image also the usual places next to PATH, and at last the job's own environment.
-# It verifies the environment before it unpacks it, because programs of other jobs may have changed the node's copy.
+# The launcher tries these interpreters, in this order:
+# - the interpreters in TONY_PYTHON_CANDIDATES (colon-separated; paths or names on PATH);
+# - python3 and python3.x on PATH;
+# - in an image, python3 and python3.x in the usual directories that may not be on PATH;
+# - the interpreter of the job's own environment.
+# It verifies the environment before unpacking, because programs of other jobs may have changed the node's copy.
 
 prepare=$1 program=$2 sha256=$3 pythons=$4 environment=$5 environment_sha256=$6
 

@@ -1,8 +1,8 @@
 """Verify the runtime archive and put the part for this Python into the container's directory ``tony``.
 
 launcher.sh runs this text with each Python that it finds: ``python -I -S -c <this text> <SHA-256>``. The exit code is 0
-when all is done, 1 when this Python does not suit (the text printed is its version), and 3 when the archive was changed
-or cannot be unpacked. The program reads the archive once, so that it unpacks what it has verified.
+on success, 1 if this Python does not suit (the program prints its version), and 3 if the archive was changed or cannot
+be unpacked. The program reads the archive only once, so that it unpacks the same bytes that it has verified.
 """
 
 import os
@@ -12,7 +12,7 @@ _CHUNK = 1 << 20  # bytes
 
 
 def end(code: int, text: str) -> None:
-    """End the program with an exit code, and a text for the launcher."""
+    """Print a text for the launcher, and exit with this code."""
     sys.stdout.write(text)
     sys.exit(code)
 
@@ -26,10 +26,9 @@ def write(name: str, content: bytes) -> None:
 
 
 def read(own: str) -> "tuple[str, dict[str, bytes]]":
-    """Read the archive once; return its SHA-256, and its files whose names begin with ``own``.
+    """Read the archive once. Return its SHA-256, and its files whose names begin with ``own``.
 
-    The archive compresses nothing. The module zipfile would take longer than all of this, and hold the parts for other
-    Pythons in memory.
+    The archive is not compressed. The module zipfile would take longer than this whole program.
     """
     from hashlib import sha256
 
@@ -60,7 +59,7 @@ def read(own: str) -> "tuple[str, dict[str, bytes]]":
 
 
 def main() -> None:
-    """Do all of it."""
+    """Verify the archive and write the files for this Python."""
     version = "%d.%d" % sys.version_info[:2]
     if sys.version_info < (3, 9):
         end(1, version)
@@ -70,12 +69,12 @@ def main() -> None:
     sha256, files = read(own)
     if sha256 != sys.argv[1]:
         copy = os.path.realpath("tony-runtime.zip")
-        if "/filecache/" in copy:  # a NodeManager's: it fetches the archive again for the next container
+        if "/filecache/" in copy:  # a copy of the NodeManager, which fetches it again for the next container
             os.remove(copy)
         end(
             3,
-            "the tony runtime is not what was submitted: a program has changed it in the staging directory, or in this "
-            "node's copy, since. Programs of other jobs of the same user can do so",
+            "the tony runtime is not what was submitted: a program has changed it in the staging directory or in this "
+            "node's cache since the submission. Programs of other jobs of the same user can do this. Submit it again",
         )
     if own + ".zip" not in files:
         end(1, version)

@@ -1,9 +1,9 @@
 r"""The one place that builds the values of a launch context: command, variables, and files of a container.
 
-NodeManagers write these values into the script launch_container.sh: the command, each variable and the path of each
-file stand between double quotes, where a shell interprets ``$``, backquotes, ``"`` and ``\``; and Hadoop replaces
-``{{name}}``, ``<LOG_DIR>`` and ``<CPS>`` (ContainerLaunch.expandEnvironment, UnixShellScriptBuilder). Our own command
-is escaped. All other values are refused if they contain any of these.
+NodeManagers write these values into the script launch_container.sh. The command, each variable and the path of each
+file stand between double quotes, where a shell interprets ``$``, backquotes, ``"`` and ``\``. Hadoop also replaces
+``{{name}}``, ``<LOG_DIR>`` and ``<CPS>`` (ContainerLaunch.expandEnvironment, UnixShellScriptBuilder). The provider's
+own command is escaped. Other values are refused if they contain one of these texts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class UnsafeValue(ValueError):  # noqa: N818 - named for what is wrong
 
 @attrs.frozen
 class ScriptValues:
-    """The values of a launch context, none of which the launch script interprets."""
+    """Values of a launch context that the launch script does not interpret."""
 
     command: str
     variables: dict[str, str]
@@ -44,11 +44,11 @@ def script_values(
     """Return the values for a command of plain words, its variables and files. Raises UnsafeValue."""
     for name, value in variables.items():
         if not _NAME.fullmatch(name):
-            raise UnsafeValue(f"{name!a} is no name of a variable")
+            raise UnsafeValue(f"{name!a} is not a valid name of an environment variable")
         _check(f"the variable {name}", value)
     for name, resource in files.items():
         if not _FILE.fullmatch(name):
-            raise UnsafeValue(f"{name!a} is no generated name of a file")
+            raise UnsafeValue(f"{name!a} is not a generated file name")
         _check("the file", resource.uri.rpartition("/")[2])
     return ScriptValues(_command(words), {**variables, contract.ENV_LOG_DIR: LOG_DIR}, dict(files))
 
@@ -56,7 +56,7 @@ def script_values(
 def _check(what: str, value: str) -> None:
     if found := _INTERPRETED.search(value):
         raise UnsafeValue(
-            f"{what} {one_line(value)!a} contains {found[0]!a}, which YARN's launch script would interpret; rename it"
+            f"{what} {one_line(value)!a} contains {found[0]!a}, which YARN's launch script would interpret; change it"
         )
 
 

@@ -1,7 +1,7 @@
 """The main module of the runtime in a container: ``python -I -S tony/runtime.zip am|executor``.
 
-Python could import from the archive by itself. That takes a fifth longer, because zipimport reads the whole list of
-files and opens the archive for each module. So the runtime comes with an index of its bytecode.
+Python could import from the archive without this module. But zipimport takes a fifth longer, because it reads the whole
+list of files and opens the archive for each module. So the runtime archive has an index of its bytecode.
 """
 
 import gc
@@ -16,7 +16,7 @@ from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
 from pathlib import Path
 from types import CodeType
 
-_HEADER = 16  # bytes of a file with bytecode, before the code
+_HEADER = 16  # bytes before the code in a bytecode file
 
 
 class _Runtime(MetaPathFinder, InspectLoader):
@@ -26,7 +26,7 @@ class _Runtime(MetaPathFinder, InspectLoader):
         self._archive = str(archive)
         self._directory = archive.parent / "lib"
         self._file = os.open(archive, os.O_RDONLY | os.O_CLOEXEC)
-        # By module: whether it is a package, and where its bytecode is in the archive; without a size it has no code.
+        # For each module: whether it is a package, and its bytecode's offset and size in the archive. Size 0: no code.
         index = (self._directory / "index").read_bytes()
         self._index: dict[str, tuple[bool, int, int]] = marshal.loads(index)  # noqa: S302 - verified
 
@@ -65,11 +65,11 @@ class _Runtime(MetaPathFinder, InspectLoader):
 
 
 def main() -> None:
-    gc.disable()  # until the program has loaded what it needs: that stays, and looking through it finds no garbage
+    gc.disable()  # until all modules are loaded, because they stay in memory and contain no garbage
     sys.meta_path.insert(2, _Runtime(Path(sys.path[0])))  # after built-in and frozen modules
     program = sys.argv.pop(1)
     if program not in ("am", "executor"):
-        sys.exit(f"no program {program!r} in the runtime: am or executor")
+        sys.exit(f"the runtime has no program {program!r}; use am or executor")
     runpy.run_module(f"tony_provider.runtime.{program}", run_name="__main__", alter_sys=True)
 
 

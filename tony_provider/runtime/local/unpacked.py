@@ -1,4 +1,4 @@
-"""Unpacks an archive once for all containers that share it, in a process of its own within limits."""
+"""Unpack an archive once for all containers that share it, in a separate process with limits."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from tony_provider.runtime.local.trees import remove_tree
 from tony_provider.runtime.local.unpacking import LONGEST_WORD, SECONDS, ArchiveError
 
 _PROGRAM = "tony_provider.runtime.local.unpacking"
-_MORE_SECONDS = 60.0  # that a container waits for another one to give up
+_MORE_SECONDS = 60.0  # that a container waits, after SECONDS, for another container's lock
 _POLL = 0.05  # seconds
 
 
 def unpack_once(archive: Path, target: Path, cancelled: threading.Event) -> None:
-    """Unpack the archive to ``target``, unless another container has done so. The target appears at once, as a whole.
+    """Unpack the archive to ``target``, unless another container has done so. The target appears atomically.
 
-    Blocks. Raises ArchiveError if the archive cannot be unpacked or another container takes more than SECONDS for it;
-    Cancelled; OSError.
+    Blocks. Raises ArchiveError if the archive cannot be unpacked, or if another container takes more than SECONDS to
+    unpack it. Raises Cancelled, OSError.
     """
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
@@ -46,10 +46,10 @@ def _unpack(archive: Path, target: Path, cancelled: threading.Event) -> None:
 
 
 def _unpack_apart(archive: Path, directory: Path, cancelled: threading.Event) -> str:
-    """Unpack in a process of its own. Return an empty string, or why it failed. Raises Cancelled, OSError."""
+    """Unpack in a separate process. Return an empty string, or why it failed. Raises Cancelled, OSError."""
     with subprocess.Popen(
         limited_process.command(_PROGRAM, str(archive.absolute()), str(directory.absolute())),
-        stdin=subprocess.PIPE,  # the process ends with it
+        stdin=subprocess.PIPE,  # the process ends when this pipe is closed
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         cwd="/",
@@ -61,10 +61,10 @@ def _unpack_apart(archive: Path, directory: Path, cancelled: threading.Event) ->
             process.kill()
         said = process.stdout.read(4 * LONGEST_WORD).decode("utf-8", "replace") if process.stdout else ""
     if code is None:
-        return f"it takes more than {SECONDS} s"
+        return f"unpacking takes more than {SECONDS} s"
     if code in (0, 1):
         return said
-    return f"the process that unpacks it has ended ({code}): it takes too much time or memory"
+    return f"the unpacking process has ended ({code}): the archive takes too much time or memory"
 
 
 def _wait(process: subprocess.Popen[bytes], cancelled: threading.Event) -> int | None:

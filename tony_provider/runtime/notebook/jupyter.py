@@ -94,7 +94,7 @@ def environment() -> dict[str, str]:
 
 
 def runtime_directory() -> Path:
-    """Return the directory of what the server says of itself, and of its kernels' sockets, whose paths must be short.
+    """Return the directory for the server's own files and for its kernels' sockets, whose paths must be short.
 
     Raises CannotServe if another user made it, which is possible if the job's ``env`` has another TMPDIR.
     """
@@ -102,7 +102,7 @@ def runtime_directory() -> Path:
     directory.mkdir(mode=0o700, exist_ok=True)
     found = directory.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
-        raise CannotServe(f"{directory} belongs to another user, or others may write there; leave TMPDIR as it is")
+        raise CannotServe(f"{directory} belongs to another user, or others may write there; remove TMPDIR from `env`")
     return directory
 
 

@@ -227,7 +227,7 @@ def _names(job: JobSpec) -> Iterator[Problem]:
 
 
 def _marks(path: str, *sources: tuple[str, bool]) -> Iterator[Problem]:
-    """Report sources that are marked as stored, and cannot be on the store. A source comes with its mark."""
+    """Report sources that are marked as stored but are no URIs. Each source comes with whether it is marked."""
     for source, stored in sources:
         if stored and "://" not in source:
             yield Problem(path, source, _STORED)

@@ -51,7 +51,7 @@ def largest(kind: str) -> int:
 
 
 def is_metric_name(text: str) -> bool:
-    """Return whether a metric may have this name: a short one in one line, and no key of Airflow's serialization."""
+    """Return whether a metric may have this name: one short line that is no key of Airflow's serialization."""
     return len(text) <= LONGEST_NAME and is_writable(text) and one_line(text) == text and text not in RESERVED_KEYS
 
 

@@ -1,8 +1,8 @@
-"""The check of the places in a job's status: its model, export, checkpoint and inputs.
+"""Check the places in a job's status: its model, export, checkpoint and inputs.
 
-Readers of a status use the places that it names: a next task takes the model along. The application master checks what
-it reports, and Airflow's side checks what it reads, because a job can forge the messages of its executors and the files
-of its application.
+Readers of a status use the places that it names. For example, the next task takes the model. A job can forge the
+messages of its executors and the files of its application. So the application master checks the status that it reports,
+and Airflow's side checks the status that it reads.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.errors import StorageInvalidPath
 
-_SHOWN = 300  # characters of what a job has written
+_SHOWN = 300  # characters of a job's text in a message
 
 
 @attrs.frozen
@@ -24,17 +24,17 @@ class ForeignPlace:
 
     key: str  # of the status, such as model_dir
     value: str
-    directory: str  # URI, below which the place should be
+    directory: str  # URI of the directory below which the place should lie
 
     def __str__(self) -> str:
         return f"{self.key[:_SHOWN]}: {self.value[:_SHOWN]!a} does not lie below {self.directory}"
 
 
 def is_below(uri: str, directory: str) -> bool:
-    """Return whether a URI names something below a directory, and is written in the one normal form.
+    """Return whether a URI in normal form names a place below a directory.
 
-    Return False for other forms, with ``..``, ``//``, a trailing slash or percent-encoding, because programs differ in
-    how they read these.
+    Return False for URIs with ``..``, ``//``, a trailing slash or percent-encoding, because programs interpret these
+    differently.
     """
     try:
         place, above = uris.parse(uri), uris.parse(directory)
@@ -49,7 +49,7 @@ def is_below(uri: str, directory: str) -> bool:
 def foreign_places(status: JobStatus, application_dir: str) -> list[ForeignPlace]:
     """Return the places in a status that do not lie below the directories of the application or of its training.
 
-    Outputs are not among them: they lie where the job says.
+    Outputs are not checked here, because they lie where the job says.
     """
     return [
         ForeignPlace(key, value, directory)
@@ -59,7 +59,7 @@ def foreign_places(status: JobStatus, application_dir: str) -> list[ForeignPlace
 
 
 def without_foreign_places(status: JobStatus, application_dir: str) -> JobStatus:
-    """Return the status without places that are not the job's own, and with a warning for each."""
+    """Return the status without places that are not the job's own, and with a warning for each such place."""
     foreign = foreign_places(status, application_dir)
     if not foreign:
         return status
@@ -76,7 +76,7 @@ def without_foreign_places(status: JobStatus, application_dir: str) -> JobStatus
 
 
 def _places(status: JobStatus, application_dir: str) -> Iterator[tuple[str, str, str]]:
-    """Each place with its key, and the directory below which it should be. An empty one is no place."""
+    """Yield the key of each place, the place, and the directory below which it should lie. A place may be empty."""
     training_dir = uris.parent(uris.parent(application_dir))
     yield "model_dir", status.model_dir or "", application_dir
     yield "export.uri", status.export.uri if status.export else "", application_dir

@@ -135,11 +135,11 @@ class PortRange:
     last: int
 
 
-STORED = "stored:"  # before a source: it is looked up on the job's store only
+STORED = "stored:"  # mark before a source that is looked up only on the job's store
 
 
 def unmarked(source: str) -> tuple[str, bool]:
-    """Split a source as it is written into the source itself and whether it is marked as ``STORED``."""
+    """Return a source without the mark ``STORED``, and whether it had the mark."""
     stored = source.startswith(STORED)
     return (source[len(STORED) :] if stored else source), stored
 
@@ -153,7 +153,7 @@ class Resource:
 
     source: str  # a path (relative ones resolve against the DAG's folder), or a URI of the job's storage
     name: Optional[str] = None  # its name in the working directory; default: the last part of source
-    stored: bool = False  # it is looked up on the job's store only, never on the machine that submits the job
+    stored: bool = False  # look the source up only on the job's store, never on the machine that submits the job
 
     @property
     def target(self) -> str:

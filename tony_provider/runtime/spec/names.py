@@ -1,6 +1,6 @@
-"""Grammars of the names that a cluster knows: users, queues, node labels, tags, and those of environment variables.
+"""Grammars of names of users, queues, node labels, tags and environment variables.
 
-Names that other systems, trigger forms and connections give are checked here, before anything else reads them.
+The provider checks names from other systems, trigger forms and connections against these grammars before any use.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def is_archived(source: str) -> bool:
 
 
 def parts(python_env: PythonEnv) -> list[str]:
-    """Return the paths and URIs of an environment, as they are written: one, or several wheels."""
+    """Return the paths and URIs of an environment, with their marks: a single one, or several wheels."""
     return python_env.split(",")
 
 
@@ -48,7 +48,7 @@ def kind_of(python_env: PythonEnv) -> Optional[EnvironmentKind]:
     """The kind of an environment; None: it cannot be one.
 
     What is neither absolute nor ends as an archive does can be a directory of wheels, beside the DAG or on the store.
-    What is marked as ``STORED`` is no directory on the nodes.
+    A source with the mark ``STORED`` is never a directory on the nodes.
     """
     named = parts(python_env)
     if len(named) > 1:

@@ -75,7 +75,7 @@ def _load_text(text: str, path: str, problems: list[Problem]) -> Any:
 
 
 def _python_value(text: str) -> Optional[dict[Any, Any]]:
-    """Return a mapping as Python, and so Jinja, writes it, because YAML reads another one; None for other text."""
+    """Parse a mapping in Python syntax, which Jinja renders and YAML would misread. Return None for other text."""
     try:
         value = ast.literal_eval(text)
         return value if isinstance(value, dict) and repr(value) == text else None

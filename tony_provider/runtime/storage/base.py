@@ -157,7 +157,7 @@ class Storage(ABC):
         return None
 
     def version(self, uri: str) -> Optional[str]:
-        """Return what changes with each write to a file, and what no user can set. None: the store has no such thing.
+        """Return a version that changes with each write to a file and that no user can set. None if the store has none.
 
         Raises StorageNotFound.
         """

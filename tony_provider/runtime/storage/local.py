@@ -64,7 +64,7 @@ class LocalStorage(Storage):
         path = local_path(uri)
         with _translated(uri, "look at", below_a_file=errors.StorageNotFound):
             found = path.stat()
-        # A user can set the time of modification, and not that of the last change.
+        # A user can set the modification time (mtime), but not the change time (ctime).
         return f"{found.st_dev}:{found.st_ino}:{found.st_size}:{found.st_mtime_ns}:{found.st_ctime_ns}"
 
     def list(self, uri: str) -> list[FileStatus]:

@@ -288,7 +288,7 @@ async def test_a_server_of_another_container_of_the_same_user_is_not_reached(sit
             carrier.send([opened(1, port), data(1, b"open")])
             await site.until(lambda: site.why(1) or site.data(1))
     assert site.data(1) == b""
-    assert site.why(1) == [f"port {port} belongs to a process that is not of this task's container"]
+    assert site.why(1) == [f"port {port} belongs to a process outside of this task's container"]
 
 
 async def test_the_end_of_an_executor_ends_its_streams(site: Site, echo: int) -> None:

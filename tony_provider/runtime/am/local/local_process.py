@@ -33,7 +33,7 @@ class LocalProcess:
 
     @classmethod
     async def start(cls, container_id: str, directory: Path, log_dir: Path, launch: Launch) -> LocalProcess:
-        """Prepare the directory and start the container's program. Raises OSError."""
+        """Create the container's directory and start its program. Raises OSError."""
         await asyncio.to_thread(_prepare, directory, log_dir, launch)
         environment = {**container_environment(container_id, directory, log_dir), **launch.env}
         with (log_dir / "stdout").open("ab") as stdout, (log_dir / "stderr").open("ab") as stderr:

@@ -68,7 +68,7 @@ def _sum(shares: Iterable[Share]) -> Share:
 
 
 class LocalResourceManager(ResourceManager):
-    """The local cluster as the application master sees it: starts containers as process groups on this machine."""
+    """The application master's view of the local cluster: starts containers as process groups on this machine."""
 
     notice = _NOTICE
 

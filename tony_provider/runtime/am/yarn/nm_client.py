@@ -110,9 +110,9 @@ class NMClient:
 
 
 def launch_context(launch: Launch, acls: Iterable[yarn.ApplicationACLMapProto]) -> yarn.ContainerLaunchContextProto:
-    """Return the launch in the form that NodeManagers take.
+    """Return the launch in the format that NodeManagers accept.
 
-    Raises ValueError, StorageInvalidPath for a resource that nodes cannot resolve, UnsafeValue.
+    Raises ValueError or StorageInvalidPath for a resource that nodes cannot resolve, and UnsafeValue.
     """
     values = script_values(launch.command, launch.env, launch.files)
     return yarn_messages.launch_context(
@@ -130,6 +130,6 @@ def _local_resource(resource: LocalizedResource) -> yarn.LocalResourceProto:
         size=resource.size,
         modified_ms=resource.modified_ms,
         archive=False,  # the executor unpacks it, because a node's unpacked copy cannot be verified
-        # A node keeps PRIVATE files for the user's next application, and programs can change them there.
+        # A node keeps PRIVATE files for the user's next application, and programs can change the node's copy.
         visibility=yarn.PRIVATE if resource.is_verified else yarn.APPLICATION,
     )

@@ -119,17 +119,18 @@ class DealtGpus:
         return every
 
     def _try(self, every: list[str], *, also_idle: bool = False) -> bool:
-        """Take as many as are wanted, or none.
+        """Take the wanted number of GPUs, or none. Return whether they were taken.
 
-        With ``also_idle`` take GPUs that another user has locked too, if no process uses them. YARN has given this
-        container its GPUs, so a lock that stays where nothing runs is no container's: any local user can take locks.
+        With ``also_idle`` also take GPUs that another user has locked, if no process is known to use them. YARN has
+        given this container its GPUs, so a lock that stays on an idle GPU is no container's: any local user can take
+        locks.
         """
         try:
             self._take_from(every)
             if also_idle and len(self._held) < self._wanted:
                 idle = [each for each in every if each not in self._held and not devices.is_busy(each, self._environ)]
                 for device in self._take_from(idle, heed_others=False):
-                    log.warning("GPU %s is used although another user has locked it: no process uses it", device)
+                    log.warning("Taking GPU %s although another user has locked it: no process uses it", device)
         except OSError as error:
             self.close()
             raise NoGpusError(f"its GPUs cannot be locked: {error}") from error
@@ -138,7 +139,7 @@ class DealtGpus:
         return bool(self._held)
 
     def _take_from(self, names: list[str], *, heed_others: bool = True) -> list[str]:
-        """Take what is still wanted of these; return the names of those that were taken."""
+        """Take GPUs of this list until the wanted number is held. Return the names of the GPUs that were taken."""
         taken = []
         for device in names:
             if len(self._held) < self._wanted and (held := locks.take(device, heed_others=heed_others)) is not None:

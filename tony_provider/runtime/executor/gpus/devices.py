@@ -55,12 +55,12 @@ def in_list(text: str) -> list[str]:
 
 
 def is_busy(name: str, environ: Mapping[str, str]) -> bool:
-    """Return whether nvidia-smi lists a process that computes on a GPU; False if this is unknown. Blocks."""
+    """Return whether nvidia-smi lists a process that computes on a GPU, or False if nvidia-smi cannot tell. Blocks."""
     program = shutil.which("nvidia-smi", path=environ.get("PATH"))
     try:
         return program is not None and bool(_output(program, environ, "-i", name, *_PROCESSES).strip())
     except DevicesUnknownError as error:
-        log.info("it is not known whether a process uses GPU %s: %s", name, error)
+        log.info("GPU %s counts as idle, because its processes cannot be listed: %s", name, error)
         return False
 
 

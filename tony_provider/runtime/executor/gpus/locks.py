@@ -1,10 +1,10 @@
-"""Locks on the GPUs of a node: names of abstract sockets (unix(7)), each of which the kernel gives to one at a time.
+"""Locks on the GPUs of a node: names of abstract Unix sockets (unix(7)), which the kernel binds only once at a time.
 
-A name is free again when the last process that has its socket is gone, however that process ended. All users of the
-node see the names and share them, but any local user can also listen at them. So a user's own lock counts for certain,
-by the user's processes that have its socket open; the lock of another user is a wish, which the caller may disregard.
+A name is free again when the last process that has its socket open has ended, also after SIGKILL. All users of the node
+share the names, so any local user can listen at any name. A user's own lock is therefore proven by the user's processes
+that have its socket open. The lock of another user cannot be proven, and the caller may ignore it.
 
-Locks on files would need a directory that all users write: its owner could remove a lock that is held.
+Lock files would need a directory that all users can write, and its owner could remove a lock that is held.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _LENGTH = 107  # bytes of an abstract name, struct sockaddr_un
 _FILLER = b"/"
 _LISTENING = 0x10000  # __SO_ACCEPTCON, of linux/net.h
 # A line of /proc/net/unix, as the kernel writes it: address, references, protocol, flags, type, state, inode, name.
-# Names may contain line breaks. Because locks' names are filled up to the greatest length, the rest of another socket's
-# name is too short to pass for such a line.
+# Names may contain line breaks. The names of locks are padded to the maximum length. So a line within another socket's
+# name is always too short to look like the line of a lock.
 _LINE = re.compile(
     rb"[0-9a-f]{8,16}: [0-9A-F]{8} [0-9A-F]{8} ([0-9A-F]{8}) [0-9A-F]{4} [0-9A-F]{2} +(\d+) "
     rb"@(tony-gpu/(\d+)/[0-9a-f]*/(.*))"
@@ -36,25 +36,25 @@ _LINE = re.compile(
 
 @attrs.frozen
 class _Lock:
-    """A lock that some process holds."""
+    """A lock that a process holds."""
 
     inode: str
-    user: int  # who holds it, as the holder says
+    user: int  # number of the user, as the lock's name claims
 
 
 def take(device: str, *, heed_others: bool = True) -> Optional[socket.socket]:
-    """Take the lock on a device. It is held until the socket, and each copy of it, is closed.
+    """Take the lock on a device. The lock is held until the returned socket and all its copies are closed.
 
-    Return None if another container of this user has it, or if ``heed_others`` and another user seems to have it.
+    Return None if another container of this user has the lock, or if ``heed_others`` and another user seems to have it.
     Raises OSError.
     """
-    # The second name is for the case that another user listens at the first.
+    # The second name is needed if another user listens at the first name.
     for name in (_name(device), _name(device, secrets.token_hex(4))):
         if _is_taken(device, heed_others):
             return None
         if (held := _listen(name)) is None:
             continue
-        # Only now does each of two that take it at the same time see the other.
+        # Two containers that take the lock at the same time see each other only after both listen.
         if _is_taken(device, heed_others, but=str(os.fstat(held.fileno()).st_ino)):
             held.close()
             return None
@@ -63,7 +63,7 @@ def take(device: str, *, heed_others: bool = True) -> Optional[socket.socket]:
 
 
 def holders(device: str) -> list[str]:
-    """Return who has the lock on a device, for people: this user's processes as ``1234 (python)``, or the other user.
+    """Return the holders of a device's lock, for messages: this user's processes as ``1234 (python)``, or other users.
 
     Blocks.
     """
@@ -86,7 +86,7 @@ def _name(device: str, more: str = "") -> bytes:
 
 
 def _listen(name: bytes) -> Optional[socket.socket]:
-    """Return None if some process listens at this name already."""
+    """Listen at this name. Return None if a process already listens there."""
     held = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         held.bind(name)
@@ -109,7 +109,7 @@ def _locks(device: str) -> Iterator[_Lock]:
 
 
 def _own_processes(inodes: set[str]) -> list[int]:
-    """Return the numbers of this user's processes that have one of these sockets open."""
+    """Return the PIDs of this user's processes that have one of these sockets open."""
     if not inodes:
         return []
     found = []
@@ -120,11 +120,11 @@ def _own_processes(inodes: set[str]) -> list[int]:
 
 
 def _is_own(process: str) -> bool:
-    """Root can read the files of all users' processes."""
+    """Return whether a process is this user's. The check is needed because root can read all users' processes."""
     try:
         return Path("/proc", process).stat().st_uid == os.getuid()
     except OSError:
-        return False  # it is gone
+        return False  # the process has ended
 
 
 def _process_name(pid: int) -> Optional[str]:

@@ -16,7 +16,7 @@ from tony_provider.runtime.executor.python.errors import PythonEnvError
 from tony_provider.runtime.executor.python.running import Runner
 from tony_provider.runtime.wheel_name import Version
 
-# As launcher.sh looks for them.
+# launcher.sh tries the same names.
 _NAMES = ("python3", *(f"python3.{minor}" for minor in range(9, 16)))
 _LOOK = """
 import json, os, sys

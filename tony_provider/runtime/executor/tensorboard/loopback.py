@@ -30,7 +30,7 @@ class FetchedPage:
 
 
 async def ask(port: int, method: str, target: str, headers: Headers, body: bytes, *, most_bytes: int) -> FetchedPage:
-    """Send one request to a server of this container; returns the answer. ``target``: path and query.
+    """Send one request to a server of this container, and return the answer. ``target``: path and query.
 
     Raises NotThereError, StrangerError, NoPageError.
     """
@@ -40,7 +40,7 @@ async def ask(port: int, method: str, target: str, headers: Headers, body: bytes
         raise NotThereError(str(error)) from error
     http = h11.Connection(h11.CLIENT)
     try:
-        # Before the path is sent: it is a secret, and the answer is shown in a browser.
+        # Check before sending the path, because the path is a secret, and a browser shows the answer.
         await expect_own(writer.get_extra_info("socket"), port)
         own = [("Host", f"{_HOST}:{port}"), ("Connection", "close"), ("Content-Length", str(len(body)))]
         for event in (

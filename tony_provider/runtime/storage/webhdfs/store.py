@@ -183,9 +183,9 @@ class WebHdfsStorage(Storage):
         return _understood(call, self._datanodes.ask(call), lambda json: _checksum(json["FileChecksum"]))
 
     def version(self, uri: str) -> Optional[str]:
-        """Return the blocks of a file with their generation stamps, which HDFS alone gives and changes at each write.
+        """Return the blocks of a file with their generation stamps, which only HDFS sets, and changes at each write.
 
-        Return None where the server does not list blocks: HttpFS and other gateways.
+        Return None if the server, such as HttpFS or another gateway, does not list blocks.
         """
         call = Call("GET", "GET_BLOCK_LOCATIONS", self._parse(uri), "list the blocks of")
         try:
@@ -193,7 +193,7 @@ class WebHdfsStorage(Storage):
         except (errors.StorageNotFound, errors.StorageUnreachable):
             raise
         except errors.StorageError as error:
-            log.debug("%s", error)  # a server without this operation
+            log.debug("%s", error)  # the server does not have this operation
             return None
 
     def get_delegation_token(self, renewer: str) -> Optional[str]:

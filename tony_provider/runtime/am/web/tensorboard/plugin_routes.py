@@ -1,7 +1,7 @@
-"""Which requests to TensorBoard's plug-ins pass: those that read the job's own curves.
+"""Filter requests to TensorBoard's plug-ins: only requests that read the job's own curves pass.
 
-The server side of a plug-in can do anything. That of the profiler connects to every address, and opens every path and
-URI, that a request names, as the job's user. People who may view the job may not do that.
+The server side of a plug-in can do anything. The profiler's server side connects to every address, and opens every path
+and URI, that a request names, as the job's user. People who may only view the job must not be able to do that.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from urllib.parse import parse_qs
 
-# Also below /experiment/<id>. Looks ahead, so that no name before a route hides it.
+# Routes may also lie below /experiment/<id>. The lookahead finds every route in a path, so that no part hides a route.
 _PLUGIN = re.compile(r"(?=/data/+plugin/+([^/]+)/*(.*))", re.DOTALL)
 _READERS = frozenset(
     (
@@ -24,18 +24,18 @@ _PROFILER_READS = frozenset(
 )
 _STATIC = re.compile(r"[\w-]+\.(?:css|html|js|wasm|woff2)")
 _PLACES = frozenset(("run_path", "service_addr", "session_path", "worker_list"))  # parameters that name other places
-_INSTEAD = "`airflow tony tensorboard` shows it on a machine of your own"
+_INSTEAD = "`airflow tony tensorboard` shows it on your own machine"
 
 
 def refusal(path: str, query: str) -> str:
-    """Return why a request does not pass, or an empty string."""
+    """Return why a request is refused, or an empty string if it passes."""
     for name, route in _PLUGIN.findall(path):
         if name in _READERS:
             continue
         if name != _PROFILER:
-            return f"The page of the plug-in {name} is not shown here; {_INSTEAD}"
+            return f"This page does not show the plug-in {name}; {_INSTEAD}"
         if places := sorted(_PLACES & parse_qs(query, keep_blank_values=True).keys()):
-            return f"The profiler does not go to other places from here ({', '.join(places)})"
+            return f"The profiler on this page opens no other places ({', '.join(places)})"
         if route.rstrip("/") not in _PROFILER_READS and not _STATIC.fullmatch(route.rstrip("/")):
-            return f"The profiler's {route} is not available here; {_INSTEAD}"
+            return f"The profiler's {route} is not available on this page; {_INSTEAD}"
     return ""
