@@ -70,7 +70,7 @@ class JobFiles:
                 raise ChangedFileError(
                     f"{resource.name} is not what was submitted: a program has changed {resource.uri} or this node's "
                     "copy after the submission. Programs of other jobs of the same user can do this. Submit the job "
-                    "again: the submission replaces the file on the storage"
+                    "again: the submission replaces files that it has copied; build a changed environment again"
                 )
 
     def _link(self, resource: LocalizedResource, file: Path, cancelled: threading.Event) -> None:

@@ -243,7 +243,7 @@ def test_another_local_user_who_holds_all_locks_keeps_no_container_from_its_gpus
     assert other.environment(threading.Event()) == {"CUDA_VISIBLE_DEVICES": names[1]}
     gpus.close()
     other.close()
-    assert f"Taking GPU {names[0]} although another user has locked it: no process uses it" in caplog.text
+    assert f"Taking GPU {names[0]} although another user has locked it: no process is reported on it" in caplog.text
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be other users")

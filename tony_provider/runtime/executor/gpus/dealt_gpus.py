@@ -130,7 +130,9 @@ class DealtGpus:
             if also_idle and len(self._held) < self._wanted:
                 idle = [each for each in every if each not in self._held and not devices.is_busy(each, self._environ)]
                 for device in self._take_from(idle, heed_others=False):
-                    log.warning("Taking GPU %s although another user has locked it: no process uses it", device)
+                    log.warning(
+                        "Taking GPU %s although another user has locked it: no process is reported on it", device
+                    )
         except OSError as error:
             self.close()
             raise NoGpusError(f"its GPUs cannot be locked: {error}") from error
