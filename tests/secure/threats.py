@@ -145,6 +145,7 @@ SINKS = {
             "runtime/executor/result_upload.py",
             "runtime/executor/warm_start.py",
             "runtime/executor/workspace.py",
+            "runtime/local/container_dir.py",
             "runtime/local/trees.py",
             "runtime/local/unpacked.py",
             "runtime/outputs/publication.py",
@@ -332,6 +333,12 @@ FLOWS = (
         "removal",
         "names come from listings and the layout; no link is followed",
         ("tests/cli/test_gc.py", "tests/cli/test_old_environments.py"),
+    ),
+    Flow(
+        _CACHE,
+        "removal",
+        "the directory of each container on the local backend is made anew; no link is followed",
+        ("tests/runtime/am/local/test_cluster.py::test_a_container_finds_nothing_that_another_one_has_put_there",),
     ),
     Flow(
         _NEIGHBOUR,
