@@ -140,6 +140,7 @@ SINKS = {
             "runtime/executor/checkpoint_uploader.py",
             "runtime/executor/exports.py",
             "runtime/executor/fetched_shards.py",
+            "runtime/executor/job_files.py",
             "runtime/executor/python/made_environment.py",
             "runtime/executor/python/wheels.py",
             "runtime/executor/result_upload.py",
@@ -255,23 +256,27 @@ FLOWS = (
     Flow(
         _CACHE,
         "code",
-        "the launch command verifies the runtime; the submission compares contents of every size",
+        "the launch command verifies the runtime, in a new directory; the submission compares contents of every size",
         (
             "poisoned-runtime",
             "poisoned-node-runtime",
+            "planted-container",
             "tests/runtime/launch/test_launcher.py::test_nothing_of_a_changed_archive_runs",
+            "tests/runtime/launch/test_launcher.py::test_nothing_runs_that_was_in_the_directory_before",
             "tests/cluster/test_known_contents.py",
         ),
     ),
     Flow(
         _CACHE,
         "programs",
-        "executors verify files and archives, and unpack archives anew for each application",
+        "executors verify files and archives, unpack archives anew for each application by a key of its own, and "
+        "remove what was in a container's directory before",
         (
             "poisoned-cache",
             "poisoned-node",
             "poisoned-node-archive",
             "poisoned-archive",
+            "planted-container",
             "tests/runtime/executor/test_job_files.py",
         ),
     ),
@@ -337,8 +342,11 @@ FLOWS = (
     Flow(
         _CACHE,
         "removal",
-        "the directory of each container on the local backend is made anew; no link is followed",
-        ("tests/runtime/am/local/test_cluster.py::test_a_container_finds_nothing_that_another_one_has_put_there",),
+        "what was in a container's directory before is removed, without following links",
+        (
+            "tests/runtime/am/local/test_cluster.py::test_a_container_finds_nothing_that_another_one_has_put_there",
+            "tests/runtime/executor/test_job_files.py::test_what_was_in_the_directory_before_the_container_is_removed",
+        ),
     ),
     Flow(
         _NEIGHBOUR,
