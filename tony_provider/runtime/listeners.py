@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
+import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -90,6 +92,19 @@ def peer_sockets(connection: Connected, proc: Path = Path("/proc")) -> set[OpenS
                 return listening
         time.sleep(_PAUSE)
     return set()
+
+
+def is_of_this_machine(host: str) -> bool:
+    """Return whether an IP address is one of this machine's: a socket can be bound to it.
+
+    The two addresses of a connection within a machine may differ: one to 127.0.1.1 comes from 127.0.0.1.
+    """
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM) as bound:
+        try:
+            bound.bind((host, 0))
+        except OSError as error:
+            return error.errno != errno.EADDRNOTAVAIL
+    return True
 
 
 def _listening_sockets(port: int, host: str, proc: Path) -> set[OpenSocket]:

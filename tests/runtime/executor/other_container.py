@@ -13,7 +13,7 @@ _SERVE = """
 import os, socket, sys, threading
 if os.fork():
     os._exit(0)
-server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+server = socket.create_server((sys.argv[2], int(sys.argv[1])))
 print("listens", flush=True)
 taken = []
 def serve():
@@ -27,11 +27,11 @@ os._exit(0)
 
 
 @contextmanager
-def other_container() -> Iterator[int]:
-    """The port of such a server on the loopback, which greets each connection."""
+def other_container(host: str = "127.0.0.1") -> Iterator[int]:
+    """The port of such a server on an address of the loopback, which greets each connection."""
     for port in random.sample(PORTS, 100):
         with subprocess.Popen(
-            [sys.executable, "-I", "-c", _SERVE, str(port)],
+            [sys.executable, "-I", "-c", _SERVE, str(port), host],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

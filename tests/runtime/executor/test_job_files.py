@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import threading
+import time
 import zipfile
 from pathlib import Path
 
@@ -13,12 +15,14 @@ import attrs
 import pytest
 
 from tests.runtime.executor.conftest import Launch
+from tests.runtime.executor.containers import job
 from tony_provider.runtime import container_inputs, contract
 from tony_provider.runtime.application import LocalizedResource, ResourceKind
 from tony_provider.runtime.checkpoint.errors import Cancelled
 from tony_provider.runtime.container_inputs import ContainerError
 from tony_provider.runtime.executor.job_files import ChangedFileError, JobFiles
 from tony_provider.runtime.launch.container_files import generated_names
+from tony_provider.runtime.spec.model import TaskSpec
 
 
 def resource(name: str, content: bytes, kind: ResourceKind = ResourceKind.FILE) -> LocalizedResource:
@@ -95,24 +99,80 @@ def test_a_changed_archive_is_not_unpacked(container: Path) -> None:
     assert [path.name for path in container.parent.iterdir()] == ["container"]
 
 
-def test_containers_with_the_same_secrets_share_what_is_unpacked(container: Path) -> None:
+def test_containers_share_what_is_unpacked_by_a_key_of_their_application(container: Path) -> None:
+    """Seen: a program made the directory of the user's next application beforehand, with an archive of its own."""
     content = packed("bin/python", b"python")
     archive = resource("env", content, ResourceKind.ARCHIVE)
     places = []
-    for number, withheld in enumerate(([], [], ["TOKEN"])):
+    for number, key in enumerate((b"key", b"key", b"of another application", None, None)):
         directory = container.parent / f"container_{number}"
         delivered(directory, (archive, content))
-        JobFiles(directory, [archive], withheld).put(threading.Event())
+        JobFiles(directory, [archive], key).put(threading.Event())
         assert (directory / "env" / "bin" / "python").read_bytes() == b"python"
         places.append((directory / "env").resolve())
-    assert places[0] == places[1] != places[2]
+    assert places[0] == places[1]
+    assert len({*places}) == 4
 
 
-def test_an_environment_that_the_launcher_has_unpacked_stays(container: Path) -> None:
-    (container / "python_env").mkdir()
+@pytest.mark.parametrize("withheld", [False, True])
+async def test_nothing_is_shared_where_task_types_get_different_secrets(launch: Launch, withheld: bool) -> None:
+    """Seen: a program unpacked its own archive in place of that of a type which gets a secret that it does not get."""
+    content = packed("bin/python", b"python")
+    archive = resource("env", content, ResourceKind.ARCHIVE)
+    tasks = {"worker": TaskSpec(command="readlink -f env", instances=2)}
+    other = {"other": TaskSpec(command="true", secrets=["OTHER"] if withheld else [])}
+    key = {contract.SECRET_JOB_KEY: b"key"}
+    running = await launch(job("", tasks={**tasks, **other}), resources=[archive], more_secrets=key)
+    delivered(running.container.directory, (archive, content))
+    await running.begin()
+    await running.master.first("exited")
+    shared = running.container.directory.parent / contract.UNPACKED_DIR
+    assert shared.exists() is not withheld
+
+
+def test_an_environment_that_the_launcher_has_unpacked_is_linked(container: Path) -> None:
+    unpacked = container / "tony" / "python_env"
+    unpacked.mkdir(parents=True)
     content = packed("bin/python", b"python")
     delivered(container, (resource("python_env", content, ResourceKind.ARCHIVE), content)).put(threading.Event())
-    assert list((container / "python_env").iterdir()) == []
+    assert (container / "python_env").resolve() == unpacked
+    assert list(unpacked.iterdir()) == []
+
+
+def test_what_was_in_the_directory_before_the_container_is_removed(
+    container: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Seen: modules that a program put next to those of the user's next job ran there."""
+    outside = container.parent / "outside"
+    outside.mkdir()
+    (container / "src").mkdir()
+    (container / "src" / "numpy.py").touch()
+    (container / "env").mkdir()
+    (container / "torch.py").touch()
+    (container / "more").symlink_to(outside)
+    (container / "container_tokens").touch()
+    (container / "tmp").mkdir()
+    later = time.time() + 1000  # any user can set it
+    os.utime(container / "torch.py", (later, later))
+    time.sleep(0.02)  # the clock of file systems goes by ticks of the kernel
+    (container / "launch_container.sh").touch()
+    content = packed("bin/python", b"python")
+    archive = resource("env", content, ResourceKind.ARCHIVE)
+    delivered(container, (archive, content), (resource("src/train.py", b"train"), b"train")).put(threading.Event())
+    own = {"container_tokens", "tmp", "launch_container.sh", "tony", "tony-files"}
+    assert {path.name for path in container.iterdir()} == {*own, "env", "src"}
+    assert [path.name for path in (container / "src").iterdir()] == ["train.py"]
+    assert (container / "env" / "bin" / "python").read_bytes() == b"python"
+    assert outside.exists()
+    assert "torch.py was in the container's directory before the container started: it is removed" in caplog.text
+
+
+def test_a_link_that_is_in_the_way_is_not_followed(container: Path) -> None:
+    (container / "env").mkdir()
+    content = packed("bin/python", b"python")
+    files = delivered(container, (resource("env", content, ResourceKind.ARCHIVE), content))
+    with pytest.raises(FileExistsError):
+        files.put(threading.Event())
 
 
 def test_verifying_is_cancelled(container: Path) -> None:

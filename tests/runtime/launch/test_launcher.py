@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import marshal
 import os
 import shlex
 import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 import zipfile
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
@@ -20,7 +22,7 @@ import pytest
 from tests.jobs.pythons import find_python
 from tests.shared_runtime import launch_words
 from tony_provider.cluster.runtime_archive import worker_archive
-from tony_provider.runtime import contract, exit_codes
+from tony_provider.runtime import contract, exit_codes, launch
 from tony_provider.runtime.application import LocalizedResource, ResourceKind
 from tony_provider.runtime.contract import WORK_DIR
 from tony_provider.runtime.launch.command_line import command
@@ -94,6 +96,11 @@ class Container:
         path.chmod(0o755)
         return path
 
+    def clear(self) -> None:
+        """Remove what the launcher has made, so that it can run again."""
+        for name in (contract.RUNTIME_DIR, WORK_DIR):
+            shutil.rmtree(self.directory / name)
+
     def python(self, name: str) -> Path:
         """One that suits, under a name of its own."""
         return self.script(name, f'SUITS="{name}" exec {sys.executable} "$@"')
@@ -145,7 +152,7 @@ def test_nothing_of_a_changed_archive_runs(container: Container, shell: str) -> 
     assert done.stdout == ""
     assert done.stderr.startswith("the tony runtime is not what was submitted: ")
     assert done.stderr.count("\n") == 1
-    assert not (container.directory / contract.RUNTIME_DIR).exists()
+    assert not any((container.directory / contract.RUNTIME_DIR).iterdir())
 
 
 def test_a_node_fetches_a_changed_archive_again(container: Container) -> None:
@@ -161,9 +168,39 @@ def test_a_node_fetches_a_changed_archive_again(container: Container) -> None:
     assert not copy.exists()
 
 
-def test_a_full_disk_is_named(container: Container) -> None:
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("program", ["am", "executor"])
+def test_nothing_runs_that_was_in_the_directory_before(container: Container, shell: str, program: str) -> None:
+    """Seen: a program put a library into the directory of the user's next master, which ran it."""
+    inner = packed(container.directory / "inner", **{"__main__.py": launch.text("start.py").encode()}).read_bytes()
+    packed(container.archive, **{f"{OWN}.zip": inner, f"{OWN}/index": marshal.dumps({})})
+    library = container.directory / contract.RUNTIME_DIR / "lib" / f"tony_provider{EXTENSION_SUFFIXES[0]}"
+    library.parent.mkdir(parents=True)
+    library.write_bytes(b"planted")
+    (container.directory / WORK_DIR / "sdk" / "sitecustomize").mkdir(parents=True)
+    (container.directory / contract.PYTHON_ENV_DIR).symlink_to(tempfile.gettempdir())
+    container.submitted = container.words(program)
+    container.path += f":{Path(shutil.which('rm') or '').parent}"
+    done = container.run(shell=shell, **{contract.ENV_PYTHON_CANDIDATES: sys.executable})
+    assert "No module named 'tony_provider'" in done.stderr
+    assert not library.exists()
+    assert {path.name for path in (container.directory / WORK_DIR).iterdir()} == {"home", "tmp"}
+    assert not (container.directory / contract.PYTHON_ENV_DIR).is_symlink()
+    assert Path(tempfile.gettempdir()).is_dir()
+
+
+def test_a_directory_that_cannot_be_made_new_is_named(container: Container) -> None:
     container.bring(OWN)
-    (container.directory / contract.RUNTIME_DIR).touch()  # as good as a disk that takes nothing
+    (container.directory / contract.RUNTIME_DIR).mkdir()  # and there is no rm
+    done = container.run(**{contract.ENV_PYTHON_CANDIDATES: sys.executable})
+    assert done.returncode == exit_codes.BAD_CONTAINER
+    assert done.stdout == ""
+    assert done.stderr.splitlines()[-1].startswith(f"the container's directory {container.directory} is not as YARN")
+
+
+def test_a_full_disk_is_named(container: Container) -> None:
+    # As good as a disk that takes nothing.
+    container.bring(OWN, **{f"{OWN}/file": b"", f"{OWN}/file/below": b""})
     done = container.run(**{contract.ENV_PYTHON_CANDIDATES: sys.executable})
     assert done.returncode == exit_codes.BAD_CONTAINER
     assert done.stderr.startswith("the tony runtime cannot be unpacked in this container: ")
@@ -208,7 +245,7 @@ def test_the_order_of_candidates(container: Container) -> None:
         done = container.run(**{contract.ENV_PYTHON_CANDIDATES: candidates})
         chosen.append(json.loads(done.stdout)["env"]["SUITS"])
         (container.directory / name).unlink() if name != "tony" else None
-        shutil.rmtree(container.directory / contract.RUNTIME_DIR)
+        container.clear()
     assert chosen == [*order, "env/bin/python"]
 
 
@@ -219,7 +256,7 @@ def test_nothing_of_a_changed_environment_runs(container: Container) -> None:
     assert done.returncode == exit_codes.BAD_CONTAINER
     assert done.stdout == ""
     assert done.stderr.startswith("python_env is not what was submitted")
-    assert not (container.directory / "python_env").exists()
+    assert not any((container.directory / contract.RUNTIME_DIR).iterdir())
 
 
 def test_candidates_are_taken_literally(container: Container) -> None:
@@ -259,6 +296,7 @@ def test_libraries_for_another_machine_or_c_library_do_not_suit(container: Conta
     done = container.run()
     assert done.returncode == exit_codes.NO_PYTHON
     assert f"found {python} ({VERSION} for {sys.implementation._multiarch}); the runtime" in done.stderr
+    container.clear()
     container.bring(OWN, **{f"{core}{EXTENSION_SUFFIXES[0]}": b""})
     assert container.run().returncode == 7
 

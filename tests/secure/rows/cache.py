@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 import sys
 import tarfile
 from pathlib import Path
@@ -179,7 +180,35 @@ def _tools(field: Field, text: str, *, large: bool = False) -> Path:
     return archive
 
 
+def _remove(field: Field, applications: list[str]) -> None:
+    """Remove what was planted on both nodes for applications that YARN has not started."""
+    for name in applications:
+        for path in field.hadoop.layout.data.glob(f"nodemanager-*/usercache/alice/appcache/{name}"):
+            shutil.rmtree(path, ignore_errors=True)
+
+
 def _restore(field: Field) -> None:
     """What the node keeps for alice, as it was."""
     for path in field.hadoop.layout.data.glob(f"nodemanager-*/usercache/alice/filecache/*/{SCRIPT}"):
         Path(path).write_text(_HONEST)
+
+
+@row("planted-container", "put code into the directories of containers that her next jobs will have there", by=_BY)
+def planted_container(field: Field) -> str:
+    marker = field.folder / "ran"
+    field.folder.chmod(0o777)
+    tools = _tools(field, _HONEST)
+    worker = {"instances": 2, "memory": "2200MiB", "command": f"{sys.executable} planter.py"}
+    script = {"MARKER": str(marker), "SCRIPT": SCRIPT, "TEXT": _POISON}
+    spec = {"files": [str(PROGRAMS / "planter.py")], "archives": [f"{tools}::tools"], "env": script}
+    planted = _run(field, spec | {"tasks": {"worker": worker}})
+    planted.succeeded()
+    places = [line.partition(" ")[2] for line in planted.log("worker:0").splitlines() if line.startswith("planted ")]
+    field.expect(places != [], f"nothing was planted: {planted.log('worker:0')[-500:]}")
+    field.at_end(lambda: _remove(field, [Path(place).name for place in places]))
+    command = f"{sys.executable} -c pass; sh tools/{SCRIPT}"  # Python imports sitecustomize
+    job = field.place.submit(_archived(field) | {"tasks": {"worker": {"memory": "128MiB", "command": command}}})
+    job.end(SECONDS)
+    field.expect(not marker.exists(), "planted code ran in a container of alice's next job")
+    _honest(field, job)
+    return "it was not run, and the job ran what was submitted"

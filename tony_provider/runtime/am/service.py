@@ -7,7 +7,6 @@ import logging
 import random
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
-from functools import partial
 from typing import Any, Callable, NoReturn, Optional, Union
 
 import attrs
@@ -143,8 +142,13 @@ class ExecutorService:
 
     def handler(self, connections: ConnectionWatch) -> grpc.GenericRpcHandler:
         """What gRPC calls. ``connections`` is told on which of them an executor's stream is open."""
+
+        # Python 3.9 does not recognise ``partial`` of a method as a coroutine function, and gRPC asks for one.
+        async def attach(request_iterator: AsyncIterator[Incoming], context: Any) -> None:
+            await self._attach(connections, request_iterator, context)
+
         method = grpc.stream_stream_rpc_method_handler(
-            partial(self._attach, connections),
+            attach,
             request_deserializer=parse,
             response_serializer=tony_pb2.ToExecutor.SerializeToString,
         )

@@ -16,7 +16,7 @@ from tony_provider.runtime.deadline import within
 from tony_provider.runtime.executor import processes
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.executor.peers import NotThereError, StrangerError, expect_own
-from tony_provider.runtime.listeners import Connected
+from tony_provider.runtime.listeners import Connected, is_of_this_machine
 from tony_provider.runtime.spec.model import ReadinessProbe
 
 log = logging.getLogger(__name__)
@@ -70,9 +70,8 @@ class Readiness:
                 _, writer = await within(asyncio.open_connection(host, port), _CONNECT)
                 with contextlib.closing(writer):
                     connection: Connected = writer.get_extra_info("socket")
-                    theirs = connection.getpeername()[0]
-                    # Another machine is reached only by way of somebody who maps ports: nobody else's then.
-                    if theirs != connection.getsockname()[0] or await self._is_own(connection, port):
+                    # Another machine is reached only through a mapped port, which belongs to the container.
+                    if not is_of_this_machine(connection.getpeername()[0]) or await self._is_own(connection, port):
                         return True
         return False
 

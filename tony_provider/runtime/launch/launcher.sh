@@ -18,7 +18,18 @@ prepare=$1 program=$2 sha256=$3 pythons=$4 environment=$5 environment_sha256=$6
 work=$PWD/tony-work
 HOME=$work/home TMPDIR=$work/tmp XDG_CACHE_HOME=$work/home/.cache
 export HOME TMPDIR XDG_CACHE_HOME
-mkdir -p "$HOME" "$TMPDIR"
+
+# Names of containers are predictable. So programs of other jobs of the user can make this directory beforehand and leave
+# files in it: YARN uses a directory that exists. Only what is made here may be executed from here.
+for place in tony tony-work python_env; do
+    if [ -e "$place" ] || [ -L "$place" ]; then
+        rm -rf "$place"
+    fi
+done
+if ! mkdir -m 700 tony "$work" "$HOME" "$TMPDIR"; then
+    echo "the container's directory $PWD is not as YARN makes it, or its disk is full: see the line before" >&2
+    exit 66
+fi
 
 found=
 try() {
@@ -61,9 +72,10 @@ if [ -n "$environment" ]; then
             exit 66
         fi
     fi
-    mkdir python_env
-    if tar -xf "$environment" -C python_env 2>/dev/null || unzip -q "$environment" -d python_env 2>/dev/null; then
-        try ./python_env/bin/python
+    mkdir tony/python_env
+    if tar -xf "$environment" -C tony/python_env 2>/dev/null ||
+        unzip -q "$environment" -d tony/python_env 2>/dev/null; then
+        try ./tony/python_env/bin/python
     else
         found="$found, python_env (neither tar nor unzip unpacked it)"
     fi

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import LocalizedResource
+from tony_provider.runtime.local.trees import remove_tree
 from tony_provider.runtime.storage import local_path
 
 NODE_HOST = "127.0.0.1"
@@ -27,11 +28,14 @@ _INHERITED = (
 
 
 def materialise(directory: Path, files: Mapping[str, LocalizedResource]) -> None:
-    """Link each file (a ``file://`` URI) into ``directory`` under its name there, as a NodeManager does.
+    """Make ``directory`` anew and link each file (a ``file://`` URI) into it under its name there, as NodeManagers do.
 
-    Raises FileNotFoundError when a file does not exist, FileExistsError when the name is taken.
+    What is there was made by a program of another container, which could have credentials written elsewhere by a link.
+    Raises FileNotFoundError if a file does not exist, FileExistsError if the directory cannot be removed.
     """
-    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if directory.exists():
+        remove_tree(directory)
+    directory.mkdir(parents=True, mode=0o700)
     for name, resource in files.items():
         source = local_path(resource.uri)
         if not source.exists():

@@ -224,6 +224,19 @@ async def test_missing_resource_is_a_failed_launch(inside: Inside, tmp_path: Pat
     assert "gone" in event.reason
 
 
+async def test_a_container_finds_nothing_that_another_one_has_put_there(inside: Inside) -> None:
+    """Seen: a link in the directory of a later container had its credentials written to a file of the program."""
+    later = "../container_1_0001_01_000003"
+    plant = f"ln -s {inside.root}/taken {later}/{TOKEN_FILE} && touch {later}/sitecustomize.py"
+    first = await inside.launch(f"mkdir {later} && {plant} && chmod 500 {later}")
+    assert (await inside.completed()).exit == exited(0)
+    second = await inside.launch("ls -A > ../../found")
+    assert (await inside.completed()).exit == exited(0)
+    assert (first, f"../{second}") == ("container_1_0001_01_000002", later)
+    assert not (inside.root / "taken").exists()
+    assert "sitecustomize.py" not in (inside.root / "found").read_text()
+
+
 async def test_finish_stops_everything_and_leaves_the_report(inside: Inside) -> None:
     container_id = await inside.launch("exec sleep 1000")
     await inside.manager.finish(FinalStatus.FAILED, "it was no good", "")
