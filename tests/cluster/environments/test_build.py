@@ -107,9 +107,9 @@ def test_there_is_no_uv_for_a_lock(kept: BuiltEnvironments, tmp_path: Path, monk
 
 def test_of_two_that_build_the_same_the_first_counts(kept: BuiltEnvironments, tmp_path: Path) -> None:
     """A job may be copying it to its nodes already, which look at its time."""
-    archive = tmp_path / "tony-env-1.tar.gz"
     uris = []
     for content in (b"the first", b"the second one"):
+        archive = tmp_path / f"tony-env-{hashlib.sha256(content).hexdigest()[:32]}.tar.gz"
         archive.write_bytes(content)
         record = EnvironmentRecord(
             python="3.12",
@@ -123,4 +123,6 @@ def test_of_two_that_build_the_same_the_first_counts(kept: BuiltEnvironments, tm
         )
         uris.append(kept.keep("key", archive, record))
     assert uris[0] == uris[1] == kept.find("key")
-    assert Path(uris[0].removeprefix("file://")).read_bytes() == b"the first"
+    kept_file = Path(uris[0].removeprefix("file://"))
+    assert kept_file.read_bytes() == b"the first"
+    assert len(list(kept_file.parent.glob("tony-env-*"))) == 1

@@ -36,8 +36,8 @@ RECORD = EnvironmentRecord(
     packages={"numpy": "2.3.1"},
     built_by="uv 1",
     built_ms=1,
-    archive="tony-env-1.tar.gz",
 )
+ARCHIVE = f"tony-env-cp312-{hashlib.sha256(b'packages').hexdigest()[:32]}.tar.gz"
 
 
 def look(
@@ -52,10 +52,11 @@ def look(
 
 def built(store: Path, record: EnvironmentRecord = RECORD, content: bytes = b"packages") -> str:
     store.mkdir(exist_ok=True)
-    (store / record.archive).write_bytes(content)
-    whole = attrs.evolve(record, sha256=hashlib.sha256(content).hexdigest(), size=len(content))
+    (store / ARCHIVE).write_bytes(content)
+    sha256 = hashlib.sha256(content).hexdigest()
+    whole = attrs.evolve(record, archive=ARCHIVE, sha256=sha256, size=len(content))
     (store / "tony-environment.json").write_bytes(dump_json(whole))
-    return f"file://{store}/{record.archive}"
+    return f"file://{store}/{ARCHIVE}"
 
 
 def test_wheels(tmp_path: Path) -> None:
@@ -135,17 +136,16 @@ def test_a_built_environment(tmp_path: Path) -> None:
     assert (content.built, content.python, content.packages) == (True, "3.12", {"numpy": "2.3.1"})
     assert not content.brings_python
     problems = look(tmp_path, uri, ELSEWHERE, tmp_path).problems
-    assert problems[0] == "python_env: tony-env-1.tar.gz is for x86_64, and the nodes have Python 3.7 on ppc64le"
-    assert problems[1].startswith(
-        "python_env: tony-env-1.tar.gz was built for Python 3.12, and the nodes have Python 3.7"
-    )
+    assert problems[0] == f"python_env: {ARCHIVE} is for x86_64, and the nodes have Python 3.7 on ppc64le"
+    assert problems[1].startswith(f"python_env: {ARCHIVE} was built for Python 3.12, and the nodes have Python 3.7")
 
 
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (lambda store: (store / "tony-env-1.tar.gz").write_bytes(b"PACKAGES"), "something has changed it"),
-        (lambda store: (store / "tony-env-1.tar.gz").write_bytes(b"more packages"), "something has changed it"),
+        (lambda store: (store / ARCHIVE).write_bytes(b"PACKAGES"), "something has changed it"),
+        (lambda store: (store / ARCHIVE).write_bytes(b"more packages"), "something has changed it"),
+        (lambda store: built(store, content=b"POISONED"), "something has changed it"),  # the record as well
         (lambda store: (store / "tony-environment.json").unlink(), "there is no file:"),
         (lambda store: (store / "tony-environment.json").write_text("{}"), "is no record of an environment"),
         (lambda store: (store / "tony-environment.json").write_text('{"python": "3"}'), "is no record"),

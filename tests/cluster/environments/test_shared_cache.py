@@ -7,7 +7,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from tests.cluster.environments.test_look import OWN, RECORD, built
+from tests.cluster.environments.test_look import ARCHIVE, OWN, RECORD, built
 from tony_provider.cluster.environments.built_environments import BuiltEnvironments, read_record
 from tony_provider.cluster.environments.look import LookedAt, look_at
 from tony_provider.cluster.environments.shared_cache import SharedCache
@@ -78,7 +78,7 @@ def test_an_administrators_is_taken(field: Field) -> None:
     [
         ({"shared": "alice"}, "must be an administrator's, and is that of the job's user, alice"),
         ({"shared/cache/environments/key": "bob"}, "shared/cache/environments/key in the shared cache is bob's"),
-        ({"shared/cache/environments/key/tony-env-1.tar.gz": "alice"}, "is alice's, and not root's as the cache"),
+        ({f"shared/cache/environments/key/{ARCHIVE}": "alice"}, "is alice's, and not root's as the cache"),
     ],
 )
 def test_whose_it_may_not_be(field: Field, owner: dict[str, str], said: str) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import attrs
 
-from tony_provider.cluster.environments.built_environments import NAME, BuiltEnvironments
+from tony_provider.cluster.environments.built_environments import NAME, BuiltEnvironments, digits
 from tony_provider.cluster.environments.installing import (
     BuildFailed,
     BuildTarget,
@@ -33,7 +33,6 @@ from tony_provider.runtime.wheel_name import version_text
 
 log = logging.getLogger(__name__)
 
-_DIGITS = 16  # of the content's hash, in a file's name
 _LEFT_OUT = frozenset({"__pycache__", ".lock"})  # what installers leave behind
 _COMPRESSION = 6
 
@@ -79,10 +78,12 @@ def build_environment(
             built_ms=epoch_ms(),
         )
         abi = f"cp{python.replace('.', '')}"
-        archive = Path(folder) / f"{NAME}{abi}-{target.machine}-{key[:_DIGITS]}.tar.gz"
+        archive = Path(folder) / "packed.tar.gz"
         _pack(packages, record, archive)
         packed = local_source(archive, archive.name)
-        record = attrs.evolve(record, archive=archive.name, sha256=packed.sha256, size=packed.size)
+        name = f"{NAME}{abi}-{target.machine}-{digits(packed.sha256)}.tar.gz"
+        archive = archive.rename(archive.with_name(name))
+        record = attrs.evolve(record, archive=name, sha256=packed.sha256, size=packed.size)
         uri = kept.keep(key, archive, record)
         log.info("Built %s (%d bytes) of %s", uris.name(uri), packed.size, requirements.file)
         return BuiltEnvironment(uri, was_there=False)

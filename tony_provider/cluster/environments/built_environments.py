@@ -26,6 +26,7 @@ from tony_provider.runtime.storage.helpers import read_whole, upload, write_atom
 log = logging.getLogger(__name__)
 
 NAME = "tony-env-"  # the beginning of an archive's name, by which submissions know that there is a record
+_DIGITS = 32
 USED_FILE = "used"  # changed when a job is submitted
 _ARCHIVE = 0o500  # as other files in the cache
 _SHARED_ARCHIVE, _SHARED_FILE, _SHARED_DIRECTORY = 0o555, 0o644, 0o755
@@ -62,15 +63,16 @@ class BuiltEnvironments:
         permission, readable = (_SHARED_ARCHIVE, _SHARED_FILE) if self.shared else (_ARCHIVE, PRIVATE_FILE)
         if self.shared:
             self.storage.make_directories(self.directory(key), permission=_SHARED_DIRECTORY)
+        upload(self.storage, archive, uri, overwrite=True, permission=permission)
+        beside = uris.join(self.directory(key), contract.ENVIRONMENT_FILE)
         try:
-            upload(self.storage, archive, uri, permission=permission)
+            self.storage.write(beside, dump_json(record), permission=readable)
         except StorageExists:
             if (found := self.find(key)) is not None:
+                if found != uri:
+                    self.storage.remove(uri)  # no job can know of it without its record
                 return found
-            # Of somebody who builds it, too, or was killed: no job can know of it without its record.
-            upload(self.storage, archive, uri, overwrite=True, permission=permission)
-        beside = uris.join(self.directory(key), contract.ENVIRONMENT_FILE)
-        write_atomically(self.storage, beside, dump_json(record), permission=readable)
+            write_atomically(self.storage, beside, dump_json(record), permission=readable)
         if not self.shared:
             self._touch(self.directory(key))
         return uri
@@ -95,6 +97,14 @@ def is_built(archive: str) -> bool:
     return uris.name(archive).startswith(NAME)
 
 
+def digits(sha256: str) -> str:
+    """Return what an archive's name holds of its content's hash.
+
+    A job names the archive, so a program that can write on the storage cannot replace archive and record together.
+    """
+    return sha256[:_DIGITS]
+
+
 def read_record(storage: Storage, uri: str) -> EnvironmentRecord:
     """Raises RecordMissing, StorageError."""
     try:
@@ -112,6 +122,7 @@ def record_of(storage: Storage, archive: FileStatus, *, read: bool = True) -> En
     """
     record = read_record(storage, uris.join(uris.parent(archive.path), contract.ENVIRONMENT_FILE))
     is_it = archive.size == record.size and archive.name == record.archive
+    is_it = is_it and archive.name.endswith(f"-{digits(record.sha256)}.tar.gz")
     if is_it and read:
         is_it = sha256_of_stored(storage, archive) == record.sha256
     if not is_it:

@@ -1,7 +1,7 @@
 """Verify and unpack the job's files in a container, and link them to the names that the job specifies.
 
-The files come from the staging directory's cache and the node's cache, where other jobs of the same user can write. Such
-jobs can also write into the directory of a container before YARN uses the directory, because its name is predictable.
+The files come from the staging directory's cache and the node's cache, where other jobs of the same user can write.
+Such jobs can also write into a container's directory before YARN uses the directory, because its name is predictable.
 """
 
 from __future__ import annotations
