@@ -154,6 +154,13 @@ def test_a_value_never_becomes_another_key_or_word(value: str) -> None:
         ("{% if params.x == 'a' %}{{ conn.store.password }}{% endif %}", "uses conn;"),
         ("{% set m = macros %}{{ m.json }}{{ params.x }}", "uses macros;"),
         ("{{ params.x }}{{ macros.tony.quote(var.value.key) }}", "uses var;"),
+        # Seen: the macro's own environment compiled and ran any Python where Airflow rendered the DAG that was written.
+        ("{{ params.x }}{% macro m() %}{% endmacro %}{% if 'ds' is filter %}{{ m.x }}{% endif %}", "uses {% macro %};"),
+        ("{{ params.x }}{% call(y) params.z() %}{% endcall %}", "uses {% call %};"),
+        ("{{ params.x }}{% block b %}{% endblock %}", "uses {% block %};"),
+        ("{{ params.x._environment }}", "uses ._environment;"),
+        ("{{ params.x['_environment'] }}", "uses ['_environment'];"),
+        ("{{ params.x | attr(params.x) }}", "uses the filter attr;"),
         ("{{ params.x | ds }}", "is no template that Jinja reads: No filter named 'ds'"),
     ],
 )

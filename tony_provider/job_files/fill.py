@@ -18,6 +18,8 @@ from tony_provider.runtime.spec.reader import suggestion
 _TEMPLATE = MARKS[:2]  # without comments of Jinja, which look like the length of a variable in bash, ${#name}
 _PARAMS, _MACROS = "params", "macros"
 _QUOTE = "macros.tony.quote"
+# What these make has attributes that lead to Jinja's environment, and Airflow's sandbox lets templates read them.
+_DEFINITIONS = {nodes.Macro: "{% macro %}", nodes.CallBlock: "{% call %}", nodes.Block: "{% block %}"}
 
 
 def values_of(parameters: Mapping[str, Parameter], given: Sequence[str]) -> dict[str, Any]:
@@ -131,7 +133,10 @@ def _templates(value: Any, path: str) -> Iterator[tuple[str, str]]:
 
 
 def _parsed(path: str, text: str) -> tuple[nodes.Template, list[str]]:
-    """Parse a template. Return what it uses beside parameters and ``macros.tony.quote``, too. Raises SpecError."""
+    """Parse a template. Return also what it uses in addition to parameters and ``macros.tony.quote``.
+
+    Raises SpecError.
+    """
     try:
         tree = SandboxedEnvironment().parse(text)
         names = meta.find_undeclared_variables(tree)
@@ -144,7 +149,21 @@ def _parsed(path: str, text: str) -> tuple[nodes.Template, list[str]]:
         names.discard(_MACROS)
     if any(node.name == "self" for node in tree.find_all(nodes.Name)):
         names.add("self")  # which holds the whole context
-    return tree, sorted(names - {_PARAMS}) + files
+    inner = [tag for kind, tag in _DEFINITIONS.items() if tree.find(kind)] + sorted(set(_private_attributes(tree)))
+    return tree, (sorted(names - {_PARAMS}) + files) or inner
+
+
+def _private_attributes(tree: nodes.Template) -> Iterator[str]:
+    """Yield attributes with a leading underscore, which Airflow's sandbox allows, and the filter that hides names."""
+    for node in tree.find_all(nodes.Getattr):
+        if node.attr.startswith("_") and not _is_params(node.node):
+            yield f".{node.attr}"
+    for item_of in tree.find_all(nodes.Getitem):
+        name = item_of.arg.value if isinstance(item_of.arg, nodes.Const) else None
+        if isinstance(name, str) and name.startswith("_") and not _is_params(item_of.node):
+            yield f"[{name!r}]"
+    if any(node.name == "attr" for node in tree.find_all(nodes.Filter)):
+        yield "the filter attr"
 
 
 def _is_quote(node: nodes.Getattr) -> bool:
