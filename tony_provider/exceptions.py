@@ -54,6 +54,10 @@ class TonyKilledExternally(TonyJobFailed):
     """Someone else ended the application: a user, an administrator, or the cluster."""
 
 
+class TonyResultRefused(AirflowFailException):
+    """The job succeeded, and what it returned cannot be handed to other tasks key by key."""
+
+
 class TonyTaskKilled(AirflowException):
     """This try of the task was asked to end, by a user's action or because its worker goes down."""
 

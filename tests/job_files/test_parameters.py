@@ -154,6 +154,21 @@ def test_a_value_never_becomes_another_key_or_word(value: str) -> None:
         ("{% if params.x == 'a' %}{{ conn.store.password }}{% endif %}", "uses conn;"),
         ("{% set m = macros %}{{ m.json }}{{ params.x }}", "uses macros;"),
         ("{{ params.x }}{{ macros.tony.quote(var.value.key) }}", "uses var;"),
+        # Seen: the macro's own environment compiled and ran any Python where Airflow rendered the DAG that was written.
+        (
+            "{{ params.x }}{% macro m() %}{% endmacro %}{% if 'ds' is filter %}{{ m.x }}{% endif %}",
+            ".x, the test filter, {% macro %};",
+        ),
+        ("{{ params.x }}{% call(y) params.z() %}{% endcall %}", "a call, {% call %};"),
+        ("{{ params.x }}{% block b %}{% endblock %}", "uses {% block %};"),
+        ("{{ params.x._environment }}", "uses ._environment;"),
+        ("{{ params.x['_environment'] }}", "uses an item by its name;"),
+        ("{{ params.x | attr(params.x) }}", "uses the filter attr;"),
+        ("{{ [params.x] | map(attribute='_environment') | list }}", "uses the filter map, {% keyword %};"),
+        ("{{ params.x | join(',', '_environment') }}", "uses the filter join;"),
+        ("{{ params.x.format(params) }}", "uses a call;"),
+        ("{% for y in params.x %}{{ loop._undefined }}{% endfor %}", "uses ._undefined;"),
+        ("{% autoescape false %}{{ params.x }}{% endautoescape %}", "uses {% keyword %}, {% scope %}"),
         ("{{ params.x | ds }}", "is not a template that Jinja can parse: No filter named 'ds'"),
     ],
 )
@@ -161,6 +176,19 @@ def test_a_template_of_a_file_reaches_nothing_else_of_a_dag_in_any_branch(templa
     parameters, job = parted({"parameters": {"x": {"type": "string", "default": "b"}}, "name": template})
     with pytest.raises(SpecError, match=re.escape(said)):
         check_names(job, parameters)
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ params.x | default('a') | upper | trim }}-{{ params['x'] ~ 1 + 2 }}",
+        "{% if params.x is not none and params.x != 'a' %}{{ params.x.replace('a', 'b')[0] }}{% else %}b{% endif %}",
+        "{% for y in params.x.split(',') %}{{ loop.index }}: {{ y | join(', ') }}{% endfor %}",
+        "{{ params.x[1:] if params.x.startswith('a') else macros.tony.quote(params.x) }}",
+    ],
+)
+def test_what_a_template_of_a_file_may_use(template: str) -> None:
+    check_names({"name": template}, parted({"parameters": {"x": {"type": "string"}}})[0])
 
 
 def test_a_template_of_a_file_may_have_names_of_its_own() -> None:

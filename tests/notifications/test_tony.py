@@ -14,7 +14,7 @@ from airflow.dag_processing import processor
 from airflow.dag_processing.dagbag import DagBag
 from airflow.models.dagrun import DagRun
 from airflow.providers.smtp.notifications.smtp import SmtpNotifier
-from airflow.sdk import DAG
+from airflow.sdk import DAG, task
 from airflow.utils.session import create_session
 from sqlalchemy import select
 
@@ -25,6 +25,7 @@ from tests.notifications.recording import RecordingNotifier
 from tests.operators.jobs import DAG_ID, dag_of, job
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.notifications.tony import TonyNotifier
+from tony_provider.operators.tony import TonyTrainOperator
 
 MONDAY = datetime(1999, 1, 4, tzinfo=UTC)  # before what other tests train in the same Airflow
 TUESDAY = MONDAY + timedelta(days=1)
@@ -129,6 +130,43 @@ def call_as_the_dag_processor_does(dag: DAG, run_id: str) -> None:
     bag = DagBag(dag_folder=str(DAGS))
     bag.dags[dag.dag_id] = dag
     processor._execute_dag_callbacks(bag, received, structlog.get_logger())
+
+
+EXPRESSION = "{{ 'rendered ' ~ 'twice' }}"
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_values_of_a_task_are_not_rendered_once_more(
+    local: TonyHook, recording: RecordingNotifier, monkeypatch: pytest.MonkeyPatch, mapped: bool
+) -> None:
+    """Seen: a template in a form's value was rendered in the worker, with all of Airflow's context."""
+    keys: list[Any] = []
+    identity = TonyHook.identity
+
+    def remembered(self: TonyHook, **which: Any) -> Any:
+        keys.append(which)
+        return identity(self, **which)
+
+    monkeypatch.setattr(TonyHook, "identity", remembered)
+    arguments: dict[str, Any] = {
+        "task_id": "train",
+        "job": job("exit 3", restart={"budget": 0}),
+        "poll_interval": 0.5,
+        "on_failure_callback": TonyNotifier(recording),
+    }
+    with DAG("rendered_once", schedule=None, params={"key": EXPRESSION}) as dag:
+        if mapped:
+
+            @task
+            def regions() -> list[str]:
+                return [EXPRESSION]
+
+            TonyTrainOperator.partial(**arguments).expand(checkpoint_key=regions())
+        else:
+            TonyTrainOperator(**arguments, checkpoint_key="{{ params.key }}")
+    assert run(dag).state == "failed"
+    assert [each.verdict for each in recording.news] == ["failed"]
+    assert {which.get("checkpoint_key") for which in keys} == {EXPRESSION}
 
 
 @pytest.mark.long

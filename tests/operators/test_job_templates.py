@@ -19,6 +19,7 @@ from tests.rendering import rendered
 from tony_provider.exceptions import TonySpecError
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.submission import job_alone, layers_of
+from tony_provider.operators.task_secrets import render_secrets
 from tony_provider.operators.tony import TonyTrainOperator
 from tony_provider.runtime.spec.problems import SpecError
 
@@ -180,6 +181,50 @@ def test_jobs_of_mapped_tasks_are_parsed_first(airflow_db: None, folder: Path) -
     assert theirs == ["name: '{{ params.x }}'", {"name": "x.tony.yaml", "env": {"A": "{{ params.x }}"}}]
 
 
+def test_secrets_that_another_task_returned_are_no_templates(airflow_db: None, tmp_path: Path) -> None:
+    """Seen: they were rendered, with all of Airflow's context, in the worker."""
+    template = "{{ 'rendered' ~ '-value' }}"
+    with DAG("mapped_secrets", schedule=None) as dag:
+
+        @task
+        def keys() -> list[dict[str, str]]:
+            return [{"KEY": template}]
+
+        def seen(name: str) -> Any:
+            return SeenSecrets.partial(task_id=name, job=job("true"), seen=str(tmp_path / name))
+
+        seen("theirs").expand(secrets=keys())
+        seen("each").expand_kwargs(keys().map(lambda each: {"secrets": each}))
+        seen("own").expand(secrets=[{"KEY": template}])
+    assert run(dag).state == "success"
+    found = {name: json.loads((tmp_path / f"{name}0").read_text())["KEY"] for name in ("theirs", "each", "own")}
+    assert found == {"theirs": template, "each": template, "own": "rendered-value"}
+
+
+ARGUMENTS = {"env_vars": {"A": "{{ 1 + 1 }}"}, "checkpoint_key": "{{ 1 + 2 }}"}
+
+
+def test_arguments_that_another_task_returned_are_no_templates(airflow_db: None, tmp_path: Path) -> None:
+    """Seen: Airflow rendered all of them, the job included, for ``expand_kwargs`` of what a task returned."""
+    theirs = {"job": {**job("true"), "name": "{{ 1 + 3 }}"}, **ARGUMENTS}
+    with DAG("mapped_arguments", schedule=None) as dag:
+
+        @task
+        def plan() -> list[dict[str, Any]]:
+            return [theirs]
+
+        def seen(name: str) -> Any:
+            return SeenArguments.partial(task_id=name, seen=str(tmp_path / name), warm_start="{{ '' }}w")
+
+        seen("theirs").expand_kwargs(plan())
+        seen("own").expand_kwargs([theirs])
+    assert run(dag).state == "success"
+    found = json.loads((tmp_path / "theirs0").read_text())
+    assert found == [theirs["job"], ARGUMENTS["env_vars"], ARGUMENTS["checkpoint_key"], "w"]
+    own = json.loads((tmp_path / "own0").read_text())
+    assert own == [{**job("true"), "name": "4"}, {"A": "2"}, "3", "w"]
+
+
 class Seen(TonyTrainOperator):
     """Writes its job as it is rendered, and starts nothing."""
 
@@ -189,6 +234,21 @@ class Seen(TonyTrainOperator):
 
     def execute(self, context: Any) -> None:
         Path(f"{self.seen}{context['ti'].map_index}").write_text(json.dumps(self.job))
+
+
+class SeenArguments(Seen):
+    """Writes its arguments as they are rendered."""
+
+    def execute(self, context: Any) -> None:
+        found = [self.job, self.env_vars, self.checkpoint_key, self.warm_start]
+        Path(f"{self.seen}{context['ti'].map_index}").write_text(json.dumps(found))
+
+
+class SeenSecrets(Seen):
+    """Writes its secrets as the training gets them."""
+
+    def execute(self, context: Any) -> None:
+        Path(f"{self.seen}{context['ti'].map_index}").write_text(json.dumps(render_secrets(self, context)))
 
 
 @pytest.mark.parametrize("spec", ['name: "{{ params.x }}"', {"name": "{{ params.x }}"}, "x.tony.yaml"])

@@ -175,6 +175,7 @@ SINKS = {
             "airflow_versions/capabilities.py",
             "airflow_versions/task_store.py",
             "airflow_versions/xcoms.py",
+            "decorators/returned_keys.py",
             "decorators/tony.py",
             "links/tony.py",
             "operators/job_templates.py",
@@ -230,7 +231,16 @@ FLOWS = (
         (
             "form-overrides",
             "tests/operators/test_job_templates.py::test_only_the_whole_job_is_the_name_of_a_file",
+            "tests/operators/test_job_templates.py::test_arguments_that_another_task_returned_are_no_templates",
+            "tests/operators/test_job_templates.py::test_secrets_that_another_task_returned_are_no_templates",
+            "tests/notifications/test_tony.py::test_values_of_a_task_are_not_rendered_once_more",
         ),
+    ),
+    Flow(
+        _AUTHOR,
+        "templates",
+        "templates of a job file have its parameters and `macros.tony.quote`, and define nothing",
+        ("tests/job_files/test_parameters.py::test_a_template_of_a_file_reaches_nothing_else_of_a_dag_in_any_branch",),
     ),
     Flow(
         _AUTHOR,
@@ -318,8 +328,12 @@ FLOWS = (
     Flow(
         _JOB,
         "Airflow's objects",
-        "keys of Airflow's serialization are refused in return values and metrics; results are plain data",
-        ("tests/runtime/test_reserved_keys.py", "tests/operators/test_foreign_results.py"),
+        "keys of Airflow's serialization, and keys of XComs that lead elsewhere, are refused; results are plain data",
+        (
+            "tests/runtime/test_reserved_keys.py",
+            "tests/operators/test_foreign_results.py",
+            "tests/decorators/test_returned_keys.py",
+        ),
     ),
     Flow(
         _FORM,

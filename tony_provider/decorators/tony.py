@@ -12,6 +12,7 @@ import attrs
 from airflow.providers.common.compat.sdk import DecoratedOperator, XComArg, task_decorator_factory
 
 from tony_provider.decorators.function import TrainingFunction
+from tony_provider.links.tony import LINKS
 from tony_provider.operators.tony import TonyTrainOperator
 from tony_provider.runtime.sdk.tony_call import FUNCTION_FILE
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from tony_provider.runtime.spec.model import JobSpec
 
 RESULT_KEY = "tony"  # of the XCom that holds what TonyTrainOperator would have returned
+OWN_KEYS = frozenset({RESULT_KEY, *(link.xcom_key for link in LINKS)})  # of the XComs that the task pushes itself
 
 
 class _TonyDecoratedOperator(DecoratedOperator, TonyTrainOperator):
@@ -68,6 +70,10 @@ class _TonyDecoratedOperator(DecoratedOperator, TonyTrainOperator):
     def answer(self, context: Context, result: dict[str, Any]) -> Any:
         if self.do_xcom_push:
             context["ti"].xcom_push(RESULT_KEY, {key: value for key, value in result.items() if key != "returned"})
+        if self.multiple_outputs and isinstance(result["returned"], Mapping):
+            from tony_provider.decorators.returned_keys import expect_own_keys  # here: DAG files load this module
+
+            expect_own_keys(result["returned"], OWN_KEYS)
         return result["returned"]
 
 

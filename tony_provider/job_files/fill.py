@@ -18,6 +18,19 @@ from tony_provider.runtime.spec.reader import suggestion
 _TEMPLATE = MARKS[:2]  # without Jinja's comments, which look like bash's ${#name}
 _PARAMS, _MACROS = "params", "macros"
 _QUOTE = "macros.tony.quote"
+# What templates of a job file may consist of. The file's author may be a stranger to the person who runs its DAG.
+_NODES = (
+    *(nodes.Template, nodes.Output, nodes.TemplateData, nodes.Name, nodes.Const, nodes.Tuple, nodes.List),
+    *(nodes.If, nodes.For, nodes.Assign, nodes.CondExpr, nodes.Compare, nodes.Operand, nodes.And, nodes.Or, nodes.Not),
+    *(nodes.Add, nodes.Sub, nodes.Mul, nodes.Div, nodes.FloorDiv, nodes.Mod, nodes.Neg, nodes.Pos, nodes.Concat),
+    *(nodes.Filter, nodes.Test, nodes.Getattr, nodes.Getitem, nodes.Slice, nodes.Call),
+)
+_FILTERS = {
+    *("abs", "capitalize", "d", "default", "first", "float", "int", "join", "last", "length", "list", "lower", "round"),
+    *("string", "title", "trim", "upper"),
+}
+_METHODS = {"endswith", "lower", "removeprefix", "removesuffix", "replace", "split", "startswith", "strip", "upper"}
+_LOOP = {"first", "index", "index0", "last", "length"}
 
 
 def values_of(parameters: Mapping[str, Parameter], given: Sequence[str]) -> dict[str, Any]:
@@ -131,7 +144,7 @@ def _templates(value: Any, path: str) -> Iterator[tuple[str, str]]:
 
 
 def _parsed(path: str, text: str) -> tuple[nodes.Template, list[str]]:
-    """Return the parsed template, and other names in it than ``params`` and ``macros.tony.quote``. Raises SpecError."""
+    """Parse a template. Return also what it uses in addition to what a job file may use. Raises SpecError."""
     try:
         tree = SandboxedEnvironment().parse(text)
         names = meta.find_undeclared_variables(tree)
@@ -144,7 +157,54 @@ def _parsed(path: str, text: str) -> tuple[nodes.Template, list[str]]:
         names.discard(_MACROS)
     if any(node.name == "self" for node in tree.find_all(nodes.Name)):
         names.add("self")  # because it holds the whole context
-    return tree, sorted(names - {_PARAMS}) + files
+    return tree, (sorted(names - {_PARAMS}) + files) or sorted(set(_not_allowed(tree)))
+
+
+def _not_allowed(tree: nodes.Template) -> Iterator[str]:
+    """Yield what a template uses that could lead to Jinja's or Airflow's own objects.
+
+    Airflow's sandbox lets templates read attributes with a leading underscore. Attributes of macros and loops lead to
+    Jinja's environment, which compiles and runs Python.
+    """
+    callees = {id(call.node) for call in tree.find_all(nodes.Call)}
+    for node in (tree, *tree.find_all(nodes.Node)):
+        if not isinstance(node, _NODES):
+            kind = type(node).__name__
+            yield f"{{% {(kind.removesuffix('Block') or kind).lower()} %}}"
+        elif isinstance(node, nodes.Filter) and (node.name not in _FILTERS or len(node.args) + len(node.kwargs) > 1):
+            yield f"the filter {node.name}"
+        elif isinstance(node, nodes.Test) and node.name in ("filter", "test"):
+            yield f"the test {node.name}"
+        elif isinstance(node, nodes.Call) and not _is_callable(node.node):
+            yield "a call"
+        elif isinstance(node, nodes.Getattr) and not (
+            _is_params(node.node) or _is_of_quote(node) or _is_of_loop(node) or id(node) in callees
+        ):
+            yield f".{node.attr}"
+        elif isinstance(node, nodes.Getitem) and not (
+            _is_params(node.node) or isinstance(node.arg, nodes.Slice) or _is_number(node.arg)
+        ):
+            yield "an item by its name"
+
+
+def _is_callable(node: nodes.Node) -> bool:
+    if isinstance(node, nodes.Name):
+        return node.name == "range"
+    return isinstance(node, nodes.Getattr) and (_is_quote(node) or node.attr in _METHODS)
+
+
+def _is_number(node: nodes.Node) -> bool:
+    return isinstance(node, nodes.Const) and isinstance(node.value, int)
+
+
+def _is_of_loop(node: nodes.Getattr) -> bool:
+    return isinstance(node.node, nodes.Name) and node.node.name == "loop" and node.attr in _LOOP
+
+
+def _is_of_quote(node: nodes.Getattr) -> bool:
+    """Return whether the node is ``macros.tony.quote`` or its part ``macros.tony``."""
+    is_tony = node.attr == "tony" and isinstance(node.node, nodes.Name) and node.node.name == _MACROS
+    return is_tony or _is_quote(node)
 
 
 def _is_quote(node: nodes.Getattr) -> bool:

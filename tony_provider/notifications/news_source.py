@@ -153,8 +153,12 @@ def _training(task: Any) -> TonyTrainOperator | None:
 
 
 def _rendered(task: TonyTrainOperator, text: str | None, context: Mapping[str, Any]) -> Any:
-    """A task that is running is rendered; in a callback of its DAG it is not."""
-    return task.render_template(text, context) if text and "{" in text else text  # type: ignore[arg-type]
+    """Return the value of a template field. A running task has values there; in a callback of its DAG, templates.
+
+    A value is never rendered: it may come from a trigger form.
+    """
+    is_template = text and "{" in text and not task.is_rendered
+    return task.render_template(text, context) if is_template else text  # type: ignore[arg-type]
 
 
 def _foremost(looks: list[TrainingLook]) -> TrainingLook | None:

@@ -5,7 +5,7 @@ Every parse of a DAG file imports this module, so it must not import modules tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import literal
@@ -13,6 +13,7 @@ from jinja2 import TemplateNotFound, Undefined, nodes
 from jinja2.nativetypes import NativeEnvironment
 
 from tony_provider.exceptions import TonySpecError
+from tony_provider.operators.mapped_values import returned_values
 from tony_provider.readable_errors import ReadableTemplates, naming_field, naming_text
 
 if TYPE_CHECKING:
@@ -36,6 +37,24 @@ class RendersJobs(ReadableTemplates):
 
     job: Any
     overrides: Any
+    secrets: Any
+    is_rendered = False  # Airflow has rendered the template fields, so that they hold values and no templates
+    has_secret_values = False  # ``secrets`` is what another task returned, which is never rendered
+
+    def _do_render_template_fields(
+        self,
+        parent: Any,
+        template_fields: Iterable[str],
+        context: Context,
+        jinja_env: Environment,
+        seen_oids: set[int],
+    ) -> None:
+        """Render all template fields, as Airflow does before the task runs. No value of another task is rendered."""
+        if parent is self:
+            self.is_rendered = True
+            seen_oids |= {*map(id, returned_values(self, [*template_fields, "secrets"], context))}
+            self.has_secret_values = id(self.secrets) in seen_oids
+        super()._do_render_template_fields(parent, template_fields, context, jinja_env, seen_oids)
 
     def render_template(
         self,

@@ -18,15 +18,16 @@ if TYPE_CHECKING:
 
 
 def render_secrets(task: TrainingTask, context: Context) -> dict[str, str]:
-    """The values by their names, for the task's processes. To be called in every process of the Airflow task.
+    """Return the values by their names, for the task's processes. To be called in every process of the Airflow task.
 
-    Each of them masks, in its own log, what it knows. Raises TonySpecError.
+    Each process masks the values in its own log. Only the texts of the DAG's author are templates: what another task
+    returned, in a mapped task, is taken as it is. Raises TonySpecError.
     """
     given = task.secrets or {}
     if not isinstance(given, Mapping):
         raise TonySpecError(f"secrets: must be a mapping of names to values, not {type(given).__name__}")
     with naming_field("secrets"):
-        rendered: dict[str, str] = task.render_template(dict(given), context)
+        rendered: dict[str, str] = dict(given) if task.has_secret_values else task.render_template(dict(given), context)
     for name, value in rendered.items():
         if not isinstance(value, str):
             raise TonySpecError(f"secrets.{name}: must be text, not {type(value).__name__}")

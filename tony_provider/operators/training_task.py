@@ -44,6 +44,8 @@ class TrainingTask(Protocol):
     # What it keeps of the training while this process lives.
     switch: KillSwitch
     has_links: bool
+    is_rendered: bool
+    has_secret_values: bool
     told: dict[str, Any] | None
 
     @property

@@ -59,6 +59,27 @@ def test_code_of_this_machine_is_refused(tmp_path: Path, line: str) -> None:
         key(tmp_path, f"numpy\n{line}\n")
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("--pre -r deps.txt", "--pre --requirement=deps.txt", "--requiremen deps.txt", "--pre -cdeps.txt"),
+        *("--pre --constr deps.txt", "--pre -r https://example.com/deps.txt"),
+    ],
+)
+def test_files_that_pip_would_read_without_being_part_of_the_key_are_refused(tmp_path: Path, line: str) -> None:
+    """Seen: two contents of such a file had one key, so the second build returned the first one's environment."""
+    (tmp_path / "deps.txt").write_text("attrs==1\n")
+    with pytest.raises(RequirementsProblem, match="takes files by"):
+        key(tmp_path, f"six\n{line}\n")
+
+
+@pytest.mark.parametrize(
+    "line", ["--pre", "--find-links https://example.com/w", "--require-hashes", "-i https://e.com"]
+)
+def test_other_options_are_taken(tmp_path: Path, line: str) -> None:
+    assert key(tmp_path, f"six\n{line}\n") != key(tmp_path, "six\n")
+
+
 def test_what_uv_writes_of_a_project_is_told(tmp_path: Path) -> None:
     with pytest.raises(RequirementsProblem, match=r"'-e \.' is of this machine.*--no-emit-project"):
         key(tmp_path, "#    uv export --format requirements.txt\n-e .\nsix==1.16.0 \\\n    --hash=sha256:aa\n")

@@ -17,6 +17,9 @@ _EDITABLE = re.compile(r"(?:-e|--editable)\b")
 # Paths, also after a name: with a slash, a dot in front, or the ending of what can be installed.
 _PATH = r"(?!-|[^;]*://)(?:\.|[^\s;]*/|[^\s;]+\.(?:whl|zip|tar\.\w+|tgz)(?![^\s;\[]))"
 _LOCAL = re.compile(rf"(?:[^@\s]+ ?@ ?)?(?:file:|{_PATH}).*")
+# Options that name files, as pip finds them: anywhere in a line of options, and by the beginning of a long name.
+_FILE_OPTIONS = ("--requirement", "--constraint", "--editable")
+_SHORT_FILE_OPTIONS = ("-r", "-c", "-e")
 _COMMENT_LINE = re.compile(r"^[ \t]*#.*$", re.MULTILINE)  # which goes on with no backslash at its end
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 _LOCK = re.compile(r"pylock(?:\.[^.]+)?\.toml")
@@ -106,6 +109,11 @@ def _lines(file: Path, above: list[Path]) -> Iterator[str]:
             raise RequirementsProblem(f"{file}: {line!r} {_OF_THIS_MACHINE}")
         included = _INCLUDED.fullmatch(line)
         if included is None:
+            if option := _file_option(line):
+                raise RequirementsProblem(
+                    f"{file}: {line!r} takes files by {option}, and what is in them would not be told by the "
+                    "environment's name; write -r FILE or -c FILE alone on a line"
+                )
             yield line
             continue
         name = included["file"].strip("'\"")
@@ -115,6 +123,16 @@ def _lines(file: Path, above: list[Path]) -> Iterator[str]:
             )
         yield "-c" if line.startswith(("-c", "--c")) else "-r"
         yield from _lines(file.parent / name, [*above, file.resolve()])
+
+
+def _file_option(line: str) -> str:
+    """Return the option of a line that has pip read a file that is not part of the key; empty if there is none."""
+    for word in line.split() if line.startswith("-") else ():
+        name = word.partition("=")[0]
+        is_long = len(name) > len("--") and any(each.startswith(name) for each in _FILE_OPTIONS)
+        if is_long or word.startswith(_SHORT_FILE_OPTIONS):
+            return name
+    return ""
 
 
 def _text(file: Path) -> str:
