@@ -349,6 +349,12 @@ FLOWS = (
     ),
     Flow(
         _RECORD,
+        "files of this machine",
+        "on a local store, what is read below the staging directory must lie there after all links are followed",
+        ("tests/runtime/storage/test_local.py::test_what_is_read_below_a_directory_lies_there",),
+    ),
+    Flow(
+        _RECORD,
         "removal",
         "names come from listings and the layout; no link is followed",
         ("tests/cli/test_gc.py", "tests/cli/test_old_environments.py"),

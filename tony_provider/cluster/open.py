@@ -84,7 +84,7 @@ def _open_local(settings: Settings) -> OpenCluster:
     cluster = LocalCluster(settings.local)
     if settings.proxy_user not in (None, cluster.user):
         raise ConnectionProblem(f"the local backend runs jobs as {cluster.user}, never as {settings.proxy_user}")
-    return OpenCluster(settings, cluster, open_storage(staging_dir), staging_dir, nodes_webhdfs=None)
+    return OpenCluster(settings, cluster, open_storage(staging_dir, confined=True), staging_dir, nodes_webhdfs=None)
 
 
 def _open_yarn(settings: Settings, yarn: YarnSettings) -> OpenCluster:
@@ -111,7 +111,7 @@ def _open_yarn(settings: Settings, yarn: YarnSettings) -> OpenCluster:
     webhdfs = as_who(yarn.webhdfs)
     staging_dir = _staging_uri(settings.staging_dir or f"/user/{user}/.tony", rest)
     cluster = YarnCluster(rest, user=user, scheduler=yarn.scheduler, autoscaling=yarn.autoscaling)
-    storage = open_storage(staging_dir, webhdfs=webhdfs, negotiate=negotiate if yarn.kerberos else None)
+    storage = open_storage(staging_dir, webhdfs=webhdfs, negotiate=negotiate if yarn.kerberos else None, confined=True)
     if not isinstance(storage, WebHdfsStorage):
         return OpenCluster(settings, cluster, storage, staging_dir, nodes_webhdfs=None)
     aside = as_storage_errors(negotiate, ClusterAuthError)  # of one server beside the store's

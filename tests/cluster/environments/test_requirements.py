@@ -32,6 +32,17 @@ def test_included_files_count_with_their_content(tmp_path: Path) -> None:
         read_requirements(tmp_path / "requirements.txt")
 
 
+@pytest.mark.parametrize("line", ["-f wheels", "--find-links=./wheels", "--find 'wheels'"])
+def test_packages_of_a_local_directory_count_with_their_content(tmp_path: Path, line: str) -> None:
+    (tmp_path / "wheels").mkdir()
+    (tmp_path / "wheels" / "six-1.16-py3-none-any.whl").write_bytes(b"honest")
+    first = key(tmp_path, f"six\n{line}\n")
+    (tmp_path / "wheels" / "six-1.16-py3-none-any.whl").write_bytes(b"poison")
+    assert key(tmp_path, f"six\n{line}\n") != first
+    with pytest.raises(RequirementsProblem, match="-f PLACE alone on a line"):
+        key(tmp_path, f"six\n--pre {line}\n")
+
+
 def test_what_another_file_says_is_found_as_pip_finds_it(tmp_path: Path) -> None:
     (tmp_path / "my base.txt").write_text("six==1.16\n")
     first = key(tmp_path, "\ufeff-r 'my base.txt'\n")

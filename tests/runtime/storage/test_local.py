@@ -188,3 +188,24 @@ def test_many_make_the_same_directories_at_once(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         for number in range(200):
             list(pool.map(make, [number] * 8))
+
+
+def test_what_is_read_below_a_directory_lies_there(tmp_path: Path) -> None:
+    """Seen: a job puts a link in place of its log, and the API server shows a file of its own."""
+    staging, outside = tmp_path / "staging", tmp_path / "airflow.cfg"
+    (staging / "logs").mkdir(parents=True)
+    outside.write_text("secret")
+    (staging / "logs" / "a.log").write_text("printed")
+    (staging / "logs" / "inside.log").symlink_to("a.log")
+    (staging / "logs" / "b.log").symlink_to(outside)
+    (staging / "up").symlink_to("..")
+    (tmp_path / "disk").symlink_to(staging)
+    for root in (staging, tmp_path / "disk"):
+        storage = LocalStorage(root)
+        for name in ("a.log", "inside.log"):
+            assert read_bytes(storage, f"file://{root}/logs/{name}") == b"printed"
+        for name in ("logs/b.log", "up/airflow.cfg"):
+            with pytest.raises(StorageInvalidPath, match="a link leads out of"):
+                read_bytes(storage, f"file://{root}/{name}")
+        assert read_bytes(storage, outside.as_uri()) == b"secret"  # another place, which the caller names
+    assert read_bytes(LocalStorage(), f"file://{staging}/logs/b.log") == b"secret"

@@ -11,15 +11,17 @@ from pathlib import Path
 import attrs
 
 from tony_provider.cluster.errors import ClusterError
+from tony_provider.cluster.known_contents import sha256_of_local
 
 _INCLUDED = re.compile(r"(?:-r|-c|--requirement|--constraint)[ =]*(?P<file>.+)")
+_FIND_LINKS = re.compile(r"(?:-f|--f[a-z-]*)[ =]*(?P<place>[^\s'\"]+|'[^']+'|\"[^\"]+\")")
 _EDITABLE = re.compile(r"(?:-e|--editable)\b")
 # Paths, also after a name: with a slash, a dot in front, or the ending of what can be installed.
 _PATH = r"(?!-|[^;]*://)(?:\.|[^\s;]*/|[^\s;]+\.(?:whl|zip|tar\.\w+|tgz)(?![^\s;\[]))"
 _LOCAL = re.compile(rf"(?:[^@\s]+ ?@ ?)?(?:file:|{_PATH}).*")
 # Options that name files, as pip finds them: anywhere in a line of options, and by the beginning of a long name.
-_FILE_OPTIONS = ("--requirement", "--constraint", "--editable")
-_SHORT_FILE_OPTIONS = ("-r", "-c", "-e")
+_FILE_OPTIONS = ("--requirement", "--constraint", "--editable", "--find-links")
+_SHORT_FILE_OPTIONS = ("-r", "-c", "-e", "-f")
 _COMMENT_LINE = re.compile(r"^[ \t]*#.*$", re.MULTILINE)  # which goes on with no backslash at its end
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 _LOCK = re.compile(r"pylock(?:\.[^.]+)?\.toml")
@@ -109,12 +111,13 @@ def _lines(file: Path, above: list[Path]) -> Iterator[str]:
             raise RequirementsProblem(f"{file}: {line!r} {_OF_THIS_MACHINE}")
         included = _INCLUDED.fullmatch(line)
         if included is None:
-            if option := _file_option(line):
+            if not _FIND_LINKS.fullmatch(line) and (option := _file_option(line)):
                 raise RequirementsProblem(
                     f"{file}: {line!r} takes files by {option}, and what is in them would not be told by the "
-                    "environment's name; write -r FILE or -c FILE alone on a line"
+                    "environment's name; write -r FILE, -c FILE or -f PLACE alone on a line"
                 )
             yield line
+            yield from _content_of_links(file, line)
             continue
         name = included["file"].strip("'\"")
         if "://" in name:
@@ -123,6 +126,19 @@ def _lines(file: Path, above: list[Path]) -> Iterator[str]:
             )
         yield "-c" if line.startswith(("-c", "--c")) else "-r"
         yield from _lines(file.parent / name, [*above, file.resolve()])
+
+
+def _content_of_links(file: Path, line: str) -> Iterator[str]:
+    """Yield the content of a local directory that a line names for packages, so that it is part of the key."""
+    named = _FIND_LINKS.fullmatch(line)
+    place = named["place"].strip("'\"").removeprefix("file://") if named else ""
+    if not place or "://" in place:
+        return
+    directory = file.parent / place
+    files = sorted(directory.iterdir()) if directory.is_dir() else [directory] if directory.is_file() else []
+    for each in files:
+        if each.is_file():
+            yield f"{each.name} {sha256_of_local(each)}"
 
 
 def _file_option(line: str) -> str:

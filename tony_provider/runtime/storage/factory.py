@@ -8,7 +8,7 @@ from typing import Any, Optional
 from tony_provider.runtime.storage import errors, uris
 from tony_provider.runtime.storage.base import Storage
 from tony_provider.runtime.storage.fsspec_store import FsspecStorage
-from tony_provider.runtime.storage.local import LocalStorage
+from tony_provider.runtime.storage.local import LocalStorage, local_path
 from tony_provider.runtime.storage.readers import SharedFiles
 from tony_provider.runtime.storage.webhdfs.config import Negotiate, WebHdfsConfig
 from tony_provider.runtime.storage.webhdfs.store import SCHEMES, WebHdfsStorage
@@ -25,16 +25,18 @@ def open_storage(
     negotiate: Optional[Negotiate] = None,
     fsspec_options: Optional[Mapping[str, Any]] = None,
     shared: Optional[SharedFiles] = None,
+    confined: bool = False,
 ) -> Storage:
     """The store that ``uri`` is in: HDFS, this machine (``file://`` or a bare path), or fsspec's of its scheme.
 
     ``shared``: files that others may read, too, where the store is HDFS; elsewhere they stay their owner's.
+    ``confined``: on this machine's disk, what is read below ``uri`` must lie there after all links are followed.
     Nothing is asked of the store yet. Close what is returned. Raises StorageInvalidPath, and StorageUnsupported for an
     HDFS URI without ``webhdfs`` and for a scheme that no installed driver knows.
     """
     scheme = uris.scheme(uri)
     if scheme == "file":
-        return LocalStorage()
+        return LocalStorage(local_path(uri) if confined else None)
     if scheme in _OTHER_WORDS_FOR_FILE:
         raise errors.StorageUnsupported(uri, "open", "it is another word for this machine's disk", "write file://")
     if scheme not in SCHEMES:

@@ -53,7 +53,13 @@ class LocalStorage(Storage):
     Symbolic links are followed, but removed as links. Written files and the names they get survive a power cut. A
     rename without ``overwrite`` of a directory, unlike one of a file, could still replace an empty directory that
     another process makes at the same moment. There are no deadlines: the kernel has none for files.
+
+    ``confined_to``: a directory. What is read below it must lie there after all links are followed, because jobs can
+    put links in place of their files.
     """
+
+    def __init__(self, confined_to: Optional[Path] = None) -> None:
+        self._confined_to = confined_to
 
     def status(self, uri: str) -> FileStatus:
         path = local_path(uri)
@@ -74,10 +80,22 @@ class LocalStorage(Storage):
         return sorted((status for status in found if status is not None), key=lambda status: status.name)
 
     def open_read(self, uri: str, *, offset: int = 0, length: Optional[int] = None) -> BinaryIO:
+        path = local_path(uri)
+        confined = self._confined_to is not None and path.is_relative_to(self._confined_to)
         with _translated(uri, "read", below_a_file=errors.StorageNotFound):
-            file = open(local_path(uri), "rb", opener=_open_file)  # noqa: SIM115 - Path.open has no opener
+            file = open(path, "rb", opener=self._open_confined if confined else _open_file)  # noqa: SIM115
             file.seek(offset)
         return file if length is None else io.BufferedReader(Range(file, length))
+
+    def _open_confined(self, path: str, flags: int) -> int:
+        """Open a file, and check where the opened file itself lies, whatever becomes of links meanwhile."""
+        assert self._confined_to is not None  # noqa: S101 - see open_read
+        descriptor = _open_file(path, flags)
+        place = Path(f"/proc/self/fd/{descriptor}").readlink()
+        if place.is_relative_to(self._confined_to.resolve()):
+            return descriptor
+        os.close(descriptor)
+        raise OSError(errno.ELOOP, f"a link leads out of {self._confined_to}, to {place}")
 
     def write(
         self,
