@@ -65,7 +65,7 @@ def test_proxies_are_those_that_hadoop_means(settings: dict[str, str] | None, ho
     assert proxies(Configured(settings), ["scheduler:8030"]) == hosts
 
 
-@pytest.mark.parametrize("reached", ["localhost", "127.0.0.1", "[::1]"])
+@pytest.mark.parametrize("reached", ["localhost", "LOCALHOST.localdomain", "127.0.0.1", "[::1]"])
 @pytest.mark.parametrize(
     ("settings", "hosts"),
     [

@@ -81,8 +81,11 @@ def _host_of(address: str) -> str:
     return urlsplit(f"//{address}").hostname or ""
 
 
+_OWN_NAMES = {"localhost", "localhost.localdomain", "localhost4", "localhost6", "ip6-localhost", "ip6-loopback"}
+
+
 def _is_this_machine(host: str) -> bool:
-    return host == "localhost" or canonical_host(host) in ("127.0.0.1", "::1")
+    return host.lower() in _OWN_NAMES or canonical_host(host) in ("127.0.0.1", "::1")
 
 
 def _is_true(value: str | None) -> bool:
