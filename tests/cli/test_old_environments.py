@@ -41,12 +41,13 @@ def build(hook: TonyHook, folder: Path, key: str) -> Path:
         built_by="a test",
         built_ms=1,
     )
-    inside, archive = folder / "tony-environment.json", folder / "tony-env-1.tar.gz"
+    inside, archive = folder / "tony-environment.json", folder / "packed.tar.gz"
     inside.write_bytes(dump_json(record))
     with tarfile.open(archive, "w:gz") as tar:
         tar.add(inside, inside.name)
     content = archive.read_bytes()
     sha256 = hashlib.sha256(content).hexdigest()
+    archive = archive.rename(folder / f"tony-env-{sha256[:32]}.tar.gz")
     whole = attrs.evolve(record, archive=archive.name, sha256=sha256, size=len(content))
     uri = hook.built_environments().keep(key, archive, whole)
     return Path(uri.removeprefix("file://")).parent
@@ -85,7 +86,7 @@ def test_a_submission_is_a_use(local: TonyHook, old: OldEnvironments, tmp_path: 
     directory = build(local, tmp_path, "one")
     age(directory)
     (item,) = old.look(month_ago())
-    archive = directory / "tony-env-1.tar.gz"
+    [archive] = directory.glob("tony-env-*.tar.gz")
     spec = job("python -c 'import sys; assert sys.prefix != sys.base_prefix'", python_env=archive.as_uri())
     application_id = local.submit(SubmissionRequest(spec, identity(local, "uses")))
     assert ended(local, application_id).final_status is FinalStatus.SUCCEEDED
@@ -99,7 +100,7 @@ def test_a_submission_is_a_use(local: TonyHook, old: OldEnvironments, tmp_path: 
 
 def test_one_that_a_live_application_uses_stays(local: TonyHook, old: OldEnvironments, tmp_path: Path) -> None:
     directory = build(local, tmp_path, "one")
-    archive = directory / "tony-env-1.tar.gz"
+    [archive] = directory.glob("tony-env-*.tar.gz")
     which = identity(local, "lives")
     application_id = local.submit(SubmissionRequest(job("sleep 1000", python_env=archive.as_uri()), which))
     running(local, which, application_id)
