@@ -201,7 +201,7 @@ def test_what_is_read_below_a_directory_lies_there(tmp_path: Path) -> None:
     (staging / "up").symlink_to("..")
     (tmp_path / "disk").symlink_to(staging)
     for root in (staging, tmp_path / "disk"):
-        storage = LocalStorage(root)
+        storage = LocalStorage.confined_to(root)
         for name in ("a.log", "inside.log"):
             assert read_bytes(storage, f"file://{root}/logs/{name}") == b"printed"
         for name in ("logs/b.log", "up/airflow.cfg"):

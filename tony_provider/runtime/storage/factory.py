@@ -36,7 +36,7 @@ def open_storage(
     """
     scheme = uris.scheme(uri)
     if scheme == "file":
-        return LocalStorage(local_path(uri) if confined else None)
+        return LocalStorage.confined_to(local_path(uri)) if confined else LocalStorage()
     if scheme in _OTHER_WORDS_FOR_FILE:
         raise errors.StorageUnsupported(uri, "open", "it is another word for this machine's disk", "write file://")
     if scheme not in SCHEMES:

@@ -53,13 +53,19 @@ class LocalStorage(Storage):
     Symbolic links are followed, but removed as links. Written files and the names they get survive a power cut. A
     rename without ``overwrite`` of a directory, unlike one of a file, could still replace an empty directory that
     another process makes at the same moment. There are no deadlines: the kernel has none for files.
-
-    ``confined_to``: a directory. What is read below it must lie there after all links are followed, because jobs can
-    put links in place of their files.
     """
 
-    def __init__(self, confined_to: Optional[Path] = None) -> None:
-        self._confined_to = confined_to
+    _confined_to: Optional[Path] = None
+
+    @classmethod
+    def confined_to(cls, directory: Path) -> LocalStorage:
+        """Return a storage that reads below this directory only what lies there after all links are followed.
+
+        Jobs can put links in place of their files.
+        """
+        storage = cls()
+        storage._confined_to = directory
+        return storage
 
     def status(self, uri: str) -> FileStatus:
         path = local_path(uri)
