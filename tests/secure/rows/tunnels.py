@@ -35,7 +35,7 @@ def other_jobs_server(field: Field) -> str:
 
         own, foreign = map(page, ports)
     field.expect(own.startswith("HTTP/1.0 200"), f"the server of the job that he may modify: {own[:200]}")
-    field.expect("not of this task's container" in foreign, f"the other job's server: {foreign[:200]}")
+    field.expect("outside of this task's container" in foreign, f"the other job's server: {foreign[:200]}")
     return f"its own server: {own[:12]}; the other job's: {foreign[:90]}"
 
 
