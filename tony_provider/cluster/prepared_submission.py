@@ -114,13 +114,14 @@ def prepare(opened: OpenCluster, request: SubmissionRequest) -> PreparedSubmissi
     check_outputs(job, opened.storage, opened.staging_dir, request.identity.name)
     registries = read_registries(sources.client_config, opened.storage) if sources.client_config else {}
     request = attrs.evolve(request, job=job)
-    environments = suitable_environments(opened, job, sources)
+    nodes = _nodes(opened, runtime)
+    environments = suitable_environments(opened, job, sources, nodes)
     prepared = PreparedSubmission(
         opened,
         request,
         _with_known_content(sources, environments),
         runtime,
-        _nodes(opened, runtime),
+        nodes,
         fingerprint(job, sources),
         environments,
         registries,
@@ -187,15 +188,18 @@ def _runtime(opened: OpenCluster) -> LocalSource | LocalizedResource:
         raise SourceMissing(f"the tony connection's runtime_archive cannot be read: {error}") from error
 
 
-def suitable_environments(opened: OpenCluster, job: JobSpec, sources: Sources) -> Mapping[str, EnvironmentContent]:
+def suitable_environments(
+    opened: OpenCluster, job: JobSpec, sources: Sources, nodes: NodePythons | None = None
+) -> Mapping[str, EnvironmentContent]:
     """What the job's environments hold, by their keys.
 
     Raises JobRejected where they are known not to suit the nodes, SourceMissing, StorageError.
     """
     if not needs_nodes(job):
         return {}
+    nodes = _nodes(opened) if nodes is None else nodes
     try:
-        looked_at = look_at(job, sources, opened.storage, _nodes(opened), shared_cache(opened))
+        looked_at = look_at(job, sources, opened.storage, nodes, shared_cache(opened))
     except OSError as error:
         raise SourceMissing(f"an environment of the job cannot be read: {error}") from error
     if looked_at.problems:

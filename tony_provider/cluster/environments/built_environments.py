@@ -26,7 +26,7 @@ from tony_provider.runtime.storage.helpers import read_whole, upload, write_atom
 log = logging.getLogger(__name__)
 
 NAME = "tony-env-"  # the beginning of an archive's name, by which submissions know that there is a record
-_DIGITS = 32
+_DIGITS = 32  # of the hash of an archive's content, in its name
 USED_FILE = "used"  # changed when a job is submitted
 _ARCHIVE = 0o500  # as other files in the cache
 _SHARED_ARCHIVE, _SHARED_FILE, _SHARED_DIRECTORY = 0o555, 0o644, 0o755
