@@ -261,3 +261,18 @@ def test_a_relative_directory_of_packages_is_refused(
     monkeypatch.setenv(f"{installer.upper()}_FIND_LINKS", "./wheels")
     with pytest.raises(IndexProblem, match=r"find-links: \./wheels is relative to the current directory"):
         indexes_of(installer)
+
+
+@BOTH
+def test_packages_of_a_configured_directory_count_with_their_content(
+    builder: Builder, installer: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "wheels").mkdir()
+    wheel = tmp_path / "wheels" / "six-1.16-py3-none-any.whl"
+    found = []
+    for place in (str(wheel.parent), wheel.parent.as_uri()):
+        monkeypatch.setenv(f"{installer.upper()}_FIND_LINKS", place)
+        for content in (b"honest", b"poison"):
+            wheel.write_bytes(content)
+            found.append(tuple(indexes_of(installer).chosen_by))
+    assert len(set(found)) == 4

@@ -21,6 +21,7 @@ from typing import Any
 
 import attrs
 
+from tony_provider.cluster.environments.requirements import packages_in
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.runtime.child_environment import child_environment
 
@@ -176,7 +177,17 @@ def _variables(more: tuple[str, ...] = ()) -> dict[str, str]:
 def _chosen_by(settings: Mapping[str, Any]) -> list[str]:
     chosen = {name: _CREDENTIALS.sub("", _as_text(settings[name])) for name in _CHOOSING if name in settings}
     of_pip = _chosen_by(settings["pip"]) if isinstance(settings.get("pip"), dict) else []
-    return [*(f"{name} {value}" for name, value in chosen.items() if value), *(f"pip.{each}" for each in of_pip)]
+    local = [Path(place.removeprefix("file://")) for place in _links(settings) if place.startswith(("/", "file://"))]
+    return [
+        *(f"{name} {value}" for name, value in chosen.items() if value),
+        *(each for place in local for each in packages_in(place)),
+        *(f"pip.{each}" for each in of_pip),
+    ]
+
+
+def _links(settings: Mapping[str, Any]) -> list[str]:
+    found = settings.get("find-links", [])
+    return found.replace(",", " ").split() if isinstance(found, str) else [str(place) for place in found]
 
 
 def _as_text(value: Any) -> str:
@@ -194,9 +205,8 @@ def _check(settings: Mapping[str, Any]) -> None:
             f"the installer's configuration sets {', '.join(refused)}, which would not be part of the environment's "
             "name; write the constraints into the file of requirements (-c FILE), and unset this for the command"
         )
-    found = settings.get("find-links", [])
-    for place in found.replace(",", " ").split() if isinstance(found, str) else found:
-        if "://" not in str(place) and not Path(str(place)).is_absolute():
+    for place in _links(settings):
+        if "://" not in place and not Path(place).is_absolute():
             raise IndexProblem(f"find-links: {place} is relative to the current directory; write an absolute path")
 
 

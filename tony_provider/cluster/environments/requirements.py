@@ -134,8 +134,12 @@ def _content_of_links(file: Path, line: str) -> Iterator[str]:
     place = named["place"].strip("'\"").removeprefix("file://") if named else ""
     if not place or "://" in place:
         return
-    directory = file.parent / place
-    files = sorted(directory.iterdir()) if directory.is_dir() else [directory] if directory.is_file() else []
+    yield from packages_in(file.parent / place)
+
+
+def packages_in(place: Path) -> Iterator[str]:
+    """Yield name and hash of each file in a directory that packages come from, or of a file that lists packages."""
+    files = sorted(place.iterdir()) if place.is_dir() else [place] if place.is_file() else []
     for each in files:
         if each.is_file():
             yield f"{each.name} {sha256_of_local(each)}"
