@@ -38,7 +38,7 @@ def expect_own_directory(path: Path) -> None:
             try:
                 found = each.lstat()
             except (FileNotFoundError, NotADirectoryError):
-                break  # nothing of another user is there
+                break  # no other user has created it
             _check(each, found, is_goal=each == way)
 
 

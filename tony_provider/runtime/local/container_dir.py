@@ -28,9 +28,10 @@ _INHERITED = (
 
 
 def materialise(directory: Path, files: Mapping[str, LocalizedResource]) -> None:
-    """Make ``directory`` anew and link each file (a ``file://`` URI) into it under its name there, as NodeManagers do.
+    """Create ``directory`` and link each file (a ``file://`` URI) into it under its name, as NodeManagers do.
 
-    What is there was made by a program of another container, which could have credentials written elsewhere by a link.
+    A directory that exists is removed first: a program of another container made it, and a link in it could have
+    credentials written to another place.
     Raises FileNotFoundError if a file does not exist, FileExistsError if the directory cannot be removed.
     """
     if directory.exists():
