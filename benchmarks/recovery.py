@@ -63,7 +63,7 @@ class Subject(ABC):
 class Ours(Subject):
     name = OURS
     again = TASKS
-    master = "runtime.zip am"
+    master = "start.py am"
 
     def __init__(self, place: YarnPlace) -> None:
         self._place = place
@@ -78,7 +78,7 @@ class Ours(Subject):
 
     def kill_container(self, task: Seen, everyone: Mapping[int, Seen]) -> None:
         """Its executor, by which YARN knows that the container lives."""
-        while not task.words.endswith("runtime.zip executor"):
+        while not task.words.endswith("start.py executor"):
             task = everyone[task.parent]
         os.kill(task.pid, signal.SIGKILL)
 

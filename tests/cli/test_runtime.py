@@ -28,7 +28,7 @@ def names(archive: Path, python: str) -> set[str]:
     with zipfile.ZipFile(archive) as opened:
         assert opened.testzip() is None
         compiled = {name.removeprefix(f"{python}/") for name in opened.namelist() if name.startswith(f"{python}/")}
-        with opened.open(f"{python}.zip") as file, zipfile.ZipFile(file) as inner:
+        with opened.open(f"{python}/runtime.zip") as file, zipfile.ZipFile(file) as inner:
             assert inner.testzip() is None
             return compiled | set(inner.namelist())
 
@@ -50,7 +50,7 @@ def test_the_command_builds_for_other_pythons(built: Path) -> None:
         assert any(name.endswith(".so") and "cygrpc" in name for name in here)
         assert any(name.endswith(".so") and "/_upb/" in name for name in here)
         packages = ("attr", "cattrs", "yaml", "grpc", "h11", "google/protobuf", "tony_provider/runtime/am")
-        assert {"__main__.py", *(f"{package}/__init__.py" for package in packages)} <= here
+        assert {"start.py", *(f"{package}/__init__.py" for package in packages)} <= here
     assert "exceptiongroup/__init__.py" in names(built, "cp39")  # needed below 3.11
     assert built.stat().st_size < 70 << 20
 
@@ -145,7 +145,12 @@ def test_bytecode_for_another_python_is_passed_over(tmp_path: Path) -> None:
             changed.writestr(name, bytes([content[0] ^ 1]) + content[1:] if name.endswith(".pyc") else content)
     other.replace(runtime)
     done = subprocess.run(
-        [sys.executable, "-I", "-S", runtime, "am"], env={}, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-I", "-S", runtime.with_name("start.py"), "am"],
+        env={},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert "HADOOP_TOKEN_FILE_LOCATION is not set" in done.stderr
 

@@ -66,7 +66,7 @@ def polite(hook: TonyHook, marker: Path, **fields: Any) -> tuple[Identity, str]:
 def master_of(application_id: str) -> int:
     """The process of its application master."""
     commands = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in processes_with(application_id)}
-    [found] = [pid for pid, command in commands.items() if b"/runtime.zip\0am\0" in command]
+    [found] = [pid for pid, command in commands.items() if b"/start.py\0am\0" in command]
     return found
 
 

@@ -126,10 +126,10 @@ class Job:
 
     def master(self) -> Seen:
         """The process of its application master."""
-        return next(process for process in self.processes() if process.words.endswith("runtime.zip am"))
+        return next(process for process in self.processes() if process.words.endswith("start.py am"))
 
     def executors(self) -> list[Seen]:
-        return [process for process in self.processes() if process.words.endswith("runtime.zip executor")]
+        return [process for process in self.processes() if process.words.endswith("start.py executor")]
 
     def output(self, task: str) -> str:
         """What a task's user process has written so far, from its container's log folder."""

@@ -88,7 +88,7 @@ def steps(diary: Path) -> list[int]:
 
 def beside_the_master(job: Job) -> list[str]:
     """What runs of the job's tasks."""
-    of_tasks = ("runtime.zip executor", "train.py", "sleep 1000")
+    of_tasks = ("start.py executor", "train.py", "sleep 1000")
     return [each.words for each in job.processes() if any(part in each.words for part in of_tasks)]
 
 

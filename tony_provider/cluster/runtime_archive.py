@@ -1,9 +1,9 @@
 """The runtime archive, which every container gets: all modules of the runtime, without a Python.
 
-The archive holds one inner archive for each Python: ``cp311.zip`` has the runtime, its dependencies and their bytecode.
-Python imports directly from the inner archive, so bytecode lies next to its source. Compiled modules must be files, so
-they lie next to the inner archive: ``cp311/grpc/_cython/…``, with an index of the bytecode: ``cp311/index``. The
-archive is not compressed, because each container unpacks it. It is reproducible, so that the storage holds one copy.
+The archive has a directory for each Python. ``cp311/runtime.zip`` holds the runtime, its dependencies and their
+bytecode; ``cp311/start.py`` imports from it by its index, ``cp311/index``. Compiled modules must be files:
+``cp311/lib/grpc/_cython/…``. The archive is not compressed, because each container unpacks it. It is reproducible, so
+that the storage holds one copy.
 
 Submission never downloads: it packs the worker's installed packages, for nodes whose Python is the worker's. For others
 ``build`` makes an archive beforehand (``airflow tony runtime build``), which the connection names.
@@ -37,7 +37,7 @@ from tony_provider.runtime import launch
 log = logging.getLogger(__name__)
 
 PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
-_FORMAT = 6  # version of the archive's format; part of the key
+_FORMAT = 7  # version of the archive's format; part of the key
 _ZIP_HEADER = 30  # bytes of a zip entry before its name
 _MARSHAL = 2  # version of the marshal format that every Python reads
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest time that zip knows
@@ -47,7 +47,7 @@ _REQUIREMENTS = Path(tony_provider.__file__).parent / "runtime" / "requirements.
 _HASHES = _REQUIREMENTS.with_name("requirements-hashes.txt")  # the versions that are downloaded, and their content
 # Of a package, what no process on a node ever loads.
 _DROPPED_DIRECTORIES = {"__pycache__", "tests", "testdata", "cattr", "licenses", "_yaml"}
-_DROPPED_ENDINGS = (".pyi", ".pyc", ".pxd", ".pyx", ".h", ".proto", ".typed")
+_DROPPED_ENDINGS = (".pyi", ".pyc", ".pxd", ".pyx", ".h", ".proto", ".pem", ".typed")
 _lock = threading.Lock()
 
 
@@ -97,7 +97,6 @@ def build(pythons: Sequence[str], output: Path, platforms: Sequence[str] = PLATF
 
 def _runtime_entries() -> Iterator[tuple[str, ArchiveEntry]]:
     package = Path(tony_provider.__file__).parent
-    yield "__main__.py", ArchiveEntry(package / "runtime" / "launch" / launch.START)
     yield "tony_provider/__init__.py", ArchiveEntry(package / "__init__.py")
     for path in sorted((package / "runtime").rglob("*")):
         relative = path.relative_to(package).as_posix()
@@ -194,25 +193,21 @@ def _for_python(python: str, entries: Mapping[str, ArchiveEntry]) -> dict[str, b
     """Return the files of the archive for a Python such as ``3.11``. prepare.py depends on these names."""
     own = f"cp{python.replace('.', '')}"
     files = {name: entry.read() for name, entry in (*entries.items(), *bytecode(python, entries).items())}
-    # Python finds a package without __init__.py in an archive only if the archive lists its directory.
+    # Python finds a package without __init__.py only if the index lists its directory.
     directories = {f"{parent}/" for name in files for parent in PurePosixPath(name).parents if parent.name}
-    compiled = {f"{own}/{name}": files.pop(name) for name in list(files) if name.endswith(".so")}
+    compiled = {f"{own}/lib/{name}": files.pop(name) for name in list(files) if name.endswith(".so")}
     inner = _zipped({**files, **dict.fromkeys(directories, b"")})
-    return {f"{own}.zip": inner, f"{own}/index": _index(inner), **compiled}
+    start = files[f"tony_provider/runtime/launch/{launch.START}"]
+    return {f"{own}/runtime.zip": inner, f"{own}/index": _index(inner), f"{own}/{launch.START}": start, **compiled}
 
 
 def _index(inner: bytes) -> bytes:
-    """Return the index of the bytecode for start.py: for each module (is a package, offset, size)."""
-    found: dict[str, tuple[bool, int, int]] = {}
+    """Return the index of an archive for start.py: the offset and the size of each file."""
     with zipfile.ZipFile(io.BytesIO(inner)) as archive:
-        for info in archive.infolist():
-            module = info.filename.removesuffix("/").removesuffix(".pyc").replace("/", ".")
-            if info.is_dir() and f"{info.filename}__init__.py" not in archive.NameToInfo:
-                found[module] = (True, 0, 0)
-            elif info.filename.endswith(".pyc"):
-                start = info.header_offset + _ZIP_HEADER + len(info.filename.encode())
-                package = module.endswith(".__init__")
-                found[module.removesuffix(".__init__")] = (package, start, info.file_size)
+        found = {
+            info.filename: (info.header_offset + _ZIP_HEADER + len(info.filename.encode()), info.file_size)
+            for info in archive.infolist()
+        }
     return marshal.dumps(found, _MARSHAL)
 
 

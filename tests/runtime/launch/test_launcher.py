@@ -35,7 +35,7 @@ SHELLS = [shell for shell in ("sh", "dash", "bash", "busybox") if shutil.which(s
 _PROGRAM = """
 import json, os, sys
 print(json.dumps({
-    "executable": sys.executable, "path": sys.path[:1], "isolated": sys.flags.isolated, "argv": sys.argv[1:],
+    "executable": sys.executable, "program": __file__, "isolated": sys.flags.isolated, "argv": sys.argv[1:],
     "pid": os.getpid(), "env": dict(os.environ),
 }))
 sys.exit(7)
@@ -59,8 +59,10 @@ class Container:
     def bring(self, *pythons: str, **files: bytes) -> Path:
         """Bring a runtime archive for these Pythons (such as cp311), with these further files."""
         (self.directory / "main").write_text(_PROGRAM)
-        inner = packed(self.directory / "inner", **{"__main__.py": _PROGRAM.encode()}).read_bytes()
-        return packed(self.archive, **{f"{python}.zip": inner for python in pythons}, **files)
+        parts = {"runtime.zip": b"", launch.START: _PROGRAM.encode()}
+        return packed(
+            self.archive, **{f"{python}/{name}": part for python in pythons for name, part in parts.items()}, **files
+        )
 
     @property
     def archive(self) -> Path:
@@ -69,7 +71,7 @@ class Container:
     def words(self, program: str) -> list[str]:
         content = self.archive.read_bytes()
         with zipfile.ZipFile(self.archive) as opened:
-            found = [name[2:-4] for name in opened.namelist() if name.endswith(".zip")]
+            found = [name.split("/")[0][2:] for name in opened.namelist() if name.endswith("/runtime.zip")]
         runtime = LocalizedResource(
             "tony-runtime.zip", "file:///x", len(content), 1, sha256=hashlib.sha256(content).hexdigest()
         )
@@ -120,7 +122,7 @@ def container(tmp_path: Path) -> Container:
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_the_program_runs_from_the_verified_archive_inside_the_container(container: Container, shell: str) -> None:
-    container.bring("cp36", OWN, **{f"{OWN}/grpc/_cython/cygrpc{EXTENSION_SUFFIXES[0]}": b"compiled"})
+    container.bring("cp36", OWN, **{f"{OWN}/lib/grpc/_cython/cygrpc{EXTENSION_SUFFIXES[0]}": b"compiled"})
     container.python("on path/python3")
     container.path += f":{container.directory}/on path"
     done = container.run(shell=shell, PYTHONPATH="/of/the/node", TMPDIR="/of/the/node")
@@ -128,7 +130,7 @@ def test_the_program_runs_from_the_verified_archive_inside_the_container(contain
     assert done.stderr == ""
     seen = json.loads(done.stdout)
     runtime = container.directory / contract.RUNTIME_DIR
-    assert seen["path"] == [str(runtime / "runtime.zip")]
+    assert seen["program"] == str(runtime / launch.START)
     assert seen["isolated"] == 1
     assert seen["argv"] == ["executor"]
     assert (runtime / "lib/grpc/_cython" / f"cygrpc{EXTENSION_SUFFIXES[0]}").read_bytes() == b"compiled"
@@ -145,7 +147,7 @@ def test_nothing_of_a_changed_archive_runs(container: Container, shell: str) -> 
     """Seen: a program rewrote the runtime that a node keeps, and the user's next master ran it with its tokens."""
     container.bring(OWN)
     container.submitted = container.words("am")
-    packed(container.archive, **{f"{OWN}.zip": b"evil"})
+    packed(container.archive, **{f"{OWN}/{launch.START}": b"evil"})
     python = container.python("bin/python3")
     done = container.run(shell=shell, **{contract.ENV_PYTHON_CANDIDATES: str(python)})
     assert done.returncode == exit_codes.BAD_CONTAINER
@@ -160,7 +162,7 @@ def test_a_node_fetches_a_changed_archive_again(container: Container) -> None:
     container.submitted = container.words("am")
     copy = container.directory.parent / "usercache/alice/filecache/10/tony-runtime-1.zip"
     copy.parent.mkdir(parents=True)
-    packed(copy, **{f"{OWN}.zip": b"evil"})
+    packed(copy, **{f"{OWN}/{launch.START}": b"evil"})
     container.archive.unlink()
     container.archive.symlink_to(copy)
     done = container.run(**{contract.ENV_PYTHON_CANDIDATES: sys.executable})
@@ -172,8 +174,8 @@ def test_a_node_fetches_a_changed_archive_again(container: Container) -> None:
 @pytest.mark.parametrize("program", ["am", "executor"])
 def test_nothing_runs_that_was_in_the_directory_before(container: Container, shell: str, program: str) -> None:
     """Seen: a program put a library into the directory of the user's next master, which ran it."""
-    inner = packed(container.directory / "inner", **{"__main__.py": launch.text("start.py").encode()}).read_bytes()
-    packed(container.archive, **{f"{OWN}.zip": inner, f"{OWN}/index": marshal.dumps({})})
+    parts = {"runtime.zip": b"", "index": marshal.dumps({}), launch.START: launch.text(launch.START).encode()}
+    packed(container.archive, **{f"{OWN}/{name}": part for name, part in parts.items()})
     library = container.directory / contract.RUNTIME_DIR / "lib" / f"tony_provider{EXTENSION_SUFFIXES[0]}"
     library.parent.mkdir(parents=True)
     library.write_bytes(b"planted")
@@ -289,7 +291,7 @@ IMAGE = "YARN_CONTAINER_RUNTIME_DOCKER_IMAGE"
 
 def test_libraries_for_another_machine_or_c_library_do_not_suit(container: Container) -> None:
     """As those of the archive do not suit a Python of Alpine's."""
-    core = f"{OWN}/grpc/_cython/cygrpc"
+    core = f"{OWN}/lib/grpc/_cython/cygrpc"
     container.bring(OWN, **{f"{core}.cpython-{VERSION.replace('.', '')}-riscv64-linux-musl.so": b""})
     python = container.python("path/python3")
     container.path += f":{python.parent}"
@@ -330,7 +332,7 @@ def _in_a_view_of_its_own(command: str) -> list[str]:
 def test_in_an_image_a_python_is_found_beside_path(container: Container, tmp_path: Path, in_image: bool) -> None:
     """In an /opt that only this container sees, of a version that no machine has."""
     container.bring("cp399")
-    chosen = 'case "$3" in */runtime.zip) echo "chosen: $0"; exit 7 ;; *) echo 3.99 ;; esac'
+    chosen = 'case "$3" in */start.py) echo "chosen: $0"; exit 7 ;; *) echo 3.99 ;; esac'
     python = container.script("conda", chosen)
     started = shlex.join(container.words("executor"))
     script = f"mkdir -p /opt/conda/bin && cp '{python}' /opt/conda/bin/python3 && exec {started}"

@@ -5,7 +5,6 @@ this node's copy of the runtime, which then writes the file MARKER when it runs;
 content is that file's of this directory, with FROM_TEXT in it replaced by TEXT; the file on the store keeps its time.
 """
 
-import io
 import json
 import os
 import ssl
@@ -68,13 +67,10 @@ def on_runtime(marker):
         unpacked.chmod(0o700)
         unpacked.write_text(code)
         return unpacked
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w") as inner:
-        inner.writestr("__main__.py", code)
     copy = Path("tony-runtime.zip").resolve()
     copy.chmod(0o700)
     with zipfile.ZipFile(copy, "w") as archive:
-        archive.writestr("cp{}{}.zip".format(*sys.version_info[:2]), made.getvalue())
+        archive.writestr("cp{}{}/start.py".format(*sys.version_info[:2]), code)
     return copy
 
 

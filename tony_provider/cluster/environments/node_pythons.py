@@ -12,7 +12,7 @@ import attrs
 
 from tony_provider.runtime.wheel_name import Version, version_text
 
-_INNER = re.compile(r"cp3(\d{1,3})\.zip")
+_RUNTIME = re.compile(r"cp3(\d{1,3})/runtime\.zip")
 _MACHINE = re.compile(r"\.cpython-3\d+-(\w+)-linux-(?:gnu|musl)\.so$")
 
 
@@ -39,7 +39,7 @@ def of_runtime(archive: BinaryIO) -> NodePythons:
     machines: set[str] = set()
     with zipfile.ZipFile(archive) as opened:
         for name in opened.namelist():
-            if match := _INNER.fullmatch(name):
+            if match := _RUNTIME.fullmatch(name):
                 versions.add((3, int(match[1])))
             elif found := _MACHINE.search(name):
                 machines.add(found[1])

@@ -24,12 +24,12 @@ from tony_provider.runtime.executor.output_tails import answer_tail
 from tony_provider.runtime.executor.run import Run
 from tony_provider.runtime.executor.sigterm import SigtermHandler, cancel
 from tony_provider.runtime.executor.tensorboard.container_role import event_files
-from tony_provider.runtime.executor.tensorboard.tunnel import Tunnel
 from tony_provider.runtime.frameworks.base import MAIN_PORT
 from tony_provider.runtime.protocol import points, timing, tony_pb2
 from tony_provider.runtime.spec.model import MirrorScope
 
-if TYPE_CHECKING:  # imported when a tunnel is opened, as few jobs have one
+if TYPE_CHECKING:  # imported at the first use, because few jobs have one
+    from tony_provider.runtime.executor.tensorboard.tunnel import Tunnel
     from tony_provider.runtime.executor.tunnel_ends import TunnelEnds
 
 log = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class Executor:
         self._link = Link(container, self._where, self._greeting, self._handle)
         self._commit_requests = CommitRequests(self._link.send)
         self._input_requests = InputRequests(self._link.send)
-        self._tunnel = Tunnel(self._link, context.ports.numbers[MAIN_PORT], container.tensorboard_path)
+        self._tunnel: Optional[Tunnel] = None  # until somebody looks at TensorBoard
         self._tunnel_ends: Optional[TunnelEnds] = None  # until somebody opens a tunnel
         self._event_files = event_files(context)
         self._pulse = HeartbeatContent(context)
@@ -160,7 +160,7 @@ class Executor:
         elif kind == "newer_token":
             self._send_on_errand(asyncio.to_thread(take_newer_token, self._context, message.newer_token))
         elif kind == "page_wanted":
-            self._send_on_errand(self._tunnel.answer(message.page_wanted))
+            self._send_on_errand(self._tunnel_to_tensorboard().answer(message.page_wanted))
         elif kind == "tunnel":
             self._ends_of_tunnels().take(message.tunnel)
         elif kind == "tail_wanted":
@@ -173,6 +173,14 @@ class Executor:
         if self._tunnel_ends is not None:
             self._tunnel_ends.begin()
         self._beat_seconds = welcome.heartbeat_seconds or timing.HEARTBEAT_INTERVAL
+
+    def _tunnel_to_tensorboard(self) -> Tunnel:
+        if self._tunnel is None:
+            from tony_provider.runtime.executor.tensorboard.tunnel import Tunnel
+
+            port = self._context.ports.numbers[MAIN_PORT]
+            self._tunnel = Tunnel(self._link, port, self._container.tensorboard_path)
+        return self._tunnel
 
     def _ends_of_tunnels(self) -> TunnelEnds:
         if self._tunnel_ends is None:

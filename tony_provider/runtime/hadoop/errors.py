@@ -7,11 +7,12 @@ fails on the way (connection, authentication, a malformed frame, a deadline) has
 # ruff: noqa: N818 - these names say what happened, as Hadoop's own do
 from __future__ import annotations
 
-from typing import ClassVar, Optional
+from typing import TYPE_CHECKING, ClassVar, Optional
 
 import attrs
 
-from tony_provider.runtime.hadoop.proto.yarn_pb2 import SerializedExceptionProto
+if TYPE_CHECKING:
+    from tony_provider.runtime.hadoop.proto.yarn_pb2 import SerializedExceptionProto
 
 
 class HadoopError(Exception):

@@ -36,7 +36,7 @@ try() {
     path=$(command -v "$1" 2>/dev/null) || return 1
     said=$("$path" -I -S -c "$prepare" "$sha256" 2>/dev/null </dev/null)
     case $? in
-        0) exec "$path" -I -S "$PWD/tony/runtime.zip" "$program" ;;
+        0) exec "$path" -I -S "$PWD/tony/start.py" "$program" ;;
         3) echo "$said" >&2; exit 66 ;;
     esac
     case "$found, " in *", $path ("*) ;; *) found="$found, $path (${said:-does not run})" ;; esac

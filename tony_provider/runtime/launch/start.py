@@ -1,7 +1,7 @@
-"""The main module of the runtime in a container: ``python -I -S tony/runtime.zip am|executor``.
+"""The start of the runtime in a container: ``python -I -S tony/start.py am|executor``.
 
 Python could import from the archive without this module. But zipimport takes a fifth longer, because it reads the whole
-list of files and opens the archive for each module. So the runtime archive has an index of its bytecode.
+list of files and opens the archive for each module. So the runtime archive has an index of its files.
 """
 
 import gc
@@ -10,63 +10,97 @@ import marshal
 import os
 import runpy
 import sys
-import zipimport
-from importlib.abc import InspectLoader, MetaPathFinder
 from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
-from pathlib import Path
-from types import CodeType
+from types import CodeType, ModuleType
+from typing import TYPE_CHECKING
 
-_HEADER = 16  # bytes before the code in a bytecode file
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from importlib.abc import InspectLoader
+    from importlib.metadata import Distribution, DistributionFinder
+else:
+    InspectLoader = object  # importlib.abc loads tempfile and much more
+
+_HEADER = 16  # bytes before the code in a bytecode file; the first four tell which Python reads it
 
 
-class _Runtime(MetaPathFinder, InspectLoader):
-    """Finds and loads the modules of the runtime: bytecode by the index, compiled modules as files of their own."""
+class _Runtime(InspectLoader):
+    """Finds and loads the modules of the runtime: those in the archive by the index, compiled ones as files."""
 
-    def __init__(self, archive: Path) -> None:
-        self._archive = str(archive)
-        self._directory = archive.parent / "lib"
-        self._file = os.open(archive, os.O_RDONLY | os.O_CLOEXEC)
-        # For each module: whether it is a package, and its bytecode's offset and size in the archive. Size 0: no code.
-        index = (self._directory / "index").read_bytes()
-        self._index: dict[str, tuple[bool, int, int]] = marshal.loads(index)  # noqa: S302 - verified
+    def __init__(self, directory: str) -> None:
+        self.archive = os.path.join(directory, "runtime.zip")
+        self._libraries = os.path.join(directory, "lib")
+        self._file = os.open(self.archive, os.O_RDONLY | os.O_CLOEXEC)
+        with open(os.path.join(directory, "index"), "rb") as file:
+            self._index: dict[str, tuple[int, int]] = marshal.load(file)  # noqa: S302 - verified
 
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> "ModuleSpec | None":
         below = fullname.replace(".", "/")
-        if fullname in self._index:
-            package, _, size = self._index[fullname]
-            places = [f"{self._archive}/{below}"] if package else None
-            if package and not size:
-                spec = ModuleSpec(fullname, None, is_package=True)
-                spec.submodule_search_locations = places
-                return spec
-            file = f"{self._archive}/{below}/__init__.py" if package else f"{self._archive}/{below}.py"
-            return importlib.util.spec_from_file_location(
-                fullname, file, loader=self, submodule_search_locations=places
-            )
+        place = os.path.join(self.archive, below)
+        for name, places in ((below + "/__init__.py", [place]), (below + ".py", None)):
+            if name in self._index:
+                return importlib.util.spec_from_file_location(
+                    fullname,
+                    os.path.join(self.archive, name),
+                    loader=self,
+                    submodule_search_locations=places,
+                )
+        if below + "/" in self._index:
+            spec = ModuleSpec(fullname, None, is_package=True)
+            spec.submodule_search_locations = [place]
+            return spec
         for suffix in EXTENSION_SUFFIXES:
-            compiled = self._directory / (below + suffix)
-            if compiled.exists():
+            compiled = os.path.join(self._libraries, below + suffix)
+            if os.path.exists(compiled):
                 return importlib.util.spec_from_file_location(fullname, compiled)
         return None
 
+    def find_distributions(self, context: "DistributionFinder.Context") -> "Iterable[Distribution]":
+        from importlib.metadata import DistributionFinder, MetadataPathFinder
+
+        context = DistributionFinder.Context(name=context.name, path=[self.archive])
+        return MetadataPathFinder.find_distributions(context)
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        exec(self.get_code(module.__name__), module.__dict__)  # noqa: S102 - verified
+
     def get_code(self, fullname: str) -> CodeType:
-        _, start, size = self._index[fullname]
-        code: CodeType = marshal.loads(os.pread(self._file, size, start)[_HEADER:])  # noqa: S302 - verified
-        return code
+        name = self._source(fullname)
+        if name + "c" in self._index:
+            content = self._read(name + "c")
+            if content.startswith(importlib.util.MAGIC_NUMBER):
+                code: CodeType = marshal.loads(memoryview(content)[_HEADER:])  # noqa: S302 - verified
+                return code
+        return compile(self._read(name), os.path.join(self.archive, name), "exec", dont_inherit=True)
 
     def get_source(self, fullname: str) -> "str | None":
-        return zipimport.zipimporter(self._archive).get_source(fullname.replace(".", os.sep))
+        return importlib.util.decode_source(self._read(self._source(fullname)))
 
     def get_data(self, path: str) -> bytes:
-        return zipimport.zipimporter(self._archive).get_data(path)
+        name = os.path.relpath(path, self.archive)
+        if name not in self._index:
+            raise FileNotFoundError(f"{name} is not in the runtime archive")
+        return self._read(name)
 
     def is_package(self, fullname: str) -> bool:
-        return self._index[fullname][0]
+        return self._source(fullname).endswith("/__init__.py")
+
+    def _source(self, fullname: str) -> str:
+        below = fullname.replace(".", "/")
+        return below + ("/__init__.py" if below + "/__init__.py" in self._index else ".py")
+
+    def _read(self, name: str) -> bytes:
+        start, size = self._index[name]
+        return os.pread(self._file, size, start)
 
 
 def main() -> None:
     gc.disable()  # until all modules are loaded, because they stay in memory and contain no garbage
-    sys.meta_path.insert(2, _Runtime(Path(sys.path[0])))  # after built-in and frozen modules
+    runtime = _Runtime(os.path.dirname(os.path.abspath(__file__)))
+    sys.meta_path.insert(2, runtime)  # after built-in and frozen modules
     program = sys.argv.pop(1)
     if program not in ("am", "executor"):
         sys.exit(f"the runtime has no program {program!r}; use am or executor")
