@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tony_provider.runtime.checkpoint.errors import Cancelled
-from tony_provider.runtime.local import unpacking
+from tony_provider.runtime.local import unpacked, unpacking
 from tony_provider.runtime.local.unpacked import unpack_once
 from tony_provider.runtime.local.unpacking import ArchiveError, unpack
 
@@ -236,3 +236,12 @@ def test_what_cannot_be_unpacked_leaves_nothing(made: Callable[[], bytes], says:
     with pytest.raises(ArchiveError, match=says):
         shared(archive, tmp_path)
     assert [path for path in (tmp_path / "shared").iterdir() if path.is_dir()] == []
+
+
+def test_a_process_that_does_not_start_has_unpacked_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen: Python's own exit code 1 was taken for success, and the job's program missed its files."""
+    monkeypatch.setattr(unpacked, "_PROGRAM", "no.such.module")
+    (tmp_path / "a.tar.gz").write_bytes(tar(("a", tarfile.REGTYPE, "")))
+    with pytest.raises(ArchiveError, match=r"has ended \(1\): .* or it did not start"):
+        unpack_once(tmp_path / "a.tar.gz", tmp_path / "unpacked", threading.Event())
+    assert not (tmp_path / "unpacked").exists()

@@ -17,7 +17,7 @@ from tests.secure import archives
 from tests.secure.field import Field
 from tests.secure.row import row
 from tests.secure.victim import Victim, peak_bytes
-from tony_provider.runtime.storage.helpers import walk
+from tony_provider.runtime.storage.helpers import read_bytes, walk, write_atomically
 
 _BY = "a job of alice's"
 READ_SECONDS = 120.0  # that a worker may need; then it hangs
@@ -33,9 +33,14 @@ def huge_status(field: Field) -> str:
     head, tail = b'{"state": "RUNNING", "tasks": [', b"]}"
     task = b'{"name": "worker:0", "state": "RUNNING"},'
     body = head + task * ((HUGE - len(head) - len(tail)) // len(task))
-    victim.job.hook.storage().remove(f"{victim.job.directory}/result.json")  # it would be read instead
-    _overwrite(field, victim, "status.json", body[:-1] + tail)
-    return _read(field, victim, "status")
+    storage, result = victim.job.hook.storage(), f"{victim.job.directory}/result.json"
+    as_written = read_bytes(storage, result)
+    storage.remove(result)  # it would be read instead
+    try:
+        _overwrite(field, victim, "status.json", body[:-1] + tail)
+        return _read(field, victim, "status")
+    finally:
+        write_atomically(storage, result, as_written)  # for the next rows
 
 
 @row("huge-return-value", "leave a return_value.json of 100 MiB, and one of 100,000 levels", by=_BY)

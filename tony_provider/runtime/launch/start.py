@@ -15,9 +15,7 @@ from types import CodeType, ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from importlib.abc import InspectLoader
-    from importlib.metadata import Distribution, DistributionFinder
 else:
     InspectLoader = object  # importlib.abc loads tempfile and much more
 
@@ -54,12 +52,6 @@ class _Runtime(InspectLoader):
             if os.path.exists(compiled):
                 return importlib.util.spec_from_file_location(fullname, compiled)
         return None
-
-    def find_distributions(self, context: "DistributionFinder.Context") -> "Iterable[Distribution]":
-        from importlib.metadata import DistributionFinder, MetadataPathFinder
-
-        context = DistributionFinder.Context(name=context.name, path=[self.archive])
-        return MetadataPathFinder.find_distributions(context)
 
     def create_module(self, spec: ModuleSpec) -> None:
         return None
@@ -101,6 +93,9 @@ def main() -> None:
     gc.disable()  # until all modules are loaded, because they stay in memory and contain no garbage
     runtime = _Runtime(os.path.dirname(os.path.abspath(__file__)))
     sys.meta_path.insert(2, runtime)  # after built-in and frozen modules
+    # The archive is in the path for importlib.metadata and for child processes. This process does not read its list.
+    sys.path.append(runtime.archive)
+    sys.path_importer_cache[runtime.archive] = None
     program = sys.argv.pop(1)
     if program not in ("am", "executor"):
         sys.exit(f"the runtime has no program {program!r}; use am or executor")

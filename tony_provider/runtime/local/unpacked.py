@@ -62,9 +62,11 @@ def _unpack_apart(archive: Path, directory: Path, cancelled: threading.Event) ->
         said = process.stdout.read(4 * LONGEST_WORD).decode("utf-8", "replace") if process.stdout else ""
     if code is None:
         return f"unpacking takes more than {SECONDS} s"
-    if code in (0, 1):
+    if code == 0:
+        return ""
+    if code == 1 and said:
         return said
-    return f"the unpacking process has ended ({code}): the archive takes too much time or memory"
+    return f"the unpacking process has ended ({code}): the archive takes too much time or memory, or it did not start"
 
 
 def _wait(process: subprocess.Popen[bytes], cancelled: threading.Event) -> int | None:
