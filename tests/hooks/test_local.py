@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,16 @@ def test_a_directory_that_another_local_user_made_is_refused_before_anything_is_
     with TonyHook() as hook, pytest.raises(ConnectionProblem, match=f"^{field} .* belongs to user 4001, and not to"):
         hook.submit(SubmissionRequest(job("true"), identity(hook)))
     assert list(foreign.iterdir()) == []
+
+
+def test_a_runtime_archive_of_another_release_is_refused(add_connection: AddConnection, tmp_path: Path) -> None:
+    archive = tmp_path / "tony-runtime.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        packed.writestr("cp311.zip", b"")  # where the runtime was before
+    extra = {"backend": "local", "staging_dir": str(tmp_path / "own"), "runtime_archive": str(archive)}
+    add_connection("tony_default", extra=extra)
+    with TonyHook() as hook, pytest.raises(SourceMissing, match="is not a runtime archive of this release; build one"):
+        hook.submit(SubmissionRequest(job("true"), identity(hook)))
 
 
 def test_a_job_from_submission_to_its_end(local: TonyHook, tmp_path: Path) -> None:

@@ -236,11 +236,18 @@ def _nodes(opened: OpenCluster, runtime: LocalSource | LocalizedResource | None 
     try:
         if isinstance(runtime, LocalSource):
             with runtime.path.open("rb") as file:
-                return node_pythons.of_runtime(file)
-        stored = StoredFile(opened.storage, opened.storage.status(runtime.uri))
-        return node_pythons.of_runtime(BufferedReader(stored, _PIECE))
+                nodes = node_pythons.of_runtime(file)
+        else:
+            stored = StoredFile(opened.storage, opened.storage.status(runtime.uri))
+            nodes = node_pythons.of_runtime(BufferedReader(stored, _PIECE))
     except (OSError, zipfile.BadZipFile) as error:
         raise SourceMissing(f"the tony connection's runtime_archive cannot be read: {error}") from error
+    if not nodes.versions:
+        raise SourceMissing(
+            f"the tony connection's runtime_archive {opened.settings.runtime_archive} is not a runtime archive of this "
+            "release; build one with `airflow tony runtime build`"
+        )
+    return nodes
 
 
 def _launch_problems(
