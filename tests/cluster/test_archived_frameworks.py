@@ -49,8 +49,10 @@ def test_it_travels_in_the_runtime_archive(install: Install, tmp_path: Path) -> 
     install(GOOD, "mine = my_frameworks:Mine")
     archive = worker_archive(tmp_path / "cache")
     assert archive != before
-    with zipfile.ZipFile(archive) as packed, zipfile.ZipFile(packed.open(packed.namelist()[0])) as inner:
-        inner.extractall(tmp_path / "node")
+    with zipfile.ZipFile(archive) as packed:
+        (runtime,) = [name for name in packed.namelist() if name.endswith("/runtime.zip")]
+        with zipfile.ZipFile(packed.open(runtime)) as inner:
+            inner.extractall(tmp_path / "node")
     assert (tmp_path / "node" / "my_frameworks" / "__init__.py").read_text() == GOOD
     (distribution,) = [found for found in metadata.distributions(path=[str(tmp_path / "node")]) if found.entry_points]
     assert [(point.name, point.group) for point in distribution.entry_points] == [("mine", plugins.GROUP)]
