@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import zipfile
 from importlib import metadata
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.runtime.frameworks.installed import GOOD, Install, install
+from tests.shared_runtime import launch_words
 from tony_provider.cluster.archived_frameworks import _files
 from tony_provider.cluster.runtime_archive import worker_archive
 from tony_provider.runtime.frameworks import plugins
@@ -56,3 +59,21 @@ def test_it_travels_in_the_runtime_archive(install: Install, tmp_path: Path) -> 
     assert (tmp_path / "node" / "my_frameworks" / "__init__.py").read_text() == GOOD
     (distribution,) = [found for found in metadata.distributions(path=[str(tmp_path / "node")]) if found.entry_points]
     assert [(point.name, point.group) for point in distribution.entry_points] == [("mine", plugins.GROUP)]
+
+
+def test_a_node_finds_it(install: Install, tmp_path: Path) -> None:
+    install(GOOD, "mine = my_frameworks:Mine")
+    container = tmp_path / "container"
+    subprocess.run(launch_words(worker_archive(tmp_path / "cache"), container, "am"), cwd=container, check=False)
+    program = """if True:
+        import runpy, sys
+        sys.argv = ["start.py", "neither"]
+        try:
+            runpy.run_path("tony/start.py")
+        except SystemExit:
+            from tony_provider.runtime.frameworks import plugins
+            print([point.value for point in plugins.entry_points()], plugins.entry_points()[0].load())
+    """
+    words = [sys.executable, "-I", "-S", "-c", program]
+    done = subprocess.run(words, cwd=container, capture_output=True, text=True, check=False)
+    assert done.stdout == "['my_frameworks:Mine'] <class 'my_frameworks.Mine'>\n", done.stderr
