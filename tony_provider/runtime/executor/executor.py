@@ -52,8 +52,8 @@ class Executor:
         self._link = Link(container, self._where, self._greeting, self._handle)
         self._commit_requests = CommitRequests(self._link.send)
         self._input_requests = InputRequests(self._link.send)
-        self._tunnel: Optional[Tunnel] = None  # until somebody looks at TensorBoard
-        self._tunnel_ends: Optional[TunnelEnds] = None  # until somebody opens a tunnel
+        self._tunnel: Optional[Tunnel] = None  # created for the first page
+        self._tunnel_ends: Optional[TunnelEnds] = None  # created for the first tunnel
         self._event_files = event_files(context)
         self._pulse = HeartbeatContent(context)
         self._beat_seconds = timing.HEARTBEAT_INTERVAL

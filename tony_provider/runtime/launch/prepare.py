@@ -6,6 +6,7 @@ be unpacked. The program reads the archive only once, so that it unpacks the sam
 their names only after that.
 """
 
+import io
 import os
 import sys
 from hashlib import sha256
@@ -22,8 +23,8 @@ def end(code: int, text: str) -> None:
 class Archive:
     """The runtime archive, which is a zip file without compression. The module zipfile alone takes longer to load."""
 
-    def __init__(self) -> None:
-        self.file = open("tony-runtime.zip", "rb")  # noqa: SIM115 - until the process ends
+    def __init__(self, file: "io.BufferedReader") -> None:
+        self.file = file
         self.digest = sha256()
         self.block = memoryview(bytearray(_BLOCK))
 
@@ -72,8 +73,9 @@ def main() -> None:
     version = "%d.%d" % sys.version_info[:2]
     if sys.version_info < (3, 9):
         end(1, version)
-    archive = Archive()
-    files = archive.unpack("cp%d%d/" % sys.version_info[:2])
+    with open("tony-runtime.zip", "rb") as file:
+        archive = Archive(file)
+        files = archive.unpack("cp%d%d/" % sys.version_info[:2])
     try:
         if archive.digest.hexdigest() != sys.argv[1]:
             copy = os.path.realpath("tony-runtime.zip")

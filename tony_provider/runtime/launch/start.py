@@ -35,14 +35,14 @@ class _Runtime(InspectLoader):
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> "ModuleSpec | None":
         below = fullname.replace(".", "/")
         place = os.path.join(self.archive, below)
-        for name, places in ((below + "/__init__.py", [place]), (below + ".py", None)):
-            if name in self._index:
-                return importlib.util.spec_from_file_location(
-                    fullname,
-                    os.path.join(self.archive, name),
-                    loader=self,
-                    submodule_search_locations=places,
-                )
+        name = self._source(fullname)
+        if name in self._index:
+            return importlib.util.spec_from_file_location(
+                fullname,
+                os.path.join(self.archive, name),
+                loader=self,
+                submodule_search_locations=[place] if self.is_package(fullname) else None,
+            )
         if below + "/" in self._index:
             spec = ModuleSpec(fullname, None, is_package=True)
             spec.submodule_search_locations = [place]
