@@ -10,7 +10,8 @@ import tony_provider
 from tests.pythons.import_all import PROGRAMS
 from tony_provider.airflow_versions.capabilities import AirflowTooOld
 
-_LEFT_OUT = (*PROGRAMS, "sdk.tony_mpi")  # which has its neighbours on the path, in a job
+# tony_mpi has its neighbours on the path in a job.
+_LEFT_OUT = (*PROGRAMS, "sdk.tony_mpi")
 
 
 def main() -> int:

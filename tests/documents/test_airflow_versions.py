@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +18,7 @@ from tony_provider.airflow_versions.version import AIRFLOW
 VERSIONS = "tony_provider.airflow_versions"
 DOCUMENT = ROOT / "docs" / "airflow-versions.md"
 COMPAT = "airflow.providers.common.compat.sdk"  # maps names across versions by itself
-# Names that were looked for in Airflow 3.0, 3.1, 3.2 and 3.3; `make airflows` imports them all.
+# Names of every version: the oldest is checked below, and `make airflows` imports them all.
 EVERYWHERE = {
     "airflow.__main__.main",
     "airflow.cli.cli_config.ARG_OUTPUT",
@@ -29,9 +32,9 @@ EVERYWHERE = {
     "airflow.cli.simple_table.AirflowConsole",
     "airflow.sdk.bases.operator.TRIGGER_FAIL_REPR",
     "airflow.sdk.bases.operator.TriggerFailureReason",
+    "airflow.sdk.definitions.template.literal",
     "airflow.sdk.exceptions.AirflowRuntimeError",
     "airflow.sdk.execution_time.task_runner.RuntimeTaskInstance",
-    "airflow.sdk.literal",
     "airflow.sdk.log.mask_secret",
     "airflow.triggers.base.BaseTrigger",
     "airflow.triggers.base.TriggerEvent",
@@ -43,17 +46,23 @@ OF_THE_PORTAL = "tony_provider.plugins.portal"
 NEW_IN_COMPAT = {"BaseTrigger", "RetryAction", "RetryDecision", "RetryPolicy", "mask_secret"}
 
 
-def at_run_time(module: Module) -> Iterator[str]:
-    """What it takes of Airflow when it is imported, or later; for type checkers there is the newest only."""
-    pending: list[ast.AST] = [module.tree]
+def at_run_time(tree: ast.Module) -> Iterator[ast.AST]:
+    """What is run when a module is imported, or later, without what only type checkers read."""
+    pending: list[ast.AST] = [tree]
     while pending:
         node = pending.pop()
+        yield node
+        typed = isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        pending += node.orelse if typed and isinstance(node, ast.If) else ast.iter_child_nodes(node)
+
+
+def taken(module: Module) -> Iterator[str]:
+    """The names that a module takes of Airflow."""
+    for node in at_run_time(module.tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "airflow":
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name.partition(".")[0] == "airflow")
-        typed = isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
-        pending += node.orelse if typed and isinstance(node, ast.If) else ast.iter_child_nodes(node)
 
 
 def test_what_only_some_versions_have_is_named_in_one_place() -> None:
@@ -61,12 +70,48 @@ def test_what_only_some_versions_have_is_named_in_one_place() -> None:
         f"{module.path}: {name}"
         for module in modules("tony_provider").values()
         if not module.name.startswith((VERSIONS, OF_THE_PORTAL))
-        for name in at_run_time(module)
+        for name in taken(module)
         if name not in EVERYWHERE
         and not name.startswith(("airflow.providers.openlineage", "airflow.providers.common.compat.openlineage"))
         and not (name.startswith(f"{COMPAT}.") and name.rpartition(".")[2] not in NEW_IN_COMPAT)
     }
     assert named == set(), f"to be imported from {VERSIONS}, or looked for in every version and listed here"
+
+
+@pytest.fixture(scope="module")
+def oldest_airflow(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The source files of the oldest Airflow that the provider takes, without what they import."""
+    folder = tmp_path_factory.mktemp("airflow")
+    version = RELEASES[0].version
+    pins = [f"apache-airflow-core=={version}", f"apache-airflow-task-sdk==1.{version.partition('.')[2]}"]
+    uv = Path(sys.executable).with_name("uv")
+    subprocess.run([uv, "pip", "install", "-q", "--no-deps", "--target", folder, *pins], check=True, timeout=300)
+    return folder
+
+
+def test_the_oldest_airflow_has_what_every_version_has(oldest_airflow: Path) -> None:
+    """Seen: ``airflow.sdk`` of Airflow 3.0 names ``literal`` for type checkers, and cannot import it."""
+    missing = []
+    for name in sorted(EVERYWHERE):
+        module, _, wanted = name.rpartition(".")
+        place = oldest_airflow.joinpath(*module.split("."))
+        file = place.with_suffix(".py") if place.with_suffix(".py").exists() else place / "__init__.py"
+        if not file.exists() or wanted not in set(defined(ast.parse(file.read_text()))):
+            missing.append(name)
+    assert missing == []
+
+
+def defined(tree: ast.Module) -> Iterator[str]:
+    """The names that a module has, also those that it imports at their first use."""
+    for node in at_run_time(tree):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            yield node.name
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            yield from (alias.asname or alias.name for alias in node.names)
+        elif isinstance(node, ast.Dict):
+            yield from (key.value for key in node.keys if isinstance(key, ast.Constant) and isinstance(key.value, str))
 
 
 def test_the_document_tells_of_every_capability() -> None:

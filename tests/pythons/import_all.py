@@ -9,7 +9,7 @@ import importlib
 import pkgutil
 import sys
 
-PROGRAMS = ("sitecustomize", "__main__", "show_tensorboard", "launch.main")  # they begin when they are imported
+PROGRAMS = ("sitecustomize", "__main__", "show_tensorboard", "launch.prepare", "launch.start")  # an import runs them
 
 
 def import_all(package: str) -> int:

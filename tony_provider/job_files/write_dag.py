@@ -58,10 +58,12 @@ class DagFile:
         return '"""\n' + "\n".join(lines) + '\n"""\n'
 
     def _imports(self, *, literals: bool) -> str:
-        names = ["DAG", *(["Param"] if self.parameters else []), *(["literal"] if literals else [])]
+        names = ["DAG", *(["Param"] if self.parameters else [])]
         scheduled = ["from datetime import datetime\n"] if self.schedule else []
         ours = "from tony_provider.operators.tony import TonyTrainOperator\n"
-        return "\n".join([*scheduled, f"from airflow.sdk import {', '.join(names)}\n{ours}"])
+        # Airflow 3.0 does not have the name in airflow.sdk itself.
+        literal = "from airflow.sdk.definitions.template import literal\n" if literals else ""
+        return "\n".join([*scheduled, f"from airflow.sdk import {', '.join(names)}\n{literal}{ours}"])
 
     def _params(self) -> str:
         lines = [f"    {literal(name)}: {_param(name, each)},\n" for name, each in self.parameters.items()]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import literal
+from airflow.sdk.definitions.template import literal  # airflow.sdk has it from Airflow 3.1 on
 from jinja2 import TemplateNotFound, Undefined, nodes
 from jinja2.nativetypes import NativeEnvironment
 
