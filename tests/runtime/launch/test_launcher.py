@@ -320,14 +320,37 @@ def test_in_an_image_without_a_suitable_python_one_line_names_the_image(containe
     assert done.stderr.count("\n") == 1
 
 
-def _in_a_view_of_its_own(command: str) -> list[str]:
-    return ["unshare", "--map-root-user", "--mount", "/bin/sh", "-c", f"mount -t tmpfs none /opt && {command}"]
+def _in_a_view_of_its_own(command: str, size: str = "90%") -> list[str]:
+    mount = f"mount -t tmpfs -o size={size} none /opt"
+    return ["unshare", "--map-root-user", "--mount", "/bin/sh", "-c", f"{mount} && {command}"]
 
 
-@pytest.mark.skipif(
+with_a_view_of_its_own = pytest.mark.skipif(
     subprocess.run(_in_a_view_of_its_own("true"), capture_output=True, check=False).returncode != 0,
     reason="no mount namespace may be made here",
 )
+
+
+@with_a_view_of_its_own
+def test_a_full_disk_has_room_for_the_message_about_it(container: Container) -> None:
+    """Seen: half of the runtime filled the disk, so that the container ended with 66 and without a word."""
+    container.bring(OWN, **{f"{OWN}/lib/large": bytes(3 << 20)})
+    container.python("python3")
+    started = shlex.join(container.words("executor"))
+    script = f"cd /opt && ln -s '{container.archive}' . && (exec {started}) 2>stderr; code=$?; cat stderr; exit $code"
+    done = subprocess.run(
+        _in_a_view_of_its_own(script, "2m"),
+        env={"PATH": f"{container.directory}:{os.defpath}"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == exit_codes.BAD_CONTAINER
+    assert "cannot be unpacked in this container: [Errno 28] No space left on device" in done.stdout
+
+
+@with_a_view_of_its_own
 @pytest.mark.parametrize("in_image", [True, False])
 def test_in_an_image_a_python_is_found_beside_path(container: Container, tmp_path: Path, in_image: bool) -> None:
     """In an /opt that only this container sees, of a version that no machine has."""

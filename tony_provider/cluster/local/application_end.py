@@ -56,8 +56,11 @@ def _settle(folder: ApplicationFolder) -> EndRecord:
     if not kill_all(lambda: _leftovers(folder)):
         log.warning("%s has left processes that cannot be killed", folder.id)
     verdict = _verdict(folder)
-    folder.write_ended(verdict)
-    folder.remove_work()
+    folder.remove_work()  # first, because it may be what fills the disk
+    try:
+        folder.write_ended(verdict)
+    except OSError as error:
+        log.warning("The end of %s cannot be recorded in %s: %s. Free space there", folder.id, folder.path, error)
     log.debug("%s ended: %s", folder.id, verdict.state)
     return verdict
 

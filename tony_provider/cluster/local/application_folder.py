@@ -154,8 +154,14 @@ class ApplicationFolder:
 
     def _write(self, name: str, content: object) -> None:
         with tempfile.NamedTemporaryFile(dir=self.path, prefix=f".{name}.", delete=False) as file:
-            file.write(dump_json(content))
-        Path(file.name).replace(self.path / name)
+            path = Path(file.name)
+            try:
+                file.write(dump_json(content))
+                file.flush()
+                path.replace(self.path / name)
+            except OSError:
+                path.unlink()
+                raise
 
 
 def this_host() -> str:

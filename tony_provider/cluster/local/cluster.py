@@ -6,6 +6,7 @@ task that started it (``master_start.py``), and whoever looks sees to what it le
 
 from __future__ import annotations
 
+import errno
 import getpass
 import logging
 import secrets
@@ -100,7 +101,12 @@ class LocalCluster(Cluster):
             self._children.append(start_master(folder, submission, self.access(folder.id), self.user))
         except (OSError, ArchiveError) as error:
             remove_tree(folder.path)
-            raise SubmissionRefused(f"the application master could not be started: {error}") from error
+            advice = (
+                ". Free space in the local cluster's directory"
+                if isinstance(error, OSError) and error.errno == errno.ENOSPC
+                else ""
+            )
+            raise SubmissionRefused(f"the application master could not be started: {error}{advice}") from error
 
     def request(self, submission: Submission) -> dict[str, Any]:
         """What ``submit`` starts the master with, for people to read. There is no request: it is a process here."""

@@ -27,6 +27,7 @@ class Archive:
         self.file = file
         self.digest = sha256()
         self.block = memoryview(bytearray(_BLOCK))
+        self.files: "dict[str, str]" = {}  # names of the unpacked files, by their paths
 
     def read(self, size: int) -> bytes:
         """Read the next bytes into memory."""
@@ -45,9 +46,8 @@ class Archive:
                 target.write(part)
                 size -= len(part)
 
-    def unpack(self, prefix: str) -> "dict[str, str]":
-        """Unpack the files with this prefix. Return their names without it, by the paths of the unpacked files."""
-        found: "dict[str, str]" = {}
+    def unpack(self, prefix: str) -> None:
+        """Unpack the files with this prefix, under numbers. Note their names without it."""
         header = self.read(30)
         while header[:4] == b"PK\3\4":
             size, name_size, extra_size = (
@@ -56,8 +56,8 @@ class Archive:
             name = self.read(name_size).decode("utf-8", "replace")
             self.read(extra_size)
             if name.startswith(prefix):
-                path = os.path.join("tony", str(len(found)))
-                found[path] = name[len(prefix) :]
+                path = os.path.join("tony", str(len(self.files)))
+                self.files[path] = name[len(prefix) :]
                 self.copy(size, path)
             else:
                 for start in range(0, size, _BLOCK):
@@ -65,7 +65,6 @@ class Archive:
             header = self.read(30)
         while self.read(_BLOCK):
             pass
-        return found
 
 
 def main() -> None:
@@ -75,33 +74,40 @@ def main() -> None:
         end(1, version)
     with open("tony-runtime.zip", "rb") as file:
         archive = Archive(file)
-        files = archive.unpack("cp%d%d/" % sys.version_info[:2])
-    try:
-        if archive.digest.hexdigest() != sys.argv[1]:
-            copy = os.path.realpath("tony-runtime.zip")
-            if "/filecache/" in copy:  # a copy of the NodeManager, which fetches it again for the next container
-                os.remove(copy)
-            end(
-                3,
-                "the tony runtime is not what was submitted: a program has changed it in the staging directory or in "
-                "this node's cache since the submission. Programs of other jobs of the same user can do this. Submit "
-                "it again",
-            )
-        if "runtime.zip" not in files.values():
-            end(1, version)
-        from importlib.machinery import EXTENSION_SUFFIXES
+        try:
+            archive.unpack("cp%d%d/" % sys.version_info[:2])
+            name_files(archive, version)
+        finally:
+            for path in archive.files:  # a full disk needs room for the message that says so
+                if os.path.exists(path):
+                    os.remove(path)
 
-        core = [name for name in files.values() if "/cygrpc." in name]
-        if core and not any(name.endswith(EXTENSION_SUFFIXES[0]) for name in core):
-            end(1, version + " for " + getattr(sys.implementation, "_multiarch", sys.platform))
-        while files:
-            path, name = files.popitem()
-            target = os.path.join("tony", name)
-            os.makedirs(os.path.dirname(target), 0o700, exist_ok=True)
-            os.rename(path, target)
-    finally:
-        for path in files:
-            os.remove(path)
+
+def name_files(archive: Archive, version: str) -> None:
+    """Verify the unpacked files, and give them their names."""
+    files = archive.files
+    if archive.digest.hexdigest() != sys.argv[1]:
+        copy = os.path.realpath("tony-runtime.zip")
+        if "/filecache/" in copy:  # a copy of the NodeManager, which fetches it again for the next container
+            os.remove(copy)
+        end(
+            3,
+            "the tony runtime is not what was submitted: a program has changed it in the staging directory or in "
+            "this node's cache since the submission. Programs of other jobs of the same user can do this. Submit "
+            "it again",
+        )
+    if "runtime.zip" not in files.values():
+        end(1, version)
+    from importlib.machinery import EXTENSION_SUFFIXES
+
+    core = [name for name in files.values() if "/cygrpc." in name]
+    if core and not any(name.endswith(EXTENSION_SUFFIXES[0]) for name in core):
+        end(1, version + " for " + getattr(sys.implementation, "_multiarch", sys.platform))
+    while files:
+        path, name = files.popitem()
+        target = os.path.join("tony", name)
+        os.makedirs(os.path.dirname(target), 0o700, exist_ok=True)
+        os.rename(path, target)
 
 
 try:
