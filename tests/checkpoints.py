@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tony_provider.runtime.artifacts.checksum import Checksum
 from tony_provider.runtime.checkpoint.catalog import Catalog
 from tony_provider.runtime.checkpoint.checkpoint_model import (
     CheckpointFile,
@@ -10,7 +11,6 @@ from tony_provider.runtime.checkpoint.checkpoint_model import (
     directory_name,
     rank_directory,
 )
-from tony_provider.runtime.checkpoint.checksum import Checksum
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage
 

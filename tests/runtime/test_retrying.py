@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from tony_provider.runtime import retrying
-from tony_provider.runtime.checkpoint.errors import Cancelled
+from tony_provider.runtime.cancellation import Cancelled
 from tony_provider.runtime.retrying import retry, retry_blocking
 from tony_provider.runtime.storage import StorageError, StorageNotFound, StorageTimeout, StorageUnreachable
 

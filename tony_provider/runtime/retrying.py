@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Iterator
 from typing import Callable, Generic, Optional, TypeVar
 
-from tony_provider.runtime.checkpoint.errors import Cancelled
+from tony_provider.runtime.cancellation import Cancelled
 from tony_provider.runtime.storage import StorageError
 
 T = TypeVar("T")

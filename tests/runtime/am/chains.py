@@ -10,9 +10,9 @@ import attrs
 from tony_provider.runtime import contract
 from tony_provider.runtime.am.owner import Ownership
 from tony_provider.runtime.application import ApplicationDescription, LocalizedResource
+from tony_provider.runtime.artifacts.checksum import Checksum
 from tony_provider.runtime.checkpoint.catalog import read_stored
 from tony_provider.runtime.checkpoint.checkpoint_model import CheckpointFile, Manifest, directory_name
-from tony_provider.runtime.checkpoint.checksum import Checksum
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.checkpoint_chain import Owner
 from tony_provider.runtime.codec import dump_json

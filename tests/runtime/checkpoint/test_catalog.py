@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from tests.checkpoints import new_directory
 from tests.runtime.storage.conftest import Place
-from tony_provider.runtime.checkpoint import checkpoint_model, checksum
+from tony_provider.runtime.artifacts import checksum
+from tony_provider.runtime.checkpoint import checkpoint_model
 from tony_provider.runtime.checkpoint.catalog import REASON_FILE, Catalog
 from tony_provider.runtime.checkpoint.checkpoint_model import CheckpointFile, Manifest, StoredCheckpoint
 from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint

@@ -18,6 +18,8 @@ from hypothesis import strategies as st
 from tests.checkpoints import new_directory
 from tests.runtime.checkpoint.conftest import SAMPLES, run_tensorflow
 from tests.runtime.storage.conftest import Place
+from tony_provider.runtime.artifacts.checksum import SummedFile
+from tony_provider.runtime.cancellation import Cancelled
 from tony_provider.runtime.checkpoint import checkpoint_model
 from tony_provider.runtime.checkpoint.catalog import Catalog
 from tony_provider.runtime.checkpoint.checkpoint_model import (
@@ -26,8 +28,7 @@ from tony_provider.runtime.checkpoint.checkpoint_model import (
     Manifest,
     StoredCheckpoint,
 )
-from tony_provider.runtime.checkpoint.checksum import SummedFile
-from tony_provider.runtime.checkpoint.errors import Cancelled, DamagedCheckpoint
+from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
 from tony_provider.runtime.checkpoint.formats import find
 from tony_provider.runtime.checkpoint.restore import Restored, choose_files, empty, restore
 from tony_provider.runtime.checkpoint.snapshot import take

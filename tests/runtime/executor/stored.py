@@ -7,9 +7,9 @@ from pathlib import Path
 
 from tests.checkpoints import new_directory
 from tests.runtime.executor import trainer
+from tony_provider.runtime.artifacts.checksum import Checksum
 from tony_provider.runtime.checkpoint.catalog import Catalog
 from tony_provider.runtime.checkpoint.checkpoint_model import CheckpointFile, Manifest, rank_directory
-from tony_provider.runtime.checkpoint.checksum import Checksum
 from tony_provider.runtime.storage import LocalStorage, Storage, local_path, uris
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from tests.runtime.checkpoint.test_rewritten import torch_like
 from tests.runtime.executor.test_exact_resume import Rank
+from tony_provider.runtime.artifacts.throttle import Throttle
 from tony_provider.runtime.checkpoint.catalog import Catalog
 from tony_provider.runtime.checkpoint.checkpoint_model import CheckpointFile, Manifest, directory_name, rank_directory
-from tony_provider.runtime.executor.throttle import Throttle
 from tony_provider.runtime.executor.upload import Upload
 from tony_provider.runtime.storage import LocalStorage, uris
 

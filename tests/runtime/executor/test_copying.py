@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony_provider.runtime.checkpoint.errors import Cancelled
+from tony_provider.runtime.artifacts.throttle import Throttle
+from tony_provider.runtime.cancellation import Cancelled
 from tony_provider.runtime.checkpoint.formats import find
 from tony_provider.runtime.checkpoint.snapshot import SnapshotChanged, take
 from tony_provider.runtime.executor.process_stop import ProcessStop
-from tony_provider.runtime.executor.throttle import Throttle
 from tony_provider.runtime.executor.upload import AT_ONCE, SMALL, SMALL_AT_ONCE, Upload
 from tony_provider.runtime.storage import LocalStorage, Source, StorageUnreachable
 

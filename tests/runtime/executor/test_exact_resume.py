@@ -23,6 +23,7 @@ from hypothesis.stateful import (
 )
 
 from tony_provider.runtime.am.shards import Shard, manifest
+from tony_provider.runtime.artifacts.throttle import Throttle
 from tony_provider.runtime.checkpoint.catalog import Catalog
 from tony_provider.runtime.checkpoint.checkpoint_model import (
     LocalCheckpoint,
@@ -33,7 +34,6 @@ from tony_provider.runtime.checkpoint.checkpoint_model import (
 from tony_provider.runtime.checkpoint.snapshot import Snapshot, SnapshotChanged
 from tony_provider.runtime.executor.checkpoint_directory import CheckpointDirectory
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
-from tony_provider.runtime.executor.throttle import Throttle
 from tony_provider.runtime.executor.upload import Upload
 from tony_provider.runtime.executor.workspace import Workspace
 from tony_provider.runtime.protocol import tony_pb2

@@ -10,7 +10,7 @@ from typing import BinaryIO
 import pytest
 
 from tests.waiting import until
-from tony_provider.runtime.checkpoint.errors import Cancelled
+from tony_provider.runtime.cancellation import Cancelled
 from tony_provider.runtime.executor import disk
 from tony_provider.runtime.executor.fetched_shards import FetchedShards, ShardChangedError
 from tony_provider.runtime.executor.run_inputs import NodeShards

@@ -18,7 +18,7 @@ from tests.runtime.executor.conftest import Launch
 from tests.runtime.executor.containers import job
 from tony_provider.runtime import container_inputs, contract
 from tony_provider.runtime.application import LocalizedResource, ResourceKind
-from tony_provider.runtime.checkpoint.errors import Cancelled
+from tony_provider.runtime.cancellation import Cancelled
 from tony_provider.runtime.container_inputs import ContainerError
 from tony_provider.runtime.executor.job_files import ChangedFileError, JobFiles
 from tony_provider.runtime.launch.container_files import generated_names

@@ -18,8 +18,8 @@ from tests.runtime.executor.conftest import Launch, Running
 from tests.runtime.executor.containers import APPLICATION, KEY, is_alive, job
 from tests.runtime.executor.master import Master, address
 from tony_provider.runtime import exit_codes
+from tony_provider.runtime.artifacts.checksum import Checksum
 from tony_provider.runtime.checkpoint.checkpoint_model import CheckpointName, LocalCheckpoint, directory_name, place_of
-from tony_provider.runtime.checkpoint.checksum import Checksum
 from tony_provider.runtime.checkpoint.snapshot import Snapshot, SnapshotFile
 from tony_provider.runtime.executor import checkpoint_uploader
 from tony_provider.runtime.protocol import tony_pb2

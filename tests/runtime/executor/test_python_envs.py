@@ -16,7 +16,7 @@ from tests.environments import COMPILED, LOOK, PURE, pex, wheels
 from tests.runtime.executor.conftest import Launch, Running
 from tests.runtime.executor.containers import CONTAINER, job
 from tests.waiting import until
-from tony_provider.runtime.checkpoint.errors import Cancelled
+from tony_provider.runtime.cancellation import Cancelled
 from tony_provider.runtime.executor.python.errors import PythonEnvError
 from tony_provider.runtime.executor.python.pex import search_path
 from tony_provider.runtime.executor.python.running import Runner

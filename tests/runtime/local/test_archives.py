@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tony_provider.runtime.checkpoint.errors import Cancelled
+from tony_provider.runtime.cancellation import Cancelled
 from tony_provider.runtime.local import unpacked, unpacking
 from tony_provider.runtime.local.unpacked import unpack_once
 from tony_provider.runtime.local.unpacking import ArchiveError, unpack

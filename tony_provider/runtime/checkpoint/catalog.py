@@ -13,9 +13,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Optional, Union
 
 from tony_provider.runtime import contract
+from tony_provider.runtime.artifacts.checksum import Checksum
 from tony_provider.runtime.checkpoint import checkpoint_model
 from tony_provider.runtime.checkpoint.checkpoint_model import Manifest, StoredCheckpoint
-from tony_provider.runtime.checkpoint.checksum import Checksum
 from tony_provider.runtime.checkpoint.content import manifest_file
 from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
 from tony_provider.runtime.clock import epoch_ms

@@ -17,7 +17,3 @@ class DamagedCheckpoint(CheckpointError):  # noqa: N818 - says what was found
 
     def __str__(self) -> str:
         return f"the checkpoint {self.uri} is damaged: {self.reason}"
-
-
-class Cancelled(CheckpointError):  # noqa: N818
-    """The work was told to stop, and left nothing behind."""

@@ -16,10 +16,12 @@ from typing import Optional
 
 import attrs
 
-from tony_provider.runtime.checkpoint import checkpoint_model, checksum
+from tony_provider.runtime.artifacts import checksum
+from tony_provider.runtime.cancellation import Cancelled
+from tony_provider.runtime.checkpoint import checkpoint_model
 from tony_provider.runtime.checkpoint.catalog import read_stored
 from tony_provider.runtime.checkpoint.checkpoint_model import CheckpointFile, Manifest, StoredCheckpoint
-from tony_provider.runtime.checkpoint.errors import Cancelled, DamagedCheckpoint
+from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.storage import Storage, StorageNotFound, uris
 from tony_provider.runtime.storage.base import CHUNK

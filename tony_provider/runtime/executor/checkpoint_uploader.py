@@ -10,6 +10,7 @@ from typing import Any, Callable, Optional, TypeVar
 
 import attrs
 
+from tony_provider.runtime.artifacts.throttle import Throttle
 from tony_provider.runtime.checkpoint.checkpoint_model import (
     MANIFEST_FILE,
     LocalCheckpoint,
@@ -21,7 +22,6 @@ from tony_provider.runtime.checkpoint.snapshot import Snapshot, SnapshotChanged
 from tony_provider.runtime.executor.commit_requests import CommitRequests
 from tony_provider.runtime.executor.executor_context import ExecutorContext
 from tony_provider.runtime.executor.order import Order
-from tony_provider.runtime.executor.throttle import Throttle
 from tony_provider.runtime.executor.upload import Upload
 from tony_provider.runtime.protocol import limits, tony_pb2
 from tony_provider.runtime.quantities import count

@@ -20,7 +20,7 @@ import attrs
 
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import LocalizedResource, ResourceKind
-from tony_provider.runtime.checkpoint.errors import Cancelled
+from tony_provider.runtime.cancellation import Cancelled
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.launch.container_files import generated_names
 from tony_provider.runtime.local.trees import remove_tree

@@ -12,7 +12,7 @@ from typing import Optional
 import attrs
 
 from tony_provider.runtime import shell
-from tony_provider.runtime.checkpoint.errors import Cancelled
+from tony_provider.runtime.cancellation import Cancelled
 from tony_provider.runtime.executor import disk
 from tony_provider.runtime.executor.checkpoint_directory import Resumed
 from tony_provider.runtime.executor.checkpoint_uploader import CheckpointUploader

@@ -10,7 +10,7 @@ from pathlib import Path
 import attrs
 
 from tony_provider.runtime import contract
-from tony_provider.runtime.checkpoint.errors import Cancelled
+from tony_provider.runtime.cancellation import Cancelled
 from tony_provider.runtime.executor.executor_context import ExecutorContext
 from tony_provider.runtime.executor.fetched_shards import FetchedShards, ShardChangedError
 from tony_provider.runtime.executor.input_parts import fetch_part

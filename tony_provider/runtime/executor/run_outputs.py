@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Optional
 
 from tony_provider.runtime import contract
-from tony_provider.runtime.checkpoint.errors import Cancelled
+from tony_provider.runtime.cancellation import Cancelled
 from tony_provider.runtime.executor.executor_context import ExecutorContext
 from tony_provider.runtime.executor.output_directory import OutputDirectory
 from tony_provider.runtime.executor.process_stop import ProcessStop

@@ -6,10 +6,10 @@ import threading
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from typing import BinaryIO, cast
 
+from tony_provider.runtime.artifacts.checksum import SummedFile
+from tony_provider.runtime.artifacts.throttle import Throttle
 from tony_provider.runtime.checkpoint.checkpoint_model import stored_path
-from tony_provider.runtime.checkpoint.checksum import SummedFile
 from tony_provider.runtime.checkpoint.snapshot import Snapshot, SnapshotFile
-from tony_provider.runtime.executor.throttle import Throttle
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.storage import Storage, uris
 

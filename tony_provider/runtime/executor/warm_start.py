@@ -11,8 +11,9 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
 
 from tony_provider.runtime import contract
+from tony_provider.runtime.cancellation import Cancelled
 from tony_provider.runtime.checkpoint.catalog import Catalog
-from tony_provider.runtime.checkpoint.errors import Cancelled, DamagedCheckpoint
+from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
 from tony_provider.runtime.checkpoint.restore import restore
 from tony_provider.runtime.storage import Storage, StorageNotFound, uris, walk
 from tony_provider.runtime.storage.base import CHUNK

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from tony_provider.runtime import limited_process
-from tony_provider.runtime.checkpoint.errors import Cancelled
+from tony_provider.runtime.cancellation import Cancelled
 from tony_provider.runtime.file_lock import locked
 from tony_provider.runtime.local.trees import remove_tree
 from tony_provider.runtime.local.unpacking import LONGEST_WORD, SECONDS, ArchiveError

@@ -20,7 +20,7 @@ from tests.runtime.executor.containers import REPOSITORY, is_alive, job, until
 from tests.runtime.executor.gpus.fake_nvidia_smi import fake_nvidia_smi
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import GpuDealing
-from tony_provider.runtime.checkpoint.errors import Cancelled
+from tony_provider.runtime.cancellation import Cancelled
 from tony_provider.runtime.executor.gpus import locks
 from tony_provider.runtime.executor.gpus.dealt_gpus import DealtGpus, NoGpusError, is_given
 from tony_provider.runtime.spec.model import TaskSpec

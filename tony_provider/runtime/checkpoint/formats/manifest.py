@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from posixpath import dirname
 
-from tony_provider.runtime.checkpoint import checksum
+from tony_provider.runtime.artifacts import checksum
 from tony_provider.runtime.checkpoint.content.unreadable import Unreadable
 from tony_provider.runtime.checkpoint.formats.directory_view import Finding, View
 from tony_provider.runtime.spec.model import CheckpointFormat

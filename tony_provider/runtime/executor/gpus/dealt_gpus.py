@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Optional
 
 from tony_provider.runtime.application import GpuDealing
-from tony_provider.runtime.checkpoint.errors import Cancelled
+from tony_provider.runtime.cancellation import Cancelled
 from tony_provider.runtime.executor.gpus import devices, locks
 from tony_provider.runtime.frameworks.task_environment import VISIBLE_DEVICES
 from tony_provider.runtime.quantities import count

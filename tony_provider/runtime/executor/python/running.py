@@ -12,7 +12,7 @@ from contextlib import suppress
 
 import attrs
 
-from tony_provider.runtime.checkpoint.errors import Cancelled
+from tony_provider.runtime.cancellation import Cancelled
 from tony_provider.runtime.executor import processes
 from tony_provider.runtime.executor.python.errors import PythonEnvError
 

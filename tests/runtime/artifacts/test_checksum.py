@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony_provider.runtime.checkpoint import checksum
-from tony_provider.runtime.checkpoint.errors import Cancelled
+from tony_provider.runtime.artifacts import checksum
+from tony_provider.runtime.cancellation import Cancelled
 from tony_provider.runtime.storage import LocalStorage
 
 
