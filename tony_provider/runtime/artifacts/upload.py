@@ -1,0 +1,322 @@
+"""Upload a directory tree: only files that the storage does not hold yet, small files packed into few objects.
+
+The result is the tree exactly as it was scanned. Hard links hold the scanned version of each large file while it is
+sent, also when the program deletes or replaces it meanwhile. A write into the same file raises TreeChanged.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import threading
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import attrs
+
+from tony_provider.runtime.artifacts.checksum import Checksum, SummedFile, algorithm_of, file_checksum
+from tony_provider.runtime.artifacts.manifest import Entry, StoredTree
+from tony_provider.runtime.artifacts.throttle import Throttle
+from tony_provider.runtime.artifacts.tree import FileVersion, Kind, Tree, TreeNode
+from tony_provider.runtime.storage import Storage, uris
+from tony_provider.runtime.storage.base import CHUNK
+
+SMALL = 256 << 10  # bytes; HDFS takes up to 0.4 s to complete a file, so smaller files share an object
+PACK = 64 << 20  # bytes of one object of small files
+_AT_ONCE = 4  # objects; each holds CHUNK bytes of memory
+_NO_LINKS = {errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}
+
+
+class TreeChanged(Exception):  # noqa: N818 - describes what happened
+    """A file is no longer the one that was scanned. The next scan finds the new version."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"{self.path} was changed while it was copied"
+
+
+@attrs.frozen
+class StoredFiles:
+    """Files on the disk whose bytes the storage holds."""
+
+    files: Mapping[str, tuple[FileVersion, Entry]] = attrs.field(factory=dict)  # by path
+    objects: Mapping[str, int] = attrs.field(factory=dict)  # bytes by name
+
+
+@attrs.frozen
+class UploadedTree:
+    """The result of an upload."""
+
+    tree: StoredTree
+    stored: StoredFiles  # for the next upload of the directory
+    sent: int  # bytes
+
+
+class ArtifactUpload:
+    """One upload. Call ``run`` once, in a thread; call ``cancel`` from any thread."""
+
+    def __init__(self, storage: Storage, objects_uri: str, name: str, throttle: Throttle) -> None:
+        """``name``: unique in the directory at ``objects_uri``; names of new objects begin with it."""
+        self._storage = storage
+        self._objects_uri = objects_uri
+        self._name = name
+        self._throttle = throttle
+        self._cancelled = threading.Event()
+        self.objects: list[str] = []  # names of all objects that the upload may have created
+
+    def cancel(self) -> None:
+        """Stop sending bytes. A thread that waits for a silent server ends with the server's deadline."""
+        self._cancelled.set()
+
+    def run(
+        self,
+        directory: Path,
+        tree: Tree,
+        stored: StoredFiles,
+        hold: Path,
+        *,
+        copy: bool = False,
+        growing: Collection[str] = (),
+    ) -> UploadedTree:
+        """Send the files of a scanned tree that ``stored`` does not contain.
+
+        ``hold``: a directory on the same file system that the upload creates and removes. ``copy``: hold copies of
+        changed files instead of links, so that the program may write into them meanwhile. ``growing``: paths of files
+        that may change meanwhile; the result contains their bytes up to the scanned length.
+
+        Blocks. Raises TreeChanged, StorageError, OSError, Cancelled. Then ``objects`` may exist on the storage.
+        """
+        reused = _Reuse(directory, tree, stored, self._cancelled).find()
+        names: dict[tuple[int, int], list[str]] = {}  # of each changed file; hard links give it several
+        for path, node in tree.files.items():
+            if path not in reused:
+                names.setdefault((node.version.device, node.version.inode), []).append(path)
+        changed = {paths[0]: tree.nodes[paths[0]] for paths in names.values()}
+        hold.mkdir(mode=0o700)
+        try:
+            held = _Hold(directory, hold, copy=copy, growing=frozenset(growing))
+            parcels = [*held.large(changed), *held.packs(changed, self._cancelled)]
+            sent = {entry.path: entry for entry in self._send_all(parcels)}
+            held.check(sent.values(), self._cancelled)
+        finally:
+            shutil.rmtree(hold, ignore_errors=True)
+        linked = {path: sent[first] for first, *others in names.values() for path in others if first in sent}
+        entries = _entries(tree, {**reused, **sent, **linked})
+        sizes = {**stored.objects, **{name: parcel.size for name, parcel in zip(self.objects, parcels)}}
+        result = StoredTree(entries, {name: sizes[name] for name in sorted({each.object for each in entries} - {""})})
+        return UploadedTree(result, _stored_now(directory, tree, result), sum(parcel.size for parcel in parcels))
+
+    def _send_all(self, parcels: list[_Parcel]) -> list[Entry]:
+        """Send all objects, the largest first. The first failure cancels the others."""
+        self.objects = [f"{self._name}-{number}" for number in range(len(parcels))]
+        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="upload") as pool:
+            order = sorted(range(len(parcels)), key=lambda number: -parcels[number].size)
+            sending = [pool.submit(self._send, parcels[number], self.objects[number]) for number in order]
+            done, rest = wait(sending, return_when=FIRST_EXCEPTION)
+            failed = [error for error in (future.exception() for future in done) if error is not None]
+            if failed:
+                for future in rest:
+                    future.cancel()
+                self.cancel()
+                raise failed[0]
+        return [entry for future in sending for entry in future.result()]
+
+    def _send(self, parcel: _Parcel, name: str) -> list[Entry]:
+        with parcel.local.open("rb", buffering=0) as opened:
+            source = _Paced(opened, self._throttle, self._cancelled)
+            self._storage.write(uris.join(self._objects_uri, name), cast(BinaryIO, source))
+        if source.size != parcel.size:
+            raise TreeChanged(parcel.entries[0].path)
+        if len(parcel.entries) == 1:
+            return [attrs.evolve(parcel.entries[0], object=name, checksum=source.text)]
+        return [attrs.evolve(entry, object=name) for entry in parcel.entries]
+
+
+@attrs.frozen
+class _Parcel:
+    """One object to send, and the files in it."""
+
+    local: Path
+    size: int  # bytes
+    entries: list[Entry]  # without the object's name
+
+
+class _Reuse:
+    """Finds the files of a tree that the storage holds already."""
+
+    def __init__(self, directory: Path, tree: Tree, stored: StoredFiles, cancelled: threading.Event) -> None:
+        self._directory = directory
+        self._tree = tree
+        self._stored = stored
+        self._cancelled = cancelled
+
+    def find(self) -> dict[str, Entry]:
+        """Return the entries of these files by path. Raises OSError, Cancelled."""
+        versions = {version.without_ctime: entry for version, entry in self._stored.files.values()}
+        found = {}
+        for path, node in self._tree.files.items():
+            version, entry = self._stored.files.get(path, (None, None))
+            if entry is None or version != node.version:
+                entry = versions.get(node.version.without_ctime)
+                if entry is None or not self._holds(path, entry):
+                    continue
+            if entry.size:
+                found[path] = attrs.evolve(entry, path=path, mode=node.mode, mtime_ns=max(0, node.version.mtime_ns))
+        return self._without_sparse(found)
+
+    def _holds(self, path: str, entry: Entry) -> bool:
+        """Whether a file that was renamed, linked or got another mode still has the stored bytes."""
+        try:
+            local = self._directory / path
+            return file_checksum(local, algorithm_of(entry.checksum), cancelled=self._cancelled) == entry.checksum
+        except FileNotFoundError:
+            return False
+
+    def _without_sparse(self, found: dict[str, Entry]) -> dict[str, Entry]:
+        """Leave out files in objects of which less than half is still used, so that the objects can be removed."""
+        used: dict[str, dict[int, int]] = {}
+        for entry in found.values():
+            used.setdefault(entry.object, {})[entry.offset] = entry.size
+        sparse = {name for name, parts in used.items() if 2 * sum(parts.values()) < self._stored.objects[name]}
+        return {path: entry for path, entry in found.items() if entry.object not in sparse}
+
+
+class _Hold:
+    """Keeps the scanned versions of files in a directory of its own until they are sent."""
+
+    def __init__(self, directory: Path, hold: Path, *, copy: bool, growing: frozenset[str]) -> None:
+        self._directory = directory
+        self._hold = hold
+        self._copy = copy
+        self._growing = growing
+        self._linked: dict[str, tuple[Path, FileVersion]] = {}
+
+    def large(self, changed: Mapping[str, TreeNode]) -> Iterator[_Parcel]:
+        """Hold each large file as an object of its own. Raises TreeChanged, OSError."""
+        large = [path for path, node in changed.items() if node.version.size > SMALL]
+        for number, path in enumerate(large):
+            node, local = changed[path], self._hold / f"file-{number}"
+            if self._copy or path in self._growing or not self._link(path, node, local):
+                with local.open("xb") as file:
+                    self._append(path, node, file)
+            yield _Parcel(local, node.version.size, [_entry(path, node, "")])
+
+    def packs(self, changed: Mapping[str, TreeNode], cancelled: threading.Event) -> Iterator[_Parcel]:
+        """Copy the small files into packs. Raises TreeChanged, OSError, Cancelled."""
+        small = {path: node for path, node in changed.items() if 0 < node.version.size <= SMALL}
+        waiting = deque(sorted(small))
+        number = 0
+        while waiting:
+            local, size, entries = self._hold / f"pack-{number}", 0, []
+            with local.open("xb") as file:
+                while waiting and size < PACK:
+                    path = waiting.popleft()
+                    checksum = self._append(path, small[path], file)
+                    entries.append(attrs.evolve(_entry(path, small[path], checksum), offset=size))
+                    size += small[path].version.size
+            yield _Parcel(local, size, entries)
+            number += 1
+
+    def check(self, sent: Iterable[Entry], cancelled: threading.Event) -> None:
+        """Raise TreeChanged if a program wrote into a linked file. Raises OSError, Cancelled."""
+        for entry in sent:
+            local, version = self._linked.get(entry.path, (None, None))
+            if local is None or version is None or (now := FileVersion.of(local.lstat())) == version:
+                continue
+            # Only ctime_ns differs if the program removed or renamed the file, or wrote into it and set its time back.
+            if (
+                now.without_ctime != version.without_ctime
+                or file_checksum(local, cancelled=cancelled) != entry.checksum
+            ):
+                raise TreeChanged(entry.path)
+
+    def _link(self, path: str, node: TreeNode, local: Path) -> bool:
+        """Hold a file by a hard link. Return False where the file system has none. Raises TreeChanged, OSError."""
+        try:
+            if FileVersion.of((self._directory / path).lstat()) != node.version:
+                raise TreeChanged(path)
+            os.link(self._directory / path, local, follow_symlinks=False)
+        except FileNotFoundError as error:
+            raise TreeChanged(path) from error
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            return False
+        version = FileVersion.of(local.lstat())  # the link has changed the inode's ctime
+        if version.without_ctime != node.version.without_ctime:
+            raise TreeChanged(path)
+        self._linked[path] = local, version
+        return True
+
+    def _append(self, path: str, node: TreeNode, file: BinaryIO) -> str:
+        """Append a file's bytes and return their checksum. Raises TreeChanged, OSError."""
+        summed, left = Checksum(), node.version.size
+        try:
+            descriptor = os.open(self._directory / path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        except FileNotFoundError as error:
+            raise TreeChanged(path) from error
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise TreeChanged(path) from error
+            raise
+        with os.fdopen(descriptor, "rb", buffering=0) as source:
+            while left and (data := source.read(min(left, CHUNK))):
+                file.write(data)
+                summed.update(data)
+                left -= len(data)
+            is_same = FileVersion.of(os.fstat(descriptor)) == node.version
+        if left or not (is_same or path in self._growing):
+            raise TreeChanged(path)
+        return summed.text
+
+
+class _Paced(SummedFile):
+    def __init__(self, file: BinaryIO, throttle: Throttle, cancelled: threading.Event) -> None:
+        super().__init__(file)
+        self._throttle = throttle
+        self._cancelled = cancelled
+
+    def read(self, size: int = -1) -> bytes:
+        data = super().read(size)
+        self._throttle.take(len(data), self._cancelled)
+        return data
+
+
+def _entries(tree: Tree, files: Mapping[str, Entry]) -> list[Entry]:
+    """Return the entries of a tree; ``files``: those of its files that are not empty, perhaps under other paths."""
+    entries = []
+    for path, node in sorted(tree.nodes.items()):
+        if path in files:
+            entries.append(attrs.evolve(files[path], path=path))
+        elif node.kind is Kind.FILE:
+            entries.append(_entry(path, node, Checksum().text))
+        else:
+            entries.append(Entry(path, node.kind, node.mode, max(0, node.version.mtime_ns), target=node.target))
+    return entries
+
+
+def _entry(path: str, node: TreeNode, checksum: str) -> Entry:
+    return Entry(path, Kind.FILE, node.mode, max(0, node.version.mtime_ns), node.version.size, checksum)
+
+
+def _stored_now(directory: Path, tree: Tree, result: StoredTree) -> StoredFiles:
+    """Return the files of the tree that are still on the disk, with the stamps that they have without their links."""
+    files = {}
+    for entry in result.entries:
+        node = tree.nodes[entry.path]
+        if not entry.object:
+            continue
+        try:
+            version = FileVersion.of((directory / entry.path).lstat())
+        except OSError:
+            continue  # the program has removed it
+        if version.without_ctime == node.version.without_ctime:
+            files[entry.path] = version, entry
+    return StoredFiles(files, result.objects)
