@@ -1,0 +1,340 @@
+"""Consistent moments of a checkpoint directory. Files are real; the clock is the test's."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tony_provider.runtime.artifacts.tree import scan
+from tony_provider.runtime.checkpoint.consistency import QUIET, Blocker, DirectoryWatch, Moment, Verified
+
+INTERVAL = 1.5  # seconds between two looks at the directory
+
+
+class World:
+    """A checkpoint directory, a program that writes into it, and the watch."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.watch = DirectoryWatch()
+        self.now = 1000.0
+        self.verified = Verified()
+        self.writing: tuple[str, ...] = ()
+        self.asked = 0  # for verification
+        self._written = 0
+        self.look()
+        self.watch.restored(self.now, scan(directory))
+
+    def write(self, path: str, content: str = "x") -> None:
+        target = self.directory / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(content)
+        self._date(target)
+
+    def append(self, path: str, content: str = "x") -> None:
+        with (self.directory / path).open("a") as file:
+            file.write(content)
+        self._date(self.directory / path)
+
+    def _date(self, target: Path) -> None:
+        """Each write has a time of its own, as on a disk where writes are milliseconds apart."""
+        self._written += 1
+        os.utime(target, ns=(0, 10**18 + self._written))
+
+    def look(self, seconds: float = 0.0) -> Moment | Blocker | None:
+        """Let time pass, and look at the directory at each interval; returns what the last look has found."""
+        end = self.now + seconds
+        while True:
+            self.watch.observe(self.now, scan(self.directory), self.writing)
+            found = self.watch.moment(self.now, self._verify) if self.watch.has_news else None
+            if self.now >= end:
+                return found
+            self.now = min(end, self.now + INTERVAL)
+
+    def take(self) -> None:
+        self.watch.taken(scan(self.directory))
+
+    def _verify(self) -> Verified:
+        self.asked += 1
+        return self.verified
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def reason(found: Moment | Blocker | None) -> str:
+    assert isinstance(found, Blocker), found
+    return str(found)
+
+
+def test_nothing_is_news_before_the_program_writes(world: World) -> None:
+    assert world.look(100) is None
+
+
+def test_a_save_is_complete_after_a_quiet_time(world: World) -> None:
+    world.write("model.pt")
+    assert reason(world.look(QUIET - 0.1)) == "model.pt was changed a few seconds ago"
+    assert world.asked == 0
+    assert world.look(0.1) == Moment()
+    world.take()
+    assert world.look(10) is None
+
+
+def test_an_unknown_format_and_several_files_are_one_save(world: World) -> None:
+    world.write("state.json")
+    world.look(QUIET - 1)
+    world.write("buffer.pkl")
+    assert reason(world.look(QUIET - 1)).startswith("buffer.pkl")
+    assert world.look(1) == Moment()
+
+
+@pytest.mark.parametrize("path", ["model.tmp", "tmp-step-1/model.pt", "checkpoint-12.incomplete/a"])
+def test_a_temporary_name_blocks_until_it_is_abandoned(world: World, path: str) -> None:
+    world.write(path)
+    assert "temporary" in reason(world.look(30))
+    assert world.look(40) == Moment()
+
+
+def test_a_file_that_is_open_for_writing_blocks(world: World) -> None:
+    world.write("model.pt")
+    world.writing = ("model.pt",)
+    assert reason(world.look(200)) == "model.pt is open for writing"
+    world.writing = ()
+    assert world.look() == Moment()
+
+
+def test_a_broken_file_of_a_known_format_blocks_for_a_while(world: World) -> None:
+    world.write("model.pt")
+    world.verified = Verified(broken={"model.pt": "it is cut short"})
+    assert reason(world.look(60)) == "model.pt is not complete: it is cut short"
+    assert world.look(70) == Moment()
+
+
+def test_a_log_never_blocks_and_is_no_news(world: World) -> None:
+    world.write("train.log")
+    world.write("model.pt")
+    for _ in range(20):
+        world.append("train.log")
+        found = world.look(INTERVAL)
+    assert found == Moment(growing=frozenset({"train.log"}))
+    world.take()
+    for _ in range(5):
+        world.append("train.log")
+        assert world.look(INTERVAL) is None
+    world.writing = ("train.log",)
+    world.write("model.pt", "y")
+    assert world.look(QUIET) == Moment(growing=frozenset({"train.log"}))
+
+
+def test_what_is_appended_for_minutes_is_taken_for_a_log(world: World) -> None:
+    world.write("history")
+    found = None
+    for _ in range(100):
+        world.append("history")
+        found = world.look(INTERVAL)
+    assert found == Moment(growing=frozenset({"history"}))
+
+
+def test_a_slow_save_is_not_taken_for_a_log(world: World) -> None:
+    world.write("model.bin")
+    for _ in range(30):
+        world.append("model.bin")
+        assert "model.bin" in reason(world.look(INTERVAL))
+    assert world.look(QUIET) == Moment()
+
+
+def test_an_append_by_each_save_is_news(world: World) -> None:
+    world.write("history.bin")
+    world.look(QUIET)
+    world.take()
+    world.append("history.bin")
+    assert world.look(QUIET) == Moment()
+
+
+def test_a_save_waits_for_files_that_the_former_had(world: World) -> None:
+    for name in ("G_100.pth", "D_100.pth", "config.yaml"):
+        world.write(name)
+    assert world.look(QUIET) == Moment()
+    world.take()
+    world.write("G_200.pth")
+    assert reason(world.look(20)) == "the save 200 still lacks files that the save 100 has"
+    world.write("D_200.pth")
+    assert world.look(QUIET) == Moment()
+
+
+def test_a_file_that_does_not_come_again_delays_a_save_only(world: World) -> None:
+    world.write("step-10/model.bin")
+    world.write("step-10/vocabulary.txt")
+    world.look(QUIET)
+    world.take()
+    world.write("step-20/model.bin")
+    assert "lacks" in reason(world.look(20))
+    assert world.look(11) == Moment()
+
+
+def test_a_program_that_pauses_within_a_save_is_waited_for_the_next_time(world: World) -> None:
+    """Directories of unknown formats, each written with a pause of 8 seconds: only the first one is taken too early."""
+    for step in (10, 20, 30):
+        world.write(f"model-{step}-{step % 7}/a")
+        early = world.look(8 - INTERVAL)
+        if step == 10:
+            assert early == Moment()
+            world.take()
+        else:
+            assert isinstance(early, Blocker)
+        world.write(f"model-{step}-{step % 7}/b")
+        assert isinstance(world.look(QUIET), Blocker)
+        assert world.look(16) == Moment()
+        world.take()
+
+
+def test_a_directory_that_is_overwritten_is_not_waited_for_longer(world: World) -> None:
+    for _ in range(3):
+        for name in ("ckpt/a", "ckpt/b"):
+            world.write(name)
+        assert world.look(QUIET) == Moment()
+        world.take()
+        world.look(100)
+
+
+def test_a_program_that_never_pauses_needs_a_format_that_can_be_verified(world: World) -> None:
+    found = None
+    for count in range(60):
+        world.write("last.pt", str(count))
+        found = world.look(INTERVAL)
+    assert reason(found) == "last.pt changes every few seconds, and nothing in it shows when it is complete"
+    world.verified = Verified(whole=["last.pt"])
+    world.write("last.pt", "more")
+    assert world.look() == Moment(busy=True)
+
+
+def test_a_manifest_says_exactly_when_a_save_is_complete(world: World) -> None:
+    world.write("notes.txt")
+    world.write("step-1/a")
+    world.write("step-1.tony.json")
+    world.write("step-2/a")
+    world.verified = Verified(declared={"step-1.tony.json": ["step-1/a"]})
+    assert world.look() == Moment(unfinished=frozenset({"notes.txt", "step-2/a"}))
+    world.take()
+    world.write("step-2/b")
+    assert "no manifest" in reason(world.look(600))
+
+
+# ---- after a failure -----------------------------------------------------------------------------------------------
+
+
+def test_a_new_save_that_was_cut_short_is_left_out(world: World) -> None:
+    world.write("step-10/model.bin")
+    world.look(QUIET)
+    world.take()
+    world.write("step-20/a")
+    world.look()
+    assert world.watch.after_failure(world.now, Verified) == Moment(frozenset({"step-20", "step-20/a"}))
+    world.look(QUIET)
+    assert world.watch.after_failure(world.now, Verified) == Moment()
+    broken = Verified(broken={"step-20/a": "it is cut short"})
+    assert world.watch.after_failure(world.now, lambda: broken) == Moment(frozenset({"step-20", "step-20/a"}))
+
+
+def test_a_save_in_place_that_was_cut_short_leaves_the_last_snapshot_only(world: World) -> None:
+    world.write("last.bin")
+    world.look(QUIET)
+    world.take()
+    world.write("last.bin", "half")
+    world.look()
+    assert world.watch.after_failure(world.now, Verified) is None
+    assert world.watch.after_failure(world.now, lambda: Verified(whole=["last.bin"])) == Moment()
+    world.writing = ("last.bin",)
+    world.look(100)
+    assert world.watch.after_failure(world.now, Verified) is None
+
+
+def test_nothing_new_is_no_reason_to_go_back(world: World) -> None:
+    assert world.watch.after_failure(world.now, Verified) == Moment()
+
+
+# ---- any program whose pauses within a save are short --------------------------------------------------------------
+
+Step = Callable[[World, int], None]
+
+
+@attrs.frozen
+class Program:
+    """The files of one save, by what it calls them, and the pauses before each of them."""
+
+    names: tuple[str, ...]
+    pauses: tuple[float, ...]  # seconds
+    rotates: bool
+
+
+programs = st.builds(
+    Program,
+    names=st.lists(
+        st.sampled_from(["last.bin", "opt.bin", "step-{}/a", "step-{}/b", "G_{}.pth", "D_{}.pth", "ckpt/x", "ckpt/y"]),
+        min_size=1,
+        max_size=5,
+        unique=True,
+    ).map(tuple),
+    pauses=st.lists(st.floats(0, QUIET - 0.01), min_size=5, max_size=5).map(tuple),
+    rotates=st.booleans(),
+)
+
+
+@settings(deadline=None, max_examples=150)
+@given(program=programs, between=st.lists(st.floats(0, 60), min_size=1, max_size=6), offset=st.floats(0, INTERVAL))
+def test_a_moment_shows_complete_saves_only(program: Program, between: list[float], offset: float) -> None:
+    """The program notes by itself what its directory holds at the end of each save."""
+    root = Path(tempfile.mkdtemp())
+    try:
+        world = World(root)
+        complete = [content(root)]
+        seen = []
+        world.look(offset)
+        for number, pause in enumerate(between):
+            for found in run_save(world, program, number, complete):
+                seen.append((found, content(root)))
+            for found in each_look(world, pause):
+                seen.append((found, content(root)))
+        for found in each_look(world, 60):
+            seen.append((found, content(root)))
+        moments = [directory for found, directory in seen if isinstance(found, Moment)]
+        assert all(directory in complete for directory in moments)
+        assert moments[-1] == complete[-1]  # the last save is never missed
+    finally:
+        shutil.rmtree(root)
+
+
+def run_save(world: World, program: Program, number: int, complete: list[dict[str, str]]) -> Iterator[object]:
+    step = 10 * (number + 1)
+    for name, pause in zip(program.names, program.pauses, strict=False):
+        world.write(name.format(step), f"save {step}")
+        yield from each_look(world, pause)
+    if program.rotates and number >= 2:
+        for name in program.names:
+            if "{}" in name:
+                (world.directory / name.format(step - 20)).unlink(missing_ok=True)
+    complete.append(content(world.directory))
+
+
+def each_look(world: World, seconds: float) -> Iterator[object]:
+    end = world.now + seconds
+    while world.now < end:
+        world.now = min(end, world.now + INTERVAL)
+        found = world.look()
+        yield found
+        if isinstance(found, Moment):
+            world.take()
+
+
+def content(directory: Path) -> dict[str, str]:
+    return {path.relative_to(directory).as_posix(): path.read_text() for path in directory.rglob("*") if path.is_file()}

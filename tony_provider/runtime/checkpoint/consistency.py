@@ -1,0 +1,315 @@
+"""Decide when a checkpoint directory is consistent, so that a snapshot of it contains only complete saves.
+
+The watch sees the directory every few seconds. It never compares clocks of different machines and never takes a number
+in a name for an order of saves. Times are seconds of one monotonic clock.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import Callable, Optional, Union
+
+import attrs
+
+from tony_provider.runtime.artifacts.tree import FileVersion, Kind, Tree, TreeNode
+from tony_provider.runtime.checkpoint.formats.step_names import is_temporary
+
+QUIET = 5.0  # seconds without a change after which a save is taken for complete
+_LONGEST_QUIET = 300.0  # seconds, for programs that pause longer within a save
+_YOUNG = 600.0  # seconds: files that come later into a directory are a new save, not the rest of one
+_SIBLINGS = 30.0  # seconds to wait for files that the save before had, too
+_TEMPORARY = 60.0  # seconds without a change after which a temporary file is taken for abandoned
+_PATIENCE = 60.0  # seconds without a quiet moment after which verified files alone are enough
+_BROKEN = 120.0  # seconds without a change after which a broken file does not block other files any more
+_GROWTH = 120.0  # seconds of appending after which any file is taken for a log
+_LOG = re.compile(r".*\.(?:log|jsonl|csv|txt|out|err)|events\.out\.tfevents\..*|.*\.tfevents.*", re.IGNORECASE)
+_NUMBER = re.compile(r"[0-9]+")
+
+
+@attrs.frozen
+class Verified:
+    """What the readers of known formats found in a directory."""
+
+    whole: Collection[str] = ()  # paths of files that are complete
+    broken: Mapping[str, str] = attrs.field(factory=dict)  # path and reason of files that are not
+    declared: Mapping[str, Collection[str]] = attrs.field(factory=dict)  # complete manifests, and the paths they list
+
+
+@attrs.frozen
+class Moment:
+    """The directory is consistent now, except for paths that are still being written."""
+
+    unfinished: frozenset[str] = frozenset()  # to leave out of the snapshot
+    growing: frozenset[str] = frozenset()  # logs, which may grow during the copy
+    busy: bool = False  # the program writes often, so the snapshot needs copies instead of links
+
+
+@attrs.frozen
+class Blocker:
+    """A reason why the directory is not consistent now."""
+
+    path: str  # empty if no single file is the reason
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.path} {self.reason}".strip()
+
+
+@attrs.define
+class _Seen:
+    """A file, link or directory as the watch saw it last."""
+
+    node: TreeNode
+    changed: float  # when the watch saw its last change
+    growing_since: Optional[float] = None  # all changes since then only appended
+    is_log: bool = False  # programs append to it for ever, so it never shows when a save is complete
+
+
+class DirectoryWatch:
+    """Follows the changes of one checkpoint directory and finds its consistent moments.
+
+    Call ``observe`` every few seconds, then ``moment`` if ``has_news``, and ``taken`` after each snapshot.
+    """
+
+    def __init__(self) -> None:
+        self._tree = Tree({})
+        self._snapshot: Mapping[str, TreeNode] = {}
+        self._seen: dict[str, _Seen] = {}
+        self._changed: dict[str, float] = {}  # last change by top-level entry; stays when the entry is removed
+        self._created: dict[str, float] = {}  # by top-level entry
+        self._quiet: dict[str, float] = {}  # by pattern of top-level entries, where it is longer than usual
+        self._writing: frozenset[str] = frozenset()
+        self._restless_since: Optional[float] = None
+
+    # ---- what the directory does ---------------------------------------------------------------------------------
+
+    def observe(self, now: float, tree: Tree, writing: Collection[str] = ()) -> None:
+        """Note the directory's content. ``writing``: paths that a process has open for writing."""
+        touched: dict[str, bool] = {}  # top-level entries, and whether only new paths came into them
+        for path in {*self._seen, *tree.nodes}:
+            is_new = self._note(now, path, tree.nodes.get(path))
+            if is_new is not None:
+                top = _top(path)
+                touched[top] = touched.get(top, True) and is_new
+        for top, only_new in touched.items():
+            if only_new:
+                self._learn_pause(now, top)
+            self._changed[top] = now
+        for path in tree.nodes:
+            self._created.setdefault(_top(path), now)
+        self._created = {top: when for top, when in self._created.items() if top in tree.nodes}
+        self._tree, self._writing = tree, frozenset(writing)
+
+    def _note(self, now: float, path: str, node: Optional[TreeNode]) -> Optional[bool]:
+        """Note one path. Return None if it is unchanged, True if it is new, and False for every other change."""
+        seen = self._seen.get(path)
+        if node is None:
+            del self._seen[path]
+            return False
+        if seen is None:
+            self._seen[path] = _Seen(node, now)
+            return True
+        if _is_same(seen.node, node):
+            return None
+        appended = node.kind is Kind.FILE and _has_grown(seen.node.version, node.version)
+        since = (seen.growing_since or seen.changed) if appended else None
+        is_log = since is not None and (_LOG.fullmatch(path.rpartition("/")[2]) is not None or now - since >= _GROWTH)
+        self._seen[path] = _Seen(node, now, since, is_log)
+        return None if is_log else False
+
+    def _learn_pause(self, now: float, top: str) -> None:
+        """Wait longer in the future if files came into a young directory after a snapshot had taken it for complete."""
+        is_young = now - self._created.get(top, now) < _YOUNG
+        if top in self._snapshot and is_young and top in self._changed:
+            pause, pattern = now - self._changed[top], _pattern(top)
+            self._quiet[pattern] = max(self._quiet_of(top), min(_LONGEST_QUIET, 2 * pause))
+
+    # ---- consistent moments --------------------------------------------------------------------------------------
+
+    @property
+    def has_news(self) -> bool:
+        """Whether the directory differs from the last snapshot by more than the growth of logs."""
+        return next(self._news(), None) is not None
+
+    def taken(self, tree: Tree) -> None:
+        """Note that a snapshot holds this tree, or that a restore has made it."""
+        self._snapshot = tree.nodes
+
+    def restored(self, now: float, tree: Tree) -> None:
+        """Forget all changes: a restore has replaced the directory's content."""
+        self._seen, self._changed, self._created = {}, {}, {}
+        self.observe(now, tree)
+        self._changed = {}
+        self.taken(tree)
+
+    def moment(self, now: float, verify: Callable[[], Verified]) -> Union[Moment, Blocker]:
+        """Return the moment if the directory is consistent now, otherwise the reason why it is not.
+
+        ``verify`` reads the files of known formats; it is called only if nothing else is a reason.
+        """
+        blocker = self._being_written(now)
+        restless = self._restless(now)
+        self._restless_since = (self._restless_since or now) if restless else None
+        if self._declares():
+            return self._declared(now, verify())
+        if blocker is not None:
+            return blocker
+        is_busy = self._restless_since is not None and now - self._restless_since >= _PATIENCE
+        if restless is not None and not is_busy:
+            return restless
+        verified = verify()
+        for path, reason in sorted(verified.broken.items()):
+            seen = self._seen.get(path)
+            if seen is not None and now - seen.changed < _BROKEN:
+                return Blocker(path, f"is not complete: {reason}")
+        if is_busy:
+            for path in self._news():
+                if path not in verified.whole and self._seen[path].node.kind is Kind.FILE:
+                    return Blocker(path, "changes every few seconds, and nothing in it shows when it is complete")
+        return Moment(growing=self._logs, busy=is_busy)
+
+    def at_exit(self) -> Moment:
+        """Return the moment after the program ended successfully: the directory is as the program left it."""
+        return Moment(growing=self._logs)
+
+    def after_failure(self, now: float, verify: Callable[[], Verified]) -> Optional[Moment]:
+        """Return the moment after the program failed or was killed, or None if only the last snapshot is consistent.
+
+        Entries that came since the last snapshot, and were neither quiet nor verified, are left out. If the program
+        was writing into an entry that the last snapshot contains, the directory is of no use.
+        """
+        news = set(self._news())
+        if not news:
+            return Moment(growing=self._logs)
+        verified = verify()
+        unfinished = {path for path in news if self._is_unsettled(now, path)} - set(verified.whole)
+        unfinished |= news & set(verified.broken)
+        tops = {_top(path) for path in unfinished}
+        if any(top in self._snapshot for top in tops):
+            return None
+        left_out = frozenset(path for path in self._tree.nodes if _top(path) in tops)
+        return Moment(left_out, self._logs)
+
+    # ---- helpers -------------------------------------------------------------------------------------------------
+
+    def _news(self) -> Iterator[str]:
+        """Paths that differ from the last snapshot, without logs that have only grown."""
+        for path, seen in self._seen.items():
+            before = self._snapshot.get(path)
+            if before is None or not (
+                _is_same(before, seen.node) or (seen.is_log and _has_grown(before.version, seen.node.version))
+            ):
+                yield path
+        yield from (path for path in self._snapshot if path not in self._seen)
+
+    @property
+    def _logs(self) -> frozenset[str]:
+        return frozenset(path for path, seen in self._seen.items() if seen.is_log)
+
+    def _being_written(self, now: float) -> Optional[Blocker]:
+        if self._tree.torn:
+            return Blocker("", "files were removed while the directory was read")
+        for path in sorted(self._writing):
+            if path in self._seen and not self._seen[path].is_log:
+                return Blocker(path, "is open for writing")
+        for path, seen in self._seen.items():
+            if any(map(is_temporary, path.split("/"))) and now - seen.changed < _TEMPORARY:
+                return Blocker(path, "has the name of a temporary file")
+        return None
+
+    def _restless(self, now: float) -> Optional[Blocker]:
+        """Return a reason if a save may be incomplete, judged by the times of changes alone."""
+        for top, changed in self._changed.items():
+            if now - changed < self._quiet_of(top):
+                return Blocker(top, "was changed a few seconds ago")
+        lacking = self._lacking()
+        if lacking is not None and now - max(self._changed.values(), default=now) < _SIBLINGS:
+            return lacking
+        return None
+
+    def _lacking(self) -> Optional[Blocker]:
+        """Return a reason if the newest numbered save lacks files that the save before has.
+
+        Two saves are compared if their top-level names differ in numbers only: step-10 and step-20, G_10 and D_10.
+        """
+        saves: dict[str, set[str]] = {}
+        for path, seen in self._seen.items():
+            number = _number(_top(path))
+            if number is not None and seen.node.kind is Kind.FILE:
+                saves.setdefault(number, set()).add(_pattern(path))
+        fresh = {_number(_top(path)) for path in self._news() if path in self._seen} - {None}
+        former = [number for number in saves if number not in fresh]
+        if not former:
+            return None
+        newest_former = max(former, key=lambda number: self._newest_change(number))
+        for number in fresh & set(saves):
+            missing = saves[newest_former] - saves[number or ""]
+            # A name with other numbers in it, such as a loss, never comes again.
+            if missing and missing != saves[newest_former]:
+                return Blocker("", f"the save {number} still lacks files that the save {newest_former} has")
+        return None
+
+    def _newest_change(self, number: str) -> float:
+        return max(seen.changed for path, seen in self._seen.items() if _number(_top(path)) == number)
+
+    def _quiet_of(self, top: str) -> float:
+        return self._quiet.get(_pattern(top), QUIET)
+
+    def _is_unsettled(self, now: float, path: str) -> bool:
+        """Whether a path was changed too recently, or was open for writing when the watch saw it last."""
+        if path in self._writing:
+            return True
+        changed = self._seen[path].changed if path in self._seen else self._changed.get(_top(path), 0.0)
+        return now - changed < self._quiet_of(_top(path))
+
+    def _declares(self) -> bool:
+        return any(_is_manifest(path) for path in self._seen)
+
+    def _declared(self, now: float, verified: Verified) -> Union[Moment, Blocker]:
+        """Return the moment of a program that writes a manifest for each complete save."""
+        news = set(self._news())
+        fresh = [path for path in verified.declared if path in news]
+        if not fresh:
+            return Blocker("", "the program has written no manifest since the last snapshot")
+        listed = {path for paths in verified.declared.values() for path in paths} | set(verified.declared)
+        unfinished = frozenset(
+            path
+            for path in news
+            if path in self._seen
+            and path not in listed
+            and self._is_unsettled(now, path)
+            and self._seen[path].node.kind is not Kind.DIRECTORY
+        )
+        return Moment(unfinished, self._logs)
+
+
+def _top(path: str) -> str:
+    return path.partition("/")[0]
+
+
+def _pattern(path: str) -> str:
+    return _NUMBER.sub("#", path)
+
+
+def _number(top: str) -> Optional[str]:
+    """The last number in the name of a top-level entry, without its suffix; it identifies one of several saves."""
+    found = _NUMBER.findall(top.partition(".")[0])
+    return found[-1] if found else None
+
+
+def _is_manifest(path: str) -> bool:
+    return "/" not in path and path.endswith(".tony.json")
+
+
+def _is_same(one: TreeNode, other: TreeNode) -> bool:
+    """Whether two nodes are the same version of an entry. A directory changes with its entries, which are compared."""
+    if one.kind is not other.kind or one.mode != other.mode or one.target != other.target:
+        return False
+    if one.kind is Kind.FILE:
+        return one.version.without_ctime == other.version.without_ctime
+    return True
+
+
+def _has_grown(before: FileVersion, after: FileVersion) -> bool:
+    return (before.device, before.inode) == (after.device, after.inode) and before.size < after.size
