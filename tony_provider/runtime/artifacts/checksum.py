@@ -19,6 +19,7 @@ from tony_provider.runtime.storage.base import CHUNK
 
 ALGORITHM = "crc32"
 _HASHES = frozenset({"sha256", "sha512", "sha1", "md5", "blake2b"})
+ALGORITHMS = _HASHES | {ALGORITHM}
 
 Data = Union[bytes, bytearray, memoryview]
 
@@ -57,7 +58,7 @@ class Checksum:
 def algorithm_of(text: str) -> str:
     """Return the algorithm that a checksum names. Raises UnknownChecksum."""
     algorithm, separator, value = text.partition(":")
-    if not separator or not value or algorithm not in _HASHES | {ALGORITHM}:
+    if not separator or not value or algorithm not in ALGORITHMS:
         raise UnknownChecksum(f"{text!r} is not a checksum of a known algorithm")
     return algorithm
 

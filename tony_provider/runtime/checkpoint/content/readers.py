@@ -7,11 +7,13 @@ OSError.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Callable
 
 import attrs
 
+from tony_provider.runtime.artifacts.checksum import ALGORITHMS, file_checksum
 from tony_provider.runtime.checkpoint.content import (
     bundle,
     hdf5,
@@ -21,6 +23,8 @@ from tony_provider.runtime.checkpoint.content import (
     orbax_file,
     torch_file,
     torch_listing,
+    trainer_state,
+    zips,
 )
 from tony_provider.runtime.checkpoint.content.unreadable import Unreadable
 
@@ -38,7 +42,10 @@ READERS: Mapping[str, Callable[[Path], Any]] = {
     "shards": torch_listing.shards,
     "step": orbax_file.is_committed,
     "torch": lambda path: attrs.astuple(torch_file.read(path)),
+    "trainer": trainer_state.global_step,
     "tree": orbax_file.arrays,
+    "zip": zips.check_any,
+    **{f"checksum {algorithm}": partial(file_checksum, algorithm=algorithm) for algorithm in ALGORITHMS},
 }
 
 

@@ -16,8 +16,8 @@ from tony_provider.runtime.checkpoint.content import pickles, safetensors, zips
 from tony_provider.runtime.checkpoint.content.unreadable import Unreadable
 
 SUFFIXES = (".pth.tar", ".pt", ".pth", ".ckpt", ".safetensors")
-_OLD_MAGIC = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."
-_PICKLE = b"\x80"
+OLD_MAGIC = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."
+PICKLE = b"\x80"
 _LONGEST_PICKLE = 64 << 20  # bytes; read for the step only
 _STEPS = ("global_step", "step", "iteration", "iter", "iter_num", "step_num")
 _EPOCHS = ("epoch", "epochs_run")  # not "epochs", nor "steps": those are how many there are to be
@@ -39,7 +39,7 @@ def looks_like_one(path: Path) -> bool:
     with path.open("rb") as file:
         beginning = file.read(len(zips.MAGIC))
     cut_short = zips.MAGIC.startswith(beginning)  # or empty
-    return path.name.endswith(".safetensors") or beginning.startswith((zips.MAGIC, _PICKLE)) or cut_short
+    return path.name.endswith(".safetensors") or beginning.startswith((zips.MAGIC, PICKLE)) or cut_short
 
 
 def read(path: Path) -> TorchFile:
@@ -48,13 +48,13 @@ def read(path: Path) -> TorchFile:
         safetensors.check(path)
         return TorchFile(None, None, True)
     with path.open("rb") as file:
-        beginning = file.read(len(_OLD_MAGIC))
+        beginning = file.read(len(OLD_MAGIC))
         if beginning.startswith(zips.MAGIC):
             return _archive(path)
-        if not beginning.startswith(_PICKLE):
+        if not beginning.startswith(PICKLE):
             raise Unreadable("it is empty" if not beginning else "it is neither a zip archive nor a pickle")
         file.seek(0)
-        return _old(file) if beginning == _OLD_MAGIC else _plain_pickle(file)
+        return _old(file) if beginning == OLD_MAGIC else _plain_pickle(file)
 
 
 def _archive(path: Path) -> TorchFile:

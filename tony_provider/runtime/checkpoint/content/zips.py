@@ -64,3 +64,15 @@ def check(archive: zipfile.ZipFile) -> bool:
             while data.read(_PIECE):
                 pass
     return True
+
+
+def check_any(path: Path) -> None:
+    """Check an archive of any library, also one that is compressed in another way. Raises Unreadable, OSError."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if any(member.compress_type not in _METHODS for member in archive.infolist()):
+                return  # its directory, which is written last, is there
+    except _ERRORS as error:
+        raise Unreadable(f"it is not a complete zip archive: {error}") from error
+    with opened(path) as archive:
+        check(archive)
