@@ -1,14 +1,12 @@
 """One process that copies a directory to HDFS, as often as it is told to; `benchmarks.mirror` starts some at once.
 
 It reads lines with who is to copy (of COPIERS), and the name of the copy. It answers with a line of JSON: the processor
-time and the HTTP requests that the copy took. The mirror does what it does in a job with `checkpoint.mirror: all`: it
-holds the files in a snapshot, sums each one up while it is read, writes it aside and renames it, looks whether they are
-the same still, and asks for the commit, which is granted at once.
+time and the HTTP requests that the copy took. The mirror does what it does in a job, without the commit: it verifies
+the saves, holds the files by links, packs small files, computes checksums, and checks that no file changed.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import subprocess
@@ -28,26 +26,25 @@ from tests.jobs.places import USER
 from tests.runtime.certificates import make_certificates
 from tests.runtime.executor.containers import APPLICATION, ContainerDirectory, job
 from tony_provider.runtime.application_store import open_application_store
-from tony_provider.runtime.checkpoint.checkpoint_model import checkpoints_directory, place_of
+from tony_provider.runtime.artifacts.throttle import Throttle
+from tony_provider.runtime.artifacts.upload import SMALL, ArtifactUpload
+from tony_provider.runtime.checkpoint.checkpoint_model import objects_directory
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
+from tony_provider.runtime.contract import CHECKPOINTS_DIR as CHECKPOINTS
 from tony_provider.runtime.executor.checkpoint_directory import CheckpointDirectory
-from tony_provider.runtime.executor.checkpoint_uploader import CheckpointUploader, UploadTarget
-from tony_provider.runtime.executor.commit_requests import CommitRequests
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.executor.executor_context import ExecutorContext
 from tony_provider.runtime.executor.job_files import JobFiles
-from tony_provider.runtime.executor.order import Order
 from tony_provider.runtime.executor.output import Output
 from tony_provider.runtime.executor.ports import HeldPorts
-from tony_provider.runtime.executor.upload import AT_ONCE, SMALL, SMALL_AT_ONCE
 from tony_provider.runtime.executor.workspace import Workspace
-from tony_provider.runtime.frameworks.base import MAIN_PORT, ClusterSpec, TaskAddress
-from tony_provider.runtime.protocol import tony_pb2
-from tony_provider.runtime.spec.model import CheckpointSpec, MirrorScope, Role
-from tony_provider.runtime.storage import WebHdfsConfig, uris
+from tony_provider.runtime.spec.model import CheckpointSpec, MirrorScope
+from tony_provider.runtime.storage import WebHdfsConfig
 
 WEIGHTS = "weights"  # the directory that is copied, with the checkpoint's files
 _MEBIBYTE = 1 << 20
 _SECONDS = 600.0  # for one copy
+_AT_ONCE, _SMALL_AT_ONCE = 4, 32  # files of the others; the mirror sends four objects at once
 
 
 def main() -> int:
@@ -83,35 +80,23 @@ def _say(answer: dict[str, Any]) -> None:
 
 @attrs.frozen
 class Mirror:
-    """From the look at the directory to the grant."""
+    """From the look at the directory to the last object."""
 
     context: ExecutorContext
     given: Namespace
 
     def __call__(self, name: str) -> None:
-        for file in files_below(self.context.checkpoints.path):  # as if the program had saved the same again
-            os.utime(self.context.checkpoints.path / file)
-        asyncio.run(self._carry(name))
-
-    async def _carry(self, name: str) -> None:
-        def grant(message: tony_pb2.FromExecutor) -> None:
-            answer = tony_pb2.CheckpointAnswer(request=message.uploaded.request, granted=True)
-            asyncio.get_running_loop().call_soon(commit_requests.answered, answer)
-
-        commit_requests = CommitRequests(grant)
-        place = place_of(name)
-        assert place is not None
-        number = place.save
-        workers = [TaskAddress("worker", rank, Role.WORKER, "127.0.0.1", {MAIN_PORT: 20000}) for rank in range(8)]
-        uploader = CheckpointUploader(self.context, Order(number, ClusterSpec(number, tuple(workers))), commit_requests)
-        checkpoint = await uploader.in_thread(self.context.checkpoints.newest, None, True)
-        assert checkpoint is not None
-        assert len(checkpoint.files) >= self.given.files, checkpoint
-        chain = checkpoints_directory(self.context.container.description.chain_dir)
-        trouble = await uploader.carry(checkpoint, UploadTarget(number, uris.join(chain, name)))
-        uploader.close()
-        if trouble is not None:
-            raise RuntimeError(trouble.text)
+        directory = self.context.checkpoints
+        for file in files_below(directory.path):  # as if the program had saved the same again
+            os.utime(directory.path / file)
+        state = directory.look(ended=True, succeeded=True)
+        assert state.ready, state
+        chain = self.context.container.description.chain_dir
+        unique = f"{name[len('save-') :]}-{self.given.rank}"
+        upload = ArtifactUpload(self.context.storage, objects_directory(chain), unique, Throttle(None))
+        snapshot = directory.snapshot(state.version, (), upload, None)
+        assert len(snapshot.uploaded.tree.entries) >= self.given.files
+        directory.committed(snapshot, ResumePoint(1, f"{chain}/{CHECKPOINTS}/{name}"))
 
 
 def _context(given: Namespace) -> ExecutorContext:
@@ -159,7 +144,7 @@ def _make_checkpoint(directory: Path, count: int, size: int) -> None:
 
 def at_once(size: int) -> int:
     """How many files of this size are copied side by side, by all who are compared."""
-    return SMALL_AT_ONCE if size <= SMALL else AT_ONCE
+    return _SMALL_AT_ONCE if size <= SMALL else _AT_ONCE
 
 
 @attrs.frozen

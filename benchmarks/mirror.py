@@ -100,9 +100,9 @@ def _measured(case: Case, cluster: HadoopCluster, home: Path, hdfs: Path, rounds
         for number in range(1, rounds + 1):
             turn = number % len(COPIERS)
             for who in [*list(COPIERS)[turn:], *list(COPIERS)[:turn]]:
-                found[who].append(crew.copy(COPIERS[who], directory_name(number, 1)))
+                found[who].append(crew.copy(COPIERS[who], directory_name(number)))
                 program.progress(f"{case.name}, round {number}: {who:14} {found[who][-1].seconds:6.2f} s")
-            starts.append(crew.copy("put-start", directory_name(number, 1)).seconds)
+            starts.append(crew.copy("put-start", directory_name(number)).seconds)
     yield from figures_of(case, found, starts)
 
 

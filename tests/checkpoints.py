@@ -1,15 +1,21 @@
-"""Committed checkpoints put on a store by hand, as a job would have left them."""
+"""Committed checkpoints put into a storage by hand, as a job would have left them."""
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import Mapping
+
 from tony_provider.runtime.artifacts.checksum import Checksum
-from tony_provider.runtime.checkpoint.catalog import Catalog
+from tony_provider.runtime.artifacts.manifest import Entry, StoredTree
+from tony_provider.runtime.artifacts.tree import Kind
+from tony_provider.runtime.checkpoint.catalog import Catalog, read_stored
 from tony_provider.runtime.checkpoint.checkpoint_model import (
-    CheckpointFile,
     Manifest,
+    RankTree,
     StoredCheckpoint,
+    chain_of,
     directory_name,
-    rank_directory,
+    objects_directory,
 )
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage
@@ -17,17 +23,73 @@ from tony_provider.runtime.storage.base import Storage
 FILE = "model.bin"
 
 
-def new_directory(catalog: Catalog, step: int) -> str:
-    """For a checkpoint of this step, as an executor names it; it is not there yet. Saves are counted like steps."""
-    return uris.join(catalog.uri, directory_name(step, step))
+def new_directory(catalog: Catalog, save: int) -> str:
+    """The URI of a checkpoint that is not there yet."""
+    return uris.join(catalog.uri, directory_name(save))
 
 
-def commit(storage: Storage, chain_uri: str, step: int, content: bytes = b"weights") -> StoredCheckpoint:
-    """Of one rank and one file."""
+def checksum(data: bytes) -> str:
+    summed = Checksum()
+    summed.update(data)
+    return summed.text
+
+
+def upload(storage: Storage, chain_uri: str, files: Mapping[str, bytes]) -> StoredTree:
+    """Put the files into one object, as an executor does with small ones."""
+    name = f"000000-0-{secrets.token_hex(4)}-0"
+    entries, offset, parents = [], 0, set()
+    for path, data in sorted(files.items()):
+        place = path
+        while place := place.rpartition("/")[0]:
+            parents.add(place)
+        entries.append(Entry(path, Kind.FILE, 0o600, 10**18, len(data), checksum(data), name if data else "", offset))
+        offset += len(data)
+    entries += [Entry(place, Kind.DIRECTORY, 0o700, 10**18) for place in parents]
+    storage.write(uris.join(objects_directory(chain_uri), name), b"".join(data for _, data in sorted(files.items())))
+    return StoredTree(sorted(entries, key=lambda entry: entry.path), {name: offset})
+
+
+def commit(
+    storage: Storage,
+    chain_uri: str,
+    step: int | None,
+    content: bytes = b"weights",
+    *,
+    save: int | None = None,
+    ranks: Mapping[int, Mapping[str, bytes]] | None = None,
+    **changes: object,
+) -> StoredCheckpoint:
+    """Commit a checkpoint; by default of one rank and one file. Saves are counted like steps."""
     catalog = Catalog(storage, chain_uri)
-    uri = new_directory(catalog, step)
-    storage.write(uris.join(rank_directory(uri, 0), FILE), content)
-    checksum = Checksum()
-    checksum.update(content)
-    files = [CheckpointFile(FILE, len(content), checksum.text)]
-    return catalog.commit(uri, Manifest(step, step, "manifest", FILE, files))
+    number = save if save is not None else step or 0
+    trees = [
+        RankTree(rank, upload(storage, chain_uri, files)) for rank, files in (ranks or {0: {FILE: content}}).items()
+    ]
+    values = {"save": number, "step": step, "trees": trees, "format": "manifest", "entry": FILE, **changes}
+    if ranks is not None and "entry" not in changes:
+        values["entry"] = min(ranks[min(ranks)])
+    return catalog.commit(new_directory(catalog, number), Manifest(**values))  # type: ignore[arg-type]
+
+
+def content(storage: Storage, uri: str, rank: int = 0) -> dict[str, bytes]:
+    """The files of a rank in a committed checkpoint, by path."""
+    stored = read_stored(storage, uri)
+    objects = objects_directory(chain_of(uri))
+    found = {}
+    for entry in stored.manifest.tree_of(rank).entries:
+        if entry.object:
+            with storage.open_read(uris.join(objects, entry.object), offset=entry.offset, length=entry.size) as stream:
+                found[entry.path] = stream.read()
+    return found
+
+
+def new_objects(storage: Storage, uri: str) -> dict[str, int]:
+    """The URIs and sizes of the objects that no older checkpoint has."""
+    catalog = Catalog(storage, chain_of(uri), read_only=True)
+    stored = read_stored(storage, uri)
+    older = {name for one in catalog.list() if one.save < stored.save for name in one.manifest.objects}
+    return {
+        uris.join(catalog.objects_uri, name): size
+        for name, size in stored.manifest.objects.items()
+        if name not in older
+    }

@@ -129,8 +129,9 @@ def test_the_newest_step_is_that_of_a_whole_committed_checkpoint(chains: Checkpo
     commit(chains.storage, uri, 90)
     commit(chains.storage, uri, 100)
     cut = commit(chains.storage, uri, 110)
-    chains.storage.write(f"{cut.uri}/rank-0/model.bin", b"w", overwrite=True)
-    chains.storage.make_directories(f"{uri}/checkpoints/save-000120-step-120-0000aaaa/rank-0")
+    [name] = cut.manifest.objects
+    chains.storage.write(f"{uri}/objects/{name}", b"w", overwrite=True)
+    chains.storage.make_directories(f"{uri}/checkpoints/save-000120-0000aaaa")
     assert _newest_step(chains, uri) == 100
     assert chains.storage.exists(cut.uri), "a look changes nothing"
 

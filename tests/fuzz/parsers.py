@@ -38,13 +38,16 @@ from tony_provider.importing.imported import NotImportable
 from tony_provider.importing.read import imported_from
 from tony_provider.runtime.am import message_limits
 from tony_provider.runtime.application import ApplicationDescription
+from tony_provider.runtime.artifacts.checksum import ALGORITHMS
+from tony_provider.runtime.artifacts.manifest import is_inside
+from tony_provider.runtime.artifacts.tree import Kind, inner_target, scan
 from tony_provider.runtime.checkpoint.catalog import check_manifest
 from tony_provider.runtime.checkpoint.checkpoint_model import Manifest
 from tony_provider.runtime.checkpoint.content import hdf5, readers, safetensors
 from tony_provider.runtime.checkpoint.content.crc32c import crc32c
 from tony_provider.runtime.checkpoint.content.unreadable import Unreadable
 from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
-from tony_provider.runtime.checkpoint.formats import find
+from tony_provider.runtime.checkpoint.saves import SaveFinder
 from tony_provider.runtime.checkpoint_chain import Owner
 from tony_provider.runtime.codec import CodecError, load_json, to_plain
 from tony_provider.runtime.environment_record import EnvironmentRecord
@@ -191,25 +194,46 @@ def _pickles() -> list[bytes]:
     return [*(pickle.dumps(plain, protocol) for protocol in range(6)), hostile.pickle_that_names_a_doubled_tuple()]
 
 
-_NAMES = ("a-1.pt", "a-2.index", "a-3.npz", "a-4.tony.json", "latest", "step_5/.metadata", "step_5/__0_0.distcp")
+_NAMES = (
+    "a-1.pt",
+    "a-2.index",
+    "a-3.npz",
+    "a-4.tony.json",
+    "a-5.keras",
+    "a-6.h5",
+    "latest",
+    "30/_CHECKPOINT_METADATA",
+    "30/default/_METADATA",
+    "30/default/manifest.ocdbt",
+    "checkpoint-7/model.safetensors.index.json",
+    "checkpoint-7/trainer_state.json",
+    "step_5/.metadata",
+    "step_5/__0_0.distcp",
+)
 
 
-def _look(data: bytes) -> None:
-    """At a directory that holds the file under several names."""
+def _saves(data: bytes) -> None:
+    """Find the saves of a directory that holds the bytes under several names."""
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as name:
-        for each in (
-            "a-1.pt",
-            "a-2.index",
-            "a-3.npz",
-            "a-4.tony.json",
-            "latest",
-            "step_5/.metadata",
-            "step_5/__0_0.distcp",
-        ):
+        for each in _NAMES:
             path = Path(name, each)
-            path.parent.mkdir(exist_ok=True)
+            path.parent.mkdir(exist_ok=True, parents=True)
             path.write_bytes(data)
-        find(Path(name), now=float("inf"))
+        found = SaveFinder(Path(name), world_size=2).find(scan(Path(name)))
+        for alone in (True, False):
+            found.verified(alone=alone)
+            found.loadable(alone=alone)
+
+
+def _check_manifest(manifest: Manifest) -> None:
+    """Check a manifest as the catalog does, and merge its trees as a restore does."""
+    check_manifest("hdfs:///a/save-000001-00000000", manifest)
+    assert manifest.size >= 0
+    for rank in (None, 0, 1):
+        for entry in manifest.tree_of(rank).entries:
+            assert is_inside(entry.path)
+            assert inner_target(entry.path, entry.target) == entry.target or entry.kind is not Kind.LINK
+    assert manifest.own_paths(0) <= {entry.path for each in manifest.trees for entry in each.tree.entries}
 
 
 def _lines(data: bytes) -> None:
@@ -293,24 +317,30 @@ def _summary(data: bytes) -> None:
 
 
 SAMPLE = {"time_ms": 5, "seconds": 10.0, "task": "worker:0", "step": 5, "metrics": {"loss": 0.5}}
-_FILE = {"path": "a", "size": 1, "checksum": "crc32:0"}
+_TREES = [
+    [
+        {"path": "d", "kind": "directory", "mode": 448, "mtime_ns": 5},
+        {"path": "d/a", "kind": "file", "mode": 384, "mtime_ns": 5, "size": 1, "checksum": "crc32:0", "object": "o-0"},
+        {"path": "l", "kind": "link", "mode": 511, "mtime_ns": 5, "target": "d/a"},
+    ],
+    [{"path": "d", "kind": "file", "mode": 384, "mtime_ns": 9, "size": 0, "checksum": "crc32:0"}],
+]
+MANIFEST = {
+    "save": 1,
+    "step": 2,
+    "trees": [
+        {"rank": rank, "tree": {"entries": entries, "objects": {f"o-{rank}": 1}}} for rank, entries in enumerate(_TREES)
+    ],
+    "format": "pytorch",
+    "entry": "d/a",
+}
 RECORDS = [
     record(JobStatus, to_plain(history().status)),
     record(FinalReport, {"final_status": "SUCCEEDED", "diagnostics": "", "tracking_url": "", "finished_ms": 5}),
     record(Owner, {"application_id": "application_1_1"}),
     record(Delivered, {"try_number": 1, "max_tries": 2, "delivered_ms": 5, "version": 1}),
     record(ApplicationDescription, to_plain(DESCRIPTION)),
-    record(
-        Manifest,
-        {
-            "save": 1,
-            "step": 2,
-            "format": "pytorch",
-            "entry": "a",
-            "files": [{"path": "a", "size": 1, "checksum": "crc32:0"}],
-        },
-        lambda found: check_manifest("hdfs:///a/save-000001-step-2-00000000", found),
-    ),
+    record(Manifest, MANIFEST, _check_manifest),
     record(JobSpecification, {"job": {"name": "a"}, "given": {}, "overrides": {}}),
     record(OutputPiece, {"attempt": 1, "newest": 1, "start": 0, "end": 5, "text": "abc"}, _piece),
     record(TokenLife, {"issued_ms": 1, "until_ms": 5, "renewed_ms": 3, "max_ms": 9}),
@@ -361,7 +391,10 @@ CHECKPOINTS = [
         _safetensors,
     ),
     reader("tree", samples("checkpoint/samples/orbax/8/_METADATA", "checkpoint/samples/orbax/30/default/_METADATA")),
-    Parser("checkpoint-look", _look, lambda: [*_pickles(), *JSON_OF_ALL]),
+    reader("trainer", lambda: [b'{"global_step":12,"log_history":[{"loss":0.5}]}']),
+    reader("zip", lambda: [b"{}"], zip_of("data")),
+    *(reader(f"checksum {algorithm}", lambda: [b"abc"]) for algorithm in sorted(ALGORITHMS)),
+    Parser("checkpoint-saves", _saves, lambda: [*_pickles(), *JSON_OF_ALL]),
 ]
 
 

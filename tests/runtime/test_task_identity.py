@@ -142,11 +142,11 @@ async def test_a_caller_of_another_authority_is_not_answered() -> None:
 
 async def test_a_checkpoint_of_many_files_can_be_announced() -> None:
     secrets = make_certificates(APPLICATION)
-    files = [
-        tony_pb2.CheckpointFile(path=f"state/layer-{number}/shard-{number}", size=1 << 40, checksum="crc32:0a1b2c3d")
+    entries = [
+        tony_pb2.TreeEntry(path=f"state/layer-{number}/shard-{number}", size=1 << 40, checksum="crc32:0a1b2c3d")
         for number in range(100_000)
     ]
-    message = tony_pb2.FromExecutor(uploaded=tony_pb2.CheckpointUploaded(step=1, files=files))
+    message = tony_pb2.FromExecutor(uploaded=tony_pb2.CheckpointUploaded(step=1, entries=entries))
     assert message.ByteSize() > 4 << 20  # gRPC's own limit
     async with serving(secrets) as address:
         assert await talk(address, secrets, APPLICATION, message) == "hello"

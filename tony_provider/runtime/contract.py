@@ -121,6 +121,7 @@ NOTEBOOK_FILE = "notebook.json"  # in LAUNCH_DIR of a notebook: its token
 CHAIN_FILE = "chain.json"  # its fingerprint, and what it continues
 OWNER_FILE = "owner.json"  # the one application that may commit checkpoints
 CHECKPOINTS_DIR = "checkpoints"
+OBJECTS_DIR = "objects"  # the bytes of all checkpoints
 BROKEN_DIR = "broken"  # checkpoints that were set aside
 TENSORBOARD_DIR = "tensorboard"  # a directory of event files for each task, over all applications
 USER_CHECKPOINTS_DIR = "user"  # for programs that write there themselves

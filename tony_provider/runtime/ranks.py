@@ -30,6 +30,11 @@ def in_cluster(role: Role) -> bool:
     return role in _ORDER
 
 
+def saves_checkpoints(role: Role) -> bool:
+    """Whether checkpoints of tasks of this role are stored. Parameter servers get their values from the others."""
+    return in_cluster(role) and role is not Role.PS
+
+
 def ranks(tasks: Iterable[RankedTask]) -> dict[tuple[str, int], int]:
     """The rank of each task that has one, by type and index. ``tasks`` come by type as specified, then index."""
     ordered = sorted((task for task in tasks if in_cluster(task.role)), key=lambda task: _ORDER[task.role])

@@ -12,13 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from tests.checkpoints import content
 from tests.faults.account import Account
 from tests.faults.field import Field
 from tests.faults.row import OVERWRITE, row
 from tests.faults.training import Training
-from tony_provider.runtime.checkpoint.checkpoint_model import rank_directory
-from tony_provider.runtime.storage.helpers import read_bytes
-from tony_provider.runtime.storage.uris import join
 
 HITS = 10
 FEW_HITS = 2  # in `make test`
@@ -70,7 +68,7 @@ def _killed_at_random(field: Field, kind: str, command: str, hits: int, step_of:
     for newest, step, resume in begun:
         account.expect(resume == newest, f"generation at {step} went on from {resume}, and {newest} was committed last")
         if resume is not None:
-            held = step_of(read_bytes(storage, join(rank_directory(resume, 0), _file(kind))))
+            held = step_of(content(storage, resume)[_file(kind)])
             account.expect(held == step, f"{resume} holds step {held}, and the ranks began at {step}")
     return account
 

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.checkpoints import new_objects
 from tests.faults.account import Account
 from tests.faults.field import Field
 from tests.faults.row import COUNT, row
@@ -16,7 +17,7 @@ from tests.faults.training import Training
 from tests.files import files_below
 from tests.hadoop.cluster import HadoopCluster
 from tony_provider.runtime import contract
-from tony_provider.runtime.checkpoint.checkpoint_model import rank_directory
+from tony_provider.runtime.checkpoint.catalog import read_stored
 from tony_provider.runtime.storage.helpers import read_bytes, walk
 
 Breaking = Callable[[bytes], bytes]  # makes a file of another content of it
@@ -92,16 +93,17 @@ def corrupted_on_store(field: Field) -> Account:
 
 def _broken_on_store(field: Field, broken: Breaking) -> Account:
     training = field.train(pace=SLOW / 2)
-    uri = training.until_committed(20)
     storage = training.job.hook.storage()
-    files = [entry for entry in walk(storage, rank_directory(uri, 0)) if not entry.is_directory]
-    largest = max(files, key=lambda entry: entry.size).path
+    before = read_stored(storage, training.until_committed(10)).step or 0
+    uri = training.until_committed(before + 1)
+    objects = new_objects(storage, uri)
+    largest = max(objects, key=lambda name: objects[name])
     content = broken(read_bytes(storage, largest))
     with training.hit():
         storage.write(largest, content, overwrite=True)
         training.executor(training.leader).signal(signal.SIGKILL)
     account = training.finish(replaced=[training.leader])
-    account.expect(training.resumed_steps() == [10], f"it went on from {training.resumed_steps()}")
+    account.expect(training.resumed_steps() == [before], f"it went on from {training.resumed_steps()}, not {before}")
     chain = uri.partition(f"/{contract.CHECKPOINTS_DIR}/")[0]
     aside = [entry.path for entry in walk(storage, f"{chain}/{contract.BROKEN_DIR}")]
     account.expect(bool(aside), "the broken checkpoint was not set aside")
@@ -111,16 +113,17 @@ def _broken_on_store(field: Field, broken: Breaking) -> Account:
 @row("truncated-locally", "the newest checkpoint on rank 0's disk is truncated")
 def truncated_locally(field: Field) -> Account:
     """Half of it is gone before it was copied, and the user process dies: the one before is taken."""
-    training = field.train(environment=LARGE, checkpoint=SLOW_MIRROR, pace=0.5)
-    training.until_committed(10)
-    newest = training.until_saved(30)
+    training = field.train(environment=LARGE, pace=0.5)
+    committed = read_stored(training.job.hook.storage(), training.until_committed(10)).step or 0
+    step = max(entry.step or 0 for entry in training.diary.entries("saved", training.leader)) + 10
+    newest = training.until_saved(step)
     directory = Path(f"/proc/{newest.pid}/cwd/tony-work/checkpoints").resolve()
     with training.hit():
-        largest = max((directory / path for path in files_below(directory) if "-30" in path), key=_size)
+        largest = max((directory / path for path in files_below(directory) if f"-{step}" in path), key=_size)
         os.truncate(largest, _size(largest) // 2)
         training.kill(training.leader)
     account = training.finish()
-    account.expect(training.resumed_steps() in ([10], [20]), f"it went on from {training.resumed_steps()}")
+    account.expect(training.resumed_steps() == [committed], f"it went on from {training.resumed_steps()}")
     return account
 
 

@@ -7,13 +7,11 @@ from typing import Any
 
 import attrs
 
+from tests import checkpoints
 from tony_provider.runtime import contract
 from tony_provider.runtime.am.owner import Ownership
 from tony_provider.runtime.application import ApplicationDescription, LocalizedResource
-from tony_provider.runtime.artifacts.checksum import Checksum
-from tony_provider.runtime.checkpoint.catalog import read_stored
-from tony_provider.runtime.checkpoint.checkpoint_model import CheckpointFile, Manifest, directory_name
-from tony_provider.runtime.checkpoint.resume_point import ResumePoint
+from tony_provider.runtime.checkpoint.checkpoint_model import StoredCheckpoint
 from tony_provider.runtime.checkpoint_chain import Owner
 from tony_provider.runtime.codec import dump_json
 from tony_provider.runtime.protocol import tony_pb2
@@ -58,59 +56,42 @@ def own(directory: Path, application_id: str, chain: str = "chain-0001") -> Path
     return path
 
 
-@attrs.frozen
-class Uploaded:
-    """What an executor has put on the store."""
-
-    directory: Path
-    step: int
-    files: tuple[CheckpointFile, ...]
-    rank: int
-
-    @property
-    def uri(self) -> str:
-        """Of the whole checkpoint."""
-        return self.directory.as_uri()
-
-    def message(self, *, generation: int = 1, start: int = 1, request: int = 1) -> tony_pb2.CheckpointUploaded:
-        return tony_pb2.CheckpointUploaded(
-            generation=generation,
-            start=start,
-            request=request,
-            step=self.step,
-            save=self.step,
-            uri=f"{self.uri}/rank-{self.rank}",
-            format="tensorflow",
-            entry=f"ckpt-{self.step}",
-            files=[
-                tony_pb2.CheckpointFile(path=each.path, size=each.size, checksum=each.checksum) for each in self.files
-            ],
-        )
-
-    @property
-    def point(self) -> ResumePoint:
-        """Once it is committed."""
-        return read_stored(LocalStorage(), self.uri).point
-
-    @property
-    def committed(self) -> bool:
-        return (self.directory / "manifest.json").exists()
+def files_of(step: int, rank: int = 0) -> dict[str, bytes]:
+    """What a rank saves at a step."""
+    return {f"ckpt-{step}/part-{rank}": f"weights of rank {rank} after step {step}".encode()}
 
 
-def upload(chain: Path, step: int, *, rank: int = 0, name: str | None = None) -> Uploaded:
-    directory = chain / contract.CHECKPOINTS_DIR / (name or directory_name(step, step))
-    content = f"weights of rank {rank} after step {step}".encode()
-    file = directory / f"rank-{rank}" / f"ckpt-{step}.index"
-    file.parent.mkdir(parents=True)
-    file.write_bytes(content)
-    checksum = Checksum()
-    checksum.update(content)
-    return Uploaded(directory, step, (CheckpointFile(file.name, len(content), checksum.text, rank),), rank)
+def upload(
+    chain: Path, wanted: tony_pb2.TakeSnapshot, step: int, *, rank: int = 0, request: int = 1
+) -> tony_pb2.CheckpointUploaded:
+    """What an executor uploads and says when it is ordered to take a snapshot."""
+    tree = checkpoints.upload(LocalStorage(), chain.as_uri(), files_of(step, rank))
+    return tony_pb2.CheckpointUploaded(
+        generation=wanted.generation,
+        start=wanted.start,
+        request=request,
+        step=step,
+        uri=wanted.uri,
+        format="pytorch",
+        entry=f"ckpt-{step}",
+        entries=[
+            tony_pb2.TreeEntry(
+                path=each.path,
+                kind=each.kind.value,
+                mode=each.mode,
+                mtime_ns=each.mtime_ns,
+                size=each.size,
+                checksum=each.checksum,
+                object=each.object,
+                offset=each.offset,
+            )
+            for each in tree.entries
+        ],
+        save=wanted.save,
+        objects=tree.objects,
+    )
 
 
-def commit(chain: Path, step: int) -> Uploaded:
-    """A whole one, committed by somebody else."""
-    uploaded = upload(chain, step)
-    manifest = Manifest(step, step, "tensorflow", f"ckpt-{step}", list(uploaded.files))
-    (uploaded.directory / "manifest.json").write_bytes(dump_json(manifest))
-    return uploaded
+def commit(chain: Path, step: int) -> StoredCheckpoint:
+    """A whole checkpoint that another application has committed."""
+    return checkpoints.commit(LocalStorage(), chain.as_uri(), step, ranks={0: files_of(step)}, entry=f"ckpt-{step}")

@@ -10,24 +10,25 @@ from typing import Any, cast
 import attrs
 import pytest
 
-from tests.runtime.am.chains import APPLICATION_ID, OTHER, Uploaded, commit, describe, keeping, own, ownership, upload
+from tests.runtime.am.chains import APPLICATION_ID, OTHER, commit, describe, keeping, own, ownership, upload
 from tony_provider.runtime import retrying
 from tony_provider.runtime.address import Address
 from tony_provider.runtime.am import checkpoint_commits as module
+from tony_provider.runtime.am import snapshot_rounds
 from tony_provider.runtime.am.checkpoint_commits import CheckpointCommits, CommitRequest
 from tony_provider.runtime.am.own_chain import OwnChain
 from tony_provider.runtime.am.owner import SupersededError
 from tony_provider.runtime.am.session.actions import Note
 from tony_provider.runtime.am.session.session import Session
 from tony_provider.runtime.application import ApplicationDescription
-from tony_provider.runtime.checkpoint.checkpoint_model import directory_name
+from tony_provider.runtime.checkpoint.catalog import Catalog
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.protocol.status import FailureKind
-from tony_provider.runtime.spec.model import CheckpointSpec, MirrorScope
+from tony_provider.runtime.spec.model import CheckpointSpec
 from tony_provider.runtime.storage import FileStatus, LocalStorage, Storage, StorageUnreachable
 
-DEADLINE = 30
+DEADLINE = 20
 
 
 @attrs.define(eq=False)
@@ -46,6 +47,9 @@ class Heard:
 
     def still_copies(self, name: str) -> bool:
         return self.refused is None
+
+    def checkpoint_groups(self) -> dict[str, str]:
+        return dict.fromkeys(self.ranks, "gang")
 
     def __getattr__(self, name: str) -> Callable[..., list[Note]]:
         def told(*given: Any, **_: Any) -> list[Note]:
@@ -77,30 +81,59 @@ class Setting:
     running: asyncio.Future[None]
     notes: list[Note]
     sent: list[tuple[str, tony_pb2.ToExecutor]]
+    versions: int = 0
 
     @property
     def chain(self) -> Path:
         return self.directory / "chain-0001"
 
+    def report(self, task: str = "worker:0", step: int = 20, *, generation: int = 1, **more: Any) -> None:
+        """Say that the directory of a task has a new save."""
+        self.versions += 1
+        state = tony_pb2.CheckpointState(generation=generation, start=1, version=self.versions, ready=True, **more)
+        state.entries.add(name=f"ckpt-{step}", group=f"ckpt-{step}", news=True)
+        self.checkpoints.reported(task, 1, state)
+
+    async def order(self) -> dict[str, tony_pb2.TakeSnapshot]:
+        """The orders that come next, by task."""
+        before = len(self.sent)
+        async with asyncio.timeout(DEADLINE):
+            while len(self.sent) == before:
+                self.checkpoints.look()
+                await asyncio.sleep(0.01)
+        return {task: message.take_snapshot for task, message in self.sent[before:]}
+
     def asked(self, message: tony_pb2.CheckpointUploaded, task: str = "worker:0") -> asyncio.Future[tuple[bool, str]]:
         answer: asyncio.Future[tuple[bool, str]] = asyncio.get_running_loop().create_future()
-        request = CommitRequest(task, 1, message, lambda granted, reason: answer.set_result((granted, reason)))
+        request = CommitRequest(task, 1, message, lambda granted, reason, _: answer.set_result((granted, reason)))
         self.checkpoints.uploaded(request)
         return answer
 
     async def ask(self, message: tony_pb2.CheckpointUploaded, task: str = "worker:0") -> tuple[bool, str]:
         return await asyncio.wait_for(self.asked(message, task), DEADLINE)
 
-    async def committed(self, uploaded: Uploaded) -> None:
-        assert await self.ask(uploaded.message()) == (True, "")
+    async def ordered(self, step: int, **report: Any) -> tony_pb2.CheckpointUploaded:
+        """What worker:0 has uploaded by an order."""
+        self.report(step=step, **report)
+        return upload(self.chain, (await self.order())["worker:0"], step)
+
+    async def store(self, step: int, **report: Any) -> ResumePoint:
+        """Have a checkpoint committed."""
+        uploaded = await self.ordered(step, **report)
+        assert await self.ask(uploaded) == (True, "")
         told, point = await self.session.next()
         assert (told, point.step, point.save, point.uri) == (
             "checkpoint_committed",
-            uploaded.step,
-            uploaded.step,
+            step,
+            uploaded.save,
             uploaded.uri,
         )
-        assert uploaded.committed
+        assert isinstance(point, ResumePoint)
+        return point
+
+    def committed(self) -> list[int | None]:
+        """The steps of all checkpoints in the chain."""
+        return [stored.step for stored in Catalog(LocalStorage(), self.chain.as_uri()).list()]
 
 
 Make = Callable[..., Setting]
@@ -136,7 +169,7 @@ async def make(tmp_path: Path) -> AsyncIterator[Make]:
 
 async def test_upload_is_committed_and_the_session_told(make: Make) -> None:
     setting = make()
-    await setting.committed(upload(setting.chain, 20))
+    await setting.store(20)
     setting.checkpoints.choose(2)
     name, generation, resume = await setting.session.next()
     assert (name, generation, resume.step) == ("resume_chosen", 2, 20)
@@ -155,127 +188,165 @@ async def test_only_the_newest_stay_and_the_one_in_use(tmp_path: Path, make: Mak
     setting.checkpoints.choose(1)
     assert (await setting.session.next())[:2] == ("resume_chosen", 1)
     for step in (120, 130, 140):
-        await setting.committed(upload(setting.chain, step))
+        await setting.store(step)
     setting.checkpoints.choose(1)  # once it answers, all before it is done
     await setting.session.next()
-    kept = sorted(int(path.name.split("-")[3]) for path in (setting.chain / "checkpoints").iterdir())
-    assert kept == [100, 110, 130, 140]
+    assert setting.committed() == [100, 110, 130, 140]
 
 
 async def test_session_s_refusal_is_told_with_its_reason(make: Make) -> None:
     setting = make()
+    uploaded = await setting.ordered(20)
     setting.session.refused = "attempt 1 of worker:0 was replaced"
-    uploaded = upload(setting.chain, 20)
-    assert await setting.ask(uploaded.message()) == (False, "attempt 1 of worker:0 was replaced")
-    assert not uploaded.committed
+    assert await setting.ask(uploaded) == (False, "attempt 1 of worker:0 was replaced")
+    assert setting.committed() == []
     assert [(note.event, note.task) for note in setting.notes] == [("checkpoint_refused", "worker:0")]
 
 
-@pytest.mark.parametrize(
-    ("task", "changes", "reason"),
-    [
-        ("worker:1", {}, "checkpoints of worker:1 are not kept"),
-        ("worker:0", {"uri": "file:///elsewhere/rank-0"}, "is not where rank 0 is to put its checkpoints"),
-    ],
-)
-async def test_upload_that_is_none(make: Make, task: str, changes: dict[str, Any], reason: str) -> None:
+async def test_what_was_not_ordered_is_not_committed(make: Make) -> None:
     setting = make()
-    message = upload(setting.chain, 20).message()
-    for name, value in changes.items():
-        setattr(message, name, value)
-    granted, why = await setting.ask(message, task)
-    assert not granted
-    assert reason in why
+    uploaded = await setting.ordered(20)
+    assert (await setting.ask(uploaded, "worker:1"))[0] is False
+    elsewhere = tony_pb2.CheckpointUploaded.FromString(uploaded.SerializeToString())
+    elsewhere.uri = "file:///elsewhere/save-000001-00000000"
+    assert "no snapshot of it was ordered" in (await setting.ask(elsewhere))[1]
+    assert await setting.ask(uploaded) == (True, "")
 
 
-async def test_files_that_are_not_all_there_are_no_checkpoint(make: Make) -> None:
+@pytest.mark.parametrize("damage", ["object", "path"])
+async def test_an_upload_that_is_not_complete_is_refused_and_sent_again(make: Make, damage: str) -> None:
     setting = make()
-    uploaded = upload(setting.chain, 20)
-    next((uploaded.directory / "rank-0").iterdir()).write_bytes(b"cut")
-    granted, why = await setting.ask(uploaded.message())
+    uploaded = await setting.ordered(20)
+    if damage == "object":
+        for path in (setting.chain / "objects").iterdir():
+            path.write_bytes(b"cut")
+    else:
+        uploaded.entries[-1].path = "../outside"
+    granted, why = await setting.ask(uploaded)
     assert not granted
     assert "damaged" in why
-    assert not uploaded.committed
+    assert setting.committed() == []
+    await setting.store(20)
 
 
-async def test_step_that_is_there_already_is_not_committed_again_but_a_lost_answer_is_repeated(make: Make) -> None:
+async def test_a_lost_answer_is_repeated(make: Make) -> None:
     setting = make()
-    first, again = upload(setting.chain, 20), upload(setting.chain, 20)
-    await setting.committed(first)
-    assert await setting.ask(again.message()) == (False, "step 20 is on the store already")
-    assert await setting.ask(first.message()) == (True, "")
+    uploaded = await setting.ordered(20)
+    assert await setting.ask(uploaded) == (True, "")
+    assert await setting.ask(uploaded) == (True, "")
 
 
 async def test_commit_of_a_former_master_whose_answer_was_lost(make: Make) -> None:
-    uploaded = upload(make().chain, 20)
-    await make().committed(uploaded)
-    await make().committed(uploaded)
+    former = make()
+    uploaded = await former.ordered(20)
+    assert await former.ask(uploaded) == (True, "")
+    assert await make().ask(uploaded) == (True, "")
+
+
+async def test_a_new_master_keeps_the_parts_of_tasks_that_have_nothing_new(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshot_rounds, "FIRST_WAIT", 0.0)
+    former = make()
+    former.session.ranks = {"worker:0": 0, "worker:1": 1}
+    for task in former.session.ranks:
+        former.report(task)
+    for task, wanted in (await former.order()).items():
+        former.asked(upload(former.chain, wanted, 10, rank=former.session.ranks[task]), task)
+    await former.session.next()
+    setting = make()
+    setting.session.ranks = {"worker:0": 0, "worker:1": 1}
+    setting.checkpoints.reported("worker:1", 1, _nothing_new(Catalog(LocalStorage(), setting.chain.as_uri())))
+    await setting.store(30, save=1)
+    newest = Catalog(LocalStorage(), setting.chain.as_uri()).newest()
+    assert newest is not None
+    paths = {each.rank: [entry.path for entry in each.tree.entries] for each in newest.manifest.trees}
+    assert paths == {0: ["ckpt-30", "ckpt-30/part-0"], 1: ["ckpt-10", "ckpt-10/part-1"]}
+
+
+def _nothing_new(catalog: Catalog) -> tony_pb2.CheckpointState:
+    newest = catalog.newest()
+    return tony_pb2.CheckpointState(generation=1, start=1, version=9, ready=True, base=newest.uri if newest else "")
 
 
 async def test_older_generation_commits_nothing_once_a_newer_one_chooses(make: Make) -> None:
     setting = make()
-    uploaded = upload(setting.chain, 20)
+    uploaded = await setting.ordered(20)
     setting.checkpoints.choose(2)
-    assert await setting.ask(uploaded.message(generation=1)) == (False, "generation 2 has begun")
+    assert await setting.ask(uploaded) == (False, "generation 2 has begun")
     await setting.session.next()
-    newer = upload(setting.chain, 30)
-    assert await setting.ask(newer.message(generation=2)) == (True, "")
+    await setting.store(30, generation=2)
 
 
 async def test_executor_that_is_given_up_while_its_commit_waits_gets_none(make: Make) -> None:
     setting = make()
-    uploaded = upload(setting.chain, 20)
-    answer = setting.asked(uploaded.message())
+    uploaded = await setting.ordered(20)
+    answer = setting.asked(uploaded)
     setting.session.refused = "worker:0 was lost"
     assert await asyncio.wait_for(answer, DEADLINE) == (False, "worker:0 was lost")
-    assert not uploaded.committed
+    assert setting.committed() == []
 
 
-async def test_parts_of_all_ranks_are_one_commit_and_answered_then(tmp_path: Path, make: Make) -> None:
-    setting = make(keeping(describe(tmp_path), CheckpointSpec(mirror=MirrorScope.ALL)))
-    setting.session.ranks = {"chief:0": 0, "worker:0": 1}
-    for task, steps in (("chief:0", [10, 20, 30]), ("worker:0", [10, 20])):
-        held = tony_pb2.CheckpointsHeld(generation=1, start=1, steps=steps, save=6)
-        setting.checkpoints.held(task, 1, held)
-    setting.checkpoints.look()
-    named = {task: message.copy_checkpoint for task, message in setting.sent}
-    assert {task: (copy.step, copy.save) for task, copy in named.items()} == {"chief:0": (20, 7), "worker:0": (20, 7)}
-    directory = Path(named["chief:0"].uri.removeprefix("file://"))
-    parts = [upload(setting.chain, 20, rank=rank, name=directory.name) for rank in (0, 1)]
-    messages = [part.message() for part in parts]
-    for message in messages:
-        message.save = 7
-    waiting = setting.asked(messages[1], "worker:0")
-    assert await setting.ask(messages[0], "chief:0") == (True, "")
-    assert await asyncio.wait_for(waiting, DEADLINE) == (True, "")
-    told, point = await setting.session.next()
-    assert (told, point.step, point.save, point.uri) == ("checkpoint_committed", 20, 7, parts[0].uri)
-    assert parts[0].committed
-
-
-async def test_parts_of_a_former_generation_are_refused_when_the_next_one_begins(tmp_path: Path, make: Make) -> None:
-    setting = make(keeping(describe(tmp_path), CheckpointSpec(mirror=MirrorScope.ALL)))
+async def test_parts_of_all_ranks_are_one_commit_and_answered_then(make: Make) -> None:
+    setting = make()
     setting.session.ranks = {"chief:0": 0, "worker:0": 1}
     for task in setting.session.ranks:
-        setting.checkpoints.held(task, 1, tony_pb2.CheckpointsHeld(generation=1, start=1, steps=[20]))
-    setting.checkpoints.look()
-    named = setting.sent[0][1].copy_checkpoint
-    part = upload(setting.chain, 20, name=named.uri.rpartition("/")[2]).message()
-    part.save = named.save
-    waiting = setting.asked(part, "chief:0")
+        setting.report(task, save=6)
+    orders = await setting.order()
+    assert {task: order.save for task, order in orders.items()} == {"chief:0": 7, "worker:0": 7}
+    waiting = setting.asked(upload(setting.chain, orders["worker:0"], 20, rank=1), "worker:0")
+    assert await setting.ask(upload(setting.chain, orders["chief:0"], 20), "chief:0") == (True, "")
+    assert await asyncio.wait_for(waiting, DEADLINE) == (True, "")
+    told, point = await setting.session.next()
+    assert (told, point.step, point.save, point.uri) == ("checkpoint_committed", 20, 7, orders["chief:0"].uri)
+
+
+async def test_parts_of_a_former_generation_are_refused_when_the_next_one_begins(make: Make) -> None:
+    setting = make()
+    setting.session.ranks = {"chief:0": 0, "worker:0": 1}
+    for task in setting.session.ranks:
+        setting.report(task)
+    orders = await setting.order()
+    waiting = setting.asked(upload(setting.chain, orders["chief:0"], 20), "chief:0")
     setting.checkpoints.choose(2)
     assert await asyncio.wait_for(waiting, DEADLINE) == (False, "generation 2 has begun")
     assert await setting.session.next() == ("resume_chosen", 2, None)
 
 
+async def test_a_round_that_a_task_gives_up_is_refused_for_the_others(make: Make) -> None:
+    setting = make()
+    setting.session.ranks = {"chief:0": 0, "worker:0": 1}
+    for task in setting.session.ranks:
+        setting.report(task)
+    orders = await setting.order()
+    waiting = setting.asked(upload(setting.chain, orders["chief:0"], 20), "chief:0")
+    setting.report("worker:0")
+    setting.checkpoints.look()
+    assert await asyncio.wait_for(waiting, DEADLINE) == (False, "worker:0 could not upload its part")
+    assert {task for task, _ in setting.sent[2:]} == {"chief:0", "worker:0"}, "the next round has begun"
+
+
+async def test_what_prevents_a_checkpoint_is_told_and_those_who_have_ended_are_let_go(make: Make) -> None:
+    setting = make()
+    setting.session.ranks = {"chief:0": 0, "worker:0": 1}
+    for task in setting.session.ranks:
+        state = tony_pb2.CheckpointState(generation=1, start=1, version=1, ready=True, last=True)
+        state.entries.add(name="last.pt", group="last.pt", news=True)
+        setting.checkpoints.reported(task, 1, state)
+    orders = await setting.order()
+    assert {task: order.wanted for task, order in orders.items()} == {"chief:0": False, "worker:0": False}
+    assert "checkpoint.mirror to leader" in orders["chief:0"].reason
+    [note] = setting.notes
+    assert note.event == "checkpoint_waiting"
+    assert "worker:0 both write last.pt" in note.message
+
+
 async def test_a_save_without_a_step_is_newer_than_the_one_before(make: Make) -> None:
     setting = make()
     for save in (1, 2):
-        uploaded = upload(setting.chain, 5, name=directory_name(save))
-        message = uploaded.message()
-        message.ClearField("step")
-        message.save = save
-        assert await setting.ask(message) == (True, "")
+        uploaded = await setting.ordered(5)
+        uploaded.ClearField("step")
+        assert await setting.ask(uploaded) == (True, "")
         _, point = await setting.session.next()
         assert (point.step, point.save) == (None, save)
     setting.checkpoints.choose(1)
@@ -318,29 +389,33 @@ async def test_damaged_checkpoint_is_not_chosen_again(make: Make) -> None:
 
 async def test_newer_application_ends_this_one(make: Make) -> None:
     setting = make()
-    uploaded = upload(setting.chain, 20)
+    uploaded = await setting.ordered(20)
     own(setting.directory, OTHER)
-    granted, why = await setting.ask(uploaded.message())
+    granted, why = await setting.ask(uploaded)
     assert not granted
     assert OTHER in why
     assert await setting.session.next() == ("fail", FailureKind.FENCED, why)
-    assert not uploaded.committed
-    assert await setting.ask(uploaded.message()) == (False, "another application owns the checkpoint chain")
+    assert setting.committed() == []
+    assert await setting.ask(uploaded) == (False, "another application owns the checkpoint chain")
 
 
 async def test_newer_master_ends_this_one_without_a_word(tmp_path: Path, make: Make) -> None:
     setting = make()
-    uploaded = upload(setting.chain, 20)
+    uploaded = await setting.ordered(20)
     ownership(describe(tmp_path), attempt=2).announce(Address("there", 1))
-    setting.checkpoints.uploaded(CommitRequest("worker:0", 1, uploaded.message(), lambda *_: None))
+    setting.checkpoints.uploaded(CommitRequest("worker:0", 1, uploaded, lambda *_: None))
     with pytest.raises(SupersededError):
         await asyncio.wait_for(asyncio.shield(setting.running), DEADLINE)
     assert setting.session.told.empty()
-    assert not uploaded.committed
+    assert setting.committed() == []
 
 
 async def test_job_without_a_chain(tmp_path: Path, make: Make) -> None:
     setting = make(describe(tmp_path, chain_dir=""))
-    assert (await setting.ask(upload(setting.chain, 1).message()))[0] is False
+    setting.report()
+    setting.checkpoints.look()
+    assert setting.sent == []
+    wanted = tony_pb2.TakeSnapshot(generation=1, start=1, uri=f"{setting.chain.as_uri()}/checkpoints/x")
+    assert (await setting.ask(upload(setting.chain, wanted, 1)))[0] is False
     setting.checkpoints.choose(1)
     assert await setting.session.next() == ("resume_chosen", 1, None)

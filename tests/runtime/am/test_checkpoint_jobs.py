@@ -138,7 +138,7 @@ async def test_leader_s_checkpoints_are_everybody_s(tmp_path: Path, wishes: Wish
     os.kill(int(wishes.starts(1)[0][0]), signal.SIGKILL)
     await until(lambda: len(wishes.starts(0)) == len(wishes.starts(1)) == 2, job)
     for index in range(2):
-        assert wishes.starts(index)[1][1:] == ["30", "part-0-of-30"]
+        assert wishes.starts(index)[1][1:] == ["30", "part-0-of-10,part-0-of-20,part-0-of-30"]
     wishes.end()
     result = await job.end()
     assert (result.state, result.generation, result.restarts) == (JobState.SUCCEEDED, 2, 1)
@@ -147,12 +147,13 @@ async def test_leader_s_checkpoints_are_everybody_s(tmp_path: Path, wishes: Wish
     assert result.checkpoint_dir == Catalog(LocalStorage(), job.description.chain_dir).list()[0].uri
 
 
-async def test_parts_of_all_ranks_are_one_checkpoint(tmp_path: Path, wishes: Wishes) -> None:
-    job = await run(tmp_path, wishes, spec(MirrorScope.ALL))
+@pytest.mark.parametrize("mirror", [MirrorScope.AUTO, MirrorScope.ALL])
+async def test_parts_of_all_ranks_are_one_checkpoint(tmp_path: Path, wishes: Wishes, mirror: MirrorScope) -> None:
+    job = await run(tmp_path, wishes, spec(mirror))
     wishes.step(10)
     await until(lambda: committed(job) == [10], job)
     (stored,) = Catalog(LocalStorage(), job.description.chain_dir).list()
-    assert sorted({file.rank for file in stored.manifest.files}) == [0, 1]
+    assert [each.rank for each in stored.manifest.trees] == [0, 1]
     os.kill(int(wishes.starts(0)[0][0]), signal.SIGKILL)
     await until(lambda: len(wishes.starts(0)) == len(wishes.starts(1)) == 2, job)
     for index in range(2):

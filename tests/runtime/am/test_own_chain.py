@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime.am.chains import APPLICATION_ID, OTHER, commit, describe, own, ownership, upload
+from tests.runtime.am.chains import APPLICATION_ID, OTHER, commit, describe, own, ownership
 from tony_provider.runtime.address import Address
 from tony_provider.runtime.am.own_chain import OwnChain
 from tony_provider.runtime.am.owner import FencedError, SupersededError
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.spec.model import AfterSuccess
+from tony_provider.runtime.storage import uris
 
 DEADLINE = 30
 
@@ -38,8 +39,16 @@ def chain(description: ApplicationDescription) -> Iterator[OwnChain]:
 
 
 def steps(directory: Path, chain: str = "chain-0001") -> list[int]:
-    """Of everything below checkpoints/, committed or not."""
-    return sorted(int(path.name.split("-")[3]) for path in (directory / chain / "checkpoints").glob("save-*"))
+    """The steps of all checkpoints."""
+    return sorted(int(path.name.split("-")[1]) for path in (directory / chain / "checkpoints").glob("save-*"))
+
+
+def leave(directory: Path) -> Path:
+    """An object of an upload that was never committed."""
+    path = directory / "chain-0001" / "objects" / "000099-0-0badcafe-0"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"half of it")
+    return path
 
 
 def test_fresh_chain_has_nothing_to_go_on_from(chain: OwnChain) -> None:
@@ -50,25 +59,26 @@ def test_first_generation_clears_leftovers_away_and_later_ones_those_of_earlier_
     directory: Path, chain: OwnChain
 ) -> None:
     committed = commit(directory / "chain-0001", 10)
-    upload(directory / "chain-0001", 20)
+    left = leave(directory)
     found = chain.newest(1)
     assert found
     assert found.uri == committed.uri
-    assert steps(directory) == [10]
-    under_way = upload(directory / "chain-0001", 30)
+    assert not left.exists()
+    under_way = leave(directory)
     assert chain.newest(1) == found, "a task that starts again alone disturbs nobody"
-    assert under_way.directory.exists()
+    assert under_way.exists()
     assert chain.newest(2) == found
+    assert not under_way.exists()
     assert steps(directory) == [10]
 
 
 def test_uploads_of_a_generation_that_a_later_master_finds_running_stay(directory: Path, chain: OwnChain) -> None:
     chain.swept = 3
-    upload(directory / "chain-0001", 30)
+    under_way = leave(directory)
     chain.newest(3)
-    assert steps(directory) == [30]
+    assert under_way.exists()
     chain.newest(4)
-    assert steps(directory) == []
+    assert not under_way.exists()
 
 
 def test_own_checkpoints_come_before_those_of_the_chain_that_it_continues(directory: Path) -> None:
@@ -103,7 +113,7 @@ def test_own_damaged_checkpoint_is_set_aside(directory: Path, chain: OwnChain) -
     found = chain.newest(1)
     assert found
     assert found.step == 90
-    assert (directory / "chain-0001" / "broken" / damaged.directory.name / "manifest.json").exists()
+    assert (directory / "chain-0001" / "broken" / uris.name(damaged.uri) / "manifest.json").exists()
 
 
 @pytest.mark.parametrize(
@@ -120,28 +130,30 @@ async def test_what_stays_at_the_end(
 ) -> None:
     for step in (10, 20):
         commit(directory / "chain-0001", step)
-    upload(directory / "chain-0001", 30)
+    unfinished = leave(directory)
     await chain.conclude(after_success)
     assert steps(directory) == left
+    assert not unfinished.exists()
+    assert len(list(unfinished.parent.iterdir())) == len(left)
 
 
 async def test_fenced_application_touches_nothing(directory: Path, chain: OwnChain) -> None:
-    upload(directory / "chain-0001", 30)
+    left = leave(directory)
     own(directory, OTHER)
     with pytest.raises(FencedError):
         await chain.do(lambda: chain.newest(1))
     await chain.conclude(AfterSuccess.REMOVE)
-    assert steps(directory) == [30]
+    assert left.exists()
 
 
 async def test_superseded_master_touches_nothing(
     directory: Path, description: ApplicationDescription, chain: OwnChain
 ) -> None:
-    upload(directory / "chain-0001", 30)
+    left = leave(directory)
     ownership(description, attempt=2).announce(Address("there", 1))
     with pytest.raises(SupersededError):
         await chain.conclude(AfterSuccess.REMOVE)
-    assert steps(directory) == [30]
+    assert left.exists()
 
 
 async def test_one_piece_of_work_after_the_other_also_when_nobody_waits_any_more(chain: OwnChain) -> None:

@@ -25,7 +25,7 @@ from tony_provider.runtime.artifacts.manifest import Entry, InvalidManifest, Sto
 from tony_provider.runtime.artifacts.restore import DamagedObject, RestoredTree, empty, restore
 from tony_provider.runtime.artifacts.throttle import Throttle
 from tony_provider.runtime.artifacts.tree import Kind, scan
-from tony_provider.runtime.artifacts.upload import SMALL, StoredFiles, TreeChanged, ArtifactUpload, UploadedTree
+from tony_provider.runtime.artifacts.upload import SMALL, ArtifactUpload, StoredFiles, TreeChanged, UploadedTree
 from tony_provider.runtime.cancellation import Cancelled
 from tony_provider.runtime.codec import dump_json, load_json
 from tony_provider.runtime.storage import LocalStorage, Source, Storage, StorageUnreachable

@@ -1,12 +1,14 @@
-"""Real checkpoints to look at and to damage, and the stores that they are kept in."""
+"""Samples of real checkpoints, files like those of PyTorch, and the stores that hold checkpoints."""
 
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -55,3 +57,12 @@ def age(directory: Path, when: float = LONG_AGO) -> Path:
     for path in directory.rglob("*"):
         os.utime(path, (when, when), follow_symlinks=False)
     return directory
+
+
+def torch_like(path: Path, state: object, *, at: float) -> Path:
+    """Write a file as ``torch.save`` does, with the members that the readers need. ``at``: seconds since the epoch."""
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("archive/data.pkl", pickle.dumps(state, protocol=2))
+        archive.writestr("archive/version", "3")
+    os.utime(path, (at, at))
+    return path

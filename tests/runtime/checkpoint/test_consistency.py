@@ -47,14 +47,18 @@ class World:
     def _date(self, target: Path) -> None:
         """Each write has a time of its own, as on a disk where writes are milliseconds apart."""
         self._written += 1
-        os.utime(target, ns=(0, 10**18 + self._written))
+        os.utime(target, ns=(0, self.clock_ns + self._written))
+
+    @property
+    def clock_ns(self) -> int:
+        return 10**18 + round(self.now * 1e9)
 
     def look(self, seconds: float = 0.0) -> Moment | Blocker | None:
         """Let time pass, and look at the directory at each interval; returns what the last look has found."""
         end = self.now + seconds
         while True:
             self.watch.observe(self.now, scan(self.directory), self.writing)
-            found = self.watch.moment(self.now, self._verify) if self.watch.has_news else None
+            found = self.watch.moment(self.now, self._verify, self.clock_ns) if self.watch.has_news else None
             if self.now >= end:
                 return found
             self.now = min(end, self.now + INTERVAL)
@@ -207,15 +211,48 @@ def test_a_directory_that_is_overwritten_is_not_waited_for_longer(world: World) 
         world.look(100)
 
 
-def test_a_program_that_never_pauses_needs_a_format_that_can_be_verified(world: World) -> None:
+@pytest.mark.parametrize(
+    "names", [["model.bin", "optimizer.bin"], ["ckpt-{}.data", "ckpt-{}.index", "checkpoint"], ["state.json"]]
+)
+def test_a_program_that_saves_all_the_time_is_stored_when_its_saves_are_known(world: World, names: list[str]) -> None:
     found = None
-    for count in range(60):
-        world.write("last.pt", str(count))
-        found = world.look(INTERVAL)
-    assert reason(found) == "last.pt changes every few seconds, and nothing in it shows when it is complete"
+    for step in (10, 20, 30):
+        assert not isinstance(found, Moment)
+        for name in names:
+            world.write(name.format(step), str(step))
+        assert isinstance(world.look(), Blocker)
+        found = world.look(1.4)
+    assert found == Moment()
+    world.take()
+    for name in names:
+        world.write(name.format(40), "40")
+        assert isinstance(world.look(), Blocker), "the burst is not over"
+    assert world.look(1.4) == Moment()
+
+
+def test_a_program_that_pauses_within_its_saves_is_stored_when_it_is_quiet_only(world: World) -> None:
+    for count in range(20):
+        for name in ("model.bin", "optimizer.bin"):
+            world.write(name, str(count))
+            assert isinstance(world.look(QUIET - 1), Blocker)
+    assert world.look(1) == Moment()
+
+
+def test_one_file_that_is_overwritten_is_stored_as_soon_as_it_is_verified(world: World) -> None:
     world.verified = Verified(whole=["last.pt"])
-    world.write("last.pt", "more")
-    assert world.look() == Moment(busy=True)
+    world.write("last.pt", "1")
+    assert isinstance(world.look(), Blocker), "other files may follow"
+    world.look(QUIET)
+    world.take()
+    world.write("last.pt.tmp", "2")
+    world.look(INTERVAL)
+    (world.directory / "last.pt.tmp").unlink()
+    world.write("last.pt", "2")
+    assert world.look() == Moment()
+    world.take()
+    world.write("other.pt")
+    world.write("last.pt", "3")
+    assert isinstance(world.look(), Blocker)
 
 
 def test_a_manifest_says_exactly_when_a_save_is_complete(world: World) -> None:
@@ -257,6 +294,14 @@ def test_a_save_in_place_that_was_cut_short_leaves_the_last_snapshot_only(world:
     world.writing = ("last.bin",)
     world.look(100)
     assert world.watch.after_failure(world.now, Verified) is None
+
+
+def test_a_save_that_is_verified_stays_with_its_directory(world: World) -> None:
+    world.write("step-20/a")
+    world.write("step-20.tony.json")
+    world.look()
+    verified = Verified(whole=["step-20/a", "step-20.tony.json"])
+    assert world.watch.after_failure(world.now, lambda: verified) == Moment()
 
 
 def test_nothing_new_is_no_reason_to_go_back(world: World) -> None:
@@ -319,6 +364,7 @@ def run_save(world: World, program: Program, number: int, complete: list[dict[st
     for name, pause in zip(program.names, program.pauses, strict=False):
         world.write(name.format(step), f"save {step}")
         yield from each_look(world, pause)
+    complete.append(content(world.directory))
     if program.rotates and number >= 2:
         for name in program.names:
             if "{}" in name:

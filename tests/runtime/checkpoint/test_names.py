@@ -4,9 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tony_provider.runtime.artifacts import manifest
 from tony_provider.runtime.checkpoint import checkpoint_model
 from tony_provider.runtime.checkpoint.content import manifest_file
-from tony_provider.runtime.checkpoint.formats.step_names import is_temporary, labelled_step, names_a_checkpoint, step_in
+from tony_provider.runtime.checkpoint.save_names import (
+    is_best,
+    is_temporary,
+    labelled_step,
+    names_a_checkpoint,
+    step_in,
+)
 
 
 @pytest.mark.parametrize(
@@ -76,27 +83,44 @@ def test_what_is(name: str) -> None:
     assert not is_temporary(name)
 
 
-@given(st.integers(0, 10**15), st.none() | st.integers(0, 10**15))
-def test_a_directory_on_the_store_says_its_save_and_step(save: int, step: int | None) -> None:
-    assert checkpoint_model.place_of(checkpoint_model.directory_name(save, step)) == checkpoint_model.CheckpointName(
-        save, step
-    )
-    assert checkpoint_model.directory_name(save, step) != checkpoint_model.directory_name(save, step)
+@pytest.mark.parametrize(
+    ("name", "best"), [("model_best.pth.tar", True), ("best", True), ("Best-3.keras", True), ("bestow.pt", False)]
+)
+def test_names_of_saves_that_are_kept_for_their_quality(name: str, *, best: bool) -> None:
+    assert is_best(name) is best
 
 
-def test_directories_on_the_store_sort_by_their_saves() -> None:
-    names = [checkpoint_model.directory_name(save, step) for save, step in ((2, 900), (10, None), (100, 7), (10**5, 1))]
+@given(st.integers(0, 10**15))
+def test_the_name_of_a_stored_checkpoint_has_its_save_number(save: int) -> None:
+    assert checkpoint_model.save_of(checkpoint_model.directory_name(save)) == save
+    assert checkpoint_model.directory_name(save) != checkpoint_model.directory_name(save)
+
+
+def test_names_of_stored_checkpoints_sort_by_their_save_numbers() -> None:
+    names = [checkpoint_model.directory_name(save) for save in (2, 10, 100, 10**5)]
     assert sorted(names) == names
 
 
 @pytest.mark.parametrize(
-    "name", ["save-1-0000aaaa", "save-000001", "save-000001-", "save-000001-aa", "x-000001-0000aaaa", "user"]
+    "name",
+    [
+        "save-1-0000aaaa",
+        "save-000001",
+        "save-000001-",
+        "save-000001-aa",
+        "save-000001-0000AAAA",
+        "save-000001-0000aaaa.2",
+        "save-000001-step-5-0000aaaa",
+        "x-000001-0000aaaa",
+        "user",
+    ],
 )
-def test_other_directories_are_none(name: str) -> None:
-    assert checkpoint_model.place_of(name) is None
+def test_names_of_other_directories_have_no_save_number(name: str) -> None:
+    assert checkpoint_model.save_of(name) is None
 
 
 @pytest.mark.parametrize("path", ["", "/", "a/", "/a", "a//b", "../a", "a/..", "./a", "a\0"])
-def test_paths_that_lead_elsewhere(path: str) -> None:
-    assert not manifest_file.is_inside(path)
-    assert manifest_file.is_inside("a/b.c/...")
+def test_paths_that_lead_out_of_the_directory(path: str) -> None:
+    for is_inside in (manifest_file.is_inside, manifest.is_inside):
+        assert not is_inside(path)
+        assert is_inside("a/b.c/...")

@@ -1,12 +1,10 @@
-"""From the store into a task's directory, on each kind of store."""
+"""Restores of committed checkpoints into a task's directory; the single files are in tests/runtime/artifacts."""
 
 from __future__ import annotations
 
-import io
-import os
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
@@ -15,23 +13,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.checkpoints import new_directory
+from tests.checkpoints import checksum, new_directory
+from tests.runtime.artifacts import trees
 from tests.runtime.checkpoint.conftest import SAMPLES, run_tensorflow
 from tests.runtime.storage.conftest import Place
-from tony_provider.runtime.artifacts.checksum import SummedFile
+from tony_provider.runtime.artifacts.manifest import Entry, StoredTree
+from tony_provider.runtime.artifacts.throttle import Throttle
+from tony_provider.runtime.artifacts.tree import Kind, scan
+from tony_provider.runtime.artifacts.upload import ArtifactUpload, StoredFiles
 from tony_provider.runtime.cancellation import Cancelled
 from tony_provider.runtime.checkpoint import checkpoint_model
-from tony_provider.runtime.checkpoint.catalog import Catalog
-from tony_provider.runtime.checkpoint.checkpoint_model import (
-    CheckpointFile,
-    LocalCheckpoint,
-    Manifest,
-    StoredCheckpoint,
-)
+from tony_provider.runtime.checkpoint.catalog import Catalog, check_manifest
+from tony_provider.runtime.checkpoint.checkpoint_model import Manifest, RankTree, StoredCheckpoint
 from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
-from tony_provider.runtime.checkpoint.formats import find
-from tony_provider.runtime.checkpoint.restore import Restored, choose_files, empty, restore
-from tony_provider.runtime.checkpoint.snapshot import take
+from tony_provider.runtime.checkpoint.restore import Restored, empty, restore
 from tony_provider.runtime.codec import dump_json
 from tony_provider.runtime.storage import LocalStorage, StorageError, StorageTimeout, uris
 
@@ -43,33 +38,19 @@ def work(tmp_path: Path) -> Path:
     return tmp_path / "work"
 
 
-def mirror(
-    place: Place, directory: Path, checkpoint: LocalCheckpoint, *, rank: int = 0, into: str = ""
-) -> StoredCheckpoint:
-    """As an executor does it."""
+def commit(place: Place, directories: Mapping[int, Path], entry: str = "") -> StoredCheckpoint:
+    """Commit the directory of each rank as an executor and the master do it."""
     catalog = Catalog(place.storage, place.root)
-    step = checkpoint.step or 0
-    uri = into or new_directory(catalog, step)
-    files = list(send(place, directory, checkpoint, uri, rank))
-    return catalog.commit(uri, Manifest(step, step, checkpoint.format, checkpoint.entry, files))
+    ranks = []
+    for rank, directory in directories.items():
+        upload = ArtifactUpload(place.storage, catalog.objects_uri, f"u{rank}", Throttle(None))
+        hold = directory.with_name(f"hold-{rank}")
+        ranks.append(RankTree(rank, upload.run(directory, scan(directory), StoredFiles(), hold).tree))
+    return catalog.commit(new_directory(catalog, 2), Manifest(2, 2, ranks, "pytorch", entry))
 
 
-def send(place: Place, directory: Path, checkpoint: LocalCheckpoint, uri: str, rank: int) -> list[CheckpointFile]:
-    snapshot = take(directory, checkpoint, directory.parent / f"snapshot-{rank}")
-    files = []
-    for file in snapshot.files:
-        with file.local.open("rb") as opened:
-            source = SummedFile(opened)
-            target = uris.join(checkpoint_model.rank_directory(uri, rank), checkpoint_model.stored_path(file.path))
-            place.storage.write(target, source)  # type: ignore[arg-type]
-        files.append(CheckpointFile(file.path, source.size, source.text, rank))
-    snapshot.check()
-    snapshot.remove()
-    return files
-
-
-def get(place: Place, stored: StoredCheckpoint, work: Path, rank: int = 0, reuse: tuple[Path, ...] = ()) -> Restored:
-    return restore(place.storage, stored.point, work / "checkpoints", rank, cancelled=threading.Event(), reuse=reuse)
+def get(place: Place, stored: StoredCheckpoint, work: Path, rank: int | None = 0) -> Restored:
+    return restore(place.storage, stored.point, work / "checkpoints", rank, cancelled=threading.Event())
 
 
 def content(directory: Path) -> dict[str, bytes]:
@@ -82,59 +63,49 @@ def content(directory: Path) -> dict[str, bytes]:
 def source(tmp_path: Path) -> Path:
     target = tmp_path / "source" / "checkpoints"
     shutil.copytree(SAMPLES / "accelerate", target)
+    (target / "last").symlink_to("checkpoint_2")
+    (target / "empty").mkdir()
     return target
 
 
 @pytest.fixture
 def stored(place: Place, source: Path) -> StoredCheckpoint:
-    for path in source.rglob("*"):
-        os.utime(path, (1e9, 1e9))
-    return mirror(place, source, find(source).complete[-1])
+    return commit(place, {0: source}, "checkpoint_2")
 
 
-def test_the_directory_holds_exactly_the_checkpoint(
+def test_the_directory_is_as_it_was_at_the_save(
     place: Place, stored: StoredCheckpoint, source: Path, work: Path
 ) -> None:
     (work / "checkpoints" / "leftover").write_text("x")
     restored = get(place, stored, work)
-    assert restored.stored.step == 2
-    assert restored.entry == work / "checkpoints" / "checkpoint_2"
+    assert restored.stored == stored
     assert (restored.copied, restored.reused) == (stored.manifest.size, 0)
-    assert restored.stored.manifest == stored.manifest
-    assert content(restored.entry) == content(source / "checkpoint_2")
-    assert [path.name for path in (work / "checkpoints").iterdir()] == ["checkpoint_2"]
+    assert trees.snapshot(work / "checkpoints") == trees.snapshot(source)
+    assert trees.times(work / "checkpoints") == trees.times(source)
     assert [path.name for path in (work / "set-aside").iterdir()] == ["leftover"]
     assert sorted(path.name for path in work.iterdir()) == ["checkpoints", "set-aside"]
-    found = find(work / "checkpoints")
-    assert [(one.step, one.entry) for one in found.complete] == [(2, "checkpoint_2")]  # at once
-    assert all(path.stat().st_mode & 0o077 == 0 for path in (work / "checkpoints").rglob("*"))
 
 
-def test_what_is_here_already_is_not_copied(place: Place, stored: StoredCheckpoint, source: Path, work: Path) -> None:
-    directory = work / "checkpoints"
-    shutil.copytree(source / "checkpoint_2", directory / "checkpoint_2")
-    damaged = directory / "checkpoint_2" / "optimizer.bin"
+def test_files_that_the_directory_has_are_not_copied(place: Place, stored: StoredCheckpoint, work: Path) -> None:
+    get(place, stored, work)
+    damaged = work / "checkpoints" / "checkpoint_2" / "optimizer.bin"
     data = damaged.read_bytes()
     damaged.write_bytes(data[:-1] + b"?")
-    missing = directory / "checkpoint_2" / "scheduler.bin"
-    size = missing.stat().st_size
-    missing.unlink()
     restored = get(place, stored, work)
-    assert restored.copied == len(data) + size
-    assert restored.reused == stored.manifest.size - restored.copied
-    assert content(restored.entry) == content(source / "checkpoint_2")
-    assert get(place, stored, work).copied == 0
+    assert (restored.copied, restored.reused) == (len(data), stored.manifest.size - len(data))
+    assert damaged.read_bytes() == data
 
 
-def test_a_kept_snapshot_serves_as_well(place: Place, stored: StoredCheckpoint, source: Path, work: Path) -> None:
-    kept = take(source, find(source).complete[-1], work / "snapshot")
-    restored = get(place, stored, work, reuse=(work / "none", kept.directory))
-    assert (restored.copied, restored.reused) == (0, stored.manifest.size)
-    kept.remove()
-    assert content(restored.entry) == content(source / "checkpoint_2")
+def test_the_next_upload_sends_nothing_after_a_restore(place: Place, stored: StoredCheckpoint, work: Path) -> None:
+    restored = get(place, stored, work)
+    directory = work / "checkpoints"
+    upload = ArtifactUpload(place.storage, place.uri("objects"), "u9", Throttle(None))
+    uploaded = upload.run(directory, scan(directory), restored.files, work / "hold")
+    assert uploaded.sent == 0
+    assert uploaded.tree.objects == stored.manifest.objects
 
 
-def test_only_the_last_of_what_was_set_aside_is_kept(place: Place, stored: StoredCheckpoint, work: Path) -> None:
+def test_only_the_last_content_that_was_set_aside_is_kept(place: Place, stored: StoredCheckpoint, work: Path) -> None:
     for name in ("first", "second"):
         (work / "checkpoints" / name).write_text(name)
         get(place, stored, work)
@@ -142,58 +113,62 @@ def test_only_the_last_of_what_was_set_aside_is_kept(place: Place, stored: Store
     assert (work / "set-aside" / "second").exists()
 
 
-def test_a_directory_that_is_missing(place: Place, stored: StoredCheckpoint, work: Path) -> None:
+def test_the_former_content_goes_where_the_caller_wants_it(tmp_path: Path, source: Path, work: Path) -> None:
+    place = local(tmp_path)
+    (work / "checkpoints" / "mine").write_text("x")
+    point = commit(place, {0: source}).point
+    aside = work / "elsewhere"
+    restore(place.storage, point, work / "checkpoints", 0, cancelled=threading.Event(), aside=aside)
+    assert content(aside) == {"mine": b"x"}
+    assert sorted(path.name for path in work.iterdir()) == ["checkpoints", "elsewhere"]
+
+
+def test_a_missing_directory_is_made(place: Place, stored: StoredCheckpoint, source: Path, work: Path) -> None:
     (work / "checkpoints").rmdir()
-    assert get(place, stored, work).entry.is_dir()
-
-
-def test_links_in_the_directory_are_not_taken_for_files(
-    place: Place, stored: StoredCheckpoint, source: Path, work: Path
-) -> None:
-    (work / "checkpoints" / "checkpoint_2").mkdir()
-    name = "checkpoint_2/optimizer.bin"
-    (work / "checkpoints" / name).symlink_to(source / name)
-    restored = get(place, stored, work)
-    assert restored.reused == 0
-    assert not (work / "checkpoints" / name).is_symlink()
+    get(place, stored, work)
+    assert trees.snapshot(work / "checkpoints") == trees.snapshot(source)
+    assert [path.name for path in work.iterdir()] == ["checkpoints"]
 
 
 def test_names_that_hdfs_does_not_have(place: Place, tmp_path: Path, work: Path) -> None:
-    names = ("a:b/100%.pt", "a:b/100%25.pt", "a:b/12:30:00 ü.pt", "a:b/x?y=1#z&[*].pt")
     source = tmp_path / "source" / "checkpoints"
-    for number, name in enumerate(names):
+    for number, name in enumerate(("a:b/100%.pt", "a:b/100%25.pt", "a:b/12:30:00 ü.pt", "a:b/x?y=1#z&[*].pt")):
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         (source / name).write_text(str(number))
-    files = {name: (source / name).read_bytes() for name in names}
-    stored = mirror(place, source, LocalCheckpoint(1, "pytorch", "a:b", names))
+    stored = commit(place, {0: source}, "a:b")
     assert Catalog(place.storage, place.root).newest() == stored
-    assert content(get(place, stored, work).entry.parent) == files
+    get(place, stored, work)
+    assert content(work / "checkpoints") == content(source)
 
 
-# ---- damage ------------------------------------------------------------------------------------------------------
+# ---- damage --------------------------------------------------------------------------------------------------------
 
 
-def rank_file(stored: StoredCheckpoint, path: str = "checkpoint_2/optimizer.bin") -> str:
-    return uris.join(checkpoint_model.rank_directory(stored.uri, 0), path)
+def object_uri(place: Place, stored: StoredCheckpoint) -> str:
+    (name,) = stored.manifest.objects
+    return place.uri(f"objects/{name}")
+
+
+def object_data(place: Place, stored: StoredCheckpoint) -> bytes:
+    with place.storage.open_read(object_uri(place, stored)) as file:
+        return file.read()
+
+
+def write_manifest(place: Place, stored: StoredCheckpoint, data: bytes) -> None:
+    place.storage.write(uris.join(stored.uri, checkpoint_model.MANIFEST_FILE), data, overwrite=True)
 
 
 def flip(place: Place, stored: StoredCheckpoint) -> None:
-    data = place.storage.open_read(rank_file(stored)).read()
-    place.storage.write(rank_file(stored), data[:100] + bytes([data[100] ^ 1]) + data[101:], overwrite=True)
+    data = object_data(place, stored)
+    place.storage.write(object_uri(place, stored), data[:100] + bytes([data[100] ^ 1]) + data[101:], overwrite=True)
 
 
 def cut(place: Place, stored: StoredCheckpoint) -> None:
-    data = place.storage.open_read(rank_file(stored)).read()
-    place.storage.write(rank_file(stored), data[:-1], overwrite=True)
-
-
-def grow(place: Place, stored: StoredCheckpoint) -> None:
-    data = place.storage.open_read(rank_file(stored)).read()
-    place.storage.write(rank_file(stored), data + b"x", overwrite=True)
+    place.storage.write(object_uri(place, stored), object_data(place, stored)[:-1], overwrite=True)
 
 
 def lose(place: Place, stored: StoredCheckpoint) -> None:
-    place.storage.remove(rank_file(stored))
+    place.storage.remove(object_uri(place, stored))
 
 
 def lose_all(place: Place, stored: StoredCheckpoint) -> None:
@@ -205,93 +180,75 @@ def uncommit(place: Place, stored: StoredCheckpoint) -> None:
 
 
 def cut_manifest(place: Place, stored: StoredCheckpoint) -> None:
-    place.storage.write(uris.join(stored.uri, checkpoint_model.MANIFEST_FILE), b"{", overwrite=True)
+    write_manifest(place, stored, b"{")
 
 
-@pytest.mark.parametrize("damage", [flip, cut, grow, lose, lose_all, uncommit, cut_manifest])
-def test_a_damaged_one_changes_nothing(
-    place: Place, stored: StoredCheckpoint, work: Path, damage: Callable[[Place, StoredCheckpoint], None]
+def other_manifest(place: Place, stored: StoredCheckpoint) -> None:
+    write_manifest(place, stored, dump_json(attrs.evolve(stored.manifest, generation=2)))
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (flip, r"in the object u0-0 is not what was stored"),
+        (cut, r"in the object u0-0 is not what was stored"),
+        (lose, r"the object u0-0, which holds \S+, is missing"),
+        (lose_all, "has no manifest, or is gone"),
+        (uncommit, "has no manifest, or is gone"),
+        (cut_manifest, "its manifest cannot be read"),
+        (other_manifest, "is not the one that was committed"),
+    ],
+)
+def test_a_damaged_checkpoint_changes_nothing(
+    place: Place,
+    stored: StoredCheckpoint,
+    work: Path,
+    damage: Callable[[Place, StoredCheckpoint], None],
+    reason: str,
 ) -> None:
     damage(place, stored)
     (work / "checkpoints" / "mine").write_text("x")
     (work / "set-aside").mkdir()
-    with pytest.raises(DamagedCheckpoint) as raised:
+    with pytest.raises(DamagedCheckpoint, match=reason) as raised:
         get(place, stored, work)
     assert raised.value.uri == stored.uri
     assert content(work / "checkpoints") == {"mine": b"x"}
     assert sorted(path.name for path in work.iterdir()) == ["checkpoints", "set-aside"]
 
 
+def test_a_resume_point_without_a_checksum_takes_any_manifest(tmp_path: Path, source: Path, work: Path) -> None:
+    place = local(tmp_path)
+    stored = commit(place, {0: source})
+    other_manifest(place, stored)
+    point = attrs.evolve(stored.point, checksum="")
+    restored = restore(place.storage, point, work / "checkpoints", 0, cancelled=threading.Event())
+    assert restored.stored.manifest.generation == 2
+    assert trees.snapshot(work / "checkpoints") == trees.snapshot(source)
+
+
 class Failing(LocalStorage):
-    """A store that is lost in the middle of a file."""
+    """A store whose connection is lost when an object is read."""
 
     def open_read(self, uri: str, *, offset: int = 0, length: int | None = None) -> BinaryIO:
-        if uri.endswith("optimizer.bin"):
+        if "/objects/" in uri:
             raise StorageTimeout(uri, "read", "it fell silent")
         return super().open_read(uri, offset=offset, length=length)
-
-
-@attrs.define
-class Garbling(LocalStorage):
-    """A way from the store on which one file is changed so many times."""
-
-    times: int
-    way: Callable[[bytes], bytes]
-    read: int = 0
-
-    def open_read(self, uri: str, *, offset: int = 0, length: int | None = None) -> BinaryIO:
-        source = super().open_read(uri, offset=offset, length=length)
-        if not uri.endswith("optimizer.bin"):
-            return source
-        self.read += 1
-        with source:
-            data = source.read()
-        return io.BytesIO(self.way(data) if self.read <= self.times else data)
 
 
 def local(tmp_path: Path, storage: LocalStorage | None = None) -> Place:
     return Place("local", storage or LocalStorage(), f"file://{tmp_path}/store")
 
 
-def committed(tmp_path: Path, source: Path) -> StoredCheckpoint:
-    for path in source.rglob("*"):
-        os.utime(path, (1e9, 1e9))
-    return mirror(local(tmp_path), source, find(source).complete[-1])
-
-
 def test_a_store_that_does_not_answer_is_no_damage(tmp_path: Path, source: Path, work: Path) -> None:
-    stored = committed(tmp_path, source)
+    stored = commit(local(tmp_path), {0: source})
     (work / "checkpoints" / "mine").write_text("x")
     with pytest.raises(StorageError, match="fell silent"):
         get(local(tmp_path, Failing()), stored, work)
     assert content(work) == {"checkpoints/mine": b"x"}
 
 
-WAYS: list[Callable[[bytes], bytes]] = [lambda data: data[:-1] + b"?", lambda data: data[:-1], lambda data: data + b"?"]
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_what_goes_wrong_on_its_way_is_read_again(
-    tmp_path: Path, source: Path, work: Path, way: Callable[[bytes], bytes]
-) -> None:
-    stored = committed(tmp_path, source)
-    storage = Garbling(1, way)
-    restored = get(local(tmp_path, storage), stored, work)
-    assert content(restored.entry) == content(source / "checkpoint_2")
-    assert (restored.copied, storage.read) == (stored.manifest.size, 2)
-
-
-def test_what_is_wrong_twice_is_damaged(tmp_path: Path, source: Path, work: Path) -> None:
-    stored = committed(tmp_path, source)
-    storage = Garbling(2, WAYS[0])
-    with pytest.raises(DamagedCheckpoint, match=r"optimizer\.bin of rank 0 is not what was committed"):
-        get(local(tmp_path, storage), stored, work)
-    assert storage.read == 2
-    assert content(work) == {}
-
-
-def test_it_can_be_cancelled(tmp_path: Path, source: Path, work: Path) -> None:
-    stored = committed(tmp_path, source)
+def test_a_restore_can_be_cancelled(tmp_path: Path, source: Path, work: Path) -> None:
+    stored = commit(local(tmp_path), {0: source})
     cancelled = threading.Event()
     cancelled.set()
     (work / "checkpoints" / "mine").write_text("x")
@@ -300,88 +257,170 @@ def test_it_can_be_cancelled(tmp_path: Path, source: Path, work: Path) -> None:
     assert content(work) == {"checkpoints/mine": b"x"}
 
 
-def test_a_disk_that_cannot_be_written(tmp_path: Path, source: Path, work: Path) -> None:
-    stored = committed(tmp_path, source)
+def test_a_disk_that_cannot_be_written_is_no_damage(tmp_path: Path, source: Path, work: Path) -> None:
+    stored = commit(local(tmp_path), {0: source})
     where = work / "checkpoints" / ("x" * 200) / ("y" * 200)
     with pytest.raises(OSError, match="No such file"):
         restore(LocalStorage(), stored.point, where, 0, cancelled=threading.Event())
     assert content(work) == {}
 
 
-@pytest.mark.parametrize("path", ["../../outside", "/tmp/outside", "a/../../b"])
-def test_a_manifest_cannot_lead_out_of_the_directory(tmp_path: Path, source: Path, work: Path, path: str) -> None:
-    stored = committed(tmp_path, source)
-    files = [attrs.evolve(stored.manifest.files[0], path=path)]
-    evil = attrs.evolve(stored.manifest, files=files)
-    storage = LocalStorage()
-    storage.write(uris.join(stored.uri, checkpoint_model.MANIFEST_FILE), dump_json(evil), overwrite=True)
-    with pytest.raises(DamagedCheckpoint, match="does not lie in a directory"):
-        restore(storage, stored.point, work / "checkpoints", 0, cancelled=threading.Event())
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda entry: attrs.evolve(entry, path="../../outside"), "does not lie in a directory"),
+        (lambda entry: attrs.evolve(entry, path="/tmp/outside"), "does not lie in a directory"),
+        (lambda entry: attrs.evolve(entry, path="a/../../b"), "does not lie in a directory"),
+        (lambda entry: attrs.evolve(entry, checksum="crc64:00"), "crc64"),
+        (lambda entry: attrs.evolve(entry, object="../u0-0"), "does not fit"),
+    ],
+)
+def test_a_manifest_cannot_lead_out_of_the_directory(
+    tmp_path: Path, source: Path, work: Path, change: Callable[[Entry], Entry], reason: str
+) -> None:
+    place = local(tmp_path)
+    stored = commit(place, {0: source})
+    (rank,) = stored.manifest.trees
+    first = next(entry for entry in rank.tree.entries if entry.kind is Kind.FILE)
+    entries = [change(entry) if entry is first else entry for entry in rank.tree.entries]
+    evil = attrs.evolve(stored.manifest, trees=[RankTree(0, StoredTree(entries, rank.tree.objects))])
+    write_manifest(place, stored, dump_json(evil))
+    point = attrs.evolve(stored.point, checksum="")
+    with pytest.raises(DamagedCheckpoint, match=reason):
+        restore(place.storage, point, work / "checkpoints", 0, cancelled=threading.Event())
+    assert content(work) == {}
 
 
-def test_an_unknown_checksum(tmp_path: Path, source: Path, work: Path) -> None:
-    stored = committed(tmp_path, source)
-    files = [attrs.evolve(file, checksum="crc64:00") for file in stored.manifest.files]
-    LocalStorage().write(
-        uris.join(stored.uri, checkpoint_model.MANIFEST_FILE),
-        dump_json(attrs.evolve(stored.manifest, files=files)),
-        overwrite=True,
-    )
-    with pytest.raises(DamagedCheckpoint, match="not the one that was committed"):
-        get(Place("local", LocalStorage(), ""), stored, work)
-    with pytest.raises(DamagedCheckpoint, match="crc64"):
-        restore(
-            LocalStorage(),
-            attrs.evolve(stored.point, checksum=""),
-            work / "checkpoints",
-            0,
-            cancelled=threading.Event(),
-        )
+# ---- several ranks -------------------------------------------------------------------------------------------------
 
 
-# ---- several ranks -----------------------------------------------------------------------------------------------
-
-
-def test_each_rank_gets_its_own_and_what_the_others_have(place: Place, tmp_path: Path, work: Path) -> None:
-    catalog = Catalog(place.storage, place.root)
-    uri = new_directory(catalog, 40)
-    files: list[CheckpointFile] = []
+def test_each_rank_gets_its_own_files_and_those_of_the_others(place: Place, tmp_path: Path, work: Path) -> None:
+    directories = {}
     for rank, names in ((0, (".metadata", "__0_0.distcp")), (1, ("__1_0.distcp",))):
-        directory = tmp_path / f"rank-{rank}" / "checkpoints"
+        directory = directories[rank] = tmp_path / f"rank-{rank}" / "checkpoints"
+        (directory / "step-40").mkdir(parents=True)
         for name in names:
-            (directory / "step-40").mkdir(parents=True, exist_ok=True)
             shutil.copyfile(SAMPLES / "dcp" / "step-40" / name, directory / "step-40" / name)
         (directory / "step-40" / "state.json").write_text(f"of rank {rank}")
-        for path in directory.rglob("*"):
-            os.utime(path, (1e9, 1e9))
-        (shard,) = find(directory, part=True).complete
-        files += send(place, directory, shard, uri, rank)
-    stored = catalog.commit(uri, Manifest(40, 40, "pytorch", "step-40", files))
-    for rank, own in ((0, b"of rank 0"), (1, b"of rank 1"), (2, b"of rank 0")):
-        restored = get(place, stored, work, rank)
-        assert (restored.entry / "state.json").read_bytes() == own
-        assert sorted(path.name for path in restored.entry.iterdir()) == [
-            ".metadata",
-            "__0_0.distcp",
-            "__1_0.distcp",
-            "state.json",
-        ]
+    stored = commit(place, directories, "step-40")
+    for wanted, own in ((0, b"of rank 0"), (1, b"of rank 1"), (2, b"of rank 0"), (None, b"of rank 0")):
+        get(place, stored, work, wanted)
+        found = content(work / "checkpoints" / "step-40")
+        assert found.pop("state.json") == own
+        assert found == content(SAMPLES / "dcp" / "step-40")
+
+
+def file(path: str, data: bytes = b"x", *, at: int = 100, stored: str = "o") -> Entry:
+    """A small file in a separate object. ``at``: the modification time of the file."""
+    return Entry(path, Kind.FILE, 0o600, at, len(data), checksum(data), f"{stored}-{path.encode().hex()}")
+
+
+def directory(path: str, *, at: int = 100) -> Entry:
+    return Entry(path, Kind.DIRECTORY, 0o700, at)
+
+
+def manifest(*trees: list[Entry]) -> Manifest:
+    """The manifest of several ranks, from the entries of each."""
+    ranks = []
+    for rank, entries in enumerate(trees):
+        objects = {entry.object: entry.size for entry in entries if entry.object}
+        ranks.append(RankTree(rank, StoredTree(sorted(entries, key=lambda entry: entry.path), objects)))
+    return Manifest(1, 1, ranks)
+
+
+def test_a_file_in_the_way_of_a_directory_of_another_rank_hides_it() -> None:
+    own = [file("step", stored="own")]
+    other = [directory("step"), directory("step/deep"), file("step/deep/a"), file("step/b"), file("c")]
+    found = manifest(own, other).tree_of(0)
+    assert [entry.path for entry in found.entries] == ["c", "step"]
+    assert set(found.objects) == {own[0].object, file("c").object}
+    assert [entry.path for entry in manifest(own, other).tree_of(1).entries] == [
+        "c",
+        "step",
+        "step/b",
+        "step/deep",
+        "step/deep/a",
+    ]
+
+
+def test_a_link_in_the_way_of_a_directory_of_another_rank_hides_it() -> None:
+    own = [directory("real"), Entry("step", Kind.LINK, 0o777, 100, target="real")]
+    found = manifest(own, [directory("step"), file("step/a")]).tree_of(0)
+    assert found.entries == own
+
+
+def test_files_of_other_ranks_are_never_newer_than_own_files_in_the_same_entry() -> None:
+    own = [directory("step"), file("step/a", at=50), file("step/b", at=60), file("own", at=500)]
+    other = [directory("step"), file("step/c", at=70), file("step/d", at=40), file("other", at=900)]
+    found = {entry.path: entry.mtime_ns for entry in manifest(own, other).tree_of(0).entries}
+    assert found == {"step": 100, "step/a": 50, "step/b": 60, "own": 500, "step/c": 50, "step/d": 40, "other": 900}
+
+
+def test_the_order_of_entries_in_a_manifest_does_not_matter_or_is_rejected() -> None:
+    tree = StoredTree([file("step/a"), directory("step")], {file("step/a").object: 1})
+    try:
+        check_manifest("file:///x/save-000001-00000000", Manifest(1, 1, [RankTree(0, tree)]))
+    except DamagedCheckpoint:
+        return
+    assert [entry.path for entry in Manifest(1, 1, [RankTree(0, tree)]).tree_of(0).entries] == ["step", "step/a"]
+
+
+def test_own_paths_are_those_that_the_rank_has_written() -> None:
+    found = manifest([directory("step"), file("step/a")], [file("b")])
+    assert found.own_paths(0) == {"step", "step/a"}
+    assert found.own_paths(1) == {"b"}
+    assert found.own_paths(2) == frozenset()
+
+
+@st.composite
+def entries_of_one_rank(draw: st.DrawFn, rank: int) -> list[Entry]:
+    found: dict[str, Entry] = {}
+    for path in sorted(draw(st.sets(st.sampled_from(["a", "b", "a/a", "a/b", "b/a", "a/a/a", "a-b"]), max_size=6))):
+        parent = path.rpartition("/")[0]
+        if parent and (parent not in found or found[parent].kind is not Kind.DIRECTORY):
+            continue
+        kind, at = draw(st.sampled_from(list(Kind))), draw(st.integers(0, 9))
+        if kind is Kind.FILE:
+            found[path] = file(path, at=at, stored=f"o{rank}")
+        elif kind is Kind.DIRECTORY:
+            found[path] = directory(path, at=at)
+        else:
+            found[path] = Entry(path, kind, 0o777, at, target="a")
+    return list(found.values())
 
 
 @given(
-    st.lists(st.tuples(st.integers(0, 3), st.sampled_from("abc")), unique=True, min_size=1),
-    st.integers(0, 4),
+    all_entries=st.tuples(*(entries_of_one_rank(rank) for rank in range(3))),
+    wanted=st.none() | st.integers(0, 3),
 )
-def test_which_files_a_rank_gets(places: list[tuple[int, str]], rank: int) -> None:
-    files = [CheckpointFile(path, 1, "", owner) for owner, path in places]
-    chosen = choose_files(Manifest(1, 1, "x", "a", files), rank)
-    assert [file.path for file in chosen] == sorted({path for _, path in places})
-    for file in chosen:
-        owners = [owner for owner, path in places if path == file.path]
-        assert file.rank == (rank if rank in owners else min(owners))
+def test_a_rank_restores_its_own_tree_and_every_free_path_of_the_others(
+    all_entries: tuple[list[Entry], ...], wanted: int | None
+) -> None:
+    found = manifest(*all_entries).tree_of(wanted)
+    found.check()
+    order = sorted(range(3), key=lambda rank: (rank != wanted, rank))
+    entries = {entry.path: entry for entry in found.entries}
+    assert list(entries) == sorted(entries)
+    assert [entry for entry in found.entries if entry.path in {own.path for own in all_entries[order[0]]}] == sorted(
+        all_entries[order[0]], key=lambda entry: entry.path
+    )
+    for path in {entry.path for each in all_entries for entry in each}:
+        above = [path[:end] for end in range(len(path)) if path[end] == "/"]
+        has_place = all(place in entries and entries[place].kind is Kind.DIRECTORY for place in above)
+        assert (path in entries) == has_place
+        if has_place:
+            first = next(entry for rank in order for entry in all_entries[rank] if entry.path == path)
+            assert attrs.evolve(entries[path], mtime_ns=first.mtime_ns) == first
+            assert entries[path].mtime_ns <= first.mtime_ns
+    for path, entry in entries.items():
+        top = path.partition("/")[0]
+        own = [each.mtime_ns for each in all_entries[order[0]] if each.path.partition("/")[0] == top and each.object]
+        if own and path not in {each.path for each in all_entries[order[0]]}:
+            assert entry.mtime_ns <= min(own)
+    assert set(found.objects) == {entry.object for entry in found.entries} - {""}
 
 
-# ---- a fresh start -----------------------------------------------------------------------------------------------
+# ---- a fresh start -------------------------------------------------------------------------------------------------
 
 
 def test_an_empty_directory_for_a_fresh_start(work: Path) -> None:
@@ -395,19 +434,19 @@ def test_an_empty_directory_for_a_fresh_start(work: Path) -> None:
     assert sorted(path.name for path in work.iterdir()) == ["checkpoints", "elsewhere", "set-aside"]
 
 
-# ---- with the libraries ------------------------------------------------------------------------------------------
+# ---- with the libraries --------------------------------------------------------------------------------------------
 
 
-def test_what_was_restored_loads(tensorflow_samples: Path, tmp_path: Path) -> None:
-    """Only one checkpoint is there, and TensorFlow, tf_keras and Keras go on from it."""
-    names = ("manager", "sharded_bundle", "tf_keras_backup", "keras_backup", "keras_archives")
-    for name in names:
-        source = tmp_path / "source" / name / "checkpoints"
+def test_tensorflow_and_keras_load_a_restored_directory(tensorflow_samples: Path, tmp_path: Path) -> None:
+    for name in ("manager", "sharded_bundle", "tf_keras_backup", "keras_backup", "keras_archives"):
+        source = tmp_path / "source" / name
         shutil.copytree(tensorflow_samples / name, source)
         place = Place("local", LocalStorage(), f"file://{tmp_path}/store/{name}")
-        stored = mirror(place, source, find(source).complete[-1])
-        (tmp_path / "restored" / name).mkdir(parents=True)
+        stored = commit(place, {0: source})
+        shutil.rmtree(source)
+        (tmp_path / "restored").mkdir(exist_ok=True)
         restore(place.storage, stored.point, tmp_path / "restored" / name, 0, cancelled=threading.Event())
+        shutil.rmtree(tmp_path / "store" / name)
     said = run_tensorflow("check", tmp_path / "restored").splitlines()
     assert said == [
         "manager ckpt-30 30",

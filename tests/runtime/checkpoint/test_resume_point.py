@@ -1,11 +1,15 @@
-"""What a save of a training says of itself, and which of two is later."""
+"""Resume points: their labels, their order by steps, and their messages."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from tests.checkpoints import commit
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
-from tony_provider.runtime.protocol import points, tony_pb2
+from tony_provider.runtime.protocol import points
+from tony_provider.runtime.storage import LocalStorage
 
 
 @pytest.mark.parametrize(
@@ -18,15 +22,24 @@ from tony_provider.runtime.protocol import points, tony_pb2
         (ResumePoint(2, "", reported=True), ResumePoint(1, ""), None),
     ],
 )
-def test_steps_tell_which_is_later_where_they_count_the_same(
+def test_steps_are_compared_only_if_they_count_the_same(
     one: ResumePoint, other: ResumePoint, later: bool | None
 ) -> None:
     assert one.is_later_step(other) is later
 
 
-@pytest.mark.parametrize("step", [None, 0, 7])
-def test_what_an_executor_has_uploaded_is_a_resume_point(step: int | None) -> None:
-    message = tony_pb2.CheckpointUploaded(step=step, uri="hdfs://n/c", save=3, saved_ms=50_592_000, reported=True)
-    point = points.of_uploaded(message)
-    assert point == ResumePoint(step, "hdfs://n/c", 3, 50_592_000, reported=True)
-    assert point.label == ("save 3, 14:03:12 UTC" if step is None else f"step {step}")
+@pytest.mark.parametrize(("step", "label"), [(None, "save 3, 14:03:12 UTC"), (0, "step 0"), (7, "step 7")])
+def test_a_message_carries_the_whole_resume_point(step: int | None, label: str) -> None:
+    point = ResumePoint(step, "hdfs://n/c", 3, 50_592_000, "crc32:00000001", reported=True)
+    sent = points.message(point)
+    assert sent is not None
+    assert points.of_message(sent) == point
+    assert point.label == label
+    assert points.message(None) is None
+
+
+def test_the_resume_point_of_a_stored_checkpoint_has_the_checksum_of_its_manifest(
+    tmp_path: Path,
+) -> None:
+    stored = commit(LocalStorage(), f"file://{tmp_path}", None, save=4, saved_ms=9, reported=True)
+    assert stored.point == ResumePoint(None, stored.uri, 4, 9, stored.checksum, True)

@@ -90,7 +90,7 @@ async def launch(tmp_path: Path, secrets: dict[str, bytes]) -> AsyncIterator[Lau
             directory = ContainerDirectory(below, secrets, spec, **container)  # type: ignore[arg-type]
             directory.prepare()
             welcome = tony_pb2.Welcome(am_attempt=1, heartbeat_seconds=heartbeat_seconds)
-            master = Master(APPLICATION, KEY, welcome=welcome)
+            master = Master(APPLICATION, KEY, welcome=welcome, chain=directory.chain_dir)
             served = await stack.enter_async_context(AsyncExitStack())
             port = await served.enter_async_context(serving(master, secrets))
             executor = await ExecutorProcess.start(directory, port, launcher=launcher)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -12,8 +12,10 @@ import attrs
 import grpc
 
 from tony_provider.runtime import task_identity
+from tony_provider.runtime.checkpoint.checkpoint_model import checkpoints_directory, directory_name
 from tony_provider.runtime.frameworks.base import MAIN_PORT
 from tony_provider.runtime.protocol import tony_pb2, tony_pb2_grpc
+from tony_provider.runtime.storage import uris
 from tony_provider.runtime.task_identity import TaskIdentity
 
 DEADLINE = 60.0  # seconds for whatever a test waits for
@@ -24,11 +26,13 @@ class Master(tony_pb2_grpc.ApplicationMasterServicer):
     application_id: str
     key: bytes
     welcome: tony_pb2.Welcome = attrs.field(factory=lambda: tony_pb2.Welcome(am_attempt=1, heartbeat_seconds=1))
-    grants: bool = False  # every commit at once; else tests ``answer``
+    chain: str = ""  # URI; each state that is ready and has news is ordered there at once; empty: tests ``take``
+    grants: bool = False  # every commit at once; otherwise tests ``answer``
     refusal: grpc.StatusCode | None = None  # what every caller gets
     identities: list[TaskIdentity] = attrs.field(factory=list)
     received: list[tony_pb2.FromExecutor] = attrs.field(factory=list)
     _news: asyncio.Condition = attrs.field(factory=asyncio.Condition)
+    _saves: int = 0  # number of the last save that was ordered
     _outgoing: asyncio.Queue[tony_pb2.ToExecutor | None] = attrs.field(factory=asyncio.Queue)
 
     async def Attach(self, requests: AsyncIterator[tony_pb2.FromExecutor], context: Any) -> None:
@@ -44,6 +48,8 @@ class Master(tony_pb2_grpc.ApplicationMasterServicer):
             async for message in requests:
                 if self.grants and message.WhichOneof("kind") == "uploaded":
                     self.answer(message.uploaded)
+                if self.chain and message.WhichOneof("kind") == "checkpoint_state":
+                    self._order(message.checkpoint_state)
                 async with self._news:
                     self.received.append(message)
                     self._news.notify_all()
@@ -70,20 +76,40 @@ class Master(tony_pb2_grpc.ApplicationMasterServicer):
         rendezvous = tony_pb2.Rendezvous(generation=generation, cluster=packed, **{"start": generation, **more})
         self.say(tony_pb2.ToExecutor(rendezvous=rendezvous))
 
-    def answer(self, uploaded: tony_pb2.CheckpointUploaded, *, granted: bool = True, reason: str = "") -> None:
-        answer = tony_pb2.CheckpointAnswer(request=uploaded.request, granted=granted, reason=reason)
+    def _order(self, state: tony_pb2.CheckpointState) -> None:
+        if state.ready and any(entry.news for entry in state.entries):
+            self.take(state, self.chain)
+
+    def take(self, state: tony_pb2.CheckpointState, chain: str, **more: Any) -> str:
+        """Order a snapshot of this state; ``more`` as in the protocol. Returns the checkpoint's URI."""
+        self._saves = max(self._saves, state.save) + 1
+        uri = uris.join(checkpoints_directory(chain), directory_name(self._saves))
+        of_state = {"generation": state.generation, "start": state.start, "version": state.version}
+        values = {**of_state, "wanted": True, "save": self._saves, "uri": uri, **more}
+        take = tony_pb2.TakeSnapshot(**values)
+        self.say(tony_pb2.ToExecutor(take_snapshot=take))
+        return uri
+
+    def take_no_more(self, start: int, reason: str) -> None:
+        """Order that a start whose processes have ended stores nothing more."""
+        take = tony_pb2.TakeSnapshot(generation=start, start=start, wanted=False, reason=reason)
+        self.say(tony_pb2.ToExecutor(take_snapshot=take))
+
+    def answer(
+        self, uploaded: tony_pb2.CheckpointUploaded, *, granted: bool = True, reason: str = "", resend: bool = False
+    ) -> None:
+        answer = tony_pb2.CheckpointAnswer(request=uploaded.request, granted=granted, reason=reason, resend=resend)
         self.say(tony_pb2.ToExecutor(checkpoint=answer))
 
     async def uploaded(self, step: int) -> tony_pb2.CheckpointUploaded:
-        """The first request to commit this step."""
+        """The first request to commit a checkpoint of this step."""
+        found: tony_pb2.CheckpointUploaded = await self.first_where("uploaded", lambda uploaded: uploaded.step == step)
+        return found
 
-        def found() -> list[tony_pb2.CheckpointUploaded]:
-            asked = [message.uploaded for message in self.received if message.WhichOneof("kind") == "uploaded"]
-            return [uploaded for uploaded in asked if uploaded.step == step]
-
-        async with self._news:
-            await asyncio.wait_for(self._news.wait_for(lambda: bool(found())), DEADLINE)
-        return found()[0]
+    async def state(self, wanted: Callable[[tony_pb2.CheckpointState], object]) -> tony_pb2.CheckpointState:
+        """The first state of the checkpoint directory that ``wanted`` accepts."""
+        found: tony_pb2.CheckpointState = await self.first_where("checkpoint_state", wanted)
+        return found
 
     async def all_of(self, kind: str, count: int = 1, *, deadline: float = DEADLINE) -> list[Any]:
         """The messages of a kind, once there are so many."""
@@ -98,16 +124,21 @@ class Master(tony_pb2_grpc.ApplicationMasterServicer):
     async def first(self, kind: str) -> Any:
         return (await self.all_of(kind))[0]
 
-    async def heartbeat_with(self, wanted: Any) -> tony_pb2.Heartbeat:
-        """The first heartbeat that ``wanted`` says yes to."""
+    async def first_where(self, kind: str, wanted: Callable[[Any], object]) -> Any:
+        """The first message of a kind that ``wanted`` accepts."""
 
-        def found() -> list[tony_pb2.Heartbeat]:
-            beats = [message.heartbeat for message in self.received if message.WhichOneof("kind") == "heartbeat"]
-            return [beat for beat in beats if wanted(beat)]
+        def found() -> list[Any]:
+            said = [getattr(message, kind) for message in self.received if message.WhichOneof("kind") == kind]
+            return [message for message in said if wanted(message)]
 
         async with self._news:
             await asyncio.wait_for(self._news.wait_for(lambda: bool(found())), DEADLINE)
         return found()[0]
+
+    async def heartbeat_with(self, wanted: Callable[[tony_pb2.Heartbeat], object]) -> tony_pb2.Heartbeat:
+        """The first heartbeat that ``wanted`` accepts."""
+        found: tony_pb2.Heartbeat = await self.first_where("heartbeat", wanted)
+        return found
 
 
 def address(

@@ -1,46 +1,71 @@
-"""Committed checkpoints, as a mirror and an application master leave them on the store."""
+"""Committed checkpoints, as mirrors and an application master leave them on the storage."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-from tests.checkpoints import new_directory
+from tests import checkpoints
 from tests.runtime.executor import trainer
-from tony_provider.runtime.artifacts.checksum import Checksum
+from tony_provider.runtime.am import wire_messages
 from tony_provider.runtime.checkpoint.catalog import Catalog
-from tony_provider.runtime.checkpoint.checkpoint_model import CheckpointFile, Manifest, rank_directory
+from tony_provider.runtime.checkpoint.checkpoint_model import Manifest, RankTree, chain_of, objects_directory
+from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.storage import LocalStorage, Storage, local_path, uris
 
 
-def weights(uri: str, step: int) -> Path:
-    """Rank 0's first file of a checkpoint that ``commit`` made in a local store."""
-    return local_path(uri) / "rank-0" / f"weights-{step}" / "a"
+def weights(uri: str) -> Path:
+    """The object of a checkpoint that ``commit`` made in a local store, which holds all files of rank 0."""
+    tree = Catalog(LocalStorage(), chain_of(uri)).load(uri).manifest.trees[0].tree
+    return local_path(uris.join(objects_directory(chain_of(uri)), tree.entries[-1].object))
 
 
 def commit(chain: str, step: int, *, ranks: int = 1, size: int = 1000, storage: Storage | None = None) -> str:
-    """What a ``trainer`` would have saved; returns its URI. Each rank has a file of its own and one that all have."""
-    storage = storage or LocalStorage()
-    catalog = Catalog(storage, chain)
-    uri = new_directory(catalog, step)
-    files = []
+    """Commit what a ``trainer`` would have saved. Each rank has a file of its own and one of a name that all have.
+
+    Returns the checkpoint's URI.
+    """
+    files: dict[int, dict[str, bytes]] = {}
     for rank in range(ranks):
-        for part in ("a", "b") if rank == 0 else ("a", f"of-{rank}"):
-            path = f"weights-{step}/{part}"
-            data = trainer.content(step, f"{part}{rank or ''}", size)
-            storage.write(uris.join(rank_directory(uri, rank), path), data)
-            summed = Checksum()
-            summed.update(data)
-            files.append(CheckpointFile(path, len(data), summed.text, rank))
-    catalog.commit(uri, Manifest(step, step, "manifest", f"weights-{step}", files))
-    return uri
+        parts = ("a", "b") if rank == 0 else ("a", f"of-{rank}")
+        files[rank] = {f"weights-{step}/{part}": trainer.content(step, f"{part}{rank or ''}", size) for part in parts}
+    entry = f"weights-{step}"
+    return checkpoints.commit(storage or LocalStorage(), chain, step, ranks=files, entry=entry).uri
 
 
-HANGING_STORE = (sys.executable, str(Path(__file__).with_name("hanging_store.py")))  # launches an executor with one
+def commit_uploaded(uploaded: tony_pb2.CheckpointUploaded, storage: Storage | None = None) -> str:
+    """Commit what rank 0 has uploaded, as the application master does. Returns the checkpoint's URI."""
+    manifest = Manifest(
+        save=uploaded.save,
+        step=uploaded.step if uploaded.HasField("step") else None,
+        trees=[RankTree(0, wire_messages.stored_tree(uploaded))],
+        format=uploaded.format,
+        entry=uploaded.entry,
+        saved_ms=uploaded.saved_ms,
+        reported=uploaded.reported,
+    )
+    return Catalog(storage or LocalStorage(), chain_of(uploaded.uri)).commit(uploaded.uri, manifest).uri
+
+
+def content(uploaded: tony_pb2.CheckpointUploaded) -> dict[str, bytes]:
+    """The bytes of all files of an upload to a local store, by path."""
+    objects = local_path(objects_directory(chain_of(uploaded.uri)))
+    found = {}
+    for entry in uploaded.entries:
+        if entry.kind == "file":
+            data = (objects / entry.object).read_bytes() if entry.object else b""
+            found[entry.path] = data[entry.offset : entry.offset + entry.size]
+    return found
+
+
+HANGING_STORE = (
+    sys.executable,
+    str(Path(__file__).with_name("hanging_store.py")),
+)  # launches an executor with a store that hangs
 
 
 def hang(file: Path) -> Path:
-    """Have such a store not come to an end with reading a file until what is returned is removed."""
+    """Make such a store hang when it reads a file, until the returned file is removed."""
     over = Path(f"{file}.hangs")
     over.touch()
     return over

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import signal
 from collections.abc import Iterator
@@ -13,9 +12,10 @@ import pytest
 from tests.runtime.checkpoint import hostile
 from tests.runtime.checkpoint.conftest import SAMPLES, age
 from tests.waiting import until
+from tony_provider.runtime.artifacts.tree import scan
 from tony_provider.runtime.checkpoint.content import readers
 from tony_provider.runtime.checkpoint.content.unreadable import Unreadable
-from tony_provider.runtime.checkpoint.formats import CheckpointFinder, find
+from tony_provider.runtime.checkpoint.saves import SaveFinder
 from tony_provider.runtime.executor import checkpoint_reader, processes
 from tony_provider.runtime.executor.checkpoint_reader import CheckpointReader
 
@@ -40,28 +40,24 @@ def fill(directory: Path) -> None:
 
 def test_hostile_files_hide_no_good_checkpoint(tmp_path: Path, reader: CheckpointReader) -> None:
     fill(tmp_path)
-    found = CheckpointFinder(tmp_path, reading=reader.read).look(math.inf)
-    broken = {path: one.reason for one in found.broken for path in one.paths}
-    # A manifest of the program's own would be all that it goes on from, and these are none.
-    assert {path for path in broken if path.endswith(".tony.json")} == {
-        name for name in hostile.FILES if name.endswith(".tony.json")
-    }
-    for name in [name for name in hostile.FILES if name.endswith(".tony.json")]:
-        (tmp_path / name).unlink()
-    found = CheckpointFinder(tmp_path, reading=reader.read).look(math.inf)
-    assert {one.entry for one in found.complete} == {"good.pt", *WHOLE}
-    broken = {path: one.reason for one in found.broken for path in one.paths}
-    others = {name for name in set(hostile.FILES) - WHOLE if not name.endswith((".tony.json", ".npy"))}
-    assert set(broken) == others, broken
+    found = SaveFinder(tmp_path, reading=reader.read).find(scan(tmp_path))
+    broken = found.verified(alone=True).broken
+    assert set(broken) == set(hostile.FILES) - WHOLE, broken
     assert all(len(reason) < 1200 for reason in broken.values())
+    assert set(found.verified(alone=True).whole) >= {"good.pt"}
+    for name in WHOLE:
+        (tmp_path / name).unlink()
+    loadable = SaveFinder(tmp_path, reading=reader.read).find(scan(tmp_path)).loadable(alone=True)
+    assert loadable is not None
+    assert loadable.entry == "good.pt"
 
 
 @pytest.mark.parametrize("name", sorted(set(hostile.FILES) - WHOLE))
 def test_each_parser_is_bounded_by_itself(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(hostile.FILES[name]())
-    found = find(tmp_path, now=math.inf)
-    assert not found.complete
-    assert [one.paths for one in found.broken] == [(name,)]
+    found = SaveFinder(tmp_path).find(scan(tmp_path))
+    assert found.loadable(alone=True) is None
+    assert set(found.verified(alone=True).broken) == {name}
 
 
 def test_says_what_the_readers_say(reader: CheckpointReader, tmp_path: Path) -> None:

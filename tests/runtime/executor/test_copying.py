@@ -1,24 +1,30 @@
-"""The parts of the mirror that need no process: its pace, its deadlines, files that change while they are copied."""
+"""The parts of the mirror that need no process: its rate limit, its deadlines and its pauses."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.runtime.executor.checkpoint_container import CheckpointContainer, controlled_clock
+from tests.runtime.executor.containers import job, until
 from tony_provider.runtime.artifacts.throttle import Throttle
 from tony_provider.runtime.cancellation import Cancelled
-from tony_provider.runtime.checkpoint.formats import find
-from tony_provider.runtime.checkpoint.snapshot import SnapshotChanged, take
+from tony_provider.runtime.executor.commit_requests import CommitRequests
+from tony_provider.runtime.executor.executor_context import ExecutorContext
+from tony_provider.runtime.executor.mirror import Mirror
+from tony_provider.runtime.executor.order import Order
 from tony_provider.runtime.executor.process_stop import ProcessStop
-from tony_provider.runtime.executor.upload import AT_ONCE, SMALL, SMALL_AT_ONCE, Upload
+from tony_provider.runtime.frameworks.base import ClusterSpec, TaskAddress
+from tony_provider.runtime.protocol import tony_pb2
+from tony_provider.runtime.spec.model import Role
 from tony_provider.runtime.storage import LocalStorage, Source, StorageUnreachable
 
 RATE = 1000.0  # bytes a second
@@ -81,89 +87,93 @@ async def test_a_deadline_that_comes_to_be_earlier_is_kept() -> None:
     assert not work.cancelled()
 
 
-DEADLINE = 60
+# ---- the mirror's pauses -------------------------------------------------------------------------------------------
 
 
-class Meddling(LocalStorage):
-    """Something else happens while a file is written."""
+class Store(LocalStorage):
+    """A storage whose next writes fail."""
 
-    def __init__(self, meddle: Any) -> None:
+    def __init__(self, failures: int) -> None:
         super().__init__()
-        self._meddle = meddle
+        self.failures = failures
 
     def write(self, uri: str, source: Source, **more: Any) -> int:
-        self._meddle()
+        if self.failures:
+            self.failures -= 1
+            raise StorageUnreachable(uri, "write", "it is gone")
         return super().write(uri, source, **more)
 
 
-def checkpoint(directory: Path) -> Path:
-    directory.mkdir()
-    (directory / "weights").write_bytes(b"a" * 1000)
-    manifest = '{"step": 5, "entry": "weights", "files": [{"path": "weights", "size": 1000}]}'
-    (directory / "step-5.tony.json").write_text(manifest)
-    return directory
+class Pauses(Mirror):
+    """A mirror that notes its pauses before each upload instead of waiting, and whose uploads are all ordered."""
+
+    def __init__(self, container: CheckpointContainer, store: Store) -> None:
+        task = TaskAddress("worker", 0, Role.WORKER)
+        described = SimpleNamespace(
+            task_type="worker", index=0, job=job(""), description=SimpleNamespace(chain_dir=container.chain)
+        )
+        context = SimpleNamespace(container=described, checkpoints=container.directory, storage=store)
+        self._commits = CommitRequests(self._hear)
+        order = Order(1, ClusterSpec(1, (task,)))
+        super().__init__(cast(ExecutorContext, context), order, self._commits, self._hear, self._no_step)
+        self.uploads: list[tony_pb2.CheckpointUploaded] = []
+        self.pauses: list[float] = []  # seconds, before each upload
+        self.troubles: set[str] = set()  # at each look
+        self._waited = 0.0
+        self._saves = 0
+
+    async def _no_step(self) -> None:
+        return None
+
+    def _hear(self, message: tony_pb2.FromExecutor) -> None:
+        state, uploaded = message.checkpoint_state, message.uploaded
+        if message.WhichOneof("kind") == "uploaded":
+            self.uploads.append(uploaded)
+            answer = tony_pb2.CheckpointAnswer(request=uploaded.request, granted=True)
+            asyncio.get_running_loop().call_soon(self._commits.answered, answer)
+        elif any(entry.news for entry in state.entries):
+            self._saves += 1
+            uri = f"{self._chain}/checkpoints/save-{self._saves:06}-00000000"
+            order = tony_pb2.TakeSnapshot(start=1, wanted=True, version=state.version, save=self._saves, uri=uri)
+            asyncio.get_running_loop().call_soon(self.take, order)
+            self.pauses.append(self._waited)
+            self._waited = 0.0
+
+    async def _wait(self, seconds: float) -> None:
+        """Do not wait; a nudge ends a wait at once."""
+        await asyncio.sleep(0)
+        self._waited += 0.0 if self._nudge.is_set() else seconds
+        self._nudge.clear()
+        if self._failed is not None:
+            self.troubles.add(self.trouble)
 
 
-def upload(directory: Path, storage: LocalStorage, target: Path) -> list[str]:
-    [found] = find(directory).complete
-    snapshot = take(directory, found, directory.with_name("snapshot"))
-    return [file.path for file in Upload(storage, Throttle(None)).run(snapshot, f"file://{target}", overwrite=False)]
+async def test_a_failed_upload_is_repeated_after_growing_pauses(tmp_path: Path) -> None:
+    with controlled_clock() as clock:
+        container = CheckpointContainer.make(tmp_path / "container", f"file://{tmp_path}/chain", clock)
+        container.directory.empty()
+        container.begin()
+        (container.path / "last.bin").write_text("one")
+        container.look(6)
+        mirror = Pauses(container, Store(failures=9))
+        mirror.start()
+        await until(lambda: mirror.uploads and not mirror.trouble, "it is stored")
+        await mirror.close()
+        assert mirror.pauses == [1.5, 3, 6, 12, 24, 48, 60, 60, 60, 60]
+        [trouble] = mirror.troubles
+        assert trouble.startswith("its newest checkpoint is not stored since ")
+        assert mirror.trouble == ""
 
 
-def test_a_file_that_is_rewritten_while_it_is_copied_is_noticed(tmp_path: Path) -> None:
-    directory = checkpoint(tmp_path / "checkpoints")
-    storage = Meddling(lambda: (directory / "weights").write_bytes(b"b" * 1000))
-    with pytest.raises(SnapshotChanged, match="weights"):
-        upload(directory, storage, tmp_path / "store")
-
-
-def test_a_file_that_is_removed_while_it_is_copied_does_no_harm(tmp_path: Path) -> None:
-    directory = checkpoint(tmp_path / "checkpoints")
-    storage = Meddling(lambda: (directory / "weights").unlink(missing_ok=True))
-    assert upload(directory, storage, tmp_path / "store") == ["step-5.tony.json", "weights"]
-    assert (tmp_path / "store" / "weights").read_bytes() == b"a" * 1000
-
-
-def test_the_first_failure_ends_all(tmp_path: Path) -> None:
-    def fail() -> None:
-        raise StorageUnreachable("file:///", "write", "it is gone")
-
-    with pytest.raises(StorageUnreachable):
-        upload(checkpoint(tmp_path / "checkpoints"), Meddling(fail), tmp_path / "store")
-
-
-class Crowded(LocalStorage):
-    """Knows how many files were on their way at the same time; each waits until so many are, or nobody comes."""
-
-    def __init__(self, until: int) -> None:
-        super().__init__()
-        self._all_here = threading.Event()
-        self._lock = threading.Lock()
-        self._until = until
-        self._here = 0
-        self.most = 0
-
-    def write(self, uri: str, source: Source, **more: Any) -> int:
-        with self._lock:
-            self._here += 1
-            self.most = max(self.most, self._here)
-            if self._here == self._until:
-                self._all_here.set()
-        assert self._all_here.wait(DEADLINE)
-        with self._lock:
-            self._here -= 1
-        return super().write(uri, source, **more)
-
-
-@pytest.mark.parametrize(("size", "at_once"), [(SMALL, SMALL_AT_ONCE), (SMALL + 1, AT_ONCE)])
-def test_more_small_files_are_sent_at_once_than_large_ones(tmp_path: Path, size: int, at_once: int) -> None:
-    directory = tmp_path / "checkpoints"
-    directory.mkdir()
-    names = [f"weights-{number:02d}" for number in range(SMALL_AT_ONCE + 1)]
-    for name in names:
-        (directory / name).write_bytes(bytes(size))
-    files = [{"path": name, "size": size} for name in names]
-    (directory / "step-5.tony.json").write_text(json.dumps({"step": 5, "entry": names[0], "files": files}))
-    storage = Crowded(until=at_once)
-    assert len(upload(directory, storage, tmp_path / "store")) >= len(names)
-    assert at_once <= storage.most <= at_once + 1  # the manifest is a small one
+async def test_the_last_uploads_are_repeated_after_short_pauses(tmp_path: Path) -> None:
+    with controlled_clock() as clock:
+        container = CheckpointContainer.make(tmp_path / "container", f"file://{tmp_path}/chain", clock)
+        container.directory.empty()
+        container.begin()
+        (container.path / "last.bin").write_text("one")
+        mirror = Pauses(container, Store(failures=4))
+        mirror.start()
+        assert await mirror.finish(ProcessStop(), lambda: time.monotonic() + 60, succeeded=True) == ""
+        await mirror.close()
+        assert len(mirror.uploads) == 1
+        assert mirror.pauses == [0, 3, 3, 3, 3]

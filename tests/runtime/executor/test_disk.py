@@ -11,7 +11,7 @@ import pytest
 from tests.runtime.executor import stored
 from tests.runtime.executor.conftest import Launch, Running
 from tests.runtime.executor.containers import CONTAINER
-from tests.runtime.executor.test_mirror import COMMAND
+from tests.runtime.executor.test_mirror import COMMAND, uploads
 from tests.runtime.executor.test_preparation import resume
 from tony_provider.runtime.executor import disk
 
@@ -37,7 +37,7 @@ async def running(launch: Launch, namespaces: None) -> Running:
 async def test_a_full_disk_is_told_and_outlived(running: Running) -> None:
     running.order("save 10")
     uploaded = await running.master.uploaded(10)
-    uri = stored.commit(running.container.chain_dir, 10)
+    uri = stored.commit_uploaded(uploaded)
     running.master.answer(uploaded)
     running.order("fill")
     await running.master.heartbeat_with(lambda beat: beat.activity == "running, disk full")
@@ -57,12 +57,13 @@ async def test_a_full_disk_is_told_and_outlived(running: Running) -> None:
     assert await running.end() == 0
 
 
-async def test_a_checkpoint_on_a_full_disk_is_copied_all_the_same(running: Running) -> None:
+async def test_a_checkpoint_on_a_full_disk_is_stored(running: Running) -> None:
     running.order("save 10 1000000")
     running.order("fill")
+    await running.until(lambda: uploads(running) or "not stored yet" in running.executor.stderr, "it is sent")
+    assert uploads(running)
     running.order("exit 1")
-    uploaded = await running.master.uploaded(10)
-    running.master.answer(uploaded)
+    running.master.answer(await running.master.uploaded(10))
     assert (await running.master.first("settled")).problem == ""
     assert len(running.master.identities) == 1  # it never lost its stream
 

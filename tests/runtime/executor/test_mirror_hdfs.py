@@ -12,13 +12,11 @@ from tests.hadoop.cluster import HadoopCluster
 from tests.runtime.executor import trainer
 from tests.runtime.executor.conftest import Launch
 from tests.runtime.executor.containers import job
+from tests.runtime.executor.stored import commit_uploaded
 from tests.runtime.executor.test_mirror import COMMAND
 from tests.runtime.executor.test_preparation import resume
-from tony_provider.runtime.checkpoint.catalog import Catalog
-from tony_provider.runtime.checkpoint.checkpoint_model import CheckpointFile, Manifest
-from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.spec.model import CheckpointSpec, Memory
-from tony_provider.runtime.storage import Storage, WebHdfsConfig, open_storage, uris
+from tony_provider.runtime.storage import Storage, WebHdfsConfig, open_storage
 
 
 @attrs.frozen
@@ -41,27 +39,20 @@ def store(hadoop: HadoopCluster) -> Iterator[Store]:
         storage.remove(uri, recursive=True)
 
 
-def committed(store: Store, uploaded: tony_pb2.CheckpointUploaded) -> str:
-    """As the application master does it; the URI of the checkpoint."""
-    files = [CheckpointFile(file.path, file.size, file.checksum) for file in uploaded.files]
-    manifest = Manifest(uploaded.save, uploaded.step, uploaded.format, uploaded.entry, files)
-    return Catalog(store.storage, f"{store.uri}/chain").commit(uris.parent(uploaded.uri), manifest).uri
-
-
 async def test_a_checkpoint_moves_to_another_container(launch: Launch, store: Store) -> None:
     first = await launch(COMMAND, **store.container)
     await first.begin()
     first.order("save 120 3000000")
     uploaded = await first.master.uploaded(120)
-    uri = committed(store, uploaded)
+    uri = commit_uploaded(uploaded, store.storage)
     first.master.answer(uploaded)
-    assert uri.startswith(f"{store.uri}/chain/checkpoints/save-000001-step-120-")
+    assert uri.startswith(f"{store.uri}/chain/checkpoints/save-000001-")
     await first.end()
 
     second = await launch(COMMAND, below=first.container.root / "another", attempt=2, **store.container)
     await second.begin(generation=2, **resume(uri, 120))
     assert (await second.master.first("started")).generation == 2
-    assert "checkpoint of step 120: 6000" in second.executor.stderr  # bytes came from the store
+    assert "step 120: 6000136 bytes copied from the storage, 0 were here" in second.executor.stderr
     restored = second.container.directory / "tony-work" / "checkpoints" / "weights-120" / "b"
     assert restored.read_bytes() == trainer.content(120, "b", 3_000_000)
     second.order("exit 0")
@@ -74,12 +65,12 @@ async def test_a_copy_that_is_given_up_leaves_nothing(launch: Launch, store: Sto
     running = await launch(spec, **store.container)
     await running.begin()
     running.order("save 5 20000000")
-    await running.master.heartbeat_with(lambda beat: "uploading the checkpoint of step 5" in beat.activity)
+    await running.master.heartbeat_with(lambda beat: "uploading checkpoint 1" in beat.activity)
     running.master.stop(1, grace=1, checkpoint_seconds=0)
     settled = await running.master.first("settled")
-    assert settled.problem == "no time was left for uploading the checkpoint of step 5"
-    checkpoints = f"{store.uri}/chain/checkpoints"
-    await running.until(lambda: store.storage.list(checkpoints) == [], "what was begun is removed")
+    assert settled.problem == "no time was left for uploading checkpoint 1"
+    objects = f"{store.uri}/chain/objects"
+    await running.until(lambda: store.storage.list(objects) == [], "what was begun is removed")
     await running.end()
 
 

@@ -15,7 +15,7 @@ from tests.runtime.executor.master import address
 from tests.runtime.executor.test_mirror import COMMAND, kinds
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.spec.model import Role, TaskSpec
-from tony_provider.runtime.storage import LocalStorage
+from tony_provider.runtime.storage import LocalStorage, local_path
 
 _LOOK = "env | grep ^TONY_RESUME > seen; find $TONY_CHECKPOINT_DIR -type f -printf '%P\\n' | sort >> seen; touch ready"
 
@@ -86,34 +86,18 @@ async def test_what_is_here_already_is_not_copied_again(launch: Launch) -> None:
     await running.begin()
     running.order("save 120")
     uploaded = await running.master.uploaded(120)
-    uri = stored.commit(running.container.chain_dir, 120)
+    uri = stored.commit_uploaded(uploaded)
     running.master.answer(uploaded)
     running.order("write broken half")
     running.order("exit 1")
     await running.master.first("settled")
     await running.begin(generation=2, **resume(uri, 120))
     await running.master.all_of("started", 2)
-    assert "checkpoint of step 120: 0 bytes copied from the store, 2000 were here" in running.executor.stderr
-    assert files_below(checkpoints(running)) == ["weights-120/a", "weights-120/b"]
+    assert "step 120: 0 bytes copied from the storage, 2130 were here" in running.executor.stderr
+    assert files_below(checkpoints(running)) == ["step-120.tony.json", "weights-120/a", "weights-120/b"]
     running.order("exit 0")
     await running.master.all_of("settled", 2)
     assert kinds(running).count("uploaded") == 1  # what it went on from is on the store
-
-
-async def test_checkpoints_that_the_program_removed_are_still_here(launch: Launch) -> None:
-    running = await launch(COMMAND)
-    await running.begin()
-    running.order("save 120")
-    uploaded = await running.master.uploaded(120)
-    uri = stored.commit(running.container.chain_dir, 120)
-    running.master.answer(uploaded)
-    for name in ("weights-120/a", "weights-120/b", "step-120.tony.json"):
-        running.order(f"remove {name}")
-    running.order("exit 1")
-    await running.master.first("settled")
-    await running.begin(generation=2, **resume(uri, 120))
-    await running.master.all_of("started", 2)
-    assert "checkpoint of step 120: 0 bytes copied from the store, 2000 were here" in running.executor.stderr
 
 
 async def test_what_was_changed_in_place_is_copied_again(launch: Launch) -> None:
@@ -121,7 +105,7 @@ async def test_what_was_changed_in_place_is_copied_again(launch: Launch) -> None
     await running.begin()
     running.order("save 120")
     uploaded = await running.master.uploaded(120)
-    uri = stored.commit(running.container.chain_dir, 120)
+    uri = stored.commit_uploaded(uploaded)
     running.master.answer(uploaded)
     running.master.grants = True  # what was changed is another save
     for generation in (1, 2):  # after it was uploaded, then after it was restored
@@ -131,20 +115,18 @@ async def test_what_was_changed_in_place_is_copied_again(launch: Launch) -> None
         await running.begin(generation=generation + 1, **resume(uri, 120))
         await running.master.all_of("started", generation + 1)
         assert (checkpoints(running) / "weights-120" / "a").read_bytes() == trainer.content(120, "a", 1000)
-    assert (
-        running.executor.stderr.count("checkpoint of step 120: 1000 bytes copied from the store, 1000 were here") == 2
-    )
+    assert running.executor.stderr.count("step 120: 1000 bytes copied from the storage, 1130 were here") == 2
 
 
 async def test_a_damaged_checkpoint_is_told_and_the_next_one_taken(launch: Launch) -> None:
     running = await launch(COMMAND)
     damaged = stored.commit(running.container.chain_dir, 120)
-    stored.weights(damaged, 120).write_bytes(b"x" * 1000)
+    stored.weights(damaged).write_bytes(b"x" * 2000)
     good = stored.commit(running.container.chain_dir, 80)
     await running.begin(**resume(damaged, 120))
     failed = await running.master.first("restore_failed")
     assert (failed.generation, failed.start, failed.uri, failed.damaged) == (1, 1, damaged, True)
-    assert "weights-120/a of rank 0 is not what was committed" in failed.reason
+    assert "weights-120/a in the object" in failed.reason
     beat = await running.master.heartbeat_with(lambda beat: "restored" in beat.activity)
     assert beat.rss_bytes == 0
     await running.begin(generation=2, **resume(good, 80))
@@ -166,7 +148,7 @@ async def test_a_process_that_never_started_can_be_stopped(launch: Launch) -> No
 async def test_a_store_that_fails_is_no_damage(launch: Launch) -> None:
     running = await launch(COMMAND)
     uri = stored.commit(running.container.chain_dir, 7)
-    file = stored.weights(uri, 7)
+    file = stored.weights(uri)
     file.unlink()
     file.mkdir()
     await running.begin(**resume(uri, 7))
@@ -178,7 +160,7 @@ async def test_a_store_that_fails_is_no_damage(launch: Launch) -> None:
 async def test_a_mocked_store_that_hangs_holds_nobody_up(launch: Launch) -> None:
     running = await launch(COMMAND, launcher=stored.HANGING_STORE)
     uri = stored.commit(running.container.chain_dir, 7)
-    over = stored.hang(stored.weights(uri, 7))
+    over = stored.hang(stored.weights(uri))
     await running.begin(**resume(uri, 7))
     beat = await running.master.heartbeat_with(lambda beat: True)
     assert beat.activity == "restoring the checkpoint of step 7"
@@ -190,23 +172,23 @@ async def test_a_mocked_store_that_hangs_holds_nobody_up(launch: Launch) -> None
     assert files_below(checkpoints(running)) == []
 
 
-async def test_a_kept_directory_stays_but_for_what_is_broken(launch: Launch) -> None:
+async def test_a_kept_directory_stays_without_unfinished_files(launch: Launch) -> None:
     running = await launch(COMMAND)
     await running.begin()
     running.order("save 30")
     running.order("save 40")
     running.order('write step-50.tony.json {"step":50,"entry":"w","files":[{"path":"w","size":9}]}')
-    running.order("write notes mine")
+    running.order("write notes half")
     running.order("exit 1")
     await running.master.first("exited")
     await running.begin(start=2, keep_checkpoints=True)
     await running.master.all_of("started", 2)
     assert files_below(checkpoints(running)) == [
-        "notes",
         "step-30.tony.json",
         "step-40.tony.json",
         *(f"weights-{step}/{part}" for step in (30, 40) for part in "ab"),
     ]
+    assert files_below(checkpoints(running).with_name("set-aside")) == ["notes", "step-50.tony.json"]
     running.order("exit 1")
     await running.master.all_of("exited", 2)
     assert "from step 40" in (running.container.directory / "tony-work" / "output.log").read_text()
@@ -233,14 +215,14 @@ async def test_a_warm_start_of_a_checkpoint_chain_is_its_newest_checkpoint(launc
     stored.commit(chain, 7)
     stored.commit(chain, 8, ranks=2)
     broken = stored.commit(chain, 9)
-    stored.weights(broken, 9).unlink()
+    stored.weights(broken).unlink()
     running = await launch("cd $TONY_WARM_START; find . -type f | sort; exit 1", warm_start=chain)
     await running.begin()
     await running.master.first("exited")
     assert (running.container.log_dir / "task.out").read_text().split() == [
         "./weights-8/a", "./weights-8/b", "./weights-8/of-1"
     ]  # fmt: skip
-    assert stored.weights(broken, 9).parent.exists()  # it is not set aside: the chain is another one's
+    assert local_path(broken).exists()  # it is not set aside: the chain belongs to another job
     stored.commit(chain, 10)
     await running.begin(generation=2)
     await running.master.all_of("exited", 2)

@@ -33,7 +33,7 @@ async def lose_the_first_master(
 ) -> tuple[ExecutorProcess, int]:
     """An executor whose process runs, and whose master has gone; and the number of that process."""
     container.prepare()
-    master = Master(APPLICATION, KEY)
+    master = Master(APPLICATION, KEY, chain=container.chain_dir)
     async with serving(master, secrets) as port:
         executor = await ExecutorProcess.start(container, port)
         stack.push_async_callback(executor.clean_up)
@@ -57,7 +57,7 @@ async def test_the_next_master_is_found_by_its_file(tmp_path: Path, secrets: dic
         registration = await second.first("registration")
         assert (registration.generation, registration.start) == (3, 7)
         assert (await second.first("started")).pid == pid
-        asked = await second.uploaded(50)  # again: the first one never answered
+        asked = await second.uploaded(50)  # again: the first master did not answer
         assert (asked.generation, asked.start) == (3, 7)
         second.answer(asked)
         assert is_alive(pid)

@@ -4,6 +4,8 @@ save STEP [BYTES]   a checkpoint of that step, complete in one moment
 report STEP
 exit CODE
 write NAME TEXT     a file in the checkpoint directory, in place
+hold NAME TEXT      the same, and keep it open for writing
+close               what it holds open
 copy SOURCE NAME    a file from elsewhere to the checkpoint directory, complete in one moment
 remove NAME         of that directory
 rewrite SIZE        from now on a checkpoint in the same file, again and again
@@ -19,8 +21,10 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 CHECKPOINTS = Path(os.environ.get("TONY_CHECKPOINT_DIR", ""))
+_held: list[IO[str]] = []
 
 
 def save(step: str, size: str = "1000") -> None:
@@ -36,6 +40,17 @@ def save(step: str, size: str = "1000") -> None:
 def copy(source: str, name: str) -> None:
     shutil.copyfile(source, "copied")
     Path("copied").rename(CHECKPOINTS / name)
+
+
+def hold(name: str, text: str) -> None:
+    _held.append((CHECKPOINTS / name).open("w"))
+    _held[-1].write(text)
+    _held[-1].flush()
+
+
+def close() -> None:
+    while _held:
+        _held.pop().close()
 
 
 def rewrite(size: str) -> None:
@@ -73,6 +88,8 @@ def main() -> None:
         "report": report,
         "exit": lambda code: sys.exit(int(code)),
         "write": lambda name, text: (CHECKPOINTS / name).write_text(text),
+        "hold": hold,
+        "close": close,
         "copy": copy,
         "remove": lambda name: (CHECKPOINTS / name).unlink(),
         "rewrite": rewrite,

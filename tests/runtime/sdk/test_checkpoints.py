@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import subprocess
 import sys
 from pathlib import Path
@@ -12,8 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tony_provider.runtime import contract
-from tony_provider.runtime.checkpoint.formats import find
+from tony_provider.runtime.artifacts.tree import scan
+from tony_provider.runtime.checkpoint.saves import Save, SaveFinder
 from tony_provider.runtime.sdk import tony_sdk
+
+
+def complete(directory: Path) -> list[Save]:
+    """The complete saves of a directory that have a manifest."""
+    return [save for save in SaveFinder(directory).find(scan(directory)).saves if save.is_manifest and not save.problem]
 
 
 @pytest.fixture(autouse=True)
@@ -65,16 +70,15 @@ def test_a_request_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_a_committed_checkpoint_is_found(directory: Path) -> None:
     (directory / "not of it").touch()
     assert tony_sdk.commit_checkpoint(20, "model", directory / "optimizer")
-    (found,) = find(directory).complete
+    (found,) = complete(directory)
     assert (found.step, found.entry, found.format) == (20, "model", "manifest")
-    assert found.files == ("model/a", "model/deep/b", "optimizer", "step-20.tony.json")
+    assert found.files == ("step-20.tony.json", "model/a", "model/deep/b", "optimizer")
     assert tony_sdk.commit_checkpoint(21, directory / "optimizer")
-    assert [one.step for one in find(directory).complete] == [20, 21]
+    assert [save.step for save in complete(directory)] == [20, 21]
     (directory / "optimizer").write_text("longer than two")
-    found_now = find(directory, now=math.inf)
-    assert (found_now.complete, len(found_now.broken)) == ([], 2)
+    assert complete(directory) == []
     assert tony_sdk.commit_checkpoint(20, "model", "optimizer")  # again
-    assert [one.step for one in find(directory).complete] == [20]
+    assert [save.step for save in complete(directory)] == [20]
 
 
 def test_nothing_but_the_manifest_is_left(directory: Path) -> None:
@@ -89,7 +93,7 @@ def test_a_directory_that_is_reached_by_a_link(
     assert tony_sdk.commit_checkpoint(1, tmp_path / "link" / "model")
     monkeypatch.setenv(contract.ENV_CHECKPOINT_DIR, str(tmp_path / "link"))
     assert tony_sdk.commit_checkpoint(2, directory / "model")
-    assert [one.entry for one in find(directory).complete] == ["model", "model"]
+    assert [save.entry for save in complete(directory)] == ["model", "model"]
 
 
 @pytest.mark.parametrize(
@@ -116,7 +120,7 @@ def test_mistakes_are_told(directory: Path, step: int, paths: tuple[str, ...], w
     (directory / "empty").mkdir()
     with pytest.raises(ValueError, match=what):
         tony_sdk.commit_checkpoint(step, *paths)
-    assert find(directory).complete == []
+    assert complete(directory) == []
 
 
 def test_a_manifest_that_cannot_be_written_does_not_stop_the_training(directory: Path) -> None:
@@ -136,7 +140,7 @@ def test_any_step_and_any_name(tmp_path_factory: pytest.TempPathFactory, step: i
         patch.setenv(contract.ENV_CHECKPOINT_DIR, str(directory))
         if is_name:
             assert tony_sdk.commit_checkpoint(step, name)
-            assert [(one.step, one.entry) for one in find(directory).complete] == [(step, name)]
+            assert [(save.step, save.entry) for save in complete(directory)] == [(step, name)]
 
 
 def test_they_need_the_standard_library_of_3_8_only(directory: Path) -> None:

@@ -1,43 +1,53 @@
-"""Commits of checkpoints and the choice of resume points, for the session and the executors, in the order asked for.
+"""Snapshots and commits of checkpoints, and the choice of resume points, one piece of work after the other.
 
-Nothing of it makes the session wait.
+None of it makes the session wait.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+import time
+from collections.abc import Awaitable, Mapping, Sequence
 from functools import partial
 from typing import Callable, Optional
 
 import attrs
 
-from tony_provider.runtime.am.common_checkpoints import CommonCheckpoints, Send
+from tony_provider.runtime.am import wire_messages
 from tony_provider.runtime.am.own_chain import OwnChain
 from tony_provider.runtime.am.owner import FencedError
 from tony_provider.runtime.am.session.actions import Action, Note
 from tony_provider.runtime.am.session.session import Session
-from tony_provider.runtime.am.shards import Shard, ShardError, manifest
+from tony_provider.runtime.am.snapshot_rounds import SnapshotRounds, TakeOrder, Waiting
 from tony_provider.runtime.application import ApplicationDescription
+from tony_provider.runtime.artifacts.manifest import StoredTree
 from tony_provider.runtime.checkpoint.catalog import Catalog
-from tony_provider.runtime.checkpoint.checkpoint_model import Manifest, StoredCheckpoint
+from tony_provider.runtime.checkpoint.checkpoint_model import (
+    Manifest,
+    RankTree,
+    StoredCheckpoint,
+    chain_of,
+    directory_name,
+)
 from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.clock import epoch_ms
-from tony_provider.runtime.protocol import points, tony_pb2
+from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.protocol.status import FailureKind
 from tony_provider.runtime.retrying import retry
-from tony_provider.runtime.spec.model import MirrorScope
-from tony_provider.runtime.storage import StorageError, StorageExists
+from tony_provider.runtime.storage import StorageError, StorageExists, uris
 from tony_provider.runtime.text import one_line
 
 log = logging.getLogger(__name__)
 
-CHOICE_TIMEOUT = 600.0  # seconds for the store to say which checkpoint is the newest
+CHOICE_TIMEOUT = 600.0  # seconds for the storage to say which checkpoint is the newest
 _COMMIT_TIMEOUT = 120.0  # seconds for one commit: a NameNode that restarts or fails over takes its time
+_PATIENCE = 120.0  # seconds without a snapshot, though there is something new, after which people are warned
 
 Step = Callable[[float], "list[Action]"]
+Send = Callable[[str, tony_pb2.ToExecutor], None]  # to a task
+Answer = Callable[[bool, str, bool], None]  # granted, why not, upload all files again
 
 
 @attrs.frozen
@@ -47,14 +57,13 @@ class CommitRequest:
     task: str
     attempt: int
     uploaded: tony_pb2.CheckpointUploaded
-    answer: Callable[[bool, str], None]  # whether it is granted, and why not
+    answer: Answer
 
 
 class CheckpointCommits:
-    """Works off requests for the chain: commits, resume points, checkpoints to set aside.
+    """Works off requests for the chain: snapshots, commits, resume points, checkpoints to set aside.
 
-    The methods that ask do not block; ``run`` does the work, and what comes of it goes to ``post`` as steps of the
-    session.
+    The methods that ask do not block; ``run`` does the work, and its results go to ``post`` as steps of the session.
     """
 
     def __init__(
@@ -70,18 +79,22 @@ class CheckpointCommits:
         self._chain = chain
         self._session = session
         self._post = post
-        self._common: Optional[CommonCheckpoints] = None
-        if self._spec.mirror is MirrorScope.ALL:
-            self._common = CommonCheckpoints(session, send, self._abandoned)
-        self._asked: dict[str, list[CommitRequest]] = {}  # by the URI of the checkpoint that they want committed
+        self._send = send
+        self._rounds: SnapshotRounds[CommitRequest] = SnapshotRounds()
         self._newest: Optional[StoredCheckpoint] = None  # that was committed or chosen
+        self._knows_newest = False
+        self._origins: dict[int, str] = {}  # by rank, the checkpoint with which its part of the newest was uploaded
         self._in_use: Optional[StoredCheckpoint] = None  # that was chosen
+        self._next_save = 1
         self._chosen_for = 0  # generation
         self._fenced = False
+        self._waiting_since: Optional[float] = None
+        self._noted = ""  # the reason for waiting that people know
         self._work: asyncio.Queue[Callable[[], Awaitable[None]]] = asyncio.Queue()
 
     async def run(self) -> None:
-        """Work until it is cancelled. Raises SupersededError, and what is a fault of ours."""
+        """Work until it is cancelled. Raises SupersededError, and internal errors."""
+        self._work.put_nowait(self._recall)
         while True:
             work = await self._work.get()
             try:
@@ -90,68 +103,146 @@ class CheckpointCommits:
                 self._fenced = True
                 self._post(partial(self._session.fail, FailureKind.FENCED, str(error)))
 
-    # ---- what is wanted ----------------------------------------------------------------------------------------
+    @property
+    def writers(self) -> frozenset[str]:
+        """The tasks that have written checkpoints."""
+        return self._rounds.writers
+
+    # ---- requests ----------------------------------------------------------------------------------------------
 
     def choose(self, generation: int) -> None:
         """Find the newest checkpoint for a generation. From now on older generations commit nothing."""
         self._chosen_for = max(self._chosen_for, generation)
-        if self._common:
-            self._common.begin(f"generation {generation} has begun")
+        self._abandon(f"generation {generation} has begun")
         self._work.put_nowait(partial(self._choose, generation))
 
     def set_aside(self, resume: ResumePoint, reason: str) -> None:
         self._work.put_nowait(partial(self._set_aside, resume, reason))
 
+    def reported(self, task: str, attempt: int, message: tony_pb2.CheckpointState) -> None:
+        """Note what the checkpoint directory of a task holds."""
+        self._next_save = max(self._next_save, message.save + 1)
+        self._rounds.report(task, wire_messages.task_state(attempt, message), time.monotonic())
+
     def uploaded(self, request: CommitRequest) -> None:
-        """Commit what was uploaded, or refuse it. Always answers, sooner or later."""
+        """Commit what was uploaded, once all parts are there, or refuse it. Always answers, sooner or later."""
+        uploaded = request.uploaded
+        if self._newest is not None and uploaded.uri == self._newest.uri:
+            request.answer(True, "", False)  # asked again, because the answer was lost
+            return
         refusal = self._refusal(request)
         if refusal:
             self._refuse(request, refusal)
             return
-        catalog, ranks = self._chain.catalog, dict(self._session.mirror_ranks())
-        if catalog is None or request.task not in ranks:
-            self._refuse(request, f"checkpoints of {request.task} are not kept")
-            return
+        former = self._rounds.round.parts.get(request.task) if self._rounds.round else None
         try:
-            shard = Shard.of(request.uploaded, ranks[request.task], catalog.uri)
-        except ShardError as error:
-            self._refuse(request, str(error))
+            whole = self._rounds.add(request.task, uploaded.uri, request)
+        except LookupError as error:
+            self._work.put_nowait(partial(self._find_committed, request, str(error)))
             return
-        if self._newest is not None and shard.checkpoint == self._newest.uri:
-            request.answer(True, "")  # asked again, since the answer was lost
-            return
-        self._ask(shard.checkpoint, request)
-        try:
-            whole = self._common.add(shard) if self._common else [shard]
-        except ShardError as error:
-            self._abandoned(shard.checkpoint, str(error))
-            return
-        if whole:
-            self._work.put_nowait(partial(self._commit, catalog, request, whole))
-
-    def _ask(self, checkpoint: str, request: CommitRequest) -> None:
-        """Keep the request until there is an answer; of each attempt of a task the newest only."""
-        asked = self._asked.setdefault(checkpoint, [])
-        for former in [each for each in asked if (each.task, each.attempt) == (request.task, request.attempt)]:
-            asked.remove(former)
-            former.answer(False, "it was asked for again")
-        asked.append(request)
-
-    def held(self, task: str, attempt: int, message: tony_pb2.CheckpointsHeld) -> None:
-        """Record which checkpoints a rank says it has; with ``mirror: all``."""
-        if self._common:
-            self._common.held(task, attempt, message)
+        if former is not None:
+            former.answer(False, "it was asked for again", False)
+        if whole is not None and self._chain.catalog is not None:
+            self._work.put_nowait(partial(self._commit, self._chain.catalog, whole))
 
     def look(self) -> None:
-        """Act on what the ranks have said, and on ranks that are gone. To be called now and then."""
-        if self._common and self._chain.catalog:
-            self._common.look(self._chain.catalog.uri)
+        """Order the next snapshot if the tasks are ready for one. To be called about once a second."""
+        catalog = self._chain.catalog
+        if catalog is None or self._fenced or not self._knows_newest:
+            return
+        ranks = dict(self._session.mirror_ranks())
+        self._rounds.forget([task for task in ranks if self._may_write(task)])
+        broken = self._rounds.broken()
+        if broken is not None:
+            self._abandon(broken)
+        if self._rounds.round is not None:
+            return
+        plan = self._rounds.plan(ranks, self._session.checkpoint_groups(), self._origins, time.monotonic())
+        if isinstance(plan, Waiting):
+            self._wait(plan, ranks)
+        elif plan:
+            self._waiting_since = None
+            self._order(catalog, plan)
+        else:
+            self._waiting_since = None
+
+    # ---- snapshots ---------------------------------------------------------------------------------------------
+
+    def _order(self, catalog: Catalog, orders: Sequence[TakeOrder]) -> None:
+        save = self._next_save
+        self._next_save += 1
+        uri = uris.join(catalog.uri, directory_name(save))
+        self._rounds.order(uri, save, orders)
+        for order in orders:
+            state = order.state
+            take = wire_messages.take_snapshot(state.generation, state.start, state.version, save, uri, order.leave_out)
+            self._send(order.task, take)
+
+    def _wait(self, waiting: Waiting, ranks: Mapping[str, int]) -> None:
+        """Warn people if it takes long, and let those go whose processes have ended, if nothing more can come."""
+        now = time.monotonic()
+        self._waiting_since = self._waiting_since or now
+        if (waiting.refused or now - self._waiting_since >= _PATIENCE) and waiting.reason != self._noted:
+            self._noted = waiting.reason
+            self._note("checkpoint_waiting", one_line(f"no checkpoint can be stored: {waiting.reason}"))
+        states = {task: self._rounds.state(task) for task in ranks}
+        may_change = any(
+            not state.last if state else self._session.still_copies(task) for task, state in states.items()
+        )
+        if waiting.refused or not may_change:
+            for task, state in states.items():
+                if state is not None and state.last and state.has_news:
+                    self._send(task, wire_messages.no_snapshot(state.generation, state.start, waiting.reason))
+
+    def _may_write(self, task: str) -> bool:
+        state = self._rounds.state(task)
+        return state is not None and not self._session.commit_refusal(
+            task, state.attempt, state.generation, state.start
+        )
+
+    def _abandon(self, reason: str) -> None:
+        """Give the present round up."""
+        ordered = self._rounds.round
+        if ordered is not None:
+            self._rounds.ended(ordered.uri, committed=False)
+            for request in ordered.parts.values():
+                self._refuse(request, reason)
 
     # ---- the work ----------------------------------------------------------------------------------------------
 
+    async def _recall(self) -> None:
+        """Find the newest checkpoint. A former application master may have committed it for the processes that run."""
+        if self._chain.catalog is not None and not self._knows_newest:
+            recall = partial(self._chain.do, self._chain.catalog.newest)
+            try:
+                found = await retry(recall, CHOICE_TIMEOUT, StorageError, partial(log.warning, "%s"))
+            except StorageError as error:
+                log.warning("the newest checkpoint is not known: %s", error)
+                found = None
+            self._is_newest(found)
+
+    def _is_newest(self, found: Optional[StoredCheckpoint]) -> None:
+        self._newest, self._knows_newest, self._origins = found, True, {}
+        if found is not None:
+            self._next_save = max(self._next_save, found.save + 1)
+            if self._is_own(found):
+                self._origins = {each.rank: found.uri for each in found.manifest.trees}
+
+    async def _find_committed(self, request: CommitRequest, refusal: str) -> None:
+        """Grant what a former application master has committed, whose answer was lost. Refuse everything else."""
+        catalog, uri = self._chain.catalog, request.uploaded.uri
+        try:
+            if catalog is not None and uri.startswith(f"{catalog.uri}/"):
+                await self._chain.do(partial(catalog.load, uri))
+                request.answer(True, "", False)
+                return
+        except (StorageError, DamagedCheckpoint) as error:
+            log.info("%s: %s", uri, error)
+        self._refuse(request, refusal)
+
     async def _choose(self, generation: int) -> None:
         def troubled(error: StorageError) -> None:
-            self._note("store_unavailable", f"looking for a checkpoint to go on from, again and again: {error}")
+            self._note("store_unavailable", f"looking for a checkpoint to resume from, again and again: {error}")
 
         look = partial(self._chain.do, partial(self._chain.newest, generation))
         try:
@@ -159,33 +250,74 @@ class CheckpointCommits:
         except StorageError as error:
             self._post(partial(self._session.resume_failed, generation, str(error)))
             return
-        self._newest = self._in_use = found
+        self._in_use = found
+        self._is_newest(found)
         self._post(partial(self._session.resume_chosen, generation, found.point if found else None))
 
-    async def _commit(self, catalog: Catalog, request: CommitRequest, whole: list[Shard]) -> None:
-        uri = whole[0].checkpoint
-        refusal = self._refusal(request)  # much may have happened since it was asked
-        if refusal:
-            self._abandoned(uri, refusal)
-            return
-        made = manifest(whole, self._application_id, epoch_ms())
+    def _is_own(self, checkpoint: StoredCheckpoint) -> bool:
+        """Whether its objects lie in this chain, so that new checkpoints can have them."""
+        return self._chain.catalog is not None and chain_of(checkpoint.uri) == self._chain.catalog.chain_uri
+
+    async def _commit(self, catalog: Catalog, whole: Mapping[str, CommitRequest]) -> None:
+        uri = next(iter(whole.values())).uploaded.uri
+        for request in whole.values():
+            refusal = self._refusal(request)  # much may have happened since it was asked for
+            if refusal:
+                self._give_up(uri, whole, refusal)
+                return
+        ranks = dict(self._session.mirror_ranks())
+        made = self._manifest(whole, ranks)
         commit = partial(self._chain.do, partial(_commit, catalog, uri, made))
         try:
             stored = await retry(commit, _COMMIT_TIMEOUT, StorageError, partial(log.warning, "%s"))
-        except (StorageError, DamagedCheckpoint) as error:
-            self._abandoned(uri, str(error))
+        except DamagedCheckpoint as error:
+            self._give_up(uri, whole, str(error), resend=True)
+            return
+        except StorageError as error:
+            self._give_up(uri, whole, str(error))
             return
         except FencedError as error:
-            self._abandoned(uri, str(error))
+            self._give_up(uri, whole, str(error))
             raise
         self._newest = stored
-        seconds = max(asked.uploaded.copy_seconds for asked in self._asked.get(uri, [request]))
+        self._origins = {
+            each.rank: uri if each.rank in {ranks.get(task) for task in whole} else self._origins.get(each.rank, "")
+            for each in stored.manifest.trees
+        }
+        seconds = max(request.uploaded.copy_seconds for request in whole.values())
         self._post(partial(self._session.checkpoint_committed, stored.point, copy_seconds=seconds))
-        for asked in self._asked.pop(uri, []):
-            asked.answer(True, "")
-        if self._common:
-            self._common.ended(uri, committed=True)
+        for request in whole.values():
+            request.answer(True, "", False)
+        self._rounds.ended(uri, committed=True)
+        self._noted = ""
         await self._prune(catalog)
+
+    def _manifest(self, whole: Mapping[str, CommitRequest], ranks: Mapping[str, int]) -> Manifest:
+        """The manifest of these parts, and of the newest checkpoint's parts of tasks that have written nothing new."""
+        trees = {
+            ranks[task]: wire_messages.stored_tree(request.uploaded) for task, request in whole.items() if task in ranks
+        }
+        tops = {entry.path.partition("/")[0] for tree in trees.values() for entry in tree.entries}
+        if self._newest is not None and self._is_own(self._newest):
+            for each in self._newest.manifest.trees:
+                if each.rank not in trees:
+                    is_there = each.rank in ranks.values()
+                    trees[each.rank] = each.tree if is_there else _only(each.tree, tops)
+        in_order = [whole[task].uploaded for task in sorted(whole, key=lambda task: ranks.get(task, len(ranks)))]
+        first = in_order[0]
+        loadable = next((uploaded for uploaded in in_order if uploaded.entry), first)
+        return Manifest(
+            save=first.save,
+            step=loadable.step if loadable.HasField("step") else None,
+            trees=[RankTree(rank, trees[rank]) for rank in sorted(trees)],
+            format=loadable.format,
+            entry=loadable.entry,
+            saved_ms=max(request.uploaded.saved_ms for request in whole.values()),
+            reported=loadable.reported,
+            application_id=self._application_id,
+            generation=first.generation,
+            committed_ms=epoch_ms(),
+        )
 
     async def _prune(self, catalog: Catalog) -> None:
         keep = [self._in_use.uri] if self._in_use else []
@@ -198,7 +330,7 @@ class CheckpointCommits:
         try:
             await self._chain.do(partial(self._chain.set_aside, resume.uri, reason))
         except StorageError as error:
-            # Chosen again, it is found to be damaged again; how often that may happen is for the session to say.
+            # Chosen again, it is found to be damaged again; the session limits how often that may happen.
             self._note("store_unavailable", f"the damaged checkpoint of {resume.label} is still there: {error}")
 
     # ---- helpers -----------------------------------------------------------------------------------------------
@@ -209,35 +341,31 @@ class CheckpointCommits:
             return "another application owns the checkpoint chain"
         if asked.generation < self._chosen_for:
             return f"generation {self._chosen_for} has begun"
-        newest = self._newest
-        if newest and not asked.uri.startswith(f"{newest.uri}/") and _is_older(points.of_uploaded(asked), newest.point):
-            return f"{newest.point.label} is on the store already"
         return self._session.commit_refusal(request.task, request.attempt, asked.generation, asked.start)
 
-    def _abandoned(self, uri: str, reason: str) -> None:
-        """This checkpoint will not be committed."""
-        for request in self._asked.pop(uri, []):
-            self._refuse(request, reason)
-        if self._common:
-            self._common.ended(uri, committed=False)
+    def _give_up(self, uri: str, whole: Mapping[str, CommitRequest], reason: str, *, resend: bool = False) -> None:
+        self._rounds.ended(uri, committed=False)
+        for request in whole.values():
+            self._refuse(request, reason, resend=resend)
 
-    def _refuse(self, request: CommitRequest, reason: str) -> None:
-        what = points.of_uploaded(request.uploaded)
-        self._note("checkpoint_refused", one_line(f"{what.label}: {reason}"), request.task)
-        request.answer(False, reason)
+    def _refuse(self, request: CommitRequest, reason: str, *, resend: bool = False) -> None:
+        self._note("checkpoint_refused", one_line(f"save {request.uploaded.save}: {reason}"), request.task)
+        request.answer(False, reason, resend)
 
     def _note(self, event: str, message: str, task: Optional[str] = None) -> None:
         note = Note(event, message, task)
         self._post(lambda _: [note])
 
 
+def _only(tree: StoredTree, tops: set[str]) -> StoredTree:
+    """The entries of a task that does not exist any more, as far as they belong to saves that the others still have."""
+    entries = [entry for entry in tree.entries if entry.path.partition("/")[0] in tops]
+    named = {entry.object for entry in entries}
+    return StoredTree(entries, {name: size for name, size in tree.objects.items() if name in named})
+
+
 def _commit(catalog: Catalog, uri: str, made: Manifest) -> StoredCheckpoint:
     try:
         return catalog.commit(uri, made)
     except StorageExists:
-        return catalog.load(uri)  # a former application master has committed it, and its answer did not get through
-
-
-def _is_older(asked: ResumePoint, newest: ResumePoint) -> bool:
-    later = asked.is_later_step(newest)
-    return asked.save <= newest.save if later is None else not later
+        return catalog.load(uri)  # a former application master has committed it, and its answer was lost

@@ -142,8 +142,8 @@ class ExecutorGateway(Listener):
         if kind == "exported":
             export = wire_messages.exported(message.exported)
             return session.exported(name, attempt, export, message.exported.problem, now)
-        if kind == "held":
-            self._checkpoints.held(name, attempt, message.held)
+        if kind == "checkpoint_state":
+            self._checkpoints.reported(name, attempt, message.checkpoint_state)
             return []
         if kind == "input_part_wanted":
             self._inputs.part_wanted(name, message.input_part_wanted, stream.send)
@@ -157,5 +157,5 @@ class ExecutorGateway(Listener):
         return []
 
 
-def _answer(stream: Stream, asked: tony_pb2.FromExecutor, granted: bool, reason: str) -> None:
-    stream.send(wire_messages.checkpoint_answer(asked.uploaded.request, granted, reason))
+def _answer(stream: Stream, asked: tony_pb2.FromExecutor, granted: bool, reason: str, resend: bool) -> None:
+    stream.send(wire_messages.checkpoint_answer(asked.uploaded.request, granted, reason, resend))

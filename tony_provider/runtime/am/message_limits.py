@@ -97,8 +97,10 @@ class Cutter:
         elif taken.kind == "restore_failed":
             self._text(message.restore_failed, "reason", limits.LONGEST_TEXT)
             self._text(message.restore_failed, "uri", limits.LONGEST_TEXT)
-        elif taken.kind == "held":
-            self._count(message.held, "steps", limits.MOST_STEPS)
+        elif taken.kind == "checkpoint_state":
+            self._text(message.checkpoint_state, "blocker", limits.LONGEST_TEXT)
+            self._text(message.checkpoint_state, "base", limits.LONGEST_TEXT)
+            self._count(message.checkpoint_state, "entries", limits.MOST_ENTRIES)
         elif taken.kind == "exported":
             self._text(message.exported, "uri", limits.LONGEST_TEXT)
             self._text(message.exported, "problem", limits.LONGEST_TEXT)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Callable, Optional, Union
 
 from tony_provider.runtime.am.session.actions import AskExport, SendRendezvous, StopProcess
 from tony_provider.runtime.am.session.state.process_state import ProcessEnd
 from tony_provider.runtime.am.session.state.task import Heartbeat
+from tony_provider.runtime.am.snapshot_rounds import SaveEntry, TaskDirectory
+from tony_provider.runtime.artifacts.manifest import Entry, StoredTree
+from tony_provider.runtime.artifacts.tree import Kind
 from tony_provider.runtime.frameworks.base import ClusterSpec
 from tony_provider.runtime.outputs.output_part import OutputPart
 from tony_provider.runtime.protocol import addresses, points, tony_pb2
@@ -112,20 +115,77 @@ def shutdown(grace: float, reason: str) -> tony_pb2.ToExecutor:
     return tony_pb2.ToExecutor(shutdown=tony_pb2.Shutdown(grace_seconds=grace, reason=reason))
 
 
-def checkpoint_answer(request: int, granted: bool, reason: str) -> tony_pb2.ToExecutor:
-    """The answer to an executor's request for a commit; ``reason``: why it is not granted."""
-    return tony_pb2.ToExecutor(checkpoint=tony_pb2.CheckpointAnswer(request=request, granted=granted, reason=reason))
+def checkpoint_answer(request: int, granted: bool, reason: str, resend: bool) -> tony_pb2.ToExecutor:
+    """The answer to an executor's request for a commit. ``reason``: why it is not granted.
+
+    ``resend``: objects of former checkpoints are gone, so that all files have to be uploaded again.
+    """
+    answer = tony_pb2.CheckpointAnswer(request=request, granted=granted, reason=reason, resend=resend)
+    return tony_pb2.ToExecutor(checkpoint=answer)
 
 
-def copy_checkpoint(generation: int, start: int, step: int, save: int, uri: str) -> tony_pb2.ToExecutor:
-    """The message that names the checkpoint which every rank is to copy, and to where."""
-    copy = tony_pb2.CopyCheckpoint(generation=generation, start=start, wanted=True, step=step, save=save, uri=uri)
-    return tony_pb2.ToExecutor(copy_checkpoint=copy)
+def take_snapshot(
+    generation: int, start: int, version: int, save: int, uri: str, leave_out: Sequence[str]
+) -> tony_pb2.ToExecutor:
+    """The order to upload the checkpoint directory in the state of this version."""
+    take = tony_pb2.TakeSnapshot(
+        generation=generation, start=start, wanted=True, version=version, save=save, uri=uri, leave_out=leave_out
+    )
+    return tony_pb2.ToExecutor(take_snapshot=take)
 
 
-def no_more_copies(generation: int, start: int) -> tony_pb2.ToExecutor:
-    """The message that no checkpoint is to be copied any more."""
-    return tony_pb2.ToExecutor(copy_checkpoint=tony_pb2.CopyCheckpoint(generation=generation, start=start))
+def no_snapshot(generation: int, start: int, reason: str) -> tony_pb2.ToExecutor:
+    """The message that no snapshot of this start is wanted any more."""
+    return tony_pb2.ToExecutor(take_snapshot=tony_pb2.TakeSnapshot(generation=generation, start=start, reason=reason))
+
+
+def task_state(attempt: int, message: tony_pb2.CheckpointState) -> TaskDirectory:
+    """What a task reports of its checkpoint directory."""
+    entries = tuple(
+        SaveEntry(
+            each.name,
+            each.group,
+            each.news,
+            each.first,
+            each.step if each.HasField("step") else None,
+            dict(each.needs),
+            dict(each.sizes),
+        )
+        for each in message.entries
+    )
+    return TaskDirectory(
+        attempt,
+        message.generation,
+        message.start,
+        message.version,
+        message.ready,
+        message.last,
+        entries,
+        message.base,
+        message.save,
+        message.blocker,
+        message.succeeded,
+    )
+
+
+def stored_tree(message: tony_pb2.CheckpointUploaded) -> StoredTree:
+    """The tree that a task has uploaded."""
+    kinds = {kind.value: kind for kind in Kind}
+    entries = [
+        Entry(
+            each.path,
+            kinds.get(each.kind, Kind.FILE),
+            each.mode,
+            each.mtime_ns,
+            each.size,
+            each.checksum,
+            each.object,
+            each.offset,
+            each.target,
+        )
+        for each in message.entries
+    ]
+    return StoredTree(entries, dict(message.objects))
 
 
 def checkpoint_now(reason: str) -> tony_pb2.ToExecutor:

@@ -68,6 +68,8 @@ class StoredTree:
                 raise InvalidManifest(f"{name!r} is not the name of a stored object")
             _check_numbers(f"the object {name}", [size])
         self._check_places()
+        if any(one.path > other.path for one, other in zip(self.entries, self.entries[1:])):
+            raise InvalidManifest("its entries are not sorted by path")
 
     def _check_places(self) -> None:
         """Files may share a place in an object, but places may not overlap."""

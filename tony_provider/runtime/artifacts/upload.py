@@ -22,6 +22,7 @@ from tony_provider.runtime.artifacts.checksum import Checksum, SummedFile, algor
 from tony_provider.runtime.artifacts.manifest import Entry, StoredTree
 from tony_provider.runtime.artifacts.throttle import Throttle
 from tony_provider.runtime.artifacts.tree import FileVersion, Kind, Tree, TreeNode
+from tony_provider.runtime.cancellation import Cancelled
 from tony_provider.runtime.storage import Storage, uris
 from tony_provider.runtime.storage.base import CHUNK
 
@@ -100,12 +101,13 @@ class ArtifactUpload:
                 names.setdefault((node.version.device, node.version.inode), []).append(path)
         changed = {paths[0]: tree.nodes[paths[0]] for paths in names.values()}
         hold.mkdir(mode=0o700)
+        held = _Hold(directory, hold, copy=copy, growing=frozenset(growing))
         try:
-            held = _Hold(directory, hold, copy=copy, growing=frozenset(growing))
             parcels = [*held.large(changed), *held.packs(changed, self._cancelled)]
             sent = {entry.path: entry for entry in self._send_all(parcels)}
             held.check(sent.values(), self._cancelled)
         finally:
+            held.close()
             shutil.rmtree(hold, ignore_errors=True)
         linked = {path: sent[first] for first, *others in names.values() for path in others if first in sent}
         entries = _entries(tree, {**reused, **sent, **linked})
@@ -197,6 +199,7 @@ class _Hold:
         self._copy = copy
         self._growing = growing
         self._linked: dict[str, tuple[Path, FileVersion]] = {}
+        self._in_memory: list[BinaryIO] = []
 
     def large(self, changed: Mapping[str, TreeNode]) -> Iterator[_Parcel]:
         """Hold each large file as an object of its own. Raises TreeChanged, OSError."""
@@ -214,15 +217,42 @@ class _Hold:
         waiting = deque(sorted(small))
         number = 0
         while waiting:
-            local, size, entries = self._hold / f"pack-{number}", 0, []
-            with local.open("xb") as file:
-                while waiting and size < PACK:
-                    path = waiting.popleft()
-                    checksum = self._append(path, small[path], file)
-                    entries.append(attrs.evolve(_entry(path, small[path], checksum), offset=size))
-                    size += small[path].version.size
+            paths, size = [], 0
+            while waiting and size < PACK:
+                paths.append(waiting.popleft())
+                size += small[paths[-1]].version.size
+            local = self._hold / f"pack-{number}"
+            try:
+                with local.open("xb") as file:
+                    entries = self._pack(paths, small, file, cancelled)
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+                local.unlink()
+                file = os.fdopen(os.memfd_create("pack"), "wb")
+                self._in_memory.append(file)
+                entries, local = self._pack(paths, small, file, cancelled), Path(f"/proc/self/fd/{file.fileno()}")
+                file.flush()
             yield _Parcel(local, size, entries)
             number += 1
+
+    def _pack(
+        self, paths: Iterable[str], small: Mapping[str, TreeNode], file: BinaryIO, cancelled: threading.Event
+    ) -> list[Entry]:
+        """Append files to a pack. Raises TreeChanged, OSError, Cancelled."""
+        entries, size = [], 0
+        for path in paths:
+            if cancelled.is_set():
+                raise Cancelled("the upload was cancelled")
+            checksum = self._append(path, small[path], file)
+            entries.append(attrs.evolve(_entry(path, small[path], checksum), offset=size))
+            size += small[path].version.size
+        return entries
+
+    def close(self) -> None:
+        """Free the memory of packs for which the disk had no room."""
+        for file in self._in_memory:
+            file.close()
 
     def check(self, sent: Iterable[Entry], cancelled: threading.Event) -> None:
         """Raise TreeChanged if a program wrote into a linked file. Raises OSError, Cancelled."""

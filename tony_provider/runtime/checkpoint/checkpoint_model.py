@@ -1,59 +1,103 @@
-"""The classes of a checkpoint, on a container's disk and on the store."""
+"""The classes of a committed checkpoint, and where a chain has it in the storage."""
 
 from __future__ import annotations
 
-import os
 import re
 import secrets
+from collections.abc import Iterable
+from posixpath import dirname
 from typing import Optional
 
 import attrs
 
 from tony_provider.runtime import contract
+from tony_provider.runtime.artifacts.manifest import Entry, StoredTree
+from tony_provider.runtime.artifacts.tree import Kind
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.storage import uris
 
 MANIFEST_FILE = "manifest.json"
-"""In a checkpoint's directory on the store; there last and in one act: without it nothing was committed."""
+"""In a checkpoint's directory in the storage. It is written last and in one operation: it makes the checkpoint."""
 
-_DIRECTORY = re.compile(r"save-([0-9]{6,})(?:-step-([0-9]+))?-[0-9a-f]{8}")
+_DIRECTORY = re.compile(r"save-([0-9]{6,})-[0-9a-f]{8}")
 
 
 @attrs.frozen
-class CheckpointFile:
-    """A file of a committed checkpoint, as its manifest has it."""
+class RankTree:
+    """The checkpoint directory of one task, as its programs left it."""
 
-    path: str  # below the checkpoint's directory, with slashes
-    size: int  # bytes
-    checksum: str  # of checksum.py
-    rank: int = 0  # of the task that it comes from
+    rank: int
+    tree: StoredTree
 
 
 @attrs.frozen
 class Manifest:
-    """The manifest of a committed checkpoint: which save it is, and of what files it is made."""
+    """The manifest of a committed checkpoint: the snapshots of the directories of all tasks that write checkpoints."""
 
-    save: int  # counts the saves of the training: the highest is the newest
-    step: Optional[int]  # None: neither the program nor the files say one
-    format: str  # a CheckpointFormat
-    entry: str  # path of what user code loads, relative to the checkpoint directory: a prefix, a file or a directory
-    files: list[CheckpointFile]
-    saved_ms: int = 0  # epoch, when the program wrote the last of its files, by the clock of its node
-    reported: bool = False  # the step is the one that the program reported last, and not one that its files say
+    save: int  # counts the checkpoints of the training: the highest is the newest
+    step: Optional[int]  # of what user code loads; None if neither the program nor the files have one
+    trees: list[RankTree]  # by rank
+    format: str = ""  # a CheckpointFormat; empty if nothing is known to be loadable
+    entry: str = ""  # path of what user code loads: a prefix, a file, or a directory ("." for the whole one)
+    saved_ms: int = 0  # epoch, when the program wrote the last of its files, by its node's clock
+    reported: bool = False  # the program has reported the step; otherwise it is from its files
     application_id: str = ""  # that committed it
     generation: int = 0
     committed_ms: int = 0  # epoch
-    version: int = 1
+    version: int = 2
 
     @property
     def size(self) -> int:
-        """The size of all files together, in bytes."""
-        return sum(file.size for file in self.files)
+        """The total size of all files in bytes."""
+        return sum(each.tree.size for each in self.trees)
+
+    @property
+    def objects(self) -> dict[str, int]:
+        """The bytes of all stored objects by name."""
+        return {name: size for each in self.trees for name, size in each.tree.objects.items()}
+
+    def tree_of(self, rank: Optional[int]) -> StoredTree:
+        """Return the tree that the task of this rank restores.
+
+        The task's own entries come first, then those of the other ranks whose paths are free, the lowest rank first.
+        Entries of other ranks are never newer than the task's own ones in the same top-level entry, because other
+        nodes have other clocks.
+        """
+        trees = sorted(self.trees, key=lambda each: (each.rank != rank, each.rank))
+        merged: dict[str, Entry] = {}
+        objects: dict[str, int] = {}
+        for number, each in enumerate(trees):
+            oldest = _oldest(merged.values()) if number else {}
+            for entry in each.tree.entries:
+                parent = dirname(entry.path)
+                has_place = not parent or (parent in merged and merged[parent].kind is Kind.DIRECTORY)
+                if entry.path not in merged and has_place:
+                    top = entry.path.partition("/")[0]
+                    merged[entry.path] = attrs.evolve(
+                        entry, mtime_ns=min(entry.mtime_ns, oldest.get(top, entry.mtime_ns))
+                    )
+            objects.update(each.tree.objects)
+        named = {entry.object for entry in merged.values()} - {""}
+        return StoredTree([merged[path] for path in sorted(merged)], {name: objects[name] for name in sorted(named)})
+
+    def own_paths(self, rank: int) -> frozenset[str]:
+        """The paths that the task of this rank has written itself."""
+        return frozenset(entry.path for each in self.trees if each.rank == rank for entry in each.tree.entries)
+
+
+def _oldest(entries: Iterable[Entry]) -> dict[str, int]:
+    """The oldest modification time by top-level entry."""
+    found: dict[str, int] = {}
+    for entry in entries:
+        if entry.kind is Kind.FILE:
+            top = entry.path.partition("/")[0]
+            found[top] = min(found.get(top, entry.mtime_ns), entry.mtime_ns)
+    return found
 
 
 @attrs.frozen
 class StoredCheckpoint:
-    """A committed checkpoint. The files of rank R lie in ``<uri>/rank-R/``, named as ``stored_path`` says."""
+    """A committed checkpoint."""
 
     uri: str
     manifest: Manifest
@@ -73,78 +117,27 @@ class StoredCheckpoint:
         return ResumePoint(self.step, self.uri, self.save, manifest.saved_ms, self.checksum, manifest.reported)
 
 
-@attrs.frozen
-class Stamp:
-    """What tells whether a file is still the one that was looked at."""
-
-    inode: int
-    size: int  # bytes
-    mtime_ns: int  # epoch
-
-    @classmethod
-    def of(cls, stat: os.stat_result) -> Stamp:
-        return cls(stat.st_ino, stat.st_size, stat.st_mtime_ns)
+def directory_name(save: int) -> str:
+    """Return a new, unique name for a checkpoint's directory in the storage. Names sort by age."""
+    return f"save-{save:06d}-{secrets.token_hex(4)}"
 
 
-@attrs.frozen
-class LocalCheckpoint:
-    """A complete checkpoint in a task's checkpoint directory: one save of the program, told by its files' stamps."""
-
-    step: Optional[int]  # None: neither the program nor its files say one
-    format: str
-    entry: str
-    files: tuple[str, ...]  # paths below the directory, with slashes, sorted; all that is needed to load it
-    generated: dict[str, bytes] = attrs.field(factory=dict)  # files whose content names this checkpoint alone
-    stamps: dict[str, Stamp] = attrs.field(factory=dict)  # of the others, as they were when they were verified
-    reported: bool = (
-        False  # the step is the one that the program reported last: it may count other things than files do
-    )
-    is_slots: bool = False  # of files that are written again and again
-
-    @property
-    def saved_ns(self) -> int:
-        """When the last of its files was written, in nanoseconds since the epoch."""
-        return max((stamp.mtime_ns for stamp in self.stamps.values()), default=0)
-
-    def point(self, save: int, uri: str = "") -> ResumePoint:
-        """Of it as this save of the training; ``uri``: where it is on the store."""
-        return ResumePoint(self.step, uri, save, self.saved_ms, reported=self.reported)
-
-    @property
-    def saved_ms(self) -> int:
-        return self.saved_ns // 1_000_000
-
-
-@attrs.frozen
-class CheckpointName:
-    """What the name of a checkpoint's directory on the store says of it."""
-
-    save: int
-    step: Optional[int]
-
-
-def directory_name(save: int, step: Optional[int] = None) -> str:
-    """A new name for a checkpoint's directory on the store, that nobody else comes to. Names sort by age."""
-    said = "" if step is None else f"step-{step}-"
-    return f"save-{save:06d}-{said}{secrets.token_hex(4)}"
-
-
-def place_of(name: str) -> Optional[CheckpointName]:
-    """What the name of a directory on the store says; None for names that are no checkpoint's."""
+def save_of(name: str) -> Optional[int]:
+    """Return the number in the name of a checkpoint's directory, or None if the name is not that of a checkpoint."""
     match = _DIRECTORY.fullmatch(name)
-    return CheckpointName(int(match[1]), None if match[2] is None else int(match[2])) if match else None
+    return int(match[1]) if match else None
 
 
 def checkpoints_directory(chain_uri: str) -> str:
-    """URI of the directory in which a chain's checkpoints lie."""
+    """URI of the directory of a chain's checkpoints."""
     return uris.join(chain_uri, contract.CHECKPOINTS_DIR)
 
 
-def rank_directory(checkpoint_uri: str, rank: int) -> str:
-    """URI of the directory in which a checkpoint's files of one rank lie."""
-    return uris.join(checkpoint_uri, f"rank-{rank}")
+def objects_directory(chain_uri: str) -> str:
+    """URI of the directory of a chain's objects, which hold the bytes of all its checkpoints."""
+    return uris.join(chain_uri, contract.OBJECTS_DIR)
 
 
-def stored_path(path: str) -> str:
-    """A file's path below its rank's directory on the store: HDFS has no names with a colon, which times have."""
-    return path.replace("%", "%25").replace(":", "%3A")
+def chain_of(checkpoint_uri: str) -> str:
+    """URI of the chain that a checkpoint belongs to, also if it has been set aside."""
+    return uris.parent(uris.parent(checkpoint_uri))

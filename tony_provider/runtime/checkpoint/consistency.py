@@ -13,14 +13,15 @@ from typing import Callable, Optional, Union
 import attrs
 
 from tony_provider.runtime.artifacts.tree import FileVersion, Kind, Tree, TreeNode
-from tony_provider.runtime.checkpoint.formats.step_names import is_temporary
+from tony_provider.runtime.checkpoint.save_names import is_temporary
 
-QUIET = 5.0  # seconds without a change after which a save is taken for complete
+QUIET = 3.0  # seconds without a change after which a save is taken for complete
 _LONGEST_QUIET = 300.0  # seconds, for programs that pause longer within a save
 _YOUNG = 600.0  # seconds: files that come later into a directory are a new save, not the rest of one
 _SIBLINGS = 30.0  # seconds to wait for files that the save before had, too
 _TEMPORARY = 60.0  # seconds without a change after which a temporary file is taken for abandoned
-_PATIENCE = 60.0  # seconds without a quiet moment after which verified files alone are enough
+_BURST_NS = 10**9  # a longer pause between two writes ends a burst of writes
+_BURSTS = 2  # complete bursts that show what a save consists of
 _BROKEN = 120.0  # seconds without a change after which a broken file does not block other files any more
 _GROWTH = 120.0  # seconds of appending after which any file is taken for a log
 _LOG = re.compile(r".*\.(?:log|jsonl|csv|txt|out|err)|events\.out\.tfevents\..*|.*\.tfevents.*", re.IGNORECASE)
@@ -42,7 +43,6 @@ class Moment:
 
     unfinished: frozenset[str] = frozenset()  # to leave out of the snapshot
     growing: frozenset[str] = frozenset()  # logs, which may grow during the copy
-    busy: bool = False  # the program writes often, so the snapshot needs copies instead of links
 
 
 @attrs.frozen
@@ -66,6 +66,42 @@ class _Seen:
     is_log: bool = False  # programs append to it for ever, so it never shows when a save is complete
 
 
+class _Bursts:
+    """The bursts in which a program writes its files, told apart by the files' times.
+
+    If every burst since the start has written the same kinds of files, each burst is a save. So a program that saves
+    every few seconds is stored, too, as soon as its bursts have shown what a save consists of.
+    """
+
+    def __init__(self) -> None:
+        self._usual: Optional[set[str]] = None
+        self._complete = 0
+        self._is_irregular = False
+        self._present: set[str] = set()
+        self._last_ns = 0
+
+    def add(self, written: Collection[tuple[int, str]]) -> None:
+        """Add the times and kinds of files that were written since the last look."""
+        for when, kind in sorted(written):
+            if self._present and when - self._last_ns > _BURST_NS:
+                self._end()
+            self._present.add(kind)
+            self._last_ns = max(when, self._last_ns)
+
+    def _end(self) -> None:
+        if self._usual is None:
+            self._usual = set(self._present)
+        self._is_irregular = self._is_irregular or self._usual != self._present
+        self._complete += 1
+        self._present = set()
+
+    def is_complete(self, clock_ns: int) -> bool:
+        """Whether the present burst is over, and has written all that a save consists of."""
+        if self._is_irregular or self._complete < _BURSTS or self._usual != self._present:
+            return False
+        return clock_ns - self._last_ns > _BURST_NS
+
+
 class DirectoryWatch:
     """Follows the changes of one checkpoint directory and finds its consistent moments.
 
@@ -80,12 +116,19 @@ class DirectoryWatch:
         self._created: dict[str, float] = {}  # by top-level entry
         self._quiet: dict[str, float] = {}  # by pattern of top-level entries, where it is longer than usual
         self._writing: frozenset[str] = frozenset()
-        self._restless_since: Optional[float] = None
+        self._versions: dict[str, int] = {}  # of files that the program has written, by path
+        self._written: list[tuple[int, str]] = []  # times and patterns of files in the present look
+        self._bursts = _Bursts()
+        self._consistent_at = float("-inf")  # when the directory was consistent the last time
 
     # ---- what the directory does ---------------------------------------------------------------------------------
 
-    def observe(self, now: float, tree: Tree, writing: Collection[str] = ()) -> None:
-        """Note the directory's content. ``writing``: paths that a process has open for writing."""
+    def observe(self, now: float, tree: Tree, writing: Optional[Collection[str]] = None) -> None:
+        """Note the directory's content.
+
+        ``writing``: paths that a process has open for writing; None if no process is left, and it may have ended
+        while it wrote those of the last time.
+        """
         touched: dict[str, bool] = {}  # top-level entries, and whether only new paths came into them
         for path in {*self._seen, *tree.nodes}:
             is_new = self._note(now, path, tree.nodes.get(path))
@@ -99,7 +142,11 @@ class DirectoryWatch:
         for path in tree.nodes:
             self._created.setdefault(_top(path), now)
         self._created = {top: when for top, when in self._created.items() if top in tree.nodes}
-        self._tree, self._writing = tree, frozenset(writing)
+        self._bursts.add(self._written)
+        self._written = []
+        self._tree = tree
+        if writing is not None:
+            self._writing = frozenset(writing)
 
     def _note(self, now: float, path: str, node: Optional[TreeNode]) -> Optional[bool]:
         """Note one path. Return None if it is unchanged, True if it is new, and False for every other change."""
@@ -107,11 +154,14 @@ class DirectoryWatch:
         if node is None:
             del self._seen[path]
             return False
+        if seen is not None and _is_same(seen.node, node):
+            return None
+        if node.kind is Kind.FILE and not any(map(is_temporary, path.split("/"))):
+            self._versions[path] = self._versions.get(path, 0) + 1
+            self._written.append((node.version.mtime_ns, _pattern(path)))
         if seen is None:
             self._seen[path] = _Seen(node, now)
             return True
-        if _is_same(seen.node, node):
-            return None
         appended = node.kind is Kind.FILE and _has_grown(seen.node.version, node.version)
         since = (seen.growing_since or seen.changed) if appended else None
         is_log = since is not None and (_LOG.fullmatch(path.rpartition("/")[2]) is not None or now - since >= _GROWTH)
@@ -132,6 +182,10 @@ class DirectoryWatch:
         """Whether the directory differs from the last snapshot by more than the growth of logs."""
         return next(self._news(), None) is not None
 
+    def changed_entries(self, tree: Tree) -> frozenset[str]:
+        """Return the top-level entries of a tree that differ from the last snapshot."""
+        return frozenset(_top(path) for path in self._news() if path in tree.nodes)
+
     def taken(self, tree: Tree) -> None:
         """Note that a snapshot holds this tree, or that a restore has made it."""
         self._snapshot = tree.nodes
@@ -139,35 +193,44 @@ class DirectoryWatch:
     def restored(self, now: float, tree: Tree) -> None:
         """Forget all changes: a restore has replaced the directory's content."""
         self._seen, self._changed, self._created = {}, {}, {}
-        self.observe(now, tree)
-        self._changed = {}
+        self.observe(now, tree, ())
+        self._changed, self._versions = {}, {}
+        self._written, self._bursts, self._consistent_at = [], _Bursts(), float("-inf")
         self.taken(tree)
 
-    def moment(self, now: float, verify: Callable[[], Verified]) -> Union[Moment, Blocker]:
+    def moment(self, now: float, verify: Callable[[], Verified], clock_ns: int = 0) -> Union[Moment, Blocker]:
         """Return the moment if the directory is consistent now, otherwise the reason why it is not.
 
-        ``verify`` reads the files of known formats; it is called only if nothing else is a reason.
+        ``verify`` reads the files of known formats; it is called only if nothing else is a reason. ``clock_ns``: the
+        time by the clock of the file system, in nanoseconds since the epoch.
         """
-        blocker = self._being_written(now)
-        restless = self._restless(now)
-        self._restless_since = (self._restless_since or now) if restless else None
         if self._declares():
             return self._declared(now, verify())
+        blocker, restless = self._being_written(now), self._restless(now)
         if blocker is not None:
             return blocker
-        is_busy = self._restless_since is not None and now - self._restless_since >= _PATIENCE
-        if restless is not None and not is_busy:
+        is_regular = self._bursts.is_complete(clock_ns) and not any(
+            seen.growing_since is not None and not seen.is_log for seen in self._seen.values()
+        )
+        if restless is not None and not (is_regular or self._is_one_file):
             return restless
         verified = verify()
         for path, reason in sorted(verified.broken.items()):
             seen = self._seen.get(path)
             if seen is not None and now - seen.changed < _BROKEN:
                 return Blocker(path, f"is not complete: {reason}")
-        if is_busy:
-            for path in self._news():
-                if path not in verified.whole and self._seen[path].node.kind is Kind.FILE:
-                    return Blocker(path, "changes every few seconds, and nothing in it shows when it is complete")
-        return Moment(growing=self._logs, busy=is_busy)
+        if restless is not None and not is_regular and not set(self._news()) <= set(verified.whole):
+            return restless
+        self._consistent_at = now
+        return Moment(growing=self._logs)
+
+    @property
+    def _is_one_file(self) -> bool:
+        """Whether the program has only written one file, again and again, so that nothing else belongs to a save."""
+        written = [
+            count for path, count in self._versions.items() if path in self._seen and not self._seen[path].is_log
+        ]
+        return len(written) == 1 and written[0] > 1
 
     def at_exit(self) -> Moment:
         """Return the moment after the program ended successfully: the directory is as the program left it."""
@@ -185,6 +248,11 @@ class DirectoryWatch:
         verified = verify()
         unfinished = {path for path in news if self._is_unsettled(now, path)} - set(verified.whole)
         unfinished |= news & set(verified.broken)
+        listed = {path for paths in verified.declared.values() for path in paths}
+        unfinished |= {path for path in news if any(map(is_temporary, path.split("/")))} - listed
+        lacking = self._lacking()
+        if unfinished or lacking is not None:  # files of the same save may be complete
+            unfinished |= {path for path in news if self._is_newer_than_moment(path)} - set(verified.whole)
         tops = {_top(path) for path in unfinished}
         if any(top in self._snapshot for top in tops):
             return None
@@ -260,8 +328,18 @@ class DirectoryWatch:
         """Whether a path was changed too recently, or was open for writing when the watch saw it last."""
         if path in self._writing:
             return True
-        changed = self._seen[path].changed if path in self._seen else self._changed.get(_top(path), 0.0)
-        return now - changed < self._quiet_of(_top(path))
+        if path in self._seen and self._seen[path].node.kind is Kind.DIRECTORY:
+            return False  # its entries are judged, each by itself
+        top = _top(path)
+        if not any(_top(other) == top for other in self._seen):
+            return False  # programs remove old saves, and a save that is gone is not half written
+        changed = self._seen[path].changed if path in self._seen else self._changed.get(top, 0.0)
+        return now - changed < self._quiet_of(top)
+
+    def _is_newer_than_moment(self, path: str) -> bool:
+        """Whether a file has changed since the directory was consistent."""
+        seen = self._seen.get(path)
+        return seen is not None and seen.node.kind is not Kind.DIRECTORY and seen.changed > self._consistent_at
 
     def _declares(self) -> bool:
         return any(_is_manifest(path) for path in self._seen)

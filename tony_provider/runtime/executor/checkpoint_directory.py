@@ -1,272 +1,437 @@
-"""The directory in which the user processes of a container keep their checkpoints, one process after the other."""
+"""The checkpoint directory of one container: what its processes begin with, and which state of it can be stored."""
 
 from __future__ import annotations
 
 import logging
 import math
 import os
+import re
 import shutil
 import threading
 import time
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Optional
+from collections.abc import Collection, Mapping, Sequence
+from posixpath import dirname
+from typing import Callable, Optional
 
 import attrs
 
-from tony_provider.runtime.checkpoint.checkpoint_model import LocalCheckpoint, Stamp
+from tony_provider.runtime.artifacts.throttle import Throttle
+from tony_provider.runtime.artifacts.tree import Kind, Tree, TreeNode, scan
+from tony_provider.runtime.artifacts.upload import SMALL, ArtifactUpload, StoredFiles, TreeChanged, UploadedTree
+from tony_provider.runtime.checkpoint.checkpoint_model import chain_of
+from tony_provider.runtime.checkpoint.consistency import Blocker, DirectoryWatch, Moment
 from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
-from tony_provider.runtime.checkpoint.formats import Broken, CheckpointFinder, FoundCheckpoints, set_aside
 from tony_provider.runtime.checkpoint.restore import empty, restore
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
-from tony_provider.runtime.checkpoint.snapshot import Snapshot, take
-from tony_provider.runtime.executor import disk
+from tony_provider.runtime.checkpoint.saves import Save, SaveFinder, Saves
+from tony_provider.runtime.executor import disk, processes
 from tony_provider.runtime.executor.checkpoint_reader import CheckpointReader
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.executor.workspace import Workspace
-from tony_provider.runtime.spec.model import MirrorScope
+from tony_provider.runtime.executor.writers import written_paths
+from tony_provider.runtime.protocol import limits
+from tony_provider.runtime.quantities import size as size_text
+from tony_provider.runtime.spec.model import CheckpointFormat
 from tony_provider.runtime.storage import Storage
-from tony_provider.runtime.text import one_line
 
-_MOST_SAID = 100  # files of which it is told why they are no checkpoints
-_MOST_NAMED = 5  # files in a line
-# What a program has written this very moment it may write again, and it looks the same: the file system's clock ticks
-# some hundred times a second.
-_TICK_NS = 50_000_000
+_MOST_ENTRIES = 1000  # of a state; the newest are reported
+_ENTRY = 115  # bytes of an entry in the request for a commit, without its names
+_OBJECT = 60  # bytes of an object in that request; each large file has an object of its own
+_RANK = r"(?:(?:mp_)?rank|worker|proc(?:ess)?|shard|part|node|host|task|replica|gpu)[-_]?"
 
 log = logging.getLogger(__name__)
 
 
 @attrs.frozen
 class Resumed:
-    """What a user process goes on from: a resume point that lies on this disk."""
+    """What a user process resumes from."""
 
     point: ResumePoint
-    path: str  # that the process loads
+    path: str  # that a framework loads; empty if none is known
 
 
 @attrs.frozen
-class _OnStore:
-    """The newest save that is committed, as it was on this disk."""
+class EntryState:
+    """A top-level entry of the directory that this task has written."""
 
-    point: ResumePoint = attrs.field(factory=lambda: ResumePoint(None, ""))  # without a URI: there is none
-    saved_ns: int = 0  # 0: it was restored, so that all that the process writes is newer
-    stamps: Mapping[str, Stamp] = attrs.field(factory=dict)
+    name: str
+    group: str  # the name without the numbers that stand for this task's ranks
+    news: bool  # it has changed since the last committed checkpoint
+    first: bool  # this start has written it once
+    step: Optional[int] = None
+    needs: Mapping[str, int] = attrs.field(factory=dict)
+    sizes: Mapping[str, int] = attrs.field(factory=dict)  # of its files, if it or another entry needs any
+
+
+@attrs.frozen
+class DirectoryState:
+    """What the directory holds, for the application master."""
+
+    version: int  # changes with the directory's content
+    ready: bool
+    entries: tuple[EntryState, ...] = ()
+    blocker: str = ""  # why it is not ready
+
+
+@attrs.frozen
+class _Ready:
+    """A consistent state of the directory that can be stored."""
+
+    tree: Tree  # what this task has written, without unfinished files
+    moment: Moment
+    loadable: Optional[Save]
+    saved_ms: int  # epoch
+
+
+@attrs.frozen
+class Snapshot:
+    """An uploaded state of the directory, which is not committed yet."""
+
+    uploaded: UploadedTree
+    tree: Tree
+    step: Optional[int]
+    reported: bool
+    loadable: Optional[Save]
+    saved_ms: int
 
 
 class CheckpointDirectory:
-    """The directory for checkpoints of one container, and what of it is on the store.
+    """The checkpoint directory of one container.
 
-    All methods block. ``look`` and the others may be called from different threads.
+    All methods block. They may be called from different threads.
     """
 
     def __init__(self, container: ExecutorContainer, workspace: Workspace, storage: Storage) -> None:
-        checkpoint = container.job.checkpoint
         self.path = workspace.checkpoints
-        self._on_store = _OnStore()
-        self._reported_step: Optional[int] = None  # by the user process, last
+        self._format = container.job.checkpoint.format
+        self._chain = container.description.chain_dir
         self._workspace = workspace
         self._storage = storage
         self._reader = CheckpointReader()
-        self._finder = CheckpointFinder(
-            self.path, checkpoint.format, part=checkpoint.mirror is MirrorScope.ALL, reading=self._reader.read
-        )
-        self._finding = threading.Lock()
-        self._restored: dict[str, Stamp] = {}  # files that the last start began with
-        self._snapshots = 0
-        self._said: set[str] = set()  # of files that are no checkpoints
-        self._rewrites = False
-        self._keeping = threading.Lock()
-        self._kept: Optional[Snapshot] = None
+        self._lock = threading.Lock()
+        self._watch = DirectoryWatch()
+        self._finder = SaveFinder(self.path, reading=self._reader.read)
+        self._ranks: Sequence[int] = (0,)
+        self._alone = True
+        self._stored = StoredFiles()
+        self.base: Optional[ResumePoint] = None  # the checkpoint that was restored or committed last
+        self._others: Mapping[str, TreeNode] = {}  # restored entries that other tasks have written
+        self._writes: dict[str, list[object]] = {}  # versions of each top-level entry that this start has written
+        self._ready: Optional[_Ready] = None
+        self._idle: Optional[DirectoryState] = None  # while nothing has changed since the last checkpoint
+        self._signature: object = None
+        self._version = 0
+        self._holds = 0
+        self._rewrites = False  # the program writes into files while they are sent
+        self._left_out: set[str] = set()
+        self._ended_at: Optional[float] = None  # when the processes ended, if the directory was watched until then
 
     # ---- before a process ----------------------------------------------------------------------------------------
 
-    def empty(self) -> None:
-        """Empty the directory, for a fresh start. Raises OSError."""
-        empty(self.path, aside=self._workspace.set_aside)
-        self._begin(None)
+    def begin(self, world_size: int, ranks: Sequence[int], *, alone: bool) -> None:
+        """Note the processes that are about to start. ``alone``: no other task's checkpoints belong to theirs."""
+        with self._lock:
+            self._finder = SaveFinder(self.path, world_size=world_size, reading=self._reader.read)
+            self._ranks, self._alone, self._writes = tuple(ranks), alone, {}
+            self._ended_at = self._idle = None
 
-    def restore(self, resume: ResumePoint, rank: int, cancelled: threading.Event) -> Resumed:
-        """Make the directory hold exactly that checkpoint; what is here already is not copied.
+    def empty(self) -> None:
+        """Empty the directory, for training from step 0. Raises OSError."""
+        empty(self.path, aside=self._workspace.set_aside)
+        with self._lock:
+            self._restored(None, StoredFiles(), {})
+
+    def restore(self, resume: ResumePoint, rank: Optional[int], cancelled: threading.Event) -> Resumed:
+        """Make the directory hold exactly a committed checkpoint. Files that it has already are not copied.
 
         Raises DamagedCheckpoint, StorageError, OSError, Cancelled; then it is as it was.
         """
-        kept = [self._kept.directory] if self._kept is not None else []
-        restored = restore(
-            self._storage,
-            resume,
-            self.path,
-            rank,
-            cancelled=cancelled,
-            aside=self._workspace.set_aside,
-            reuse=kept,
-        )
-        point, copied, reused = restored.stored.point, restored.copied, restored.reused
-        log.info("checkpoint of %s: %d bytes copied from the store, %d were here", point.label, copied, reused)
-        self._begin(point)
-        return Resumed(point, str(restored.entry))
+        restored = restore(self._storage, resume, self.path, rank, cancelled=cancelled, aside=self._workspace.set_aside)
+        manifest, point = restored.stored.manifest, restored.stored.point
+        log.info("%s: %d bytes copied from the storage, %d were here", point.label, restored.copied, restored.reused)
+        own = manifest.own_paths(rank) if rank is not None else frozenset()
+        is_of_chain = self._chain is not None and chain_of(resume.uri) == self._chain
+        with self._lock:
+            nodes = scan(self.path).nodes
+            others = {path: node for path, node in nodes.items() if path not in own}
+            self._restored(point, restored.files if is_of_chain else StoredFiles(), others)
+        if not manifest.entry:
+            log.info("no framework is known to load it, so TONY_RESUME_FROM is not set")
+        return Resumed(point, str(self.path / manifest.entry) if manifest.entry else "")
 
-    def keep(self, rank: int, cancelled: threading.Event) -> Optional[Resumed]:
-        """Leave the directory as the last process did, but for what is broken; else restore what is on the store.
+    def keep(self, rank: Optional[int], cancelled: threading.Event) -> Optional[Resumed]:
+        """Keep the directory as the failed process left it, without what it had not finished.
 
-        That is done where nothing that is as new is whole. Raises OSError, StorageError, Cancelled.
+        If the process was writing over files of the last checkpoint, that one is restored. Raises OSError,
+        StorageError, Cancelled.
         """
-        found = self._left()
-        newest = found.complete[-1] if found.complete else None
-        if self._on_store.point.uri and not (newest and self._is_as_new(newest, found)):
+        with self._lock:
+            tree = self._observe(writers=False)
+            verify = lambda: self._saves(tree).verified(alone=self._alone)  # noqa: E731
+            # Without a watch, the times of changes are not known, so only broken files count as unfinished.
+            ended_at = math.inf if self._ended_at is None else self._ended_at
+            moment = self._watch.after_failure(ended_at, verify)
+        if moment is None and self.base is not None:
             try:
-                return self.restore(self._on_store.point, rank, cancelled)
+                return self.restore(self.base, rank, cancelled)
             except DamagedCheckpoint as error:
-                log.warning("%s; going on with what is here", error)
-        for broken in found.broken:
-            log.warning("set aside: %s", _told(broken))
-        set_aside(self.path, found.broken, self._workspace.set_aside)
-        # The next process goes back to there, however far the last one had come.
-        self._reported_step = newest.step if newest else None
-        if newest is None:
-            return None
-        return Resumed(newest.point(self._on_store.point.save), str(self.path / newest.entry))
+                log.warning("%s. The process resumes from what its directory holds", error)
+        with self._lock:
+            for path in sorted(moment.unfinished if moment else ()):
+                self._set_aside(path)
+            tree = self._observe(writers=False)
+            found = self._saves(tree).loadable(alone=True)
+            if not tree.nodes:
+                return None
+            step = found.step if found else (self.base.step if self.base else None)
+            save = self.base.save if self.base else 0
+            point = ResumePoint(step, "", save, self._saved_ms(tree))
+            return Resumed(point, str(self.path / found.entry) if found else "")
 
-    def _left(self) -> FoundCheckpoints:
-        """By the last process. Raises OSError."""
-        try:
-            with self._finding:
-                return self._finder.look(math.inf, self._reported_step)
-        except OSError:
-            raise
-        except Exception:  # whatever a program left there: no fault of ours in reading it ends its training
-            log.exception("a fault of the look at %s itself", self.path)
-            return FoundCheckpoints([], [])
-
-    def _is_as_new(self, checkpoint: LocalCheckpoint, found: FoundCheckpoints) -> bool:
-        """As what is on the store, or newer."""
-        same = checkpoint.stamps == self._on_store.stamps or self._is_restored(checkpoint)
-        return same or (self._is_newer(checkpoint) and not self._lacks_any(checkpoint, found))
-
-    def _begin(self, resume: Optional[ResumePoint]) -> None:
-        self._restored = _stamps(self.path)
-        self._on_store = _OnStore(resume, stamps=self._restored) if resume else _OnStore()
-        self._reported_step = resume.step if resume else None
+    def _restored(self, base: Optional[ResumePoint], stored: StoredFiles, others: Mapping[str, TreeNode]) -> None:
+        self.base, self._stored, self._others, self._ready, self._idle = base, stored, others, None, None
+        self._watch = DirectoryWatch()
+        self._watch.restored(time.monotonic(), self._own(scan(self.path)))
         self.make_room()
+
+    def _set_aside(self, path: str) -> None:
+        target = self._workspace.set_aside / path
+        source = self.path / path
+        if source.is_dir() and not source.is_symlink():
+            return
+        log.warning("set aside: %s was not complete when its process ended", path)
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            source.replace(target)
+        except OSError as error:
+            log.warning("%s cannot be set aside: %s", path, error)
+        place = source.parent
+        while place != self.path:
+            try:
+                place.rmdir()
+            except OSError:
+                break
+            place = place.parent
 
     # ---- while it runs, and after it -----------------------------------------------------------------------------
 
-    @property
-    def next_save(self) -> int:
-        """The number that the next save on the store gets."""
-        return self._on_store.point.save + 1
+    def ended(self) -> None:
+        """Note that the processes have just ended. Time that passes afterwards completes no save."""
+        self._ended_at = time.monotonic()
 
-    def newest(self, reported_step: Optional[int], final: bool) -> Optional[LocalCheckpoint]:
-        """The newest complete checkpoint, if it is one that is not on the store yet. See ``newer``."""
-        newer = self.newer(reported_step, final)
-        return newer[-1] if newer else None
+    def look(self, *, ended: bool = False, succeeded: bool = False) -> DirectoryState:
+        """Return the directory's present state. ``ended``: the processes have ended, and ``succeeded`` or not.
 
-    def newer(self, reported_step: Optional[int], final: bool) -> list[LocalCheckpoint]:
-        """The complete checkpoints that are newer than what is on the store, the newest last.
-
-        ``reported_step``: by the user process, last; None: none. With ``final`` nobody writes any more. Raises OSError.
+        Raises OSError if the directory cannot be read.
         """
-        with self._finding:
-            if reported_step is not None:
-                self._reported_step = max(self._reported_step or 0, reported_step)
-            found = self._finder.look(math.inf if final else None, self._reported_step)
-            self._tell(found)
-        return [
-            one
-            for one in found.complete
-            if (final or not 0 <= time.time_ns() - one.saved_ns < _TICK_NS)
-            and not self._is_restored(one)
-            and self._is_newer(one)
-            and not self._lacks_any(one, found)
-        ]
+        with self._lock:
+            now = time.monotonic()
+            tree = self._observe(writers=not ended)
+            if ended and self._ended_at is None:
+                self._ended_at = now
+            if not self._watch.has_news and not ended:
+                self._idle = self._idle or self._without_news(tree)
+                return self._idle
+            self._idle = None
+            saves = _Once(lambda: self._saves(tree))
+            verify = lambda: saves.get().verified(alone=self._alone)  # noqa: E731
+            if ended and succeeded:
+                found: object = self._watch.at_exit()
+            elif ended:
+                ended_at = now if self._ended_at is None else self._ended_at
+                found = self._watch.after_failure(ended_at, verify)
+            else:
+                found = self._watch.moment(now, verify, time.time_ns())
+            if not isinstance(found, Moment):
+                return self._not_ready(str(found) if isinstance(found, Blocker) else "")
+            nodes = {path: node for path, node in tree.nodes.items() if path not in found.unfinished}
+            whole = Tree(nodes, tree.left_out)
+            if problem := _too_large(whole):
+                return self._not_ready(problem)
+            loadable = self._loadable(saves.get(), found.unfinished)
+            return self._is_ready(_Ready(whole, found, loadable, self._saved_ms(whole)), saves.get())
 
-    def _tell(self, found: FoundCheckpoints) -> None:
-        """Say of each file that is no checkpoint why, once."""
-        for said in map(_told, found.broken):
-            if said not in self._said and len(self._said) < _MOST_SAID:
-                self._said.add(said)
-                log.warning("no checkpoint: %s", said)
+    def snapshot(
+        self, version: int, leave_out: Collection[str], upload: ArtifactUpload, reported_step: Optional[int]
+    ) -> Snapshot:
+        """Upload the state of this version, without some top-level entries.
 
-    def _is_newer(self, checkpoint: LocalCheckpoint) -> bool:
-        known = self._on_store
-        if checkpoint.stamps == known.stamps:
-            return False
-        later = checkpoint.point(self.next_save).is_later_step(known.point)
-        if later is not None:
-            return later
-        if checkpoint.stamps.keys() == known.stamps.keys():
-            return True  # written anew, whatever the node's clock says
-        return checkpoint.saved_ns > known.saved_ns
-
-    def _lacks_any(self, checkpoint: LocalCheckpoint, found: FoundCheckpoints) -> bool:
-        """One of the files that are written again and again is there, and not whole: it is being written, or the
-        process was killed while it was. What is on the store is whole.
+        Raises TreeChanged if the directory has changed, StorageError, OSError, Cancelled.
         """
-        if not checkpoint.is_slots:
-            return False
-        complete = {name for one in found.complete for name in one.files}
-        lacking = self._on_store.stamps.keys() - complete
-        return any((self.path / name).exists() for name in lacking)
+        with self._lock:
+            ready = self._ready
+            if ready is None or version != self._version:
+                raise TreeChanged("its directory")
+            self._holds += 1
+            hold, stored = self._workspace.snapshots / str(self._holds), self._stored
+            copy = self._rewrites
+        nodes = {path: node for path, node in ready.tree.nodes.items() if path.partition("/")[0] not in leave_out}
+        try:
+            uploaded = upload.run(
+                self.path, Tree(nodes), stored, hold, copy=copy, growing=ready.moment.growing & set(nodes)
+            )
+        except TreeChanged:
+            self._rewrites = True
+            raise
+        found = ready.loadable
+        step = found.step if found is not None and found.step is not None else reported_step
+        is_reported = step is not None and (found is None or found.step is None)
+        return Snapshot(uploaded, ready.tree, step, is_reported, found, ready.saved_ms)
 
-    def _is_restored(self, checkpoint: LocalCheckpoint) -> bool:
-        return bool(checkpoint.stamps) and all(
-            self._restored.get(path) == stamp for path, stamp in checkpoint.stamps.items()
-        )
-
-    def take(self, checkpoint: LocalCheckpoint) -> Snapshot:
-        """Hold a checkpoint's files as they are now, whatever the process does with its own.
-
-        Raises SnapshotChanged, OSError.
-        """
-        self._snapshots += 1
-        into = self._workspace.snapshots / str(self._snapshots)
-        return take(self.path, checkpoint, into, copy=self._rewrites)
-
-    def rewritten(self) -> None:
-        """Record that a file changed while it was sent to the store.
-
-        So this program writes in place, and its checkpoints are copied here first.
-        """
-        self._rewrites = True
-
-    def committed(self, snapshot: Snapshot, save: int, uri: str) -> None:
-        """Record that a checkpoint is on the store now, as this save: the next start will likely go on from it."""
-        one = snapshot.checkpoint
-        self._on_store = _OnStore(one.point(save, uri), one.saved_ns, one.stamps)
-        self._keep(snapshot)
+    def committed(self, snapshot: Snapshot, point: ResumePoint) -> None:
+        """Note that a snapshot is part of a committed checkpoint."""
+        with self._lock:
+            self.base, self._stored, self._ready, self._idle = point, snapshot.uploaded.stored, None, None
+            self._watch.taken(snapshot.tree)
+            self._signature = None
 
     def refused(self) -> None:
-        """Record that a commit was refused.
-
-        Perhaps its number was taken, by a commit whose answer was lost: the next one gets another.
-        """
-        known = self._on_store
-        self._on_store = attrs.evolve(known, point=attrs.evolve(known.point, save=known.point.save + 1))
-
-    def _keep(self, snapshot: Optional[Snapshot]) -> None:
-        """In place of the former one."""
-        with self._keeping:
-            former, self._kept = self._kept, snapshot
-        if former is not None:
-            former.remove()
+        """Note that a commit was refused, perhaps because objects of former checkpoints are gone: send all again."""
+        with self._lock:
+            self._stored = StoredFiles()
+            self._signature = None
 
     def make_room(self) -> None:
-        """Remove what is kept for convenience only: the disk is full."""
-        if disk.problem(self.path) is None:
-            return
-        shutil.rmtree(self._workspace.set_aside, ignore_errors=True)
-        self._keep(None)
+        """Remove what was set aside if the disk is full."""
+        if disk.problem(self.path) is not None:
+            shutil.rmtree(self._workspace.set_aside, ignore_errors=True)
+
+    # ---- helpers -------------------------------------------------------------------------------------------------
+
+    def _observe(self, *, writers: bool = True) -> Tree:
+        """Scan the directory, and tell the watch. Return what this task has written."""
+        whole = scan(self.path, also_called=[os.path.realpath(self.path)])
+        for path, reason in whole.left_out.items():
+            if path not in self._left_out and len(self._left_out) < _MOST_ENTRIES:
+                self._left_out.add(path)
+                log.warning("%s is not part of checkpoints: %s", path, reason)
+        tree = self._own(whole)
+        writing = written_paths(self.path, processes.descendants(os.getpid())) if writers else None
+        self._watch.observe(time.monotonic(), tree, writing)
+        return tree
+
+    def _own(self, tree: Tree) -> Tree:
+        """The tree without restored entries of other tasks, unless this one has changed them."""
+        nodes = {path: node for path, node in tree.nodes.items() if not self._is_others(path, node)}
+        for path in list(nodes):
+            while path := dirname(path):
+                nodes.setdefault(path, tree.nodes[path])
+        return attrs.evolve(tree, nodes=nodes)
+
+    def _is_others(self, path: str, node: TreeNode) -> bool:
+        known = self._others.get(path)
+        if known is None or known.kind is not node.kind:
+            return False
+        return node.kind is Kind.DIRECTORY or (
+            known.version.without_ctime == node.version.without_ctime and known.target == node.target
+        )
+
+    def _saves(self, tree: Tree) -> Saves:
+        """The saves in the whole directory: a save may consist of files of several tasks."""
+        return self._finder.find(attrs.evolve(tree, nodes=scan(self.path).nodes))
+
+    def _loadable(self, saves: Saves, unfinished: Collection[str]) -> Optional[Save]:
+        """What a framework can load, without files that are left out."""
+        found = [save for save in saves.saves if not set(save.files) & set(unfinished)]
+        if self._format is not CheckpointFormat.AUTO:
+            found = [save for save in found if save.format == self._format.value]
+        return attrs.evolve(saves, saves=found).loadable(alone=self._alone)
+
+    def _without_news(self, tree: Tree) -> DirectoryState:
+        """The state that the storage holds already. The application master compares other tasks' saves with it."""
+        saves = self._saves(tree)
+        ready = _Ready(tree, self._watch.at_exit(), self._loadable(saves, ()), self._saved_ms(tree))
+        return self._is_ready(ready, saves)
+
+    def _not_ready(self, blocker: str) -> DirectoryState:
+        if self._ready is not None:
+            self._version += 1
+        self._ready = None
+        return DirectoryState(self._version, False, (), blocker)
+
+    def _is_ready(self, ready: _Ready, saves: Saves) -> DirectoryState:
+        signature = _versions(ready.tree), ready.moment.unfinished
+        if signature != self._signature or self._ready is None:
+            self._version += 1
+        self._signature, self._ready = signature, ready
+        return DirectoryState(self._version, True, self._entries(ready, saves))
+
+    def _entries(self, ready: _Ready, saves: Saves) -> tuple[EntryState, ...]:
+        news = self._watch.changed_entries(ready.tree)
+        inside: dict[str, list[Save]] = {}
+        for save in saves.saves:
+            inside.setdefault((save.files or (save.entry,))[0].partition("/")[0], []).append(save)
+        files: dict[str, dict[str, TreeNode]] = {}
+        for path, node in ready.tree.nodes.items():
+            files.setdefault(path.partition("/")[0], {})[path] = node
+        tops = sorted(files, key=lambda top: (top not in news, top))[:_MOST_ENTRIES]
+        return tuple(self._entry(top, top in news, files[top], inside.get(top, []), saves) for top in tops)
+
+    def _entry(
+        self, top: str, is_news: bool, nodes: Mapping[str, TreeNode], inside: Sequence[Save], saves: Saves
+    ) -> EntryState:
+        versions = self._writes.setdefault(top, [])
+        if is_news and (version := _versions(Tree(nodes))) not in versions:
+            versions.append(version)
+        with_step = [save for save in inside if save.step is not None]
+        newest = max(with_step, key=lambda save: saves.view.newest_time(save.files), default=None)
+        needs = {path: size for save in inside for path, size in save.needs.items()}
+        needed = {path for save in saves.saves for path in save.needs}
+        sizes = {
+            path: node.version.size
+            for path, node in nodes.items()
+            if node.kind is Kind.FILE and (needs or path in needed)
+        }
+        step = newest.step if newest else None
+        return EntryState(top, self._group(top), is_news, len(versions) <= 1, step, needs, sizes)
+
+    def _group(self, name: str) -> str:
+        numbers = "|".join(map(str, self._ranks))
+        return re.sub(rf"({_RANK})0*(?:{numbers})(?![0-9])", r"\1*", name)
+
+    def _saved_ms(self, tree: Tree) -> int:
+        return max((node.version.mtime_ns for node in tree.files.values()), default=0) // 1_000_000
 
 
-def _told(broken: Broken) -> str:
-    names = ", ".join(broken.paths[:_MOST_NAMED]) + ("" if len(broken.paths) <= _MOST_NAMED else ", …")
-    return one_line(f"{names}: {broken.reason}")
+class _Once:
+    """The saves of a look, found at the first use."""
+
+    def __init__(self, find: Callable[[], Saves]) -> None:
+        self._find = find
+        self._found: Optional[Saves] = None
+
+    def get(self) -> Saves:
+        if self._found is None:
+            self._found = self._find()
+        return self._found
 
 
-def _stamps(directory: Path) -> dict[str, Stamp]:
-    return {
-        path.relative_to(directory).as_posix(): Stamp.of(path.stat())
-        for place, _, names in os.walk(directory)
-        for path in (Path(place, name) for name in names)
-        if path.is_file()
-    }
+def _versions(tree: Tree) -> frozenset[object]:
+    return frozenset(
+        (path, node.kind, node.mode, node.target, node.version.without_ctime if node.kind is Kind.FILE else None)
+        for path, node in tree.nodes.items()
+    )
+
+
+def _too_large(tree: Tree) -> str:
+    """Return the reason if the request for a commit could not list the tree's entries, otherwise an empty text."""
+    size = sum(
+        len(path.encode()) + len(node.target.encode()) + _ENTRY + (_OBJECT if node.version.size > SMALL else 0)
+        for path, node in tree.nodes.items()
+    )
+    return too_many(len(tree.nodes), size) if size > limits.largest("uploaded") else ""
+
+
+def too_many(count: int, size: int) -> str:
+    """Describe a directory with too many entries, whose list takes ``size`` bytes."""
+    return (
+        f"it has {count} files and directories, whose list takes {size_text(size)}, more than the "
+        f"{size_text(limits.largest('uploaded'))} of a message: have the program write fewer and larger files, or keep "
+        "other files out of its checkpoint directory"
+    )
+
+
+def new_throttle(container: ExecutorContainer) -> Throttle:
+    """Return the rate limiter for the uploads of one task."""
+    bandwidth = container.job.checkpoint.bandwidth
+    return Throttle(bandwidth * (1 << 20) if bandwidth else None)

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from tony_provider.runtime import limited_process
-from tony_provider.runtime.checkpoint.content.unreadable import Unreadable
-from tony_provider.runtime.checkpoint.formats.directory_view import NotRead
+from tony_provider.runtime.checkpoint.content.unreadable import NotRead, Unreadable
 from tony_provider.runtime.executor import processes
 from tony_provider.runtime.text import one_line
 

@@ -113,7 +113,8 @@ def _contract(
     if description.warm_start:
         env[contract.ENV_WARM_START] = str(workspace.warm_start)
     if resumed is not None:
-        env[contract.ENV_RESUME_FROM] = resumed.path
+        if resumed.path:
+            env[contract.ENV_RESUME_FROM] = resumed.path
         if resumed.point.step is not None:
             env[contract.ENV_RESUME_STEP] = str(resumed.point.step)
     return env

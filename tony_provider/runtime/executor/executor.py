@@ -154,9 +154,9 @@ class Executor:
             self._on_checkpoint_now(message.checkpoint_now)
         elif kind == "export_now":
             self._on_export_now(message.export_now)
-        elif kind == "copy_checkpoint":
+        elif kind == "take_snapshot":
             if self._current is not None:
-                self._current.copy_checkpoint(message.copy_checkpoint)
+                self._current.take_snapshot(message.take_snapshot)
         elif kind == "newer_token":
             self._send_on_errand(asyncio.to_thread(take_newer_token, self._context, message.newer_token))
         elif kind == "page_wanted":
@@ -225,7 +225,7 @@ class Executor:
         task.add_done_callback(self._errands.discard)
 
     async def _request_checkpoint(self, reason: str) -> None:
-        # Of several processes the first alone, as rank 0 alone of a gang, unless every rank is to save its part.
+        # Of several processes the first alone, as rank 0 alone of a gang, unless each rank may save its part.
         every = self._container.job.checkpoint.mirror is MirrorScope.ALL
         asked = self._context.workspaces if every else [self._context.workspace]
         try:

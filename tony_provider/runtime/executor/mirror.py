@@ -1,84 +1,133 @@
-"""The mirror: copies complete checkpoints to the store, again and again beside a user process, and once after it."""
+"""The mirror: copies consistent states of the checkpoint directory to the storage, while the processes run and after.
+
+The application master decides when a state is stored, because a checkpoint may consist of the directories of several
+tasks. The mirror reports the state of its directory, uploads it when it is ordered to, and asks for the commit.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 import time
-from typing import Optional
+from collections.abc import Awaitable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Callable, Optional, TypeVar
+
+import attrs
 
 from tony_provider.runtime import clock
+from tony_provider.runtime.artifacts.upload import ArtifactUpload, TreeChanged
+from tony_provider.runtime.cancellation import Cancelled
+from tony_provider.runtime.checkpoint.checkpoint_model import MANIFEST_FILE, objects_directory
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.deadline import within
-from tony_provider.runtime.executor.checkpoint_uploader import CheckpointUploader, UploadTrouble
+from tony_provider.runtime.executor.checkpoint_directory import DirectoryState, Snapshot, new_throttle, too_many
+from tony_provider.runtime.executor.commit_requests import CommitRequests, Send
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
-from tony_provider.runtime.executor.mirrored_checkpoints import Copies
+from tony_provider.runtime.executor.executor_context import ExecutorContext
+from tony_provider.runtime.executor.order import Order
 from tony_provider.runtime.executor.process_stop import Deadline, ProcessStop
-from tony_provider.runtime.protocol import tony_pb2
-from tony_provider.runtime.ranks import in_cluster
-from tony_provider.runtime.spec.model import MirrorScope, Role
+from tony_provider.runtime.protocol import limits, tony_pb2
+from tony_provider.runtime.ranks import saves_checkpoints
+from tony_provider.runtime.spec.model import MirrorScope
+from tony_provider.runtime.storage import StorageError, uris
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+ReportedStep = Callable[[], Awaitable[Optional[int]]]  # by the user process, last
+
 _LOOK = 1.5  # seconds between two looks at the directory
-_LOOK_AGAIN = 0.3  # seconds, when the program was just writing
-_LONGEST_PAUSE = 60.0  # seconds after a copy that failed; the first pause is that between two looks, then it doubles
-_LONGEST_WRITING = 120.0  # seconds after which it is told that no copy comes through between two writings
-_LONGEST_LAST_PAUSE = 3.0  # once the process has ended, and somebody waits
+_LOOK_AGAIN = 0.5  # seconds, when the program was just writing
+_LOOK_SHARE = 10  # looks at a large directory take at most this part of the time
+_LONGEST_PAUSE = 60.0  # seconds after a failed upload; the first pause is _LOOK, then it doubles
+_LONGEST_LAST_PAUSE = 3.0  # seconds, once the processes have ended
+_PATIENCE = 120.0  # seconds without a stored state after which people are warned
 
 
 def mirrors(container: ExecutorContainer, *, leads: bool) -> bool:
-    """Whether this task's checkpoints go to the store. ``leads``: it has rank 0."""
+    """Whether this task's checkpoints are stored. ``leads``: it has rank 0."""
     scope = container.job.checkpoint.mirror
     if scope is MirrorScope.OFF or not container.description.chain_dir:
         return False
     if scope is MirrorScope.LEADER:
         return leads
-    return in_cluster(container.role) and container.role is not Role.PS
+    return saves_checkpoints(container.role)
+
+
+@attrs.frozen
+class UploadTrouble:
+    """Why a checkpoint is not stored."""
+
+    text: str
+    refused: bool = False  # by the application master: it would refuse the same again
+    changed: bool = False  # the program was writing; the next look finds what it has written
 
 
 class Mirror:
-    """Copies the checkpoints of one start of the user process to the store.
+    """Stores the checkpoints of one start of the user processes.
 
-    ``start``, ``finish`` and ``close`` it once. Trouble with the store or the disk is never more than a delay.
+    Call ``start``, ``finish`` and ``close`` once. A problem with the storage or the disk is never more than a delay.
     """
 
-    def __init__(self, copies: Copies, uploader: CheckpointUploader) -> None:
-        self.trouble = ""  # for people: what does not get to the store at present, since when and why
-        self._copies = copies
-        self._uploader = uploader
-        self._ended = False  # the user process
+    def __init__(
+        self,
+        context: ExecutorContext,
+        order: Order,
+        commit_requests: CommitRequests,
+        send: Send,
+        reported: ReportedStep,
+    ) -> None:
+        self.trouble = ""  # for people: what cannot be stored at present, since when and why
+        self.activity = ""  # for people: what is being uploaded
+        self._context = context
+        self._directory = context.checkpoints
+        self._order = order
+        self._commit_requests = commit_requests
+        self._send = send
+        self._reported = reported
+        container = context.container
+        self._chain = container.description.chain_dir or ""
+        self._rank = order.rank(container.task_type, container.index) or 0
+        self._throttle = new_throttle(container)
+        self._ended = self._succeeded = False  # the user processes
+        self._closed = False
+        self._look_seconds = 0.0  # that the last look took
         self._nudge = asyncio.Event()
-        self._since: Optional[float] = None  # seconds since the epoch that there is trouble
-        self._newest: Optional[UploadTrouble] = None  # with the newest checkpoint
+        self._state: Optional[tony_pb2.CheckpointState] = None  # as it was reported last
+        self._wanted: Optional[tony_pb2.TakeSnapshot] = None
+        self._unstored_since: Optional[float] = None  # seconds since the epoch
+        self._newest: Optional[UploadTrouble] = None
+        self._failed: Optional[UploadTrouble] = None  # of the last upload, until one succeeds
         self._work: Optional[asyncio.Future[None]] = None
-
-    @property
-    def activity(self) -> str:
-        """What is being copied, for people; empty while there is nothing to copy."""
-        return self._copies.activity
+        # A thread of its own: a silent server must not delay what the executor does in its shared threads.
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="mirror")
 
     @property
     def said(self) -> list[tony_pb2.FromExecutor]:
-        """The messages that an application master which missed them must hear."""
-        return list(self._copies.said)
+        """The messages that a new application master needs."""
+        return [] if self._state is None else [tony_pb2.FromExecutor(checkpoint_state=self._state)]
 
     def start(self) -> None:
-        self._work = asyncio.ensure_future(self._copy_until_done())
+        self._work = asyncio.ensure_future(self._mirror())
 
     def look_now(self) -> None:
-        """Look for something to copy at once: there may be something new, or the store may be there again."""
+        """Look at the directory at once."""
         self._nudge.set()
 
-    def wanted(self, message: tony_pb2.CopyCheckpoint) -> None:
-        """Copy the checkpoint that the application master names."""
-        self._copies.wanted(message)
-        self.look_now()
+    def take(self, wanted: tony_pb2.TakeSnapshot) -> None:
+        """Take the snapshot that the application master orders."""
+        if wanted.start == self._order.start:
+            self._wanted = wanted
+            self._nudge.set()
 
-    async def finish(self, stopping: ProcessStop, deadline: Deadline) -> str:
-        """Copy what is there now that the user process has ended. Why that did not succeed; empty when it did."""
+    async def finish(self, stopping: ProcessStop, deadline: Deadline, *, succeeded: bool) -> str:
+        """Store what the directory holds after the processes have ended. Return why that failed, or an empty text."""
         if self._work is None:
             return ""  # nothing ever ran
-        self._ended = True
+        self._directory.ended()
+        self._ended, self._succeeded = True, succeeded
         self._nudge.set()
         if not await stopping.bound(self._work, deadline):
             given_up = self._given_up()
@@ -88,58 +137,212 @@ class Mirror:
         return self._newest.text if self._newest else ""
 
     async def close(self) -> None:
-        """Give up whatever is under way."""
+        """Cancel everything that is under way."""
+        self._closed = True
         if self._work is not None:
             self._work.cancel()
             await asyncio.gather(self._work, return_exceptions=True)
-        self._uploader.close()
+        self._pool.shutdown(wait=False)
 
     def _given_up(self) -> str:
         if self._newest is not None and not self.activity:
             return self._newest.text
         return f"no time was left for {self.activity or 'a look at the checkpoint directory'}"
 
-    async def _copy_until_done(self) -> None:
-        pause = _LOOK
+    # ---- the loop ------------------------------------------------------------------------------------------------
+
+    async def _mirror(self) -> None:
+        pause, version = _LOOK, 0
         while True:
             await self._wait(min(pause, _LONGEST_LAST_PAUSE) if self._ended else pause)
             last = self._ended
-            self._newest = trouble = await self._copy_newest(last=last)
+            is_done, trouble = await self._store(last=last)
+            is_known = trouble is self._newest
+            self._newest = trouble
             self._tell(trouble)
-            if trouble is None or trouble.refused:
-                if last:
-                    return
-                pause = _LOOK if trouble is None else _LONGEST_PAUSE
+            if last and is_done:
+                return
+            is_new = self._state is not None and self._state.version != version
+            version = self._state.version if self._state is not None else version
+            if trouble is None or is_new:
+                pause = _LOOK
             elif trouble.changed:
-                log.info("%s; looking again", trouble.text)
-                pause = _LOOK_AGAIN
-            else:
-                log.warning("the newest checkpoint is not on the store yet: %s", trouble.text)
+                pause = max(_LOOK_AGAIN, _LOOK_SHARE * self._look_seconds)
+            elif not is_known:  # otherwise the mirror only waits for the next order
+                log.warning("the newest checkpoint is not stored yet: %s", trouble.text)
                 pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def _tell(self, trouble: Optional[UploadTrouble]) -> None:
-        """In the same words for as long as it lasts. That a program is just writing is none, unless it always is."""
+    async def _store(self, *, last: bool) -> tuple[bool, Optional[UploadTrouble]]:
+        """Report the directory's state, and upload it if that is ordered. Return whether nothing is left to do."""
+        try:
+            state = await self._in_thread(self._look, last)
+        except OSError as error:
+            return False, UploadTrouble(f"the checkpoint directory cannot be read: {error}")
+        except Exception as error:  # whatever a program left there, an error of ours in reading it ends no training
+            log.exception("internal error in the checkpoint mirror")
+            return last, UploadTrouble(f"internal error in the checkpoint mirror: {error!r}")
+        self._report(state, last)
+        has_news = any(entry.news for entry in state.entries)
+        if not has_news:
+            self._unstored_since = self._unstored_since if state.blocker else None
+            trouble = UploadTrouble(state.blocker, changed=True) if state.blocker else None
+            return last, trouble
+        wanted, self._wanted = self._wanted, None
+        if wanted is None:
+            return False, self._failed
+        if not wanted.wanted:
+            return True, UploadTrouble(wanted.reason or "no checkpoint is wanted any more", refused=True)
+        trouble = self._failed = await self._carry(wanted)
         if trouble is None:
-            self.trouble, self._since = "", None
+            self._nudge.set()
+        else:
+            self._state = None  # reported again, so that the application master does not wait for it
+        return False, trouble
+
+    def _look(self, last: bool) -> DirectoryState:
+        began = time.monotonic()
+        state = self._directory.look(ended=last, succeeded=self._succeeded)
+        self._look_seconds = time.monotonic() - began
+        return state
+
+    def _report(self, state: DirectoryState, last: bool) -> None:
+        base = self._directory.base
+        message = tony_pb2.CheckpointState(
+            generation=self._order.generation,
+            start=self._order.start,
+            version=state.version,
+            ready=state.ready,
+            last=last,
+            succeeded=last and self._succeeded,
+            base=base.uri if base else "",
+            save=base.save if base else 0,
+            blocker=state.blocker,
+        )
+        for each in state.entries:
+            message.entries.add(
+                name=each.name,
+                group=each.group,
+                news=each.news,
+                first=each.first,
+                step=each.step,
+                needs=dict(each.needs),
+                sizes=dict(each.sizes),
+            )
+        is_empty = not (state.entries or state.blocker or last)
+        if message == self._state or (self._state is None and is_empty):
             return
-        self._since = self._since or time.time()
-        if not self.trouble and not (trouble.changed and time.time() - self._since < _LONGEST_WRITING):
-            since = clock.time_of_day(round(self._since * 1000))
-            self.trouble = f"its newest checkpoint does not get to the store since {since}: {trouble.text}"
+        self._state = message
+        self._send(tony_pb2.FromExecutor(checkpoint_state=message))
+
+    def _tell(self, trouble: Optional[UploadTrouble]) -> None:
+        """Warn people, in the same words for as long as it lasts. A program that just writes is no reason at first."""
+        if trouble is None:
+            self.trouble, self._unstored_since = "", None
+            return
+        self._unstored_since = self._unstored_since or time.time()
+        is_short = trouble.changed and time.time() - self._unstored_since < _PATIENCE
+        if not self.trouble and not is_short:
+            since = clock.time_of_day(round(self._unstored_since * 1000))
+            self.trouble = f"its newest checkpoint is not stored since {since}: {trouble.text}"
+            log.warning("%s", self.trouble)
 
     async def _wait(self, seconds: float) -> None:
-        """Or until there is a reason to look at once."""
+        """Wait, or until there is a reason to look at once."""
         try:
             await within(self._nudge.wait(), seconds)
         except asyncio.TimeoutError:
             return
         self._nudge.clear()
 
-    async def _copy_newest(self, *, last: bool) -> Optional[UploadTrouble]:
+    # ---- an upload -----------------------------------------------------------------------------------------------
+
+    async def _carry(self, wanted: tony_pb2.TakeSnapshot) -> Optional[UploadTrouble]:
+        """Upload a snapshot and have it committed. Return None if it is, otherwise why not."""
+        name = f"{wanted.save:06d}-{self._rank}-{secrets.token_hex(4)}"
+        upload = ArtifactUpload(self._context.storage, objects_directory(self._chain), name, self._throttle)
+        reported = await self._reported()
+        self.activity = f"uploading checkpoint {wanted.save}"
+        began = time.monotonic()
         try:
-            return await self._copies.copy(last=last)
-        except OSError as error:
-            return UploadTrouble(f"the checkpoint directory cannot be read: {error}")
-        except Exception as error:  # whatever a program left there: no fault of ours in reading it ends its training
-            log.exception("a fault of the checkpoint mirror itself")
-            return UploadTrouble(f"a fault of the checkpoint mirror itself: {error!r}")
+            snapshot = await self._in_thread(self._upload, wanted, upload, reported)
+            uploaded = self._uploaded(wanted, snapshot, time.monotonic() - began)
+            if uploaded.ByteSize() > limits.largest("uploaded") - (64 << 10):
+                await self._in_thread(self._remove, upload, wanted.uri)
+                return UploadTrouble(too_many(len(uploaded.entries), uploaded.ByteSize()), refused=True)
+            answer = await self._commit_requests.ask(uploaded)
+        except TreeChanged as error:
+            return UploadTrouble(str(error), changed=True)
+        except (StorageError, OSError, Cancelled) as error:
+            return UploadTrouble(str(error))
+        finally:
+            upload.cancel()
+            self.activity = ""
+        if answer.granted:
+            point = ResumePoint(snapshot.step, wanted.uri, wanted.save, snapshot.saved_ms, reported=snapshot.reported)
+            await self._in_thread(self._directory.committed, snapshot, point)
+            return None
+        log.warning("a checkpoint was refused: %s", answer.reason)
+        if answer.resend:
+            self._directory.refused()
+        await self._in_thread(self._remove, upload, wanted.uri)
+        return UploadTrouble(f"the application master refused it: {answer.reason}", refused=True)
+
+    def _upload(self, wanted: tony_pb2.TakeSnapshot, upload: ArtifactUpload, reported: Optional[int]) -> Snapshot:
+        """Upload a snapshot in the thread. Remove its objects if that fails, or if the mirror is closed meanwhile."""
+        try:
+            snapshot = self._directory.snapshot(wanted.version, list(wanted.leave_out), upload, reported)
+        except BaseException:
+            self._remove(upload, wanted.uri)
+            raise
+        if self._closed:
+            self._remove(upload, wanted.uri)
+            raise Cancelled("the upload was cancelled")
+        return snapshot
+
+    def _uploaded(
+        self, wanted: tony_pb2.TakeSnapshot, snapshot: Snapshot, seconds: float
+    ) -> tony_pb2.CheckpointUploaded:
+        tree, loadable = snapshot.uploaded.tree, snapshot.loadable
+        return tony_pb2.CheckpointUploaded(
+            generation=self._order.generation,
+            start=self._order.start,
+            step=snapshot.step,
+            uri=wanted.uri,
+            format=loadable.format if loadable else "",
+            entry=loadable.entry if loadable else "",
+            entries=[
+                tony_pb2.TreeEntry(
+                    path=each.path,
+                    kind=each.kind.value,
+                    mode=each.mode,
+                    mtime_ns=each.mtime_ns,
+                    size=each.size,
+                    checksum=each.checksum,
+                    object=each.object,
+                    offset=each.offset,
+                    target=each.target,
+                )
+                for each in tree.entries
+            ],
+            save=wanted.save,
+            saved_ms=snapshot.saved_ms,
+            reported=snapshot.reported,
+            objects=tree.objects,
+            copy_seconds=seconds,
+        )
+
+    def _remove(self, upload: ArtifactUpload, checkpoint: str) -> None:
+        """Remove the objects of an upload, unless they were committed and the answer was lost.
+
+        The application master removes what is left when the next generation begins.
+        """
+        storage = self._context.storage
+        try:
+            if not storage.exists(uris.join(checkpoint, MANIFEST_FILE)):
+                for name in upload.objects:
+                    storage.remove(uris.join(objects_directory(self._chain), name))
+        except StorageError as error:
+            log.warning("objects of an upload are left in the storage: %s", error)
+
+    async def _in_thread(self, work: Callable[..., T], *given: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work, *given)

@@ -27,9 +27,10 @@ from tony_provider.runtime.executor.workspace import Workspace
 from tony_provider.runtime.frameworks import get_framework
 from tony_provider.runtime.frameworks.task_environment import task_environment
 from tony_provider.runtime.local.unpacking import ArchiveError
-from tony_provider.runtime.ranks import in_cluster
+from tony_provider.runtime.peak import takes_gang_along
+from tony_provider.runtime.ranks import in_cluster, saves_checkpoints
 from tony_provider.runtime.retrying import retry_blocking
-from tony_provider.runtime.spec.model import Role
+from tony_provider.runtime.spec.model import MirrorScope, Role
 from tony_provider.runtime.storage import StorageError, StorageUnreachable
 
 log = logging.getLogger(__name__)
@@ -133,7 +134,7 @@ def _put_checkpoint(context: ExecutorContext, order: Order, cancelled: threading
 
 
 def _resume(context: ExecutorContext, order: Order, cancelled: threading.Event) -> Optional[Resumed]:
-    rank = order.rank(context.container.task_type, context.container.index) or 0
+    rank = order.rank(context.container.task_type, context.container.index)
     if order.keep_checkpoints:
         resumed = context.checkpoints.keep(rank, cancelled)
         return resumed if _resumes(context) else None
@@ -146,7 +147,7 @@ def _resume(context: ExecutorContext, order: Order, cancelled: threading.Event) 
 def _resumes(context: ExecutorContext) -> bool:
     """Parameter servers get their values from the others; side-cars do not train."""
     role = context.container.role
-    return role is Role.EVALUATOR or (in_cluster(role) and role is not Role.PS)
+    return role is Role.EVALUATOR or saves_checkpoints(role)
 
 
 def _prepared(
@@ -164,7 +165,18 @@ def _prepared(
     launches = tuple(
         _launch(context, workspace, order, resumed, own_bin, before, gpus) for workspace in context.workspaces
     )
+    ranks = [int(each.environ.get(contract.ENV_RANK, 0)) for each in launches]
+    world_size = int(launches[0].environ.get(contract.ENV_WORLD_SIZE, 1))
+    context.checkpoints.begin(world_size, ranks, alone=_saves_alone(container, order))
     return Prepared(resumed, launches)
+
+
+def _saves_alone(container: ExecutorContainer, order: Order) -> bool:
+    """Whether no other task writes checkpoints that belong together with this one's."""
+    job, savers = container.job, [task for task in order.cluster.tasks if saves_checkpoints(task.role)]
+    scope = container.spec.restart or get_framework(job.framework).scope(container.role)
+    is_independent = not takes_gang_along(job, container.role, scope)
+    return len(savers) <= 1 or is_independent or job.checkpoint.mirror is MirrorScope.LEADER
 
 
 def _launch(

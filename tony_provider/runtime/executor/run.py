@@ -15,13 +15,11 @@ from tony_provider.runtime import shell
 from tony_provider.runtime.cancellation import Cancelled
 from tony_provider.runtime.executor import disk
 from tony_provider.runtime.executor.checkpoint_directory import Resumed
-from tony_provider.runtime.executor.checkpoint_uploader import CheckpointUploader
 from tony_provider.runtime.executor.commit_requests import CommitRequests, Send
 from tony_provider.runtime.executor.executor_context import ExecutorContext
 from tony_provider.runtime.executor.exports import Exports
 from tony_provider.runtime.executor.input_requests import InputRequests
 from tony_provider.runtime.executor.mirror import Mirror, mirrors
-from tony_provider.runtime.executor.mirrored_checkpoints import GangCopies, OwnCopies
 from tony_provider.runtime.executor.order import Order
 from tony_provider.runtime.executor.preparation import PreparationError, Prepared, prepare
 from tony_provider.runtime.executor.process_stop import ProcessStop
@@ -38,7 +36,6 @@ from tony_provider.runtime.executor.user_process import UserProcess
 from tony_provider.runtime.executor.user_processes import UserProcesses
 from tony_provider.runtime.executor.user_progress import UserProgress
 from tony_provider.runtime.protocol import tony_pb2
-from tony_provider.runtime.spec.model import MirrorScope
 from tony_provider.runtime.text import replaced
 
 log = logging.getLogger(__name__)
@@ -77,15 +74,7 @@ class Run:
         self._exports: Optional[Exports] = Exports(context, send) if self._leads else None
         self._mirror: Optional[Mirror] = None
         if mirrors(context.container, leads=self._leads):
-            self._mirror = self._make_mirror(commit_requests)
-
-    def _make_mirror(self, commit_requests: CommitRequests) -> Mirror:
-        context = self._context
-        uploader = CheckpointUploader(context, self.order, commit_requests)
-        if context.container.job.checkpoint.mirror is MirrorScope.ALL:
-            common = GangCopies(context.checkpoints, uploader, self._reported_step, self.order, self._send)
-            return Mirror(common, uploader)
-        return Mirror(OwnCopies(context.checkpoints, uploader, self._reported_step), uploader)
+            self._mirror = Mirror(context, order, commit_requests, send, self._reported_step)
 
     @property
     def _leads(self) -> bool:
@@ -156,10 +145,10 @@ class Run:
         if self._mirror is not None:
             self._mirror.look_now()
 
-    def copy_checkpoint(self, wanted: tony_pb2.CopyCheckpoint) -> None:
-        """Copy the checkpoint that the application master names: every rank is to copy it."""
+    def take_snapshot(self, wanted: tony_pb2.TakeSnapshot) -> None:
+        """Take the snapshot of the checkpoint directory that the application master orders."""
         if self._mirror is not None:
-            self._mirror.wanted(wanted)
+            self._mirror.take(wanted)
 
     async def ask_export(self, wanted: tony_pb2.ExportNow) -> None:
         """Ask the user process for an export of its model, while it runs."""
@@ -295,13 +284,13 @@ class Run:
         exited.output_problem = self._context.output.problem
         log.info("%s ended: exit code %d, signal %d", self.order, exited.exit_code, exited.signal)
         if _succeeded(exited):
-            problem = await self._copy_last(ended_at)
+            problem = await self._copy_last(ended_at, succeeded=True)
             await self._keep_results(exited)
             self._say(tony_pb2.FromExecutor(exited=exited))
         else:
             await self._look_at_disk(exited)
             self._say(tony_pb2.FromExecutor(exited=exited))
-            problem = await self._copy_last(ended_at)
+            problem = await self._copy_last(ended_at, succeeded=False)
         if problem:
             log.warning("%s: the newest checkpoint is not on the store: %s", self.order, problem)
         settled = tony_pb2.Settled(generation=self.order.generation, start=self.order.start, problem=replaced(problem))
@@ -314,7 +303,7 @@ class Run:
             except OSError as error:
                 log.warning("the user process's HDFS tokens could not be removed: %s", error)
 
-    async def _copy_last(self, ended_at: float) -> str:
+    async def _copy_last(self, ended_at: float, *, succeeded: bool) -> str:
         """Why the newest checkpoint is not on the store; empty: it is, or there is none. Exports are copied, too."""
         self._activity = "copying its last checkpoint"
         seconds = self._context.container.job.timeouts.checkpoint
@@ -324,7 +313,7 @@ class Run:
 
         mirror, exports = self._mirror, self._exports
         exporting = asyncio.ensure_future(exports.finish(self._stopping, deadline)) if exports else None
-        problem = await mirror.finish(self._stopping, deadline) if mirror else ""
+        problem = await mirror.finish(self._stopping, deadline, succeeded=succeeded) if mirror else ""
         if exporting is not None:
             await exporting
         return problem

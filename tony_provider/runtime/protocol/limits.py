@@ -19,7 +19,7 @@ LOG_TAIL = 1 << 20  # bytes of a log that are shown at most
 LARGEST_PAGE = 16 << 20  # bytes of TensorBoard's; its largest file has 6 MB, and a sixth of that when packed
 MOST_PROCESSES = 1024  # of one container
 MOST_OUTPUTS = 1000  # of a job, that a user process has left something for
-MOST_STEPS = 10_000  # of checkpoints that a task holds, and are not committed yet
+MOST_ENTRIES = 1000  # of a checkpoint directory, at its top level
 MOST_PORTS = 4096  # of one container
 MOST_HELD_SHARDS = 100_000  # of one user process
 
@@ -45,7 +45,7 @@ COST_OF_UNDERSTANDING = 8
 
 def largest(kind: str) -> int:
     """The largest size of a message of this kind, in bytes."""
-    if kind == "uploaded":
+    if kind in ("uploaded", "checkpoint_state"):
         return LARGEST_MESSAGE
     return LARGEST_HEARTBEAT if kind == "heartbeat" else LARGEST_OTHER
 

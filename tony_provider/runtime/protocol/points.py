@@ -14,12 +14,6 @@ def of_message(message: tony_pb2.Resume) -> ResumePoint:
     return ResumePoint(step, message.uri, message.save, message.saved_ms, message.checksum, message.reported)
 
 
-def of_uploaded(message: tony_pb2.CheckpointUploaded) -> ResumePoint:
-    """Of the copy that is to be committed."""
-    step = message.step if message.HasField("step") else None
-    return ResumePoint(step, message.uri, message.save, message.saved_ms, reported=message.reported)
-
-
 def message(point: Optional[ResumePoint]) -> Optional[tony_pb2.Resume]:
     """The message for a resume point; None for none."""
     if point is None:

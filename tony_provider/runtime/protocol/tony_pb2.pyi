@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class FromExecutor(_message.Message):
-    __slots__ = ("registration", "heartbeat", "started", "exited", "settled", "uploaded", "restore_failed", "tail", "page", "held", "input_part_wanted", "shard_request", "exported", "last_words", "tunnel", "leave")
+    __slots__ = ("registration", "heartbeat", "started", "exited", "settled", "uploaded", "restore_failed", "tail", "page", "checkpoint_state", "input_part_wanted", "shard_request", "exported", "last_words", "tunnel", "leave")
     REGISTRATION_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     STARTED_FIELD_NUMBER: _ClassVar[int]
@@ -17,7 +17,7 @@ class FromExecutor(_message.Message):
     RESTORE_FAILED_FIELD_NUMBER: _ClassVar[int]
     TAIL_FIELD_NUMBER: _ClassVar[int]
     PAGE_FIELD_NUMBER: _ClassVar[int]
-    HELD_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_STATE_FIELD_NUMBER: _ClassVar[int]
     INPUT_PART_WANTED_FIELD_NUMBER: _ClassVar[int]
     SHARD_REQUEST_FIELD_NUMBER: _ClassVar[int]
     EXPORTED_FIELD_NUMBER: _ClassVar[int]
@@ -33,17 +33,17 @@ class FromExecutor(_message.Message):
     restore_failed: RestoreFailed
     tail: Tail
     page: Page
-    held: CheckpointsHeld
+    checkpoint_state: CheckpointState
     input_part_wanted: InputPartWanted
     shard_request: ShardRequest
     exported: Exported
     last_words: LastWords
     tunnel: TunnelFrames
     leave: Leave
-    def __init__(self, registration: _Optional[_Union[Registration, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., started: _Optional[_Union[ProcessStarted, _Mapping]] = ..., exited: _Optional[_Union[ProcessExited, _Mapping]] = ..., settled: _Optional[_Union[Settled, _Mapping]] = ..., uploaded: _Optional[_Union[CheckpointUploaded, _Mapping]] = ..., restore_failed: _Optional[_Union[RestoreFailed, _Mapping]] = ..., tail: _Optional[_Union[Tail, _Mapping]] = ..., page: _Optional[_Union[Page, _Mapping]] = ..., held: _Optional[_Union[CheckpointsHeld, _Mapping]] = ..., input_part_wanted: _Optional[_Union[InputPartWanted, _Mapping]] = ..., shard_request: _Optional[_Union[ShardRequest, _Mapping]] = ..., exported: _Optional[_Union[Exported, _Mapping]] = ..., last_words: _Optional[_Union[LastWords, _Mapping]] = ..., tunnel: _Optional[_Union[TunnelFrames, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ...) -> None: ...
+    def __init__(self, registration: _Optional[_Union[Registration, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., started: _Optional[_Union[ProcessStarted, _Mapping]] = ..., exited: _Optional[_Union[ProcessExited, _Mapping]] = ..., settled: _Optional[_Union[Settled, _Mapping]] = ..., uploaded: _Optional[_Union[CheckpointUploaded, _Mapping]] = ..., restore_failed: _Optional[_Union[RestoreFailed, _Mapping]] = ..., tail: _Optional[_Union[Tail, _Mapping]] = ..., page: _Optional[_Union[Page, _Mapping]] = ..., checkpoint_state: _Optional[_Union[CheckpointState, _Mapping]] = ..., input_part_wanted: _Optional[_Union[InputPartWanted, _Mapping]] = ..., shard_request: _Optional[_Union[ShardRequest, _Mapping]] = ..., exported: _Optional[_Union[Exported, _Mapping]] = ..., last_words: _Optional[_Union[LastWords, _Mapping]] = ..., tunnel: _Optional[_Union[TunnelFrames, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ...) -> None: ...
 
 class ToExecutor(_message.Message):
-    __slots__ = ("rendezvous", "stop", "shutdown", "welcome", "checkpoint", "checkpoint_now", "tail_wanted", "page_wanted", "copy_checkpoint", "input_part", "shard_answer", "export_now", "newer_token", "tunnel")
+    __slots__ = ("rendezvous", "stop", "shutdown", "welcome", "checkpoint", "checkpoint_now", "tail_wanted", "page_wanted", "take_snapshot", "input_part", "shard_answer", "export_now", "newer_token", "tunnel")
     RENDEZVOUS_FIELD_NUMBER: _ClassVar[int]
     STOP_FIELD_NUMBER: _ClassVar[int]
     SHUTDOWN_FIELD_NUMBER: _ClassVar[int]
@@ -52,7 +52,7 @@ class ToExecutor(_message.Message):
     CHECKPOINT_NOW_FIELD_NUMBER: _ClassVar[int]
     TAIL_WANTED_FIELD_NUMBER: _ClassVar[int]
     PAGE_WANTED_FIELD_NUMBER: _ClassVar[int]
-    COPY_CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    TAKE_SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
     INPUT_PART_FIELD_NUMBER: _ClassVar[int]
     SHARD_ANSWER_FIELD_NUMBER: _ClassVar[int]
     EXPORT_NOW_FIELD_NUMBER: _ClassVar[int]
@@ -66,13 +66,13 @@ class ToExecutor(_message.Message):
     checkpoint_now: CheckpointNow
     tail_wanted: TailWanted
     page_wanted: PageWanted
-    copy_checkpoint: CopyCheckpoint
+    take_snapshot: TakeSnapshot
     input_part: InputPart
     shard_answer: ShardAnswer
     export_now: ExportNow
     newer_token: NewerToken
     tunnel: TunnelFrames
-    def __init__(self, rendezvous: _Optional[_Union[Rendezvous, _Mapping]] = ..., stop: _Optional[_Union[StopProcess, _Mapping]] = ..., shutdown: _Optional[_Union[Shutdown, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., checkpoint: _Optional[_Union[CheckpointAnswer, _Mapping]] = ..., checkpoint_now: _Optional[_Union[CheckpointNow, _Mapping]] = ..., tail_wanted: _Optional[_Union[TailWanted, _Mapping]] = ..., page_wanted: _Optional[_Union[PageWanted, _Mapping]] = ..., copy_checkpoint: _Optional[_Union[CopyCheckpoint, _Mapping]] = ..., input_part: _Optional[_Union[InputPart, _Mapping]] = ..., shard_answer: _Optional[_Union[ShardAnswer, _Mapping]] = ..., export_now: _Optional[_Union[ExportNow, _Mapping]] = ..., newer_token: _Optional[_Union[NewerToken, _Mapping]] = ..., tunnel: _Optional[_Union[TunnelFrames, _Mapping]] = ...) -> None: ...
+    def __init__(self, rendezvous: _Optional[_Union[Rendezvous, _Mapping]] = ..., stop: _Optional[_Union[StopProcess, _Mapping]] = ..., shutdown: _Optional[_Union[Shutdown, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., checkpoint: _Optional[_Union[CheckpointAnswer, _Mapping]] = ..., checkpoint_now: _Optional[_Union[CheckpointNow, _Mapping]] = ..., tail_wanted: _Optional[_Union[TailWanted, _Mapping]] = ..., page_wanted: _Optional[_Union[PageWanted, _Mapping]] = ..., take_snapshot: _Optional[_Union[TakeSnapshot, _Mapping]] = ..., input_part: _Optional[_Union[InputPart, _Mapping]] = ..., shard_answer: _Optional[_Union[ShardAnswer, _Mapping]] = ..., export_now: _Optional[_Union[ExportNow, _Mapping]] = ..., newer_token: _Optional[_Union[NewerToken, _Mapping]] = ..., tunnel: _Optional[_Union[TunnelFrames, _Mapping]] = ...) -> None: ...
 
 class Registration(_message.Message):
     __slots__ = ("host", "ports", "node", "python", "pid", "generation", "start", "resumed", "shards")
@@ -234,8 +234,91 @@ class Settled(_message.Message):
     problem: str
     def __init__(self, generation: _Optional[int] = ..., start: _Optional[int] = ..., problem: _Optional[str] = ...) -> None: ...
 
+class CheckpointState(_message.Message):
+    __slots__ = ("generation", "start", "version", "ready", "last", "succeeded", "entries", "base", "blocker", "save")
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    READY_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    SUCCEEDED_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    BASE_FIELD_NUMBER: _ClassVar[int]
+    BLOCKER_FIELD_NUMBER: _ClassVar[int]
+    SAVE_FIELD_NUMBER: _ClassVar[int]
+    generation: int
+    start: int
+    version: int
+    ready: bool
+    last: bool
+    succeeded: bool
+    entries: _containers.RepeatedCompositeFieldContainer[DirectoryEntry]
+    base: str
+    blocker: str
+    save: int
+    def __init__(self, generation: _Optional[int] = ..., start: _Optional[int] = ..., version: _Optional[int] = ..., ready: bool = ..., last: bool = ..., succeeded: bool = ..., entries: _Optional[_Iterable[_Union[DirectoryEntry, _Mapping]]] = ..., base: _Optional[str] = ..., blocker: _Optional[str] = ..., save: _Optional[int] = ...) -> None: ...
+
+class DirectoryEntry(_message.Message):
+    __slots__ = ("name", "group", "news", "first", "step", "needs", "sizes")
+    class NeedsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    class SizesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    NEWS_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    NEEDS_FIELD_NUMBER: _ClassVar[int]
+    SIZES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    group: str
+    news: bool
+    first: bool
+    step: int
+    needs: _containers.ScalarMap[str, int]
+    sizes: _containers.ScalarMap[str, int]
+    def __init__(self, name: _Optional[str] = ..., group: _Optional[str] = ..., news: bool = ..., first: bool = ..., step: _Optional[int] = ..., needs: _Optional[_Mapping[str, int]] = ..., sizes: _Optional[_Mapping[str, int]] = ...) -> None: ...
+
+class TakeSnapshot(_message.Message):
+    __slots__ = ("generation", "start", "wanted", "version", "save", "uri", "leave_out", "reason")
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    WANTED_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    SAVE_FIELD_NUMBER: _ClassVar[int]
+    URI_FIELD_NUMBER: _ClassVar[int]
+    LEAVE_OUT_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    generation: int
+    start: int
+    wanted: bool
+    version: int
+    save: int
+    uri: str
+    leave_out: _containers.RepeatedScalarFieldContainer[str]
+    reason: str
+    def __init__(self, generation: _Optional[int] = ..., start: _Optional[int] = ..., wanted: bool = ..., version: _Optional[int] = ..., save: _Optional[int] = ..., uri: _Optional[str] = ..., leave_out: _Optional[_Iterable[str]] = ..., reason: _Optional[str] = ...) -> None: ...
+
 class CheckpointUploaded(_message.Message):
-    __slots__ = ("generation", "start", "request", "step", "uri", "format", "entry", "files", "save", "saved_ms", "reported", "copy_seconds")
+    __slots__ = ("generation", "start", "request", "step", "uri", "format", "entry", "entries", "save", "saved_ms", "reported", "objects", "copy_seconds")
+    class ObjectsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
@@ -243,10 +326,11 @@ class CheckpointUploaded(_message.Message):
     URI_FIELD_NUMBER: _ClassVar[int]
     FORMAT_FIELD_NUMBER: _ClassVar[int]
     ENTRY_FIELD_NUMBER: _ClassVar[int]
-    FILES_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
     SAVE_FIELD_NUMBER: _ClassVar[int]
     SAVED_MS_FIELD_NUMBER: _ClassVar[int]
     REPORTED_FIELD_NUMBER: _ClassVar[int]
+    OBJECTS_FIELD_NUMBER: _ClassVar[int]
     COPY_SECONDS_FIELD_NUMBER: _ClassVar[int]
     generation: int
     start: int
@@ -255,32 +339,47 @@ class CheckpointUploaded(_message.Message):
     uri: str
     format: str
     entry: str
-    files: _containers.RepeatedCompositeFieldContainer[CheckpointFile]
+    entries: _containers.RepeatedCompositeFieldContainer[TreeEntry]
     save: int
     saved_ms: int
     reported: bool
+    objects: _containers.ScalarMap[str, int]
     copy_seconds: float
-    def __init__(self, generation: _Optional[int] = ..., start: _Optional[int] = ..., request: _Optional[int] = ..., step: _Optional[int] = ..., uri: _Optional[str] = ..., format: _Optional[str] = ..., entry: _Optional[str] = ..., files: _Optional[_Iterable[_Union[CheckpointFile, _Mapping]]] = ..., save: _Optional[int] = ..., saved_ms: _Optional[int] = ..., reported: bool = ..., copy_seconds: _Optional[float] = ...) -> None: ...
+    def __init__(self, generation: _Optional[int] = ..., start: _Optional[int] = ..., request: _Optional[int] = ..., step: _Optional[int] = ..., uri: _Optional[str] = ..., format: _Optional[str] = ..., entry: _Optional[str] = ..., entries: _Optional[_Iterable[_Union[TreeEntry, _Mapping]]] = ..., save: _Optional[int] = ..., saved_ms: _Optional[int] = ..., reported: bool = ..., objects: _Optional[_Mapping[str, int]] = ..., copy_seconds: _Optional[float] = ...) -> None: ...
 
-class CheckpointFile(_message.Message):
-    __slots__ = ("path", "size", "checksum")
+class TreeEntry(_message.Message):
+    __slots__ = ("path", "kind", "mode", "mtime_ns", "size", "checksum", "object", "offset", "target")
     PATH_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    MTIME_NS_FIELD_NUMBER: _ClassVar[int]
     SIZE_FIELD_NUMBER: _ClassVar[int]
     CHECKSUM_FIELD_NUMBER: _ClassVar[int]
+    OBJECT_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
     path: str
+    kind: str
+    mode: int
+    mtime_ns: int
     size: int
     checksum: str
-    def __init__(self, path: _Optional[str] = ..., size: _Optional[int] = ..., checksum: _Optional[str] = ...) -> None: ...
+    object: str
+    offset: int
+    target: str
+    def __init__(self, path: _Optional[str] = ..., kind: _Optional[str] = ..., mode: _Optional[int] = ..., mtime_ns: _Optional[int] = ..., size: _Optional[int] = ..., checksum: _Optional[str] = ..., object: _Optional[str] = ..., offset: _Optional[int] = ..., target: _Optional[str] = ...) -> None: ...
 
 class CheckpointAnswer(_message.Message):
-    __slots__ = ("request", "granted", "reason")
+    __slots__ = ("request", "granted", "reason", "resend")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     GRANTED_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    RESEND_FIELD_NUMBER: _ClassVar[int]
     request: int
     granted: bool
     reason: str
-    def __init__(self, request: _Optional[int] = ..., granted: bool = ..., reason: _Optional[str] = ...) -> None: ...
+    resend: bool
+    def __init__(self, request: _Optional[int] = ..., granted: bool = ..., reason: _Optional[str] = ..., resend: bool = ...) -> None: ...
 
 class RestoreFailed(_message.Message):
     __slots__ = ("generation", "start", "damaged", "reason", "uri")
@@ -295,36 +394,6 @@ class RestoreFailed(_message.Message):
     reason: str
     uri: str
     def __init__(self, generation: _Optional[int] = ..., start: _Optional[int] = ..., damaged: bool = ..., reason: _Optional[str] = ..., uri: _Optional[str] = ...) -> None: ...
-
-class CheckpointsHeld(_message.Message):
-    __slots__ = ("generation", "start", "steps", "last", "save")
-    GENERATION_FIELD_NUMBER: _ClassVar[int]
-    START_FIELD_NUMBER: _ClassVar[int]
-    STEPS_FIELD_NUMBER: _ClassVar[int]
-    LAST_FIELD_NUMBER: _ClassVar[int]
-    SAVE_FIELD_NUMBER: _ClassVar[int]
-    generation: int
-    start: int
-    steps: _containers.RepeatedScalarFieldContainer[int]
-    last: bool
-    save: int
-    def __init__(self, generation: _Optional[int] = ..., start: _Optional[int] = ..., steps: _Optional[_Iterable[int]] = ..., last: bool = ..., save: _Optional[int] = ...) -> None: ...
-
-class CopyCheckpoint(_message.Message):
-    __slots__ = ("generation", "start", "wanted", "step", "save", "uri")
-    GENERATION_FIELD_NUMBER: _ClassVar[int]
-    START_FIELD_NUMBER: _ClassVar[int]
-    WANTED_FIELD_NUMBER: _ClassVar[int]
-    STEP_FIELD_NUMBER: _ClassVar[int]
-    SAVE_FIELD_NUMBER: _ClassVar[int]
-    URI_FIELD_NUMBER: _ClassVar[int]
-    generation: int
-    start: int
-    wanted: bool
-    step: int
-    save: int
-    uri: str
-    def __init__(self, generation: _Optional[int] = ..., start: _Optional[int] = ..., wanted: bool = ..., step: _Optional[int] = ..., save: _Optional[int] = ..., uri: _Optional[str] = ...) -> None: ...
 
 class TailWanted(_message.Message):
     __slots__ = ("question", "bytes", "after")

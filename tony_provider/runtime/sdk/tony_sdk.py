@@ -75,21 +75,22 @@ def model_dir() -> Optional[str]:
 
 
 def checkpoint_dir() -> Optional[str]:
-    """The directory for this training's checkpoints. When the program starts it holds exactly the one to go on from,
-    or nothing. None outside a job."""
+    """Return the directory for this training's checkpoints, or None outside a job.
+
+    A restarted program finds the directory as it was when the last snapshot of it was stored."""
     return os.environ.get("TONY_CHECKPOINT_DIR") or None
 
 
 def resume_from() -> Optional[str]:
-    """The path of the checkpoint to go on from, as it was saved (a file, a directory, or TensorFlow's prefix).
+    """Return the path that a framework can load to resume: a file, a directory, or TensorFlow's prefix.
 
-    None when training begins at step 0, and outside a job.
+    Return None when training begins at step 0, when no framework is known to load what was saved, and outside a job.
     """
     return os.environ.get("TONY_RESUME_FROM") or None
 
 
 def resume_step() -> int:
-    """The step of the checkpoint to go on from; 0 when there is none."""
+    """Return the step of the checkpoint to resume from, or 0 if there is none."""
     return _number("TONY_RESUME_STEP") or 0
 
 
@@ -112,14 +113,14 @@ def checkpoint_requested() -> bool:
 
 
 def commit_checkpoint(step: int, *paths: Union[str, os.PathLike[str]]) -> bool:
-    """Say that a checkpoint of any format is complete: all that is in these files and directories is one.
+    """State that a checkpoint is complete, so that a snapshot is taken at once and contains it.
 
-    They lie below ``checkpoint_dir()``, and relative paths are relative to it; the first is what ``resume_from()``
-    will name. Do not change them afterwards; you may remove them when a newer one is there. For TensorFlow, Keras,
-    PyTorch and Orbax this is not needed, since their own files tell.
+    ``paths``: files and directories below ``checkpoint_dir()``; relative paths are relative to it. ``resume_from()``
+    will name the first one. Do not change them afterwards; you may remove them when a newer checkpoint exists. Without
+    this call, a snapshot is taken when the directory has not changed for a few seconds.
 
-    Returns whether it was noted: not outside a job, and not when the disk is full. Raises ValueError for a step that
-    is no number from 0 on, and for paths that are missing, not below that directory, or links.
+    Return whether the call had an effect: False outside a job and if the disk is full. Raises ValueError for a negative
+    step, and for paths that are missing, not below that directory, or links.
     """
     directory = checkpoint_dir()
     if directory is None:

@@ -100,11 +100,12 @@ class GrowRule(str, Enum):
 
 
 class MirrorScope(str, Enum):
-    """Whose checkpoint directory is copied to the store while the job runs."""
+    """The tasks whose checkpoint directories are stored while the job runs."""
 
-    LEADER = "leader"  # the chief's, or else rank 0's
-    ALL = "all"  # that of every task with a rank; one commit for the shards of all
-    OFF = "off"  # nobody's: the program writes to the store itself, below TONY_CHECKPOINT_URI
+    AUTO = "auto"  # every task with a rank that writes checkpoints
+    LEADER = "leader"  # the chief, or else rank 0
+    ALL = "all"  # as auto; requests for a checkpoint go to all of them, and not to the leader alone
+    OFF = "off"  # none: the program writes to the storage itself, below TONY_CHECKPOINT_URI
 
 
 class CheckpointFormat(str, Enum):
@@ -311,7 +312,7 @@ class RestartPolicy:
 class CheckpointSpec:
     """Copying complete checkpoints to the store while the job runs, to resume from."""
 
-    mirror: MirrorScope = MirrorScope.LEADER
+    mirror: MirrorScope = MirrorScope.AUTO
     format: CheckpointFormat = CheckpointFormat.AUTO
     keep_last: int = 3  # newest ones
     keep_every: Optional[int] = None  # and those whose step, if known, is a multiple of this; default: no others

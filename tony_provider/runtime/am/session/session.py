@@ -199,6 +199,10 @@ class Session:
         """Names and ranks of the tasks of the current generation whose checkpoints are copied to the store."""
         return self._checkpoints.ranks()
 
+    def checkpoint_groups(self) -> dict[str, str]:
+        """The group of each of these tasks. Checkpoints of different groups have nothing to do with each other."""
+        return {name: self._checkpoints.group_of(self.state.by_name[name]) for name, _ in self.mirror_ranks()}
+
     def still_copies(self, name: str) -> bool:
         """Whether another checkpoint may come of the newest process of this task."""
         task = self.task(name)

@@ -14,6 +14,10 @@ class Unreadable(Exception):  # noqa: N818 - says what was found
     """A file's content is not what its format says; ``str()`` says why."""
 
 
+class NotRead(OSError):  # noqa: N818 - describes what happened
+    """No file could be read now, and the file is not the reason. Another attempt may succeed."""
+
+
 def whole(path: Path, most_bytes: int) -> bytes:
     """All of a small file. Raises Unreadable for a larger one, OSError."""
     with path.open("rb") as file:

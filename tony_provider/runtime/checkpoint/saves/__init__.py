@@ -13,21 +13,24 @@ import attrs
 from tony_provider.runtime.artifacts.tree import Tree
 from tony_provider.runtime.checkpoint.consistency import Verified
 from tony_provider.runtime.checkpoint.content.readers import read_here
+from tony_provider.runtime.checkpoint.save_names import is_temporary
 from tony_provider.runtime.checkpoint.saves import archives, directories, files, manifests, tensorflow
 from tony_provider.runtime.checkpoint.saves.view import Read, ReadCache, Save, SaveView
+from tony_provider.runtime.spec.model import CheckpointFormat
 
 __all__ = ["Read", "Save", "SaveFinder", "Saves"]
 
 log = logging.getLogger(__name__)
 
-# A program that uses one of the first kinds resumes from it, also if it writes files of the later kinds.
-_KINDS: tuple[Callable[[SaveView], Iterable[Save]], ...] = (
-    manifests.find,
-    directories.find,
-    tensorflow.find,
-    archives.find,
-    files.find,
-)
+# A program that uses one of the first kinds resumes from it, also if it writes files of the later kinds. Files of NumPy
+# come last, because programs also keep other things in them.
+_KINDS: Mapping[Callable[[SaveView], Iterable[Save]], int] = {
+    manifests.find: 0,
+    directories.find: 1,
+    tensorflow.find: 2,
+    archives.find: 3,
+    files.find: 3,
+}
 
 
 @attrs.frozen
@@ -64,13 +67,14 @@ class Saves:
         Saves inside a directory that is a save do not count, nor copies of the best one so far if there is another.
         """
         damaged = {path for save in self.saves if save.problem for path in save.files}
-        complete = [
+        roots = [save.entry for save in self.saves if save.entry in self.view.directories]
+        outer = [
             save
             for save in self.saves
-            if save.format and save.entry and not damaged & set(save.files) and not (alone and self._missing(save))
+            if save.format and save.entry and not any(save.entry.startswith(f"{root}/") for root in roots)
+            if not damaged & set(save.files) and not (alone and self._missing(save))
+            if save.is_manifest or not any(map(is_temporary, save.entry.split("/")))
         ]
-        roots = [save.entry for save in complete if save.entry in self.view.directories]
-        outer = [save for save in complete if not any(save.entry.startswith(f"{root}/") for root in roots)]
         if not outer:
             return None
         first = min(save.preference for save in outer)
@@ -113,8 +117,8 @@ class SaveFinder:
             self._cache,
         )
         found = [
-            attrs.evolve(save, preference=preference)
-            for preference, find in enumerate(_KINDS)
+            attrs.evolve(save, preference=preference if save.format != CheckpointFormat.NUMPY.value else len(_KINDS))
+            for find, preference in _KINDS.items()
             for save in self._found(find, view)
         ]
         return Saves(found, view)

@@ -11,7 +11,7 @@ from posixpath import basename, dirname
 from typing import Optional
 
 from tony_provider.runtime.checkpoint.content.unreadable import Unreadable
-from tony_provider.runtime.checkpoint.formats.step_names import names_a_checkpoint, step_in
+from tony_provider.runtime.checkpoint.save_names import names_a_checkpoint, step_in
 from tony_provider.runtime.checkpoint.saves.view import Save, SaveView, beside, join
 from tony_provider.runtime.spec.model import CheckpointFormat
 

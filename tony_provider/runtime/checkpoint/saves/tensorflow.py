@@ -10,7 +10,7 @@ from posixpath import basename, dirname
 
 from tony_provider.runtime.checkpoint.content import bundle
 from tony_provider.runtime.checkpoint.content.unreadable import Unreadable
-from tony_provider.runtime.checkpoint.formats.step_names import step_in
+from tony_provider.runtime.checkpoint.save_names import step_in
 from tony_provider.runtime.checkpoint.saves.view import Save, SaveView, step_of
 from tony_provider.runtime.spec.model import CheckpointFormat
 

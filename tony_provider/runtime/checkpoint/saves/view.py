@@ -10,9 +10,8 @@ from typing import Any, Callable, Optional
 import attrs
 
 from tony_provider.runtime.artifacts.tree import FileVersion
-from tony_provider.runtime.checkpoint.content.unreadable import Unreadable
-from tony_provider.runtime.checkpoint.formats.directory_view import NotRead
-from tony_provider.runtime.checkpoint.formats.step_names import is_best, labelled_step
+from tony_provider.runtime.checkpoint.content.unreadable import NotRead, Unreadable
+from tony_provider.runtime.checkpoint.save_names import is_best, labelled_step
 
 Read = Callable[[str, Path], Any]
 """Reads a file by one of ``content.readers``, in this process or another. Raises Unreadable, OSError."""

@@ -51,6 +51,10 @@ class SessionCheckpoints:
         """Names and ranks of the tasks whose checkpoints are copied to the store."""
         return mirroring.mirror_ranks(self._state.job.checkpoint.mirror, self._state.members())
 
+    def group_of(self, task: Task) -> str:
+        """Return the group of tasks whose checkpoints belong together: the gang, or a task that restarts alone."""
+        return self._groups.of(task).name
+
     def commit_refusal(self, task: Task, generation: int, start: int) -> Optional[str]:
         """Why this start of the task may not commit (any more); None when it may."""
         process = task.process

@@ -1,4 +1,4 @@
-"""Names of files and directories of checkpoints, and the steps that they say."""
+"""Names of files and directories of checkpoints, and the steps in them."""
 
 from __future__ import annotations
 

@@ -1,0 +1,279 @@
+"""Decide when the tasks of a gang take a snapshot together, so that each checkpoint contains whole saves only.
+
+The decisions rest on what the tasks report about their checkpoint directories. There is no clock of a node and no
+order of messages in them: a save of several tasks is identified by its name, by its step, or by being the first one.
+Times are seconds of the master's monotonic clock.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Generic, Optional, TypeVar, Union
+
+import attrs
+
+FIRST_WAIT = 5.0  # seconds for other tasks to begin a save whose name no task has used before
+_NUMBER = re.compile(r"[0-9]+")
+
+Part = TypeVar("Part")  # what a task has uploaded
+
+
+@attrs.frozen
+class SaveEntry:
+    """A top-level entry of a task's checkpoint directory."""
+
+    name: str
+    group: str  # the name without the numbers that stand for the task's ranks
+    news: bool = True  # it has changed since the newest committed checkpoint
+    first: bool = False  # the task has written it once since its start
+    step: Optional[int] = None
+    needs: Mapping[str, int] = attrs.field(factory=dict)  # paths of other files of the save, and their least sizes
+    sizes: Mapping[str, int] = attrs.field(factory=dict)  # of its own files, if it needs others
+
+    @property
+    def pattern(self) -> str:
+        """What the names of all saves of one kind have in common."""
+        return _NUMBER.sub("#", self.group)
+
+    @property
+    def is_numbered(self) -> bool:
+        """Whether the name identifies one save, as ``step-10`` does and ``last.pt`` does not."""
+        return _NUMBER.search(self.group) is not None
+
+
+@attrs.frozen
+class TaskDirectory:
+    """What a task has reported last."""
+
+    attempt: int
+    generation: int
+    start: int
+    version: int
+    ready: bool = False
+    last: bool = False  # its processes have ended
+    entries: tuple[SaveEntry, ...] = ()
+    base: str = ""  # URI of the checkpoint that its directory was restored from or committed as
+    save: int = 0
+    blocker: str = ""
+    succeeded: bool = False  # its processes have ended with success
+
+    @property
+    def has_news(self) -> bool:
+        return any(entry.news for entry in self.entries)
+
+
+@attrs.frozen
+class TakeOrder:
+    """A task is to take and upload a snapshot."""
+
+    task: str
+    state: TaskDirectory
+    leave_out: tuple[str, ...]  # top-level entries
+
+
+@attrs.frozen
+class Waiting:
+    """Why no snapshot can be taken now."""
+
+    reason: str
+    refused: bool = False  # waiting does not help; the reason says what does
+
+
+@attrs.define
+class Round(Generic[Part]):
+    """A snapshot that has been ordered."""
+
+    uri: str
+    save: int
+    versions: dict[str, int]  # of the states, by task
+    parts: dict[str, Part] = attrs.field(factory=dict)  # by task
+    problem: str = ""  # why it cannot be completed
+
+
+class SnapshotRounds(Generic[Part]):
+    """Knows the states of all tasks that write checkpoints, and which snapshot they take, one at a time."""
+
+    def __init__(self) -> None:
+        self.round: Optional[Round[Part]] = None
+        self._states: dict[str, TaskDirectory] = {}
+        self._writers: dict[str, set[str]] = {}  # tasks by the pattern of entries that they have written
+        self._seen: dict[str, float] = {}  # when a task began to write entries of each pattern
+        self._began: dict[str, float] = {}  # when tasks began to write what they have not finished
+
+    @property
+    def writers(self) -> frozenset[str]:
+        """The tasks that have written checkpoints."""
+        return frozenset(task for tasks in self._writers.values() for task in tasks)
+
+    def state(self, task: str) -> Optional[TaskDirectory]:
+        return self._states.get(task)
+
+    def report(self, task: str, state: TaskDirectory, now: float) -> None:
+        """Note the state of a task's directory.
+
+        A task that was ordered to take a snapshot reports again only if it did not succeed.
+        """
+        self._states[task] = state
+        began = self._began.pop(task, now)
+        if state.blocker:
+            self._began[task] = began
+        if self.round is not None and task in self.round.versions and task not in self.round.parts:
+            self.round.problem = f"{task} could not upload its part"
+        for entry in state.entries:
+            self._writers.setdefault(entry.pattern, set()).add(task)
+            self._seen.setdefault(entry.pattern, began)
+
+    def forget(self, tasks: Collection[str]) -> None:
+        """Forget all other tasks, because they are gone or may not write checkpoints any more."""
+        self._states = {task: state for task, state in self._states.items() if task in tasks}
+
+    def broken(self) -> Optional[str]:
+        """Return why the present round cannot be completed, or None."""
+        if self.round is None:
+            return None
+        gone = next((task for task in self.round.versions if task not in {*self._states, *self.round.parts}), None)
+        return f"{gone} is gone" if gone else self.round.problem or None
+
+    def add(self, task: str, uri: str, part: Part) -> Optional[dict[str, Part]]:
+        """Add what a task has uploaded. Return all parts of the checkpoint when it was the last one.
+
+        Raises LookupError if the task was not ordered to upload it.
+        """
+        ordered = self.round
+        if ordered is None or ordered.uri != uri or task not in ordered.versions:
+            raise LookupError("no snapshot of it was ordered, or another one has been ordered since")
+        ordered.parts[task] = part
+        return dict(ordered.parts) if ordered.parts.keys() == ordered.versions.keys() else None
+
+    def order(self, uri: str, save: int, orders: Sequence[TakeOrder]) -> None:
+        """Begin the round of these orders."""
+        self.round = Round(uri, save, {order.task: order.state.version for order in orders})
+
+    def ended(self, uri: str, *, committed: bool) -> None:
+        """Note that a round is over. After a commit, its tasks have nothing new until they report it."""
+        if self.round is None or self.round.uri != uri:
+            return
+        for task in self.round.versions if committed else ():
+            state = self._states.get(task)
+            if state is not None and state.version == self.round.versions[task]:
+                entries = tuple(attrs.evolve(entry, news=False) for entry in state.entries)
+                self._states[task] = attrs.evolve(state, entries=entries, base=uri)
+        self.round = None
+
+    def plan(
+        self, ranks: Mapping[str, int], groups: Mapping[str, str], origins: Mapping[int, str], now: float
+    ) -> Union[Sequence[TakeOrder], Waiting, None]:
+        """Return the orders for the next snapshot, the reason to wait, or None if no task has news.
+
+        ``ranks``: of the tasks that may write checkpoints. ``groups``: by task; tasks of different groups work each for
+        itself, and a snapshot is of one group.
+        ``origins``: by rank, the checkpoint with which the part was
+        uploaded that the newest one has of this rank; a task with another base uploads its part, also without news.
+        """
+        waiting: Optional[Waiting] = None
+        for group in sorted({groups[task] for task in ranks}):
+            members = {task: rank for task, rank in ranks.items() if groups[task] == group}
+            plan = self._plan(members, origins, now)
+            if isinstance(plan, Waiting):
+                waiting = waiting or plan
+            elif plan:
+                return plan
+        return waiting
+
+    def _plan(
+        self, ranks: Mapping[str, int], origins: Mapping[int, str], now: float
+    ) -> Union[Sequence[TakeOrder], Waiting, None]:
+        in_order = sorted(ranks, key=lambda task: ranks[task])
+        states = {task: self._states[task] for task in in_order if task in self._states}
+        writers = {task: state for task, state in states.items() if state.has_news}
+        if not writers:
+            return None
+        for task, state in states.items():
+            if state.blocker and not state.last:
+                return Waiting(f"in {task}, {state.blocker}")
+        problem = self._mismatch(ranks, states, writers, now) or _unmet(writers, states)
+        if problem is not None:
+            return problem
+        again = {
+            task
+            for task, state in states.items()
+            if state.ready and state.entries and state.base != origins.get(ranks[task])
+        }
+        return [
+            TakeOrder(task, state, self._leftovers(task, states))
+            for task, state in states.items()
+            if task in writers or task in again
+        ]
+
+    def _mismatch(
+        self,
+        ranks: Mapping[str, int],
+        states: Mapping[str, TaskDirectory],
+        writers: Mapping[str, TaskDirectory],
+        now: float,
+    ) -> Optional[Waiting]:
+        """Return the reason if the entries of several tasks are not the same save."""
+        for task, state in writers.items():
+            for entry in (entry for entry in state.entries if entry.news):
+                others = self._writers[entry.pattern] & set(ranks) - {task}
+                if not others and len(ranks) > 1 and now - self._seen[entry.pattern] < FIRST_WAIT:
+                    return Waiting(f"{task} has written {entry.name}, and other tasks may be about to do so")
+                for other in sorted(others & set(states)):
+                    problem = _compare(task, entry, other, states[other])
+                    if problem is not None:
+                        return problem
+        return None
+
+    def _leftovers(self, task: str, states: Mapping[str, TaskDirectory]) -> tuple[str, ...]:
+        """Entries of a numbered save that the first task of its writers has removed: the others never remove theirs."""
+        found = []
+        for entry in states[task].entries:
+            first = next((other for other in states if other in self._writers[entry.pattern]), task)
+            is_gone = entry.group not in {each.group for each in states[first].entries}
+            if entry.is_numbered and not entry.news and first != task and is_gone:
+                found.append(entry.name)
+        return tuple(found)
+
+
+def _compare(task: str, entry: SaveEntry, other: str, state: TaskDirectory) -> Optional[Waiting]:
+    """Return the reason if another task does not have the same save of an entry."""
+    same = [each for each in state.entries if each.group == entry.group]
+    if not same:
+        same = [each for each in state.entries if each.pattern == entry.pattern and _has_step(each, entry)]
+    if not same:
+        if state.succeeded and not state.has_news:
+            return None  # it takes no part in later saves
+        return Waiting(f"{task} has written {entry.name}, and {other} has not yet")
+    theirs = same[0]
+    if _has_step(theirs, entry):
+        return None
+    if entry.step is not None and theirs.step is not None:
+        return Waiting(f"{entry.name} is of step {entry.step} in {task} and of step {theirs.step} in {other}")
+    if entry.is_numbered or (entry.first and theirs.first):
+        return None
+    return Waiting(
+        f"{task} and {other} both write {entry.name} again and again, and nothing in it shows which writes belong "
+        "together. Have the program save each step under a name of its own, or call tony_sdk.commit_checkpoint(step) "
+        "in each task. If the files of rank 0 are enough, set checkpoint.mirror to leader",
+        refused=True,
+    )
+
+
+def _has_step(one: SaveEntry, other: SaveEntry) -> bool:
+    return one.step is not None and one.step == other.step
+
+
+def _unmet(writers: Mapping[str, TaskDirectory], states: Mapping[str, TaskDirectory]) -> Optional[Waiting]:
+    """Return the reason if a save lacks files that no task has."""
+    sizes: dict[str, int] = {}
+    for state in states.values():
+        for entry in state.entries:
+            for path, size in entry.sizes.items():
+                sizes[path] = max(size, sizes.get(path, -1))
+    for task, state in writers.items():
+        for entry in (entry for entry in state.entries if entry.news):
+            for path, size in sorted(entry.needs.items()):
+                if sizes.get(path, -1) < size:
+                    return Waiting(f"{entry.name} of {task} is not complete: no task has {path}")
+    return None
