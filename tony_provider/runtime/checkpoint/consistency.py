@@ -146,7 +146,11 @@ class DirectoryWatch:
         self._written = []
         self._tree = tree
         if writing is not None:
-            self._writing = frozenset(writing)
+            self.opened(writing)
+
+    def opened(self, writing: Collection[str]) -> None:
+        """Note the paths that a process has open for writing now."""
+        self._writing = frozenset(writing)
 
     def _note(self, now: float, path: str, node: Optional[TreeNode]) -> Optional[bool]:
         """Note one path. Return None if it is unchanged, True if it is new, and False for every other change."""

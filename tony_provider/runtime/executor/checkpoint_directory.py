@@ -110,6 +110,7 @@ class CheckpointDirectory:
         self._reader = CheckpointReader()
         self._lock = threading.Lock()
         self._watch = DirectoryWatch()
+        self._whole = Tree({})  # the directory at the last look, with the entries of other tasks
         self._finder = SaveFinder(self.path, reading=self._reader.read)
         self._ranks: Sequence[int] = (0,)
         self._alone = True
@@ -166,8 +167,8 @@ class CheckpointDirectory:
         StorageError, Cancelled.
         """
         with self._lock:
-            tree = self._observe(writers=False)
-            verify = lambda: self._saves(tree).verified(alone=self._alone)  # noqa: E731
+            self._observe(writers=False)
+            verify = lambda: self._saves().verified(alone=self._alone)  # noqa: E731
             # Without a watch, the times of changes are not known, so only broken files count as unfinished.
             ended_at = math.inf if self._ended_at is None else self._ended_at
             moment = self._watch.after_failure(ended_at, verify)
@@ -180,7 +181,7 @@ class CheckpointDirectory:
             for path in sorted(moment.unfinished if moment else ()):
                 self._set_aside(path)
             tree = self._observe(writers=False)
-            found = self._saves(tree).loadable(alone=True)
+            found = self._saves().loadable(alone=True)
             if not tree.nodes:
                 return None
             step = found.step if found else (self.base.step if self.base else None)
@@ -233,7 +234,7 @@ class CheckpointDirectory:
                 self._idle = self._idle or self._without_news(tree)
                 return self._idle
             self._idle = None
-            saves = _Once(lambda: self._saves(tree))
+            saves = _Once(self._saves)
             verify = lambda: saves.get().verified(alone=self._alone)  # noqa: E731
             if ended and succeeded:
                 found: object = self._watch.at_exit()
@@ -306,8 +307,10 @@ class CheckpointDirectory:
                 self._left_out.add(path)
                 log.warning("%s is not part of checkpoints: %s", path, reason)
         tree = self._own(whole)
-        writing = written_paths(self.path, processes.descendants(os.getpid())) if writers else None
-        self._watch.observe(time.monotonic(), tree, writing)
+        self._whole = whole
+        self._watch.observe(time.monotonic(), tree, () if writers else None)
+        if writers and self._watch.has_news:
+            self._watch.opened(written_paths(self.path, processes.descendants(os.getpid())))
         return tree
 
     def _own(self, tree: Tree) -> Tree:
@@ -326,9 +329,9 @@ class CheckpointDirectory:
             known.version.without_ctime == node.version.without_ctime and known.target == node.target
         )
 
-    def _saves(self, tree: Tree) -> Saves:
+    def _saves(self) -> Saves:
         """The saves in the whole directory: a save may consist of files of several tasks."""
-        return self._finder.find(attrs.evolve(tree, nodes=scan(self.path).nodes))
+        return self._finder.find(self._whole)
 
     def _loadable(self, saves: Saves, unfinished: Collection[str]) -> Optional[Save]:
         """What a framework can load, without files that are left out."""
@@ -339,7 +342,7 @@ class CheckpointDirectory:
 
     def _without_news(self, tree: Tree) -> DirectoryState:
         """The state that the storage holds already. The application master compares other tasks' saves with it."""
-        saves = self._saves(tree)
+        saves = self._saves()
         ready = _Ready(tree, self._watch.at_exit(), self._loadable(saves, ()), self._saved_ms(tree))
         return self._is_ready(ready, saves)
 
