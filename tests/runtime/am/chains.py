@@ -14,7 +14,7 @@ from tony_provider.runtime.application import ApplicationDescription, LocalizedR
 from tony_provider.runtime.checkpoint.checkpoint_model import StoredCheckpoint
 from tony_provider.runtime.checkpoint_chain import Owner
 from tony_provider.runtime.codec import dump_json
-from tony_provider.runtime.protocol import tony_pb2
+from tony_provider.runtime.protocol import tony_pb2, trees
 from tony_provider.runtime.spec.model import CheckpointSpec, JobSpec, TaskSpec
 from tony_provider.runtime.storage import LocalStorage, Storage
 from tony_provider.runtime.storage.helpers import write_atomically
@@ -74,19 +74,7 @@ def upload(
         uri=wanted.uri,
         format="pytorch",
         entry=f"ckpt-{step}",
-        entries=[
-            tony_pb2.TreeEntry(
-                path=each.path,
-                kind=each.kind.value,
-                mode=each.mode,
-                mtime_ns=each.mtime_ns,
-                size=each.size,
-                checksum=each.checksum,
-                object=each.object,
-                offset=each.offset,
-            )
-            for each in tree.entries
-        ],
+        entries=trees.messages(tree),
         save=wanted.save,
         objects=tree.objects,
     )

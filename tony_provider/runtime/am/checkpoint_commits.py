@@ -33,7 +33,7 @@ from tony_provider.runtime.checkpoint.checkpoint_model import (
 from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.clock import epoch_ms
-from tony_provider.runtime.protocol import tony_pb2
+from tony_provider.runtime.protocol import tony_pb2, trees
 from tony_provider.runtime.protocol.status import FailureKind
 from tony_provider.runtime.retrying import retry
 from tony_provider.runtime.storage import StorageError, StorageExists, uris
@@ -102,11 +102,6 @@ class CheckpointCommits:
             except FencedError as error:
                 self._fenced = True
                 self._post(partial(self._session.fail, FailureKind.FENCED, str(error)))
-
-    @property
-    def writers(self) -> frozenset[str]:
-        """The tasks that have written checkpoints."""
-        return self._rounds.writers
 
     # ---- requests ----------------------------------------------------------------------------------------------
 
@@ -261,7 +256,7 @@ class CheckpointCommits:
     async def _commit(self, catalog: Catalog, whole: Mapping[str, CommitRequest]) -> None:
         uri = next(iter(whole.values())).uploaded.uri
         for request in whole.values():
-            refusal = self._refusal(request)  # much may have happened since it was asked for
+            refusal = self._refusal(request)  # the task may have been replaced since the request
             if refusal:
                 self._give_up(uri, whole, refusal)
                 return
@@ -294,22 +289,20 @@ class CheckpointCommits:
 
     def _manifest(self, whole: Mapping[str, CommitRequest], ranks: Mapping[str, int]) -> Manifest:
         """The manifest of these parts, and of the newest checkpoint's parts of tasks that have written nothing new."""
-        trees = {
-            ranks[task]: wire_messages.stored_tree(request.uploaded) for task, request in whole.items() if task in ranks
-        }
-        tops = {entry.path.partition("/")[0] for tree in trees.values() for entry in tree.entries}
+        parts = {ranks[task]: trees.of_message(request.uploaded) for task, request in whole.items() if task in ranks}
+        tops = {entry.path.partition("/")[0] for tree in parts.values() for entry in tree.entries}
         if self._newest is not None and self._is_own(self._newest):
             for each in self._newest.manifest.trees:
-                if each.rank not in trees:
+                if each.rank not in parts:
                     is_there = each.rank in ranks.values()
-                    trees[each.rank] = each.tree if is_there else _only(each.tree, tops)
+                    parts[each.rank] = each.tree if is_there else _only(each.tree, tops)
         in_order = [whole[task].uploaded for task in sorted(whole, key=lambda task: ranks.get(task, len(ranks)))]
         first = in_order[0]
         loadable = next((uploaded for uploaded in in_order if uploaded.entry), first)
         return Manifest(
             save=first.save,
             step=loadable.step if loadable.HasField("step") else None,
-            trees=[RankTree(rank, trees[rank]) for rank in sorted(trees)],
+            trees=[RankTree(rank, parts[rank]) for rank in sorted(parts)],
             format=loadable.format,
             entry=loadable.entry,
             saved_ms=max(request.uploaded.saved_ms for request in whole.values()),

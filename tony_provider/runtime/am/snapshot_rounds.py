@@ -1,7 +1,8 @@
 """Decide when the tasks of a gang take a snapshot together, so that each checkpoint contains whole saves only.
 
-The decisions rest on what the tasks report about their checkpoint directories. There is no clock of a node and no
-order of messages in them: a save of several tasks is identified by its name, by its step, or by being the first one.
+The decisions rest on what the tasks report about their checkpoint directories. They use neither
+clocks of nodes nor the order of messages. A save of several tasks is identified by its name, by its step, or because it
+is the first one.
 Times are seconds of the master's monotonic clock.
 """
 
@@ -100,11 +101,6 @@ class SnapshotRounds(Generic[Part]):
         self._writers: dict[str, set[str]] = {}  # tasks by the pattern of entries that they have written
         self._seen: dict[str, float] = {}  # when a task began to write entries of each pattern
         self._began: dict[str, float] = {}  # when tasks began to write what they have not finished
-
-    @property
-    def writers(self) -> frozenset[str]:
-        """The tasks that have written checkpoints."""
-        return frozenset(task for tasks in self._writers.values() for task in tasks)
 
     def state(self, task: str) -> Optional[TaskDirectory]:
         return self._states.get(task)
@@ -273,7 +269,12 @@ def _unmet(writers: Mapping[str, TaskDirectory], states: Mapping[str, TaskDirect
                 sizes[path] = max(size, sizes.get(path, -1))
     for task, state in writers.items():
         for entry in (entry for entry in state.entries if entry.news):
-            for path, size in sorted(entry.needs.items()):
-                if sizes.get(path, -1) < size:
-                    return Waiting(f"{entry.name} of {task} is not complete: no task has {path}")
+            missing = unmet(entry.needs, sizes)
+            if missing is not None:
+                return Waiting(f"{entry.name} of {task} is not complete: no task has {missing}")
     return None
+
+
+def unmet(needs: Mapping[str, int], sizes: Mapping[str, int]) -> Optional[str]:
+    """Return the first file of ``needs`` that is missing in ``sizes`` or too small there, or None."""
+    return next((path for path, size in sorted(needs.items()) if sizes.get(path, -1) < size), None)

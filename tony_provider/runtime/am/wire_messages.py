@@ -10,8 +10,6 @@ from tony_provider.runtime.am.session.actions import AskExport, SendRendezvous, 
 from tony_provider.runtime.am.session.state.process_state import ProcessEnd
 from tony_provider.runtime.am.session.state.task import Heartbeat
 from tony_provider.runtime.am.snapshot_rounds import SaveEntry, TaskDirectory
-from tony_provider.runtime.artifacts.manifest import Entry, StoredTree
-from tony_provider.runtime.artifacts.tree import Kind
 from tony_provider.runtime.frameworks.base import ClusterSpec
 from tony_provider.runtime.outputs.output_part import OutputPart
 from tony_provider.runtime.protocol import addresses, points, tony_pb2
@@ -140,7 +138,7 @@ def no_snapshot(generation: int, start: int, reason: str) -> tony_pb2.ToExecutor
 
 
 def task_state(attempt: int, message: tony_pb2.CheckpointState) -> TaskDirectory:
-    """What a task reports of its checkpoint directory."""
+    """The state of a checkpoint directory as the rounds of snapshots take it."""
     entries = tuple(
         SaveEntry(
             each.name,
@@ -166,26 +164,6 @@ def task_state(attempt: int, message: tony_pb2.CheckpointState) -> TaskDirectory
         message.blocker,
         message.succeeded,
     )
-
-
-def stored_tree(message: tony_pb2.CheckpointUploaded) -> StoredTree:
-    """The tree that a task has uploaded."""
-    kinds = {kind.value: kind for kind in Kind}
-    entries = [
-        Entry(
-            each.path,
-            kinds.get(each.kind, Kind.FILE),
-            each.mode,
-            each.mtime_ns,
-            each.size,
-            each.checksum,
-            each.object,
-            each.offset,
-            each.target,
-        )
-        for each in message.entries
-    ]
-    return StoredTree(entries, dict(message.objects))
 
 
 def checkpoint_now(reason: str) -> tony_pb2.ToExecutor:

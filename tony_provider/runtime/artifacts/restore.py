@@ -232,8 +232,7 @@ def _finish(prepared: Path, tree: StoredTree) -> None:
             target.symlink_to(entry.target)
         else:
             target.chmod(entry.mode)
-        with suppress(NotImplementedError):
-            os.utime(target, ns=(when, when), follow_symlinks=False)
+        os.utime(target, ns=(when, when), follow_symlinks=False)
 
 
 def _stored(prepared: Path, tree: StoredTree) -> StoredFiles:

@@ -337,7 +337,7 @@ def _entry(path: str, node: TreeNode, checksum: str) -> Entry:
 
 
 def _stored_now(directory: Path, tree: Tree, result: StoredTree) -> StoredFiles:
-    """Return the files of the tree that are still on the disk, with the stamps that they have without their links."""
+    """Return the files of the tree that are still on the disk, with the versions that they have without their links."""
     files = {}
     for entry in result.entries:
         node = tree.nodes[entry.path]

@@ -176,7 +176,7 @@ class Catalog:
             try:
                 named.update(read_stored(self._storage, uri, any_name=True).manifest.objects)
             except (StorageNotFound, DamagedCheckpoint):
-                continue  # nobody can say what it consists of
+                continue  # its objects are unknown
         return named
 
     def _broken(self) -> Sequence[str]:

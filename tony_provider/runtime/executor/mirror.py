@@ -28,7 +28,7 @@ from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.executor.executor_context import ExecutorContext
 from tony_provider.runtime.executor.order import Order
 from tony_provider.runtime.executor.process_stop import Deadline, ProcessStop
-from tony_provider.runtime.protocol import limits, tony_pb2
+from tony_provider.runtime.protocol import limits, tony_pb2, trees
 from tony_provider.runtime.ranks import saves_checkpoints
 from tony_provider.runtime.spec.model import MirrorScope
 from tony_provider.runtime.storage import StorageError, uris
@@ -310,20 +310,7 @@ class Mirror:
             uri=wanted.uri,
             format=loadable.format if loadable else "",
             entry=loadable.entry if loadable else "",
-            entries=[
-                tony_pb2.TreeEntry(
-                    path=each.path,
-                    kind=each.kind.value,
-                    mode=each.mode,
-                    mtime_ns=each.mtime_ns,
-                    size=each.size,
-                    checksum=each.checksum,
-                    object=each.object,
-                    offset=each.offset,
-                    target=each.target,
-                )
-                for each in tree.entries
-            ],
+            entries=trees.messages(tree),
             save=wanted.save,
             saved_ms=snapshot.saved_ms,
             reported=snapshot.reported,

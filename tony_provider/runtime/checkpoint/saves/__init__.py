@@ -133,8 +133,3 @@ class SaveFinder:
             if name not in self._faults:
                 self._faults.add(name)
                 log.exception("internal error in %s", basename(name))
-
-
-def unmet(needs: Mapping[str, int], sizes: Mapping[str, int]) -> Optional[str]:
-    """Return the first needed file that no task has in the needed size, or None if all are there."""
-    return next((path for path, size in sorted(needs.items()) if sizes.get(path, -1) < size), None)
