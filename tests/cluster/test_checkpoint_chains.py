@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.checkpoints import commit
 from tony_provider.cluster.chain_choice import Resume, choose
-from tony_provider.cluster.checkpoint_chains import ChainState, CheckpointChains, new_chain, newest_checkpoint
+from tony_provider.cluster.checkpoint_chains import ChainState, CheckpointChains, choose_checkpoint, new_chain
 from tony_provider.cluster.errors import RecordUnreadable
 from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.layout import Layout, chain_number
@@ -119,13 +119,13 @@ def test_what_somebody_else_owns_by_now_or_has_saved_stays(chains: CheckpointCha
 
 
 def _newest_step(chains: CheckpointChains, uri: str) -> int | None:
-    newest = newest_checkpoint(chains.storage, uri)
-    return newest.step if newest else None
+    newest = choose_checkpoint(chains.storage, uri)
+    return newest.checkpoint.step if newest else None
 
 
 def test_the_newest_step_is_that_of_a_whole_committed_checkpoint(chains: CheckpointChains) -> None:
     uri = chains.open_after(None, new_chain())
-    assert newest_checkpoint(chains.storage, uri) is None
+    assert choose_checkpoint(chains.storage, uri) is None
     commit(chains.storage, uri, 90)
     commit(chains.storage, uri, 100)
     cut = commit(chains.storage, uri, 110)

@@ -19,7 +19,7 @@ from tony_provider.runtime.protocol.status import JobState, JobStatus
 ASKED = 2000
 APPLICATION = "application_1_0001"
 CHECKPOINT = ResumePoint(40, "hdfs://nn/chain/save-4")
-INSTEAD = r"\. Its newest checkpoint is that of step 40: hdfs://nn/chain/save-4$"
+INSTEAD = r"\. Its newest checkpoint is .*\(step 40\): hdfs://nn/chain/save-4$"
 
 
 @attrs.frozen

@@ -159,7 +159,8 @@ def test_a_program_that_ignores_requests_leaves_its_checkpoints(local: LocalPlac
         job.hook.export(job.id, "to evaluate it", seconds=3)
     status = job.status()
     assert status.checkpoint is not None
-    assert f"Its newest checkpoint is that of step 10: {status.checkpoint.uri}" in str(caught.value)
+    assert f"Its newest checkpoint is {status.checkpoint.label}: {status.checkpoint.uri}" in str(caught.value)
+    assert status.checkpoint.step == 10
     assert status.export_request is not None
     assert status.export_request.reason == "to evaluate it"
     training.end()

@@ -43,7 +43,7 @@ def test_another_run_of_the_same_task_is_continued(ready: Training) -> None:
     assert done.results["train"]["checkpoint_chain"] == ready.newest.uri != uri
     assert ready.newest.about is not None
     assert ready.newest.about.continues == uri
-    assert ready.said("opens a new checkpoint chain .* trains from the checkpoint of step 90 in " + uri)
+    assert ready.said(r"opens a new checkpoint chain .* trains from snapshot \d+ \(step 90\b[^)]*\) in " + uri)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_what_it_has_saved_itself_comes_first(training: Training) -> None:
 
     done = training.retried(between, resume_from=other)
     assert done.state == "success"
-    assert training.said("goes on in .* trains from the checkpoint of step 7 in " + training.newest.uri)
+    assert training.said(r"goes on in .* trains from snapshot \d+ \(step 7\b[^)]*\) in " + training.newest.uri)
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def test_a_retry_goes_on_in_the_chain_from_its_newest_checkpoint(training_anywhe
     assert training.said(r"application_\S+ opens a new checkpoint chain .* trains from the beginning")
     assert training.said(r"The application before: application_\S+ FAILED")
     assert training.said(
-        r"application_\S+ goes on in \S+/chain-0001 .* from the checkpoint of step 7 in \S+/chain-0001"
+        r"application_\S+ goes on in \S+/chain-0001 .* from snapshot \d+ \(step 7\b[^)]*\) in \S+/chain-0001"
     )
 
 
@@ -84,7 +84,7 @@ def test_a_task_that_is_cleared_after_a_failure_goes_on_with_more_memory(trainin
     done = training.again(spec, yarn_queue="other", queue_timeout=3600)
     assert done.state == "success"
     assert training.chains == ["chain-0001"]
-    assert training.said("from the checkpoint of step 7")
+    assert training.said(r"from snapshot \d+ \(step 7\b[^)]*\)")
 
 
 def test_a_task_that_is_cleared_after_a_failure_begins_anew_with_changed_code(training: Training) -> None:
@@ -108,7 +108,7 @@ def test_resume_always(training: Training) -> None:
     done = training.again(training.spec("true"), resume="{{ 'always' }}")
     assert done.state == "success"
     assert training.chains == ["chain-0001"]
-    assert training.said("goes on .* though tasks.worker.command changed.* from the checkpoint of step 7")
+    assert training.said(r"goes on .* though tasks.worker.command changed.* from snapshot \d+ \(step 7\b[^)]*\)")
     assert training.again(training.spec("true")).state == "success"
     assert training.chains == ["chain-0001", "chain-0002"], "the fingerprint is the one that was trained with last"
 
@@ -305,7 +305,7 @@ def test_without_durable_each_try_has_an_application_of_its_own(training: Traini
     application = training.hook.application(first)
     assert application is not None
     assert application.final_status is FinalStatus.KILLED
-    assert training.said("from the checkpoint of step 7")
+    assert training.said(r"from snapshot \d+ \(step 7\b[^)]*\)")
 
 
 def test_airflows_own_store_finds_an_application_that_the_jobs_store_has_lost(
@@ -401,7 +401,7 @@ def test_a_failure_whose_result_cannot_be_read_is_tried_again_all_the_same(train
     assert training.retried(between).state == "success"
     assert training.chains == ["chain-0001"]
     assert training.said(r"Going by what the cluster knows: cannot read \S+/result.json")
-    assert training.said("from the checkpoint of step 7")
+    assert training.said(r"from snapshot \d+ \(step 7\b[^)]*\)")
 
 
 def test_a_forgotten_result_that_cannot_be_read_fails_the_task(training: Training) -> None:
@@ -443,7 +443,7 @@ def test_each_try_goes_on_from_where_the_last_one_stopped(training_anywhere: Tra
     error = training.again(training.spec(COUNTS), deferrable=deferrable).errors["train"]
     assert isinstance(error, TonyJobFailed)
     assert error.resumed_step is None
-    assert training.said("Its newest checkpoint is that of step 20")
+    assert training.said(r"Its newest checkpoint is snapshot \d+ \(step 20\b")
     error = training.again(training.spec(COUNTS), deferrable=deferrable).errors["train"]
     assert isinstance(error, TonyJobFailed)
     assert error.failure is not None
@@ -475,7 +475,7 @@ def test_restarts_within_the_job_are_told_and_counted(training: Training) -> Non
     training.mended.touch()
     result = training.again(spec).results["train"]
     assert (result["resumed_step"], result["step"], result["generation"], result["restarts"]) == (40, 60, 3, 2)
-    assert training.said(r"Training from the checkpoint of step 40 \(generation 3\)")
+    assert training.said(r"The job resumes from snapshot \d+ \(step 40\b[^)]*\) \(generation 3\)")
 
 
 def test_a_warm_start_reaches_the_user_process(training: Training) -> None:
@@ -483,3 +483,18 @@ def test_a_warm_start_reaches_the_user_process(training: Training) -> None:
     first = training.again(training.spec("echo warm > $TONY_MODEL_DIR/weights")).results["train"]
     spec = training.spec('test "$(cat $TONY_WARM_START/weights)" = warm')
     assert training.again(spec, warm_start=first["model_dir"]).state == "success"
+
+
+def test_a_checkpoint_after_which_every_try_fails_is_passed_over(training: Training) -> None:
+    fails = training.spec("test $TONY_RESUME_STEP != 40 || { echo 'RuntimeError: bad weights' >&2; exit 9; }")
+    training.again()
+    training.save(20)
+    training.save(40)
+    training.mended.touch()
+    for _ in range(2):
+        assert isinstance(training.again(fails, resume="always").errors["train"], TonyJobFailed)
+        assert training.said(r"trains from snapshot \d+ \(step 40\b")
+    result = training.again(fails, resume="always").results["train"]
+    assert result["resumed_step"] == 20
+    assert training.said(r"trains from snapshot \d+ \(step 20\b[^)]*\) in \S+, not from snapshot \d+ \(step 40\b")
+    assert training.said(r"Warning: the job resumes from snapshot \d+ \(step 20\b.* failed 2 times in the same way")

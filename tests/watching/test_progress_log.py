@@ -93,11 +93,11 @@ def test_restarts_in_plain_words() -> None:
     lines("RESTARTING", generation=2, restarts=2)
     assert lines("RUNNING", generation=3, restarts=2, resumed=ResumePoint(120, "hdfs://n/c")) == [
         "Job is RUNNING (restart 2)",
-        "Training from the checkpoint of step 120 (generation 3)",
+        "The job resumes from a snapshot (step 120) (generation 3)",
     ]
     lines("RESTARTING", generation=3, restarts=3)
     assert lines("SUCCEEDED", generation=4, restarts=3, resumed=ResumePoint(240, "hdfs://n/c"))[-1].endswith(
-        "of step 240 (generation 4)"
+        "(step 240) (generation 4)"
     )
 
 
@@ -114,7 +114,7 @@ def test_a_job_that_is_suspended_and_goes_on() -> None:
     assert lines("SUSPENDED", generation=1, message="suspended: it is day") == []
     assert lines("RUNNING", generation=2, resumed=ResumePoint(120, "hdfs://n/c")) == [
         "Job is RUNNING",
-        "Training from the checkpoint of step 120 (generation 2)",
+        "The job resumes from a snapshot (step 120) (generation 2)",
     ]
 
 
@@ -130,7 +130,7 @@ def test_a_new_application_master_in_plain_words() -> None:
 
 def test_a_first_generation_that_resumes_says_from_which_step() -> None:
     lines = ProgressLog().lines(application(), status(generation=1, resumed=ResumePoint(0, "hdfs://n/c")))
-    assert lines[-1] == "Training from the checkpoint of step 0"
+    assert lines[-1] == "The job resumes from a snapshot (step 0)"
 
 
 def test_memory_and_steps_alone_are_no_reason_for_a_table() -> None:
@@ -173,10 +173,10 @@ def test_metrics_and_checkpoint_stand_beside_the_step() -> None:
 def test_a_checkpoint_without_a_step_is_told_by_its_save() -> None:
     point = ResumePoint(None, "hdfs://n/c", 7, 50_592_000)
     assert ProgressLog().lines(application(), status(generation=1, resumed=point))[-1] == (
-        "Training from the checkpoint of save 7, 14:03:12 UTC"
+        "The job resumes from snapshot 7 (saved 14:03:12 UTC)"
     )
     line = ProgressLog().lines(application(), status(step=5, checkpoint=point))[-1]
-    assert line == "step 5, checkpoint save 7, 14:03:12 UTC"
+    assert line == "step 5, snapshot 7 (saved 14:03:12 UTC)"
 
 
 def test_a_warning_is_told_once_for_as_long_as_it_lasts() -> None:

@@ -69,7 +69,5 @@ def origin_of(hook: TonyHook, args: Namespace) -> NotebookOrigin | None:
     if so_far is None:
         news.append(f"{application_id} has no checkpoint yet: the notebook is without one")
         return attrs.evolve(origin, news=news)
-    news.append(
-        f"The newest checkpoint of {application_id}, now that of {so_far.newest.label}, will be in `checkpoint`"
-    )
+    news.append(f"The newest checkpoint of {application_id}, now {so_far.newest.label}, will be in `checkpoint`")
     return attrs.evolve(origin, checkpoint=so_far.chain, news=news)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from tony_provider.cluster.checkpoint_chains import CheckpointChains, newest_checkpoint, read_chain
+from tony_provider.cluster.checkpoint_chains import CheckpointChains, choose_checkpoint, read_chain
 from tony_provider.cluster.errors import SourceMissing
 from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.layout import Layout
@@ -41,7 +41,7 @@ class OriginFinder:
         if wanted is None:
             return None
         uri = self._newest_of(wanted) if isinstance(wanted, Identity) else self._given(wanted)
-        if newest_checkpoint(self.storage, uri) is None:
+        if choose_checkpoint(self.storage, uri) is None:
             raise SourceMissing(f"resume_from: {uri} holds no checkpoint to go on from")
         return uri
 
@@ -55,7 +55,7 @@ class OriginFinder:
             raise SourceMissing(f"warm_start: there is no {uri}") from error
         if not status.is_directory:
             raise SourceMissing(f"warm_start: {uri} is a file; name the directory that the model is in")
-        if read_chain(self.storage, uri) is not None and newest_checkpoint(self.storage, uri) is None:
+        if read_chain(self.storage, uri) is not None and choose_checkpoint(self.storage, uri) is None:
             raise SourceMissing(f"warm_start: {uri} holds no checkpoint yet")
         return status.path
 

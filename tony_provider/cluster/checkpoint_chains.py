@@ -16,8 +16,7 @@ from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.layout import Layout, chain_number
 from tony_provider.cluster.record_files import read_record
 from tony_provider.runtime import contract
-from tony_provider.runtime.checkpoint.catalog import Catalog
-from tony_provider.runtime.checkpoint.resume_point import ResumePoint
+from tony_provider.runtime.checkpoint.catalog import Catalog, ChosenCheckpoint
 from tony_provider.runtime.checkpoint_chain import CheckpointChain, Owner
 from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.codec import dump_json
@@ -178,7 +177,9 @@ def read_owner(storage: Storage, uri: str) -> Owner | None:
     return read_record(storage, uris.join(uri, contract.OWNER_FILE), Owner, without=without)
 
 
-def newest_checkpoint(storage: Storage, uri: str) -> ResumePoint | None:
-    """The newest committed checkpoint in a chain whose files are all there; None when there is none."""
-    found = Catalog(storage, uri, read_only=True).newest()
-    return found.point if found is not None else None
+def choose_checkpoint(storage: Storage, uri: str) -> ChosenCheckpoint | None:
+    """Return the checkpoint of a chain from which a training resumes, or None if there is none.
+
+    This is the newest one that is intact and not suspect. ``uri`` is that of a chain.
+    """
+    return Catalog(storage, uri, read_only=True).choose()

@@ -67,4 +67,4 @@ def _look(cluster: Cluster, application_id: str, result: Callable[[], JobStatus 
 
 
 def _instead(newest: ResumePoint | None) -> str:
-    return f". Its newest checkpoint is that of {newest.label}: {newest.uri}" if newest and newest.uri else ""
+    return f". Its newest checkpoint is {newest.label}: {newest.uri}" if newest and newest.uri else ""

@@ -7,10 +7,11 @@ import attrs
 from tony_provider.cluster.base import Cluster
 from tony_provider.cluster.chain_choice import Resume, choose
 from tony_provider.cluster.chain_origin import ChainOrigin, OriginFinder
-from tony_provider.cluster.checkpoint_chains import ChainState, CheckpointChains, new_chain, newest_checkpoint
+from tony_provider.cluster.checkpoint_chains import ChainState, CheckpointChains, choose_checkpoint, new_chain
 from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.layout import Layout
 from tony_provider.cluster.previous_application import previous_application
+from tony_provider.runtime.checkpoint.catalog import ChosenCheckpoint
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.checkpoint_chain import CheckpointChain
 from tony_provider.runtime.storage.base import Storage
@@ -26,11 +27,13 @@ class TrainingPlan:
     why: str  # for the task's log
     resume: ResumePoint | None = None  # the newest checkpoint, which is to be gone on from
     saved_in: str = ""  # URI of the chain that holds it
+    not_from: str = ""  # describes a newer checkpoint that is not used, and why
 
     def __str__(self) -> str:
         where = f"goes on in {self.newest.uri}" if self.goes_on and self.newest else "opens a new checkpoint chain"
         if self.resume is not None:
-            whence = f"from the checkpoint of {self.resume.label} in {self.saved_in}"
+            whence = f"from {self.resume.label} in {self.saved_in}"
+            whence += f", {self.not_from}" if self.not_from else ""
         else:
             whence = "from the beginning" + (f", with {self.about.warm_start}" if self.about.warm_start else "")
         return f"{where} ({self.why}) and trains {whence}"
@@ -56,18 +59,18 @@ class TrainingPlanner:
         kept = newest if choice.goes_on else None
         about = kept.about if kept is not None and kept.about is not None else new_chain()
         finder = OriginFinder(self.storage, self.layout)
-        saved_in, newest_one = self._own_checkpoint(kept)
-        if newest_one is None:
-            # Only now: what this training has saved itself comes first, and needs the other one no more.
-            saved_in, newest_one = self._foreign_checkpoint(finder.chain(origin) or about.continues)
-            about = attrs.evolve(about, continues=saved_in or None)
+        saved_in = kept.uri if kept is not None else None
+        chosen = self._choose(saved_in)
+        if chosen is None:
+            # The training's own checkpoints come first. With one of them, the other chain is no longer needed.
+            saved_in = finder.chain(origin) or about.continues
+            chosen = self._choose(saved_in)
+            about = attrs.evolve(about, continues=saved_in)
         about = attrs.evolve(about, fingerprint=fingerprint, warm_start=finder.warm_start(origin))
-        return TrainingPlan(
-            newest, choice.goes_on, about, choice.why, newest_one, saved_in if newest_one is not None else ""
-        )
+        if chosen is None or saved_in is None:
+            return TrainingPlan(newest, choice.goes_on, about, choice.why)
+        point = chosen.checkpoint.point
+        return TrainingPlan(newest, choice.goes_on, about, choice.why, point, saved_in, chosen.not_from)
 
-    def _own_checkpoint(self, chain: ChainState | None) -> tuple[str, ResumePoint | None]:
-        return ("", None) if chain is None else (chain.uri, newest_checkpoint(self.storage, chain.uri))
-
-    def _foreign_checkpoint(self, uri: str | None) -> tuple[str, ResumePoint | None]:
-        return ("", None) if uri is None else (uri, newest_checkpoint(self.storage, uri))
+    def _choose(self, chain: str | None) -> ChosenCheckpoint | None:
+        return None if chain is None else choose_checkpoint(self.storage, chain)

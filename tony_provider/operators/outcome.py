@@ -186,7 +186,7 @@ class Outcome:
         if status is not None:
             self.tell_output(status, rest, but=error.failure.task if error.failure is not None else None)
         if status is not None and status.checkpoint is not None:
-            self.log.info("Its newest checkpoint is that of %s: %s", status.checkpoint.label, status.checkpoint.uri)
+            self.log.info("Its newest checkpoint is %s: %s", status.checkpoint.label, status.checkpoint.uri)
         try:
             title, tail = self._log_tail(error, rest)
         except Exception as problem:  # the failure is what matters

@@ -123,6 +123,7 @@ OWNER_FILE = "owner.json"  # the one application that may commit checkpoints
 CHECKPOINTS_DIR = "checkpoints"
 OBJECTS_DIR = "objects"  # the bytes of all checkpoints
 BROKEN_DIR = "broken"  # checkpoints that were set aside
+FAILED_RESUMES_FILE = "failed-resumes.json"  # failures of processes that resumed from a checkpoint, by checkpoint
 TENSORBOARD_DIR = "tensorboard"  # a directory of event files for each task, over all applications
 USER_CHECKPOINTS_DIR = "user"  # for programs that write there themselves
 

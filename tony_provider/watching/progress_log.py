@@ -75,7 +75,7 @@ class ProgressLog:
         self._generation = status.generation
         again = f" (generation {status.generation})" if status.generation > 1 else ""
         if status.resumed is not None:
-            return [f"Training from the checkpoint of {status.resumed.label}{again}"]
+            return [f"The job resumes from {status.resumed.label}{again}"]
         return [f"Training from the beginning{again}: no checkpoint was on the store"] if again else []
 
     def _task_lines(self, status: JobStatus) -> list[str]:
@@ -123,7 +123,7 @@ def progress_line(status: JobStatus) -> str:
         line += f", {metrics}"
     if status.checkpoint is not None:
         step = status.checkpoint.step
-        line += f", checkpoint {status.checkpoint.label if step is None else step}"
+        line += f", {status.checkpoint.label}" if step is None else f", checkpoint {step}"
     return line
 
 

@@ -16,9 +16,10 @@ from tests.checkpoints import new_directory, upload
 from tests.runtime.storage.conftest import Place
 from tony_provider.runtime.artifacts.manifest import StoredTree
 from tony_provider.runtime.checkpoint import checkpoint_model
-from tony_provider.runtime.checkpoint.catalog import REASON_FILE, Catalog, read_stored
+from tony_provider.runtime.checkpoint.catalog import REASON_FILE, Catalog, ChosenCheckpoint, read_stored
 from tony_provider.runtime.checkpoint.checkpoint_model import Manifest, RankTree, StoredCheckpoint
 from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
+from tony_provider.runtime.checkpoint.failed_resumes import FailedResume
 from tony_provider.runtime.codec import dump_json
 from tony_provider.runtime.spec.model import AfterSuccess
 from tony_provider.runtime.storage import (
@@ -534,3 +535,97 @@ def test_leftovers_of_interrupted_uploads_are_removed(place: Place, catalog: Cat
     assert names(place, "checkpoints") == ["a file", uris.name(stored.uri)]
     assert names(place, "objects") == objects_of(stored)
     assert catalog.remove_unfinished() == []
+
+
+# ---- suspect checkpoints -------------------------------------------------------------------------------------------
+
+
+def failed(what: str = "worker exit 1 abc", application_id: str = "application_1_1") -> FailedResume:
+    return FailedResume(what, "worker:0 ended with exit code 1", application_id, 1000)
+
+
+def chosen_save(catalog: Catalog, trusted: str = "") -> int | None:
+    chosen = catalog.choose(trusted)
+    return chosen.checkpoint.save if chosen else None
+
+
+def test_a_checkpoint_is_suspect_after_two_equal_failures_also_of_several_applications(
+    place: Place, catalog: Catalog
+) -> None:
+    commit(place, catalog, 1)
+    newest = commit(place, catalog, 2)
+    assert catalog.choose() == ChosenCheckpoint(newest)
+    catalog.note_failed_resume(newest.uri, failed())
+    assert chosen_save(catalog) == 2
+    later = Catalog(place.storage, place.root)
+    later.note_failed_resume(newest.uri, failed("worker exit 1 def"))
+    assert chosen_save(later) == 2
+    later.note_failed_resume(newest.uri, failed(application_id="application_1_2"))
+    chosen = Catalog(place.storage, place.root, read_only=True).choose()
+    assert chosen
+    assert (chosen.checkpoint.save, chosen.suspect) == (1, newest)
+    assert chosen.not_from == (
+        f"not from {newest.point.label}, which is marked as suspect: processes that resumed from it failed 2 times in "
+        "the same way, before they reported a step or saved: worker:0 ended with exit code 1"
+    )
+    assert chosen_save(later, trusted=newest.uri) == 2
+    assert later.newest() == newest, "it is kept"
+
+
+def test_if_all_checkpoints_are_suspect_the_newest_is_chosen(place: Place, catalog: Catalog) -> None:
+    for number in (1, 2):
+        checkpoint = commit(place, catalog, number)
+        catalog.note_failed_resume(checkpoint.uri, failed())
+        catalog.note_failed_resume(checkpoint.uri, failed())
+    assert chosen_save(catalog) == 2
+    assert catalog.choose() == ChosenCheckpoint(checkpoint)
+
+
+def test_suspect_checkpoints_do_not_count_when_old_ones_are_removed(place: Place, catalog: Catalog) -> None:
+    commit(place, catalog, 1)
+    commit(place, catalog, 2)
+    suspect = commit(place, catalog, 3)
+    for _ in range(2):
+        catalog.note_failed_resume(suspect.uri, failed())
+    commit(place, catalog, 4)
+    catalog.prune(2)
+    assert [each.save for each in catalog.list()] == [2, 3, 4]
+    commit(place, catalog, 5)
+    catalog.prune(2)
+    assert [each.save for each in catalog.list()] == [4, 5]
+    assert catalog.next_save() == 6
+
+
+def test_failures_of_removed_checkpoints_are_forgotten(place: Place, catalog: Catalog) -> None:
+    old = commit(place, catalog, 1)
+    catalog.note_failed_resume(old.uri, failed())
+    commit(place, catalog, 2)
+    new = commit(place, catalog, 3)
+    catalog.prune(2)
+    catalog.note_failed_resume(new.uri, failed())
+    assert list(catalog.failed_resumes().by_checkpoint) == [uris.name(new.uri)]
+
+
+def test_an_unreadable_record_of_failures_makes_nothing_suspect(place: Place, catalog: Catalog) -> None:
+    checkpoint = commit(place, catalog, 1)
+    place.storage.write(uris.join(place.root, "failed-resumes.json"), b"{")
+    assert catalog.choose() == ChosenCheckpoint(checkpoint)
+
+
+def test_of_a_foreign_chain_failures_are_only_remembered(place: Place, catalog: Catalog) -> None:
+    commit(place, catalog, 1)
+    newest = commit(place, catalog, 2)
+    foreign = Catalog(place.storage, place.root, read_only=True)
+    for _ in range(2):
+        foreign.note_failed_resume(newest.uri, failed())
+    assert chosen_save(foreign) == 1
+    assert chosen_save(Catalog(place.storage, place.root)) == 2
+
+
+def test_of_a_foreign_chain_damaged_checkpoints_are_only_passed_over(place: Place, catalog: Catalog) -> None:
+    commit(place, catalog, 1)
+    newest = commit(place, catalog, 2)
+    foreign = Catalog(place.storage, place.root, read_only=True)
+    assert foreign.set_aside(newest, "its weights are bad") is None
+    assert chosen_save(foreign) == 1
+    assert chosen_save(catalog) == 2

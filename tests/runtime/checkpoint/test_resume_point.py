@@ -28,9 +28,16 @@ def test_steps_are_compared_only_if_they_count_the_same(
     assert one.is_later_step(other) is later
 
 
-@pytest.mark.parametrize(("step", "label"), [(None, "save 3, 14:03:12 UTC"), (0, "step 0"), (7, "step 7")])
+@pytest.mark.parametrize(
+    ("step", "label"),
+    [
+        (None, "snapshot 3 (saved 14:03:12 UTC)"),
+        (0, "snapshot 3 (step 0, saved 14:03:12 UTC)"),
+        (7, "snapshot 3 (step 7, saved 14:03:12 UTC)"),
+    ],
+)
 def test_a_message_carries_the_whole_resume_point(step: int | None, label: str) -> None:
-    point = ResumePoint(step, "hdfs://n/c", 3, 50_592_000, "crc32:00000001", reported=True)
+    point = ResumePoint(step, "hdfs://n/c", 3, 50_592_000, "crc32:00000001", reported=True, reported_step=9)
     sent = points.message(point)
     assert sent is not None
     assert points.of_message(sent) == point
@@ -43,3 +50,21 @@ def test_the_resume_point_of_a_stored_checkpoint_has_the_checksum_of_its_manifes
 ) -> None:
     stored = commit(LocalStorage(), f"file://{tmp_path}", None, save=4, saved_ms=9, reported=True)
     assert stored.point == ResumePoint(None, stored.uri, 4, 9, stored.checksum, True)
+
+
+@pytest.mark.parametrize(
+    ("point", "first_step", "differs"),
+    [
+        (ResumePoint(None, "", reported_step=40), 1, False),
+        (ResumePoint(40, "", reported_step=42), 41, False),
+        (ResumePoint(40, "", reported_step=42), 40, False),
+        (ResumePoint(40, "", reported_step=42), 39, True),
+        (ResumePoint(40, "", reported_step=30), 10, True),  # it reports each tenth step, and saves in between
+        (ResumePoint(1200, "", reported_step=3), 4, False),  # its files count batches, its reports epochs
+        (ResumePoint(40, ""), 1, False),
+        (ResumePoint(47, "", reported=True, reported_step=47), 41, False),  # it went on while the snapshot was taken
+        (ResumePoint(47, "", reported=True, reported_step=47), 1, True),
+    ],
+)
+def test_a_program_that_begins_anew_has_not_resumed(point: ResumePoint, first_step: int, differs: bool) -> None:
+    assert point.differs_from(first_step) is differs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from tests.runtime.executor import stored
 from tests.runtime.executor.conftest import Launch, Running
 from tests.runtime.executor.test_mirror import COMMAND
 from tests.runtime.executor.test_preparation import resume
+from tony_provider.runtime.protocol import tony_pb2
 
 
 @pytest.fixture
@@ -24,6 +26,10 @@ def with_step(tmp_path: Path) -> str:
 def without_step(tmp_path: Path) -> str:
     """The order for a save whose step only the reports of the program have."""
     return f"copy {torch_like(tmp_path / 'without-step', {}, at=1000)} last.pth"
+
+
+def restores(step: str, beat: tony_pb2.Heartbeat) -> bool:
+    return beat.activity.startswith("restoring ") and step in beat.activity
 
 
 async def report(running: Running, step: int) -> None:
@@ -49,11 +55,11 @@ async def test_while_its_checkpoint_is_restored_by_a_mocked_store_a_start_has_do
     hanging, good = stored.commit(running.container.chain_dir, 6), stored.commit(running.container.chain_dir, 7)
     over = stored.hang(stored.weights(hanging))
     await running.begin(generation=2, **resume(hanging, 6))
-    beat = await running.master.heartbeat_with(lambda beat: beat.activity == "restoring the checkpoint of step 6")
+    beat = await running.master.heartbeat_with(partial(restores, "step 6"))
     assert not beat.HasField("progress")
     # This one has to wait until that is over, so that heartbeats surely come before its own checkpoint is there.
     await running.begin(generation=3, **resume(good, 7))
-    beat = await running.master.heartbeat_with(lambda beat: beat.activity == "restoring the checkpoint of step 7")
+    beat = await running.master.heartbeat_with(partial(restores, "step 7"))
     assert not beat.HasField("progress")
     over.unlink()
     await running.master.all_of("started", 2)

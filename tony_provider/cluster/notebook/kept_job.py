@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from tony_provider.cluster.checkpoint_chains import CheckpointChains, newest_checkpoint
+from tony_provider.cluster.checkpoint_chains import CheckpointChains, choose_checkpoint
 from tony_provider.cluster.errors import SourceMissing, Unconfirmed
 from tony_provider.cluster.history.job_specification import KeptResource
 from tony_provider.cluster.history.read_history import read_specification
@@ -155,5 +155,5 @@ def trained_so_far(storage: Storage, layout: Layout, identity: Identity, applica
     """
     chains = CheckpointChains(storage, layout, identity)
     chain = chains.owned_by(application_id) or chains.newest()
-    newest = newest_checkpoint(storage, chain.uri) if chain is not None else None
-    return TrainedSoFar(chain.uri, newest) if chain is not None and newest is not None else None
+    chosen = choose_checkpoint(storage, chain.uri) if chain is not None else None
+    return TrainedSoFar(chain.uri, chosen.checkpoint.point) if chain is not None and chosen is not None else None

@@ -17,12 +17,12 @@ import attrs
 from tony_provider.runtime.am import wire_messages
 from tony_provider.runtime.am.own_chain import OwnChain
 from tony_provider.runtime.am.owner import FencedError
-from tony_provider.runtime.am.session.actions import Action, Note
+from tony_provider.runtime.am.session.actions import Action, Note, NoteFailedResume
 from tony_provider.runtime.am.session.session import Session
 from tony_provider.runtime.am.snapshot_rounds import SnapshotRounds, TakeOrder, Waiting
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.artifacts.manifest import StoredTree
-from tony_provider.runtime.checkpoint.catalog import Catalog
+from tony_provider.runtime.checkpoint.catalog import Catalog, ChosenCheckpoint
 from tony_provider.runtime.checkpoint.checkpoint_model import (
     Manifest,
     RankTree,
@@ -31,6 +31,7 @@ from tony_provider.runtime.checkpoint.checkpoint_model import (
     directory_name,
 )
 from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
+from tony_provider.runtime.checkpoint.failed_resumes import FailedResume
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.protocol import tony_pb2, trees
@@ -105,11 +106,19 @@ class CheckpointCommits:
 
     # ---- requests ----------------------------------------------------------------------------------------------
 
-    def choose(self, generation: int) -> None:
-        """Find the newest checkpoint for a generation. From now on older generations commit nothing."""
+    def choose(self, generation: int, trusted: str = "") -> None:
+        """Find the checkpoint that a generation resumes from. From now on older generations commit nothing.
+
+        The checkpoint with the URI ``trusted`` never counts as suspect.
+        """
         self._chosen_for = max(self._chosen_for, generation)
         self._abandon(f"generation {generation} has begun")
-        self._work.put_nowait(partial(self._choose, generation))
+        self._work.put_nowait(partial(self._choose, generation, trusted))
+
+    def note_failed_resume(self, failed: NoteFailedResume) -> None:
+        """Record a failure of a process that had resumed from a checkpoint. Two equal ones make it suspect."""
+        failure = FailedResume(failed.kind, failed.message, self._application_id, epoch_ms())
+        self._work.put_nowait(partial(self._note_failed_resume, failed.resume, failure))
 
     def set_aside(self, resume: ResumePoint, reason: str) -> None:
         self._work.put_nowait(partial(self._set_aside, resume, reason))
@@ -208,20 +217,25 @@ class CheckpointCommits:
     async def _recall(self) -> None:
         """Find the newest checkpoint. A former application master may have committed it for the processes that run."""
         if self._chain.catalog is not None and not self._knows_newest:
-            recall = partial(self._chain.do, self._chain.catalog.newest)
+            recall = partial(self._chain.do, partial(self._find, self._chain.catalog.choose))
             try:
-                found = await retry(recall, CHOICE_TIMEOUT, StorageError, partial(log.warning, "%s"))
+                chosen, next_save = await retry(recall, CHOICE_TIMEOUT, StorageError, partial(log.warning, "%s"))
             except StorageError as error:
                 log.warning("the newest checkpoint is not known: %s", error)
-                found = None
-            self._is_newest(found)
+                chosen, next_save = None, 1
+            self._is_newest(chosen, next_save)
 
-    def _is_newest(self, found: Optional[StoredCheckpoint]) -> None:
+    def _find(self, find: Callable[[], Optional[ChosenCheckpoint]]) -> tuple[Optional[ChosenCheckpoint], int]:
+        """Find a checkpoint, and the number of the next one. Runs in the thread of the chain."""
+        chosen = find()
+        return chosen, self._chain.catalog.next_save() if self._chain.catalog else 1
+
+    def _is_newest(self, chosen: Optional[ChosenCheckpoint], next_save: int) -> None:
+        found = chosen.checkpoint if chosen else None
         self._newest, self._knows_newest, self._origins = found, True, {}
-        if found is not None:
-            self._next_save = max(self._next_save, found.save + 1)
-            if self._is_own(found):
-                self._origins = {each.rank: found.uri for each in found.manifest.trees}
+        self._next_save = max(self._next_save, next_save, found.save + 1 if found else 1)
+        if found is not None and self._is_own(found):
+            self._origins = {each.rank: found.uri for each in found.manifest.trees}
 
     async def _find_committed(self, request: CommitRequest, refusal: str) -> None:
         """Grant what a former application master has committed, whose answer was lost. Refuse everything else."""
@@ -235,19 +249,27 @@ class CheckpointCommits:
             log.info("%s: %s", uri, error)
         self._refuse(request, refusal)
 
-    async def _choose(self, generation: int) -> None:
+    async def _choose(self, generation: int, trusted: str) -> None:
         def troubled(error: StorageError) -> None:
             self._note("store_unavailable", f"looking for a checkpoint to resume from, again and again: {error}")
 
-        look = partial(self._chain.do, partial(self._chain.newest, generation))
+        choose = partial(self._chain.do, partial(self._find, partial(self._chain.choose, generation, trusted)))
         try:
-            found = await retry(look, CHOICE_TIMEOUT, StorageError, troubled)
+            chosen, next_save = await retry(choose, CHOICE_TIMEOUT, StorageError, troubled)
         except StorageError as error:
             self._post(partial(self._session.resume_failed, generation, str(error)))
             return
-        self._in_use = found
-        self._is_newest(found)
-        self._post(partial(self._session.resume_chosen, generation, found.point if found else None))
+        self._is_newest(chosen, next_save)
+        self._in_use = self._newest
+        point = chosen.checkpoint.point if chosen else None
+        not_from = chosen.not_from if chosen else ""
+        self._post(partial(self._session.resume_chosen, generation, point, not_from=not_from))
+
+    async def _note_failed_resume(self, resume: ResumePoint, failure: FailedResume) -> None:
+        try:
+            await self._chain.do(partial(self._chain.note_failed_resume, resume.uri, failure))
+        except StorageError as error:
+            self._note("store_unavailable", f"a failure after {resume.label} could not be recorded: {error}")
 
     def _is_own(self, checkpoint: StoredCheckpoint) -> bool:
         """Whether its objects lie in this chain, so that new checkpoints can have them."""
@@ -307,6 +329,7 @@ class CheckpointCommits:
             entry=loadable.entry,
             saved_ms=max(request.uploaded.saved_ms for request in whole.values()),
             reported=loadable.reported,
+            reported_step=loadable.reported_step if loadable.HasField("reported_step") else None,
             application_id=self._application_id,
             generation=first.generation,
             committed_ms=epoch_ms(),
@@ -324,7 +347,7 @@ class CheckpointCommits:
             await self._chain.do(partial(self._chain.set_aside, resume.uri, reason))
         except StorageError as error:
             # Chosen again, it is found to be damaged again; the session limits how often that may happen.
-            self._note("store_unavailable", f"the damaged checkpoint of {resume.label} is still there: {error}")
+            self._note("store_unavailable", f"{resume.label} is damaged and could not be set aside: {error}")
 
     # ---- helpers -----------------------------------------------------------------------------------------------
 

@@ -9,8 +9,8 @@ from typing import Callable, Optional, TypeVar
 
 from tony_provider.runtime import contract
 from tony_provider.runtime.am.owner import FencedError, Ownership
-from tony_provider.runtime.checkpoint.catalog import Catalog
-from tony_provider.runtime.checkpoint.checkpoint_model import StoredCheckpoint
+from tony_provider.runtime.checkpoint.catalog import Catalog, ChosenCheckpoint
+from tony_provider.runtime.checkpoint.failed_resumes import FailedResume
 from tony_provider.runtime.spec.model import AfterSuccess
 from tony_provider.runtime.storage import StorageError, uris
 from tony_provider.runtime.storage.leftovers import remove_leftovers
@@ -33,7 +33,6 @@ class OwnChain:
         self.catalog = Catalog(storage, chain) if chain else None
         self._former = Catalog(storage, former, read_only=True) if former else None
         self._ownership = ownership
-        self._passed_over: set[str] = set()  # URIs of damaged checkpoints in the former chain
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="chain")
 
     async def do(self, work: Callable[[], T]) -> T:
@@ -63,26 +62,29 @@ class OwnChain:
 
     # ---- what is done in the thread ----------------------------------------------------------------------------
 
-    def newest(self, generation: int) -> Optional[StoredCheckpoint]:
-        """The checkpoint that a generation is to go on from; older ones commit nothing any more."""
+    def choose(self, generation: int, trusted: str = "") -> Optional[ChosenCheckpoint]:
+        """Return the checkpoint that a generation resumes from. Older generations commit nothing any more.
+
+        The checkpoint with the URI ``trusted`` never counts as suspect.
+        """
         if generation > self.swept:
             self._sweep()
             self.swept = generation
-        found = self.catalog.newest() if self.catalog else None
-        return found or (self._newest_of(self._former) if self._former else None)
+        chosen = self.catalog.choose(trusted) if self.catalog else None
+        return chosen or (self._former.choose(trusted) if self._former else None)
 
     def set_aside(self, uri: str, reason: str) -> None:
-        """Mark a checkpoint so that nobody chooses it again. In a former chain, which others may use, it stays."""
-        if self._former and uri.startswith(f"{self._former.uri}/"):
-            self._passed_over.add(uri)
-        elif self.catalog:
-            self.catalog.set_aside(uri, reason)
+        """Exclude a damaged checkpoint from further choices. In a former chain, which others may use, it stays."""
+        if catalog := self._catalog_of(uri):
+            catalog.set_aside(uri, reason)
 
-    def _newest_of(self, former: Catalog) -> Optional[StoredCheckpoint]:
-        found = former.newest()
-        if found is None or found.uri not in self._passed_over:
-            return found
-        return next((each for each in reversed(former.list()) if each.uri not in self._passed_over), None)
+    def note_failed_resume(self, uri: str, failure: FailedResume) -> None:
+        """Record that a process failed that had resumed from the checkpoint at ``uri``."""
+        if catalog := self._catalog_of(uri):
+            catalog.note_failed_resume(uri, failure)
+
+    def _catalog_of(self, uri: str) -> Optional[Catalog]:
+        return self._former if self._former and uri.startswith(f"{self._former.uri}/") else self.catalog
 
     def _sweep(self) -> None:
         """Remove what was uploaded and never committed."""

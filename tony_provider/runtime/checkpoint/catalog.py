@@ -10,8 +10,10 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Optional, Union
+
+import attrs
 
 from tony_provider.runtime import contract
 from tony_provider.runtime.artifacts.checksum import Checksum
@@ -19,9 +21,10 @@ from tony_provider.runtime.artifacts.manifest import InvalidManifest, is_inside
 from tony_provider.runtime.checkpoint import checkpoint_model
 from tony_provider.runtime.checkpoint.checkpoint_model import Manifest, StoredCheckpoint
 from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
+from tony_provider.runtime.checkpoint.failed_resumes import FailedResume, FailedResumes
 from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.codec import CodecError, dump_json, load_json
-from tony_provider.runtime.most_bytes import MANIFEST
+from tony_provider.runtime.most_bytes import MANIFEST, RECORD
 from tony_provider.runtime.spec.model import AfterSuccess
 from tony_provider.runtime.storage import (
     Storage,
@@ -30,19 +33,38 @@ from tony_provider.runtime.storage import (
     StorageTooLarge,
     read_whole,
     uris,
+    write_atomically,
 )
 
 log = logging.getLogger(__name__)
 
+_NUMBERS = ("save", "step", "reported_step", "saved_ms", "generation", "committed_ms")  # of a manifest
 _LARGEST_NUMBER = 1 << 53  # of counts and times, which messages carry and the next checkpoint adds to
 REASON_FILE = "set-aside.json"  # in a checkpoint that was set aside: why, and when
+
+
+@attrs.frozen
+class ChosenCheckpoint:
+    """The checkpoint that a training resumes from."""
+
+    checkpoint: StoredCheckpoint
+    suspect: Optional[StoredCheckpoint] = None  # the newest checkpoint, if it was passed over
+    suspicion: str = ""  # why
+
+    @property
+    def not_from(self) -> str:
+        """Describe the checkpoint that was passed over, or return an empty string."""
+        if self.suspect is None:
+            return ""
+        return f"not from {self.suspect.point.label}, which is marked as suspect: {self.suspicion}"
 
 
 class Catalog:
     """Finds, commits and removes the checkpoints of one chain.
 
     Methods block, are safe from several threads at once, and raise StorageError. ``read_only`` is for a chain that
-    belongs to another job: broken checkpoints are skipped there and stay where they are.
+    belongs to another job: nothing is written there, and only this object remembers broken checkpoints and failed
+    resumes.
     """
 
     def __init__(self, storage: Storage, chain_uri: str, *, read_only: bool = False) -> None:
@@ -50,27 +72,58 @@ class Catalog:
         self.uri = checkpoint_model.checkpoints_directory(chain_uri)
         self.objects_uri = checkpoint_model.objects_directory(chain_uri)
         self._broken_uri = uris.join(chain_uri, contract.BROKEN_DIR)
+        self._failures_uri = uris.join(chain_uri, contract.FAILED_RESUMES_FILE)
         self._storage = storage
         self._read_only = read_only
         self._lock = threading.Lock()
         self._stored: dict[str, StoredCheckpoint] = {}  # by URI; a manifest never changes
+        self._broken_here: set[str] = set()  # URIs of checkpoints that cannot be moved, because of ``read_only``
+        self._failed_resumes: Optional[FailedResumes] = None  # only the owner of the chain changes them
 
     def newest(self) -> Optional[StoredCheckpoint]:
         """Return the newest committed checkpoint whose objects are all there, or None if there is none.
 
-        Newer ones that are broken are set aside.
+        Newer checkpoints that are broken are set aside.
         """
-        saves = sorted({save for save, _ in self._directories()}, reverse=True)
-        sizes = self._sizes() if saves else {}
-        for save in saves:
-            for found in reversed(self._load_all(save)):
-                try:
-                    _verify(found, sizes)
-                except DamagedCheckpoint as error:
-                    self._give_up(error)
-                else:
-                    return found
-        return None
+        return next(self._intact(), None)
+
+    def choose(self, trusted: str = "") -> Optional[ChosenCheckpoint]:
+        """Return the checkpoint to resume from, or None if there is none.
+
+        This is the newest intact checkpoint that is not suspect. If all are suspect, it is the newest intact one. The
+        checkpoint with the URI ``trusted`` never counts as suspect.
+        """
+        suspect: Optional[StoredCheckpoint] = None
+        for found in self._intact():
+            if found.uri == trusted or not self.failed_resumes().suspicion(found.uri):
+                suspicion = self.failed_resumes().suspicion(suspect.uri) if suspect else ""
+                return ChosenCheckpoint(found, suspect, suspicion)
+            suspect = suspect or found
+        return ChosenCheckpoint(suspect) if suspect else None
+
+    def next_save(self) -> int:
+        """Return the number of the next checkpoint."""
+        return 1 + max((save for save, _ in self._directories()), default=0)
+
+    def failed_resumes(self) -> FailedResumes:
+        """Return the failures of processes that resumed from checkpoints of this chain."""
+        with self._lock:
+            known = self._failed_resumes
+        if known is None:
+            known = self._read_failed_resumes()
+            with self._lock:
+                self._failed_resumes = known
+        return known
+
+    def note_failed_resume(self, uri: str, failure: FailedResume) -> None:
+        """Record that a process failed that had resumed from the checkpoint at ``uri``."""
+        failures = self.failed_resumes().added(uri, failure)
+        if not self._read_only:
+            there = {uris.name(found) for _, found in self._directories()} | {uris.name(uri)}
+            failures = FailedResumes({name: each for name, each in failures.by_checkpoint.items() if name in there})
+            write_atomically(self._storage, self._failures_uri, dump_json(failures))
+        with self._lock:
+            self._failed_resumes = failures
 
     def list(self) -> Sequence[StoredCheckpoint]:
         """Return all committed checkpoints, the newest last. Those with an unreadable manifest are set aside."""
@@ -116,9 +169,12 @@ class Catalog:
     def set_aside(self, checkpoint: Union[StoredCheckpoint, str], reason: str) -> Optional[str]:
         """Move a checkpoint's manifest to the chain's broken ones. Its objects stay.
 
-        Returns its new URI, or None if it did not exist any more.
+        Returns its new URI, or None if it did not exist any more or if the chain is ``read_only``.
         """
         source = str(uris.parse(checkpoint if isinstance(checkpoint, str) else checkpoint.uri))
+        if self._read_only:
+            self._broken_here.add(source)
+            return None
         self._storage.make_directories(self._broken_uri)
         name = uris.name(source)
         for number in range(1, 1000):
@@ -139,9 +195,13 @@ class Catalog:
         """Remove all but the ``keep_last`` newest checkpoints and some older ones. Return the URIs of those removed.
 
         Checkpoints whose step is a multiple of ``keep_every`` stay, and those in ``keep`` (URIs that are in use).
+        Suspect checkpoints do not count. They stay as long as an older checkpoint stays.
         """
         stored = self.list()
-        kept = {str(uris.parse(uri)) for uri in keep} | {one.uri for one in stored[max(0, len(stored) - keep_last) :]}
+        trusted = [one for one in stored if not self.failed_resumes().suspicion(one.uri)]
+        newest = trusted[max(0, len(trusted) - keep_last) :]
+        kept = {str(uris.parse(uri)) for uri in keep} | {one.uri for one in newest}
+        kept |= {one.uri for one in stored if newest and one not in trusted and one.save > newest[0].save}
         kept |= {one.uri for one in stored if keep_every and one.step is not None and one.step % keep_every == 0}
         removed = [one for one in stored if one.uri not in kept]
         if removed:
@@ -168,6 +228,29 @@ class Catalog:
         unused = objects - self._referenced() if objects else set()
         self._remove_objects(unused)
         return [*unfinished, *sorted(unused)]
+
+    def _intact(self) -> Iterator[StoredCheckpoint]:
+        """The checkpoints whose objects are all there, the newest first. Broken ones are set aside."""
+        saves = sorted({save for save, _ in self._directories()}, reverse=True)
+        sizes = self._sizes() if saves else {}
+        for save in saves:
+            for found in reversed(self._load_all(save)):
+                try:
+                    _verify(found, sizes)
+                except DamagedCheckpoint as error:
+                    self._give_up(error)
+                else:
+                    yield found
+
+    def _read_failed_resumes(self) -> FailedResumes:
+        try:
+            data = read_whole(self._storage, self._failures_uri, RECORD)
+            return load_json(data, FailedResumes, ignore_unknown=True)
+        except StorageNotFound:
+            return FailedResumes()
+        except (CodecError, StorageTooLarge) as error:
+            log.warning("%s cannot be read, so no checkpoint counts as suspect: %s", self._failures_uri, error)
+            return FailedResumes()
 
     def _referenced(self) -> set[str]:
         """Names of the objects that any checkpoint has, also one that was set aside."""
@@ -198,7 +281,7 @@ class Catalog:
         found = []
         for save, uri in self._directories():
             try:
-                if only_save in (None, save):
+                if only_save in (None, save) and uri not in self._broken_here:
                     found.append(self.load(uri))
             except StorageNotFound:
                 continue  # not committed, or just removed
@@ -215,11 +298,8 @@ class Catalog:
             return {}
 
     def _give_up(self, error: DamagedCheckpoint) -> None:
-        if self._read_only:
-            log.warning("skipping a checkpoint: %s", error)
-            return
         where = self.set_aside(error.uri, error.reason)
-        log.warning("%s. It was moved to %s", error, where)
+        log.warning("%s. %s", error, f"It was moved to {where}" if where else "It is not used")
 
     def _remove(self, checkpoints: Iterable[str]) -> None:
         for uri in checkpoints:
@@ -285,7 +365,7 @@ def check_manifest(uri: str, manifest: Manifest, *, any_name: bool = False) -> N
 
 def _check_numbers(uri: str, manifest: Manifest) -> None:
     """Other programs of the same user can write any number into a manifest."""
-    numbers = {name: getattr(manifest, name) for name in ("save", "step", "saved_ms", "generation", "committed_ms")}
+    numbers = {name: getattr(manifest, name) for name in _NUMBERS}
     numbers |= {f"rank {each.rank}": each.rank for each in manifest.trees}
     for name, number in numbers.items():
         if number is not None and not 0 <= number <= _LARGEST_NUMBER:

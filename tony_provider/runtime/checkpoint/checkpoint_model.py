@@ -41,6 +41,7 @@ class Manifest:
     entry: str = ""  # path of what user code loads: a prefix, a file, or a directory ("." for the whole one)
     saved_ms: int = 0  # epoch, when the program wrote the last of its files, by its node's clock
     reported: bool = False  # the program has reported the step; otherwise it is from its files
+    reported_step: Optional[int] = None  # that the program reported last before the snapshot
     application_id: str = ""  # that committed it
     generation: int = 0
     committed_ms: int = 0  # epoch
@@ -114,7 +115,15 @@ class StoredCheckpoint:
     @property
     def point(self) -> ResumePoint:
         manifest = self.manifest
-        return ResumePoint(self.step, self.uri, self.save, manifest.saved_ms, self.checksum, manifest.reported)
+        return ResumePoint(
+            self.step,
+            self.uri,
+            self.save,
+            manifest.saved_ms,
+            self.checksum,
+            manifest.reported,
+            manifest.reported_step,
+        )
 
 
 def directory_name(save: int) -> str:

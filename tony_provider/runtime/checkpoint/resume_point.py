@@ -1,4 +1,4 @@
-"""A checkpoint, as those know it who do not look into it."""
+"""Identifies a checkpoint that a process may resume from."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tony_provider.runtime import clock
 
 @attrs.frozen
 class ResumePoint:
-    """One save of a training, as it is named everywhere: on the wire, in the event log, in ``status.json``.
+    """Identifies one checkpoint of a training, in messages, in the event log and in ``status.json``.
 
-    The one with the highest ``save`` is the newest.
+    The checkpoint with the highest ``save`` is the newest.
     """
 
     step: Optional[int]  # None: neither the program nor its files say one
@@ -21,19 +21,38 @@ class ResumePoint:
     save: int = 0  # counts the saves of a training; 0: not known
     saved_ms: int = 0  # epoch, when the program saved it, by its node's clock; 0: not known
     checksum: str = ""  # of its manifest; empty: not known
-    reported: bool = False  # the step is the one that the program reported last, and not one that its files say
+    reported: bool = False  # the files contain no step, so ``step`` is the one that the program reported last
+    reported_step: Optional[int] = None  # that the program reported last before the snapshot
 
     @property
     def label(self) -> str:
-        """The checkpoint's name for people: ``step 120``, or ``save 7, 14:03:12 UTC``."""
-        if self.step is not None:
-            return f"step {self.step}"
-        return f"save {self.save}, {clock.time_of_day(self.saved_ms)}"
+        """The checkpoint's name for people, such as ``snapshot 12 (step 40, saved 14:03:12 UTC)``."""
+        facts = [f"step {self.step}"] if self.step is not None else []
+        if self.saved_ms:
+            facts.append(f"saved {clock.time_of_day(self.saved_ms)}")
+        name = f"snapshot {self.save}" if self.save else "a snapshot"
+        if not self.uri:
+            name = "its directory"
+        return f"{name} ({', '.join(facts)})" if facts else name
 
     def is_later_step(self, than: ResumePoint) -> Optional[bool]:
-        """None where steps do not tell: one is not known, both are the same, or they may count different things, as
-        what a program reports and what it calls its files.
+        """Return None if the steps do not answer this.
+
+        This is so if a step is unknown, if both are equal, or if one is from a report and the other from files, which
+        may count different things.
         """
         if self.step is None or than.step is None or self.step == than.step or self.reported != than.reported:
             return None
         return self.step > than.step
+
+    def differs_from(self, first_step: int) -> bool:
+        """Return whether a program whose first reported step is ``first_step`` has not resumed from this checkpoint.
+
+        The step in files may count something else than reports do, such as epochs. It counts only if the reports before
+        the snapshot had come about as far.
+        """
+        if self.step is None:
+            return False
+        if self.reported:  # reports continue while the snapshot is taken, so the step may be a bit too high
+            return 2 * first_step < self.step
+        return first_step < self.step and 2 * (self.reported_step or 0) >= self.step

@@ -91,6 +91,7 @@ class Snapshot:
     tree: Tree
     step: Optional[int]
     reported: bool
+    reported_step: Optional[int]
     loadable: Optional[Save]
     saved_ms: int
 
@@ -277,7 +278,7 @@ class CheckpointDirectory:
         found = ready.loadable
         step = found.step if found is not None and found.step is not None else reported_step
         is_reported = step is not None and (found is None or found.step is None)
-        return Snapshot(uploaded, ready.tree, step, is_reported, found, ready.saved_ms)
+        return Snapshot(uploaded, ready.tree, step, is_reported, reported_step, found, ready.saved_ms)
 
     def committed(self, snapshot: Snapshot, point: ResumePoint) -> None:
         """Note that a snapshot is part of a committed checkpoint."""

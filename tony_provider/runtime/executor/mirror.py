@@ -278,7 +278,14 @@ class Mirror:
             upload.cancel()
             self.activity = ""
         if answer.granted:
-            point = ResumePoint(snapshot.step, wanted.uri, wanted.save, snapshot.saved_ms, reported=snapshot.reported)
+            point = ResumePoint(
+                snapshot.step,
+                wanted.uri,
+                wanted.save,
+                snapshot.saved_ms,
+                reported=snapshot.reported,
+                reported_step=snapshot.reported_step,
+            )
             await self._in_thread(self._directory.committed, snapshot, point)
             return None
         log.warning("a checkpoint was refused: %s", answer.reason)
@@ -314,6 +321,7 @@ class Mirror:
             save=wanted.save,
             saved_ms=snapshot.saved_ms,
             reported=snapshot.reported,
+            reported_step=snapshot.reported_step,
             objects=tree.objects,
             copy_seconds=seconds,
         )

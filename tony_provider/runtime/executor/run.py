@@ -212,7 +212,7 @@ class Run:
             raise Cancelled("stopped before its turn came")
         loop = asyncio.get_running_loop()
         resume = self.order.resume
-        self._activity = f"restoring the checkpoint of {resume.label}" if resume else "starting"
+        self._activity = f"restoring {resume.label}" if resume else "starting"
         preparing = loop.run_in_executor(
             self._context.preparing, prepare, self._context, self.order, self._stopping.cancelled
         )

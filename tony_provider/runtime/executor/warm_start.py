@@ -49,12 +49,12 @@ def _is_chain(storage: Storage, uri: str) -> bool:
 def _restore_newest(storage: Storage, chain: str, directory: Path, cancelled: threading.Event) -> None:
     """Of a training that goes on a checkpoint may be removed while it is copied; then there is a newer one."""
     for tries_left in reversed(range(_TRIES)):
-        newest = Catalog(storage, chain, read_only=True).newest()
-        if newest is None:
+        chosen = Catalog(storage, chain, read_only=True).choose()
+        if chosen is None:
             raise StorageNotFound(chain, "read", "it holds no whole checkpoint")
         try:
             aside = directory.with_name(f"{directory.name}.aside")  # stays empty: the directory is not there yet
-            restore(storage, newest.point, directory, 0, cancelled=cancelled, aside=aside)
+            restore(storage, chosen.checkpoint.point, directory, 0, cancelled=cancelled, aside=aside)
         except DamagedCheckpoint:
             if not tries_left:
                 raise

@@ -11,7 +11,10 @@ from tony_provider.runtime.protocol import tony_pb2
 def of_message(message: tony_pb2.Resume) -> ResumePoint:
     """The resume point that a message carries."""
     step = message.step if message.HasField("step") else None
-    return ResumePoint(step, message.uri, message.save, message.saved_ms, message.checksum, message.reported)
+    reported_step = message.reported_step if message.HasField("reported_step") else None
+    return ResumePoint(
+        step, message.uri, message.save, message.saved_ms, message.checksum, message.reported, reported_step
+    )
 
 
 def message(point: Optional[ResumePoint]) -> Optional[tony_pb2.Resume]:
@@ -25,4 +28,5 @@ def message(point: Optional[ResumePoint]) -> Optional[tony_pb2.Resume]:
         saved_ms=point.saved_ms,
         checksum=point.checksum,
         reported=point.reported,
+        reported_step=point.reported_step,
     )

@@ -311,7 +311,7 @@ class TakeSnapshot(_message.Message):
     def __init__(self, generation: _Optional[int] = ..., start: _Optional[int] = ..., wanted: bool = ..., version: _Optional[int] = ..., save: _Optional[int] = ..., uri: _Optional[str] = ..., leave_out: _Optional[_Iterable[str]] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class CheckpointUploaded(_message.Message):
-    __slots__ = ("generation", "start", "request", "step", "uri", "format", "entry", "entries", "save", "saved_ms", "reported", "objects", "copy_seconds")
+    __slots__ = ("generation", "start", "request", "step", "uri", "format", "entry", "entries", "save", "saved_ms", "reported", "reported_step", "objects", "copy_seconds")
     class ObjectsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -330,6 +330,7 @@ class CheckpointUploaded(_message.Message):
     SAVE_FIELD_NUMBER: _ClassVar[int]
     SAVED_MS_FIELD_NUMBER: _ClassVar[int]
     REPORTED_FIELD_NUMBER: _ClassVar[int]
+    REPORTED_STEP_FIELD_NUMBER: _ClassVar[int]
     OBJECTS_FIELD_NUMBER: _ClassVar[int]
     COPY_SECONDS_FIELD_NUMBER: _ClassVar[int]
     generation: int
@@ -343,9 +344,10 @@ class CheckpointUploaded(_message.Message):
     save: int
     saved_ms: int
     reported: bool
+    reported_step: int
     objects: _containers.ScalarMap[str, int]
     copy_seconds: float
-    def __init__(self, generation: _Optional[int] = ..., start: _Optional[int] = ..., request: _Optional[int] = ..., step: _Optional[int] = ..., uri: _Optional[str] = ..., format: _Optional[str] = ..., entry: _Optional[str] = ..., entries: _Optional[_Iterable[_Union[TreeEntry, _Mapping]]] = ..., save: _Optional[int] = ..., saved_ms: _Optional[int] = ..., reported: bool = ..., objects: _Optional[_Mapping[str, int]] = ..., copy_seconds: _Optional[float] = ...) -> None: ...
+    def __init__(self, generation: _Optional[int] = ..., start: _Optional[int] = ..., request: _Optional[int] = ..., step: _Optional[int] = ..., uri: _Optional[str] = ..., format: _Optional[str] = ..., entry: _Optional[str] = ..., entries: _Optional[_Iterable[_Union[TreeEntry, _Mapping]]] = ..., save: _Optional[int] = ..., saved_ms: _Optional[int] = ..., reported: bool = ..., reported_step: _Optional[int] = ..., objects: _Optional[_Mapping[str, int]] = ..., copy_seconds: _Optional[float] = ...) -> None: ...
 
 class TreeEntry(_message.Message):
     __slots__ = ("path", "kind", "mode", "mtime_ns", "size", "checksum", "object", "offset", "target")
@@ -541,20 +543,22 @@ class Rendezvous(_message.Message):
     def __init__(self, generation: _Optional[int] = ..., cluster: _Optional[bytes] = ..., start: _Optional[int] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., keep_checkpoints: bool = ...) -> None: ...
 
 class Resume(_message.Message):
-    __slots__ = ("step", "uri", "save", "saved_ms", "checksum", "reported")
+    __slots__ = ("step", "uri", "save", "saved_ms", "checksum", "reported", "reported_step")
     STEP_FIELD_NUMBER: _ClassVar[int]
     URI_FIELD_NUMBER: _ClassVar[int]
     SAVE_FIELD_NUMBER: _ClassVar[int]
     SAVED_MS_FIELD_NUMBER: _ClassVar[int]
     CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     REPORTED_FIELD_NUMBER: _ClassVar[int]
+    REPORTED_STEP_FIELD_NUMBER: _ClassVar[int]
     step: int
     uri: str
     save: int
     saved_ms: int
     checksum: str
     reported: bool
-    def __init__(self, step: _Optional[int] = ..., uri: _Optional[str] = ..., save: _Optional[int] = ..., saved_ms: _Optional[int] = ..., checksum: _Optional[str] = ..., reported: bool = ...) -> None: ...
+    reported_step: int
+    def __init__(self, step: _Optional[int] = ..., uri: _Optional[str] = ..., save: _Optional[int] = ..., saved_ms: _Optional[int] = ..., checksum: _Optional[str] = ..., reported: bool = ..., reported_step: _Optional[int] = ...) -> None: ...
 
 class Welcome(_message.Message):
     __slots__ = ("am_attempt", "heartbeat_seconds")

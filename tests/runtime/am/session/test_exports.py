@@ -103,7 +103,8 @@ def test_every_nth_checkpoint() -> None:
         running.commit(step)
     asked = [each.asked_ms for each in running.asked_to_export]
     assert asked == [round((EPOCH + running.now) * 1000)] * 2
-    assert running.noted("export_requested") == [f"export.every: step {step} is on the store" for step in (3, 6)]
+    labels = [f"snapshot {step} (step {step})" for step in (3, 6)]
+    assert running.noted("export_requested") == [f"export.every: {label} is on the store" for label in labels]
 
 
 def test_saves_are_counted_over_restarts_and_masters() -> None:

@@ -22,6 +22,7 @@ from tony_provider.runtime.am.session.actions import (
     LaunchTask,
     LookForRoom,
     Note,
+    NoteFailedResume,
     PublishOutputs,
     ReleaseContainers,
     RequestContainers,
@@ -36,6 +37,7 @@ from tony_provider.runtime.am.session.recovery.recovery import REPLAY
 from tony_provider.runtime.am.session.session import Session
 from tony_provider.runtime.am.session.state.process_state import ProcessEnd
 from tony_provider.runtime.am.session.state.task import Heartbeat, Task
+from tony_provider.runtime.checkpoint.failed_resumes import FailedResume, FailedResumes
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.codec import to_plain
 from tony_provider.runtime.frameworks.base import ClusterSpec, Framework, TaskEnvironment
@@ -185,6 +187,8 @@ class World:
         self.asked: list[AskCheckpoint] = []
         self.asked_to_export: list[AskExport] = []
         self.set_aside: list[SetAside] = []
+        self.failed_resumes = FailedResumes()
+        self.trusted = ""
         self.ends: dict[str, ProcessEnd] = {}  # by task, of those that ended well the newest
         self.counted: list[OutputPart] = []  # of outputs: what those have left that had succeeded
         self.publications: list[tuple[OutputPart, ...]] = []
@@ -244,6 +248,7 @@ class World:
         elif isinstance(action, ChooseResumePoint):
             self.choices.append(action.generation)
             self.unanswered.append(action.generation)
+            self.trusted = action.trusted
         elif isinstance(action, KeepNotes):
             self.not_kept.append(action)
         elif isinstance(action, AskCheckpoint):
@@ -251,6 +256,10 @@ class World:
         elif isinstance(action, AskExport):
             self.asked_to_export.append(action)
             self.executor(action.task).asked_to_export = action.asked_ms
+        elif isinstance(action, NoteFailedResume):
+            self.failed_resumes = self.failed_resumes.added(
+                action.resume.uri, FailedResume(action.kind, action.message, "application_1_1", 0)
+            )
         elif isinstance(action, SetAside):
             self.set_aside.append(action)
             self.checkpoints = [each for each in self.checkpoints if each.uri != action.resume.uri]
@@ -558,8 +567,12 @@ class World:
     def choose(self, generation: int) -> None:
         """The store says which checkpoint is the newest."""
         self.unanswered.remove(generation)
-        newest = max(self.checkpoints, key=lambda each: each.save, default=None)
-        self.carry_out(self.session.resume_chosen(generation, newest, self.now))
+        newest_first = sorted(self.checkpoints, key=lambda each: -each.save)
+        suspicion = self.failed_resumes.suspicion
+        good = [each for each in newest_first if each.uri == self.trusted or not suspicion(each.uri)]
+        chosen = next(iter(good or newest_first), None)
+        not_from = suspicion(newest_first[0].uri) if chosen is not None and chosen is not newest_first[0] else ""
+        self.carry_out(self.session.resume_chosen(generation, chosen, self.now, not_from=not_from))
 
     @property
     def status(self) -> JobStatus:

@@ -63,9 +63,10 @@ class LaunchTask:
 
 @attrs.frozen
 class ChooseResumePoint:
-    """Find the newest verified checkpoint; the answer comes as ``Session.resume_chosen``, also when there is none."""
+    """Find the newest intact checkpoint that is not suspect. ``Session.resume_chosen`` receives the answer."""
 
-    generation: int  # that will go on from it
+    generation: int  # that will resume from it
+    trusted: str = ""  # URI of a checkpoint that does not count as suspect
 
 
 @attrs.frozen
@@ -114,6 +115,15 @@ class SetAside:
 
     resume: ResumePoint
     reason: str
+
+
+@attrs.frozen
+class NoteFailedResume:
+    """Record that a process failed that had resumed from a checkpoint, before the process reported a step or saved."""
+
+    resume: ResumePoint
+    kind: str  # the same text for the same failure
+    message: str
 
 
 @attrs.frozen
@@ -187,6 +197,7 @@ Action = Union[
     AskCheckpoint,
     AskExport,
     SetAside,
+    NoteFailedResume,
     Disconnect,
     AvoidNodes,
     Note,

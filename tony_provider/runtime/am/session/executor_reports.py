@@ -110,7 +110,21 @@ class ExecutorReports:
     def _look_at_step(self, task: Task, process: ProcessState, step: int) -> None:
         """Before the process has started, and once it is to stop, it is a step from before the last failure."""
         if step and process.started_at is not None and process.stop_by is None and process.runs:
+            if not process.stepped and task is self._state.leader:
+                self._compare(task, process, step)
             self._restarts.stepped(task, step)
+
+    def _compare(self, task: Task, process: ProcessState, first_step: int) -> None:
+        """Warn people if the program has not resumed from the checkpoint that the log names."""
+        order = process.order
+        resume = order.resume if order else self._state.generation.resume
+        if resume is not None and not (order and order.keep_checkpoints) and resume.differs_from(first_step):
+            warning = (
+                f"the job resumed from {resume.label}, but {task.name} continues at step {first_step}: its program may "
+                "not have loaded the checkpoint (see TONY_RESUME_FROM)"
+            )
+            self._state.note("not_resumed", warning, task)
+            self._state.warnings.append(warning)
 
     def look_at_end(self, task: Task, process: ProcessState, end: ProcessEnd, now: float) -> None:
         """Draw the consequences of a user process's end."""

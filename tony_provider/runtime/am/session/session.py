@@ -328,9 +328,14 @@ class Session:
 
     # ---- checkpoints -------------------------------------------------------------------------------------------
 
-    def resume_chosen(self, generation: int, resume: Optional[ResumePoint], now: float) -> list[Action]:
-        """The answer to ChooseResumePoint; None: there is no checkpoint."""
-        self._checkpoints.chosen(generation, resume)
+    def resume_chosen(
+        self, generation: int, resume: Optional[ResumePoint], now: float, *, not_from: str = ""
+    ) -> list[Action]:
+        """Receive the answer to ChooseResumePoint. ``resume`` is None if there is no checkpoint.
+
+        ``not_from`` describes a newer checkpoint that was passed over because it is suspect.
+        """
+        self._checkpoints.chosen(generation, resume, not_from, now)
         return self._checked(now)
 
     def resume_failed(self, generation: int, reason: str, now: float) -> list[Action]:

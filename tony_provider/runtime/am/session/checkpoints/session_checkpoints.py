@@ -84,12 +84,25 @@ class SessionCheckpoints:
 
     # ---- resume points -----------------------------------------------------------------------------------------
 
-    def chosen(self, generation: int, resume: Optional[ResumePoint]) -> None:
-        if self._starts.waits_for_choice(generation):
-            data = self._lower(resume)
-            what = f"goes on from {resume.label}" if resume else "begins at step 0: there is no checkpoint"
-            self._state.note("resume_chosen", f"generation {generation} {what}", data=data)
-            self._starts.chosen(generation, resume)
+    def chosen(self, generation: int, resume: Optional[ResumePoint], not_from: str, now: float) -> None:
+        """Let a generation resume from this checkpoint. ``not_from`` describes a suspect one that was passed over."""
+        for group in self._starts.waiting_for_choice(generation):
+            suspect = group.suspect
+            if suspect and (resume is None or suspect.uri == resume.uri):
+                self._restarts.give_up(suspect.task, suspect.failure, now)
+        if self._state.verdict or not self._starts.waiting_for_choice(generation):
+            return
+        state = self._state
+        data = self._lower(resume)
+        what = f"resumes from {resume.label}" if resume else "begins at step 0: there is no checkpoint"
+        if resume and not_from:
+            what = f"{what}, {not_from}"
+            state.warnings.append(f"the job {what}")
+            before = state.generation.resume
+            if before and resume.save < before.save:
+                state.went_back = data["went_back"] = resume.uri
+        state.note("resume_chosen", f"generation {generation} {what}", data=data)
+        self._starts.chosen(generation, resume)
 
     def _lower(self, resume: Optional[ResumePoint]) -> dict[str, Any]:
         """What was committed after the resume point turned out to be of no use; for the event log."""
@@ -103,7 +116,7 @@ class SessionCheckpoints:
 
     def not_chosen(self, generation: int, reason: str, now: float) -> None:
         """No resume point could be chosen: the store does not say what there is."""
-        if self._starts.waits_for_choice(generation):
+        if self._starts.waiting_for_choice(generation):
             self._completion.fail(Failure(FailureKind.CHECKPOINT, f"no resume point could be chosen: {reason}"), now)
 
     def not_restored(self, task: Task, start: int, uri: str, damaged: bool, reason: str, now: float) -> None:
@@ -135,7 +148,7 @@ class SessionCheckpoints:
         if self._state.checkpoint and self._state.checkpoint.uri == resume.uri:
             self._state.checkpoint = None
             data = {"checkpoint": None}
-        self._state.note("set_aside", f"the checkpoint of {resume.label} is damaged: {reason}", data=data)
+        self._state.note("set_aside", f"{resume.label} is damaged: {reason}", data=data)
 
     def _choose_another(self, task: Task, failure: Failure, now: float) -> None:
         group = self._groups.of(task)

@@ -48,6 +48,7 @@ class History:
     nodes: dict[str, int] = attrs.field(factory=dict)  # containers lost, by host:port
     memory: dict[str, int] = attrs.field(factory=dict)  # MiB by task type, where it was raised
     checkpoint: Optional[ResumePoint] = None  # the newest that was committed
+    went_back: str = ""  # URI of an older checkpoint than the newest one, from which the job resumed last
     export: Optional[ExportedModel] = None  # the newest
     export_request: Optional[ExportRequest] = None  # that was not answered
     suspended: Optional[str] = None  # why the job is suspended, or was about to be; None: it is not

@@ -279,6 +279,7 @@ class Recovery:
         self._groups.follow(state.tasks)
         state.generation = Generation(history.generation, history.resume, without=frozenset(history.absent))
         state.checkpoint, state.restarts = history.checkpoint, history.restarts
+        state.went_back = history.went_back
         state.export, state.export_request = history.export, history.export_request
         for task in state.by_name.values():
             known = history.tasks.get(task.name, TaskHistory())

@@ -96,7 +96,7 @@ def of_restore(task: Task, resume: Optional[ResumePoint], reason: str) -> Failur
     """The failure of a task whose directory could not be prepared; ``resume``: None where it was no checkpoint."""
     if resume is None:
         return _failure(task, FailureKind.LAUNCH, f"{_where(task)} could not prepare for its user process: {reason}")
-    message = f"{_where(task)} could not restore the checkpoint of {resume.label}: {reason}"
+    message = f"{_where(task)} could not restore {resume.label}: {reason}"
     return _failure(task, FailureKind.CHECKPOINT, message)
 
 

@@ -83,7 +83,7 @@ class ProcessStarts:
             if _held_up(restart, _is_busy):
                 return
             restart.choice = ResumeChoice(self._next_generation(group))
-            self._state.emit(ChooseResumePoint(restart.choice.generation))
+            self._state.emit(ChooseResumePoint(restart.choice.generation, self._state.went_back))
         due = restart.not_before is not None and now >= restart.not_before
         if due and (restart.choice is None or restart.choice.made) and not self._lacks(restart):
             self._begin(group, restart)
@@ -103,22 +103,26 @@ class ProcessStarts:
 
     def chosen(self, generation: int, resume: Optional[ResumePoint]) -> None:
         """Give the resume point to every group that asked for this generation."""
-        for choice in self._open_choices(generation):
-            choice.made, choice.resume = True, resume
+        for group in self.waiting_for_choice(generation):
+            if group.restart and group.restart.choice:
+                group.restart.choice.made, group.restart.choice.resume = True, resume
 
-    def waits_for_choice(self, generation: int) -> bool:
-        return bool(self._open_choices(generation))
-
-    def _open_choices(self, generation: int) -> list[ResumeChoice]:
-        choices = [group.restart.choice for group in self._groups.every if group.restart and group.restart.choice]
-        return [choice for choice in choices if choice.generation == generation and not choice.made]
+    def waiting_for_choice(self, generation: int) -> list[RestartGroup]:
+        """Return the groups for which a resume point of this generation is being chosen."""
+        found = []
+        for group in self._groups.every:
+            choice = group.restart.choice if group.restart else None
+            if choice is not None and choice.generation == generation and not choice.made:
+                found.append(group)
+        return found
 
     def _needs_choice(self, group: RestartGroup, restart: Restart) -> bool:
-        """A single task that starts again in its container goes on from what lies there."""
+        """A single task that restarts in its container resumes from its directory, unless that seems to be bad."""
         if group is self._groups.gang:
             return True
         # One resume point for all: while the gang starts again there is none to join.
-        return self._state.phase is not JobState.RESTARTING and not _keeps_checkpoints(restart.members)
+        is_kept = _keeps_checkpoints(restart.members) and group.suspect is None
+        return self._state.phase is not JobState.RESTARTING and not is_kept
 
     def _next_generation(self, group: RestartGroup) -> int:
         return self._state.generation.number + (1 if group is self._groups.gang else 0)

@@ -26,6 +26,7 @@ class NoRestart:
 
     why: str = ""  # beyond what the failure says; empty: that says it all
     permanent: bool = False  # another application would not mend it either
+    repeated: bool = False  # because the same failure was seen too often
 
 
 Decision = Union[RestartAt, NoRestart]
@@ -50,7 +51,8 @@ def decide(
         return RestartAt()
     if times > policy.same_failure:
         return NoRestart(
-            f"the same failure {times} times, without a step or a newer checkpoint in between (restart.same_failure)"
+            f"the same failure {times} times, without a step or a newer checkpoint in between (restart.same_failure)",
+            repeated=True,
         )
     delay = budget.spend(now)
     if delay is not None:

@@ -13,7 +13,7 @@ from tony_provider.runtime.am.session.restarts.root_cause import RootCause
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.peak import takes_gang_along
-from tony_provider.runtime.protocol.status import TaskState
+from tony_provider.runtime.protocol.status import Failure, TaskState
 from tony_provider.runtime.ranks import in_cluster
 from tony_provider.runtime.spec.model import JobSpec, Role
 
@@ -27,6 +27,15 @@ class ResumeChoice:
     generation: int  # that goes on from it
     made: bool = False
     resume: Optional[ResumePoint] = None  # None: there is no checkpoint
+
+
+@attrs.frozen
+class SuspectResume:
+    """A repeated failure of processes that resumed from a checkpoint. Only an older checkpoint permits a restart."""
+
+    task: Task
+    failure: Failure  # with the reason to give up
+    uri: str  # of the checkpoint
 
 
 @attrs.define
@@ -52,10 +61,11 @@ class RestartGroup:
     restart: Optional[Restart] = None
     decided: bool = False  # the event log says that it starts again, and not yet that it has
     damaged: int = 0  # resume points in a row that turned out to be damaged
+    suspect: Optional[SuspectResume] = None  # the restart that is being prepared needs another checkpoint
 
     def rest(self) -> None:
         """Forget failures and a start that was being prepared: nothing of the group is under way."""
-        self.restart = None
+        self.restart = self.suspect = None
         self.root_cause.reset()
 
 

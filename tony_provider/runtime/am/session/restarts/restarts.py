@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Optional
 
 import attrs
 
+from tony_provider.runtime.am.session.actions import NoteFailedResume
 from tony_provider.runtime.am.session.containers.containers import Containers
 from tony_provider.runtime.am.session.job_completion import JobCompletion
 from tony_provider.runtime.am.session.restarts import failures
 from tony_provider.runtime.am.session.restarts.finished_tasks import FinishedTasks
 from tony_provider.runtime.am.session.restarts.process_starts import ProcessStarts
-from tony_provider.runtime.am.session.restarts.restart_decision import NoRestart, decide
+from tony_provider.runtime.am.session.restarts.repeated_failures import recognise
+from tony_provider.runtime.am.session.restarts.restart_decision import NoRestart, RestartAt, decide
 from tony_provider.runtime.am.session.restarts.restart_groups import (
     GANG,
     Restart,
     RestartGroup,
     RestartGroups,
     ResumeChoice,
+    SuspectResume,
 )
 from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Task
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState, TaskState
+from tony_provider.runtime.ranks import saves_checkpoints
 from tony_provider.runtime.text import first_line
 
 
@@ -185,13 +190,37 @@ class Restarts:
         if cause.failure.kind is FailureKind.STALLED:
             self._open(group, cause.failure.message, now)  # it writes its stacks, whatever comes of it
         times = group.repeats.add(cause.failure, cause.type, now)
+        resume = self._note_failed_resume(group, cause, cause.failure) if times else None
         decision = decide(cause.failure, cause.scope, self._state.job.restart, group.budget, now, times=times)
+        if isinstance(decision, NoRestart) and decision.repeated and resume and not self._state.went_back:
+            delay = group.budget.spend(now)
+            if delay is not None:
+                group.suspect = SuspectResume(cause, failures.given_up(cause.failure, decision.why), resume.uri)
+                decision = RestartAt(delay)
         if isinstance(decision, NoRestart):
             self.give_up(cause, failures.given_up(cause.failure, decision.why, permanent=decision.permanent), now)
             return
         self._open(group, cause.failure.message, now)
         group.damaged = 0
         self._schedule(group, cause.failure.message, now, decision.delay)
+
+    def _note_failed_resume(self, group: RestartGroup, cause: Task, failure: Failure) -> Optional[ResumePoint]:
+        """Record the checkpoint from which a process resumed if neither a step nor a save followed, and return it.
+
+        Only tasks that save count: a failing evaluator must not send the training back.
+        """
+        process, state = cause.process, self._state
+        order = process.order if process else None
+        resume = order.resume if order and not order.keep_checkpoints else state.generation.resume
+        if not saves_checkpoints(cause.role) or resume is None or not resume.uri:
+            return None
+        has_stepped = any(task.process and task.process.stepped for task in group.members)
+        has_saved = state.checkpoint is not None and state.checkpoint.save > resume.save
+        kind = recognise(failure, cause.type)
+        if has_stepped or has_saved or kind is None:
+            return None
+        state.emit(NoteFailedResume(resume, kind, first_line(failure.message)))
+        return resume
 
     def _do_without(self, gang: RestartGroup, now: float) -> None:
         """What has failed are parameter servers, and those that they served have succeeded."""
@@ -250,6 +279,8 @@ class Restarts:
     def stepped(self, task: Task, step: int) -> None:
         """Record that a task's process has reported a step: a failure from now on is not the same as one before."""
         group = self._groups.of(task)
+        if task.process:
+            task.process.stepped = True
         if group.repeats.seen:
             group.repeats.forget()
             self._state.note("stepped", f"it took step {step}", task, data={"failures": {group.name: []}})
@@ -259,10 +290,11 @@ class Restarts:
 
         Returns what is forgotten for it, for the event log.
         """
+        self._state.went_back = ""
         spent = [group for group in self._groups.every if group.budget.times or group.repeats.seen or group.damaged]
         for group in spent:
             group.budget.progress()
             group.repeats.forget()
             group.damaged = 0
         nothing: dict[str, list[object]] = {group.name: [] for group in spent}
-        return {"restart_times": nothing, "failures": nothing} if spent else {}
+        return {"restart_times": nothing, "failures": nothing, "went_back": ""} if spent else {}

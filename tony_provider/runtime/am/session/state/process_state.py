@@ -60,6 +60,7 @@ class ProcessState:
     started_at: Optional[float] = None
     moved_at: Optional[float] = None  # when it was last seen to take a step, or started
     step: Optional[int] = None  # the newest that it reported
+    stepped: bool = False  # it has reported a step itself, and not only its predecessor
     end: Optional[ProcessEnd] = None
     not_copied: str = ""  # once it is settled: why its newest checkpoint is not on the store
     ready: bool = False  # its readiness probe has succeeded

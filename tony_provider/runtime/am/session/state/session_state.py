@@ -97,6 +97,7 @@ class SessionState:
         self.export: Optional[ExportedModel] = None  # the newest that is on the store
         self.export_request: Optional[ExportRequest] = None  # that is not answered
         self.export_problem = ""  # why the newest is not on the store; empty: it is, or there is none
+        self.went_back = ""  # URI of an older checkpoint than the newest one, from which the job resumed last
         self.restarts = 0
         self.verdict: Optional[Verdict] = None
         self.parts: tuple[OutputPart, ...] = ()  # of outputs: those that count, once all that decide have succeeded
