@@ -15,6 +15,7 @@ from tests.operators.trainings import DATES, MORNING, RUN_ID, Training
 from tony_provider.cluster.checkpoint_chains import CheckpointChains, new_chain
 from tony_provider.exceptions import TonyJobRejected, TonySpecError
 from tony_provider.operators.tony import TonyTrainOperator
+from tony_provider.runtime.checkpoint.catalog import foreign_catalog
 from tony_provider.runtime.storage import uris
 
 OTHER = "manual__2026-01-04T06:00:00+00:00"
@@ -62,6 +63,27 @@ def test_a_chain_is_continued_by_its_uri(ready: Training) -> None:
     assert ready.description(done).continues == uri
 
 
+def test_an_older_checkpoint_is_continued_by_its_number_or_uri(ready: Training) -> None:
+    uri = chain_of(ready, [5, 6, 7])
+    catalog = foreign_catalog(ready.hook.storage(), uri)
+    six = catalog.list()[1]
+    done = ready.again(resume_from={"run_id": OTHER, "snapshot": "6"})
+    assert ready.description(done).continues == six.uri
+    assert done.results["train"]["resumed_step"] == 6
+    done = ready.again(resume_from=six.uri)
+    assert done.results["train"]["resumed_step"] == 6
+
+
+def test_a_training_returns_to_an_older_checkpoint_of_its_own(ready: Training) -> None:
+    ready.again()
+    for step in (5, 6, 7):
+        ready.save(step)
+    first = ready.newest.uri
+    done = ready.again(resume="never", resume_from={"run_id": RUN_ID, "snapshot": 6})
+    assert done.results["train"]["resumed_step"] == 6
+    assert ready.newest.uri != first
+
+
 @pytest.mark.parametrize(
     "nothing",
     [None, "{{ none or '' }}", *(pytest.param(each, marks=pytest.mark.long) for each in ("", {"run_id": ""}, {}))],
@@ -90,12 +112,16 @@ def test_what_it_has_saved_itself_comes_first(training: Training) -> None:
         ("file:///etc", "resume_from: 'file:///etc' is not in the store of the staging directory"),
         ("{root}/cluster", "is no directory of a checkpoint chain"),
         ("{root}/../x", "resume_from: "),
-        ("{empty}", "holds no checkpoint to go on from"),
+        ("{empty}", "holds no checkpoint to resume from"),
+        ({"run_id": OTHER, "snapshot": 3}, "there is no snapshot 3 in "),
+        ({"run_id": OTHER, "snapshot": 3}, "the chain holds snapshot 40 (step 40), snapshot 90 (step 90)"),
+        ("{ready}/checkpoints/save-000007-00000000", "; the chain holds snapshot 40 (step 40), snapshot 90 (step 90)"),
     ],
 )
 def test_what_is_not_there_is_refused_and_nothing_is_started(ready: Training, resume_from: Any, words: str) -> None:
+    uri = chain_of(ready, [40, 90])
     if isinstance(resume_from, str):
-        resume_from = resume_from.format(root=ready.hook.layout.root, empty=chain_of(ready, []))
+        resume_from = resume_from.format(root=ready.hook.layout.root, empty=chain_of(ready, [], map_index=7), ready=uri)
     error = ready.again(resume_from=resume_from, retries=3).errors["train"]
     assert isinstance(error, TonyJobRejected)
     assert words in str(error)
@@ -109,6 +135,7 @@ def test_what_is_not_there_is_refused_and_nothing_is_started(ready: Training, re
         ({"run_id": "x", "map_index": "one"}, "map_index: should be a whole number"),
         ({"run_id": "x", "map_index": 1, "checkpoint_key": "y"}, "map_index and checkpoint_key"),
         ({"run_id": 5}, "resume_from.run_id: should be text"),
+        ({"run_id": "x", "snapshot": "newest"}, "resume_from.snapshot: should be a whole number"),
         (["x"], "should be a mapping"),
     ],
 )

@@ -11,7 +11,8 @@ import attrs
 from tony_provider.cli.named import application_of
 from tony_provider.cluster.application_ref import ApplicationRef
 from tony_provider.cluster.base import Application, ApplicationState
-from tony_provider.cluster.errors import ClusterError
+from tony_provider.cluster.checkpoint_chains import CheckpointChains, KeptCheckpoint, kept_checkpoints
+from tony_provider.cluster.errors import ClusterError, RecordUnreadable
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.clock import moment
 from tony_provider.runtime.protocol.status import JobStatus
@@ -32,6 +33,7 @@ class Glance:
     status: JobStatus | None
     directory: str | None  # None: nothing of it is in the staging directory, or that cannot be seen
     troubles: list[str]
+    checkpoints: list[KeptCheckpoint] = attrs.field(factory=list)  # of its chain, the newest first
     error: Exception | None = None  # why nothing is known of the job
 
 
@@ -48,12 +50,14 @@ def glance(hook: TonyHook, args: Namespace) -> Glance:
         seen = attrs.evolve(seen, master=ask_the_master(hook, found.identity, found.application_id))
     silence = Silence(Contact(), lambda _: None)
     silence.look(seen)
+    checkpoints, unknown = _checkpoints(hook, found)
     return Glance(
         application_id=found.application_id,
         application=seen.application,
         status=seen.newest,
         directory=hook.application_dir(found.identity, found.application_id) if found.identity is not None else None,
-        troubles=[*silence.lines, *old, *_master_says(seen)],
+        troubles=[*silence.lines, *old, *_master_says(seen), *unknown],
+        checkpoints=checkpoints,
         error=seen.outage if seen.newest is None else None,
     )
 
@@ -68,6 +72,17 @@ def _look(hook: TonyHook, args: Namespace) -> tuple[ApplicationRef, Observation]
             raise
         return ApplicationRef(application.id, application, None), Observation(application, outages=(error,))
     return found, observe_status(hook, found.identity, found.application_id, found.application)
+
+
+def _checkpoints(hook: TonyHook, found: ApplicationRef) -> tuple[list[KeptCheckpoint], list[str]]:
+    """The checkpoints of the chain that the application owns, and why they are not known."""
+    if found.identity is None:
+        return [], []
+    try:
+        chain = CheckpointChains(hook.storage(), hook.layout, found.identity).owned_by(found.application_id)
+        return kept_checkpoints(hook.storage(), chain.uri) if chain else [], []
+    except (StorageError, RecordUnreadable) as error:
+        return [], [f"The checkpoints are not known: {error}"]
 
 
 def _old(seen: Observation) -> Iterator[str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Any
 
+import attrs
+
 from tony_provider.cli.command import command
 from tony_provider.cli.glance import Glance, glance
 from tony_provider.cli.named import application_of, hook_of, identity_of
@@ -26,7 +28,10 @@ def status(args: Namespace) -> None:
             return
         seen = glance(hook, args)
     if args.output == "table":
-        table = job_table(seen.application_id, seen.application, seen.status, seen.directory, seen.troubles)
+        checkpoints = [each.line for each in seen.checkpoints]
+        table = job_table(
+            seen.application_id, seen.application, seen.status, seen.directory, seen.troubles, checkpoints
+        )
         print_whole(table)
     elif args.output == "plain":
         print_rows(_task_rows(seen.status), "plain")
@@ -56,5 +61,6 @@ def _whole(seen: Glance) -> dict[str, Any]:
         "application": to_plain(seen.application) if seen.application is not None else None,
         "job": to_plain(seen.status) if seen.status is not None else None,
         "directory": seen.directory,
+        "checkpoints": [attrs.asdict(each) for each in seen.checkpoints],
         "troubles": seen.troubles,
     }

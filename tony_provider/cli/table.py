@@ -34,9 +34,15 @@ def job_table(
     status: JobStatus | None,
     directory: str | None,
     troubles: Sequence[str] = (),
+    checkpoints: Sequence[str] = (),
 ) -> RenderableType:
-    """A job's state, progress and tasks, to be printed. ``troubles``: what keeps it from being up to date."""
-    parts: list[RenderableType] = [_facts(application_id, application, status, directory)]
+    """Return a job's state, progress and tasks, to be printed.
+
+    ``troubles`` explain why the table is not up to date. ``checkpoints`` are the lines of the kept checkpoints.
+    """
+    facts = _named(application_id, application, status, directory)
+    facts += [("checkpoint", as_text(each)) for each in checkpoints]
+    parts: list[RenderableType] = [_facts(facts)]
     parts += [as_text(trouble, "yellow") for trouble in troubles]
     if status is not None and status.tasks:
         if status.total_steps and not status.state.is_final:
@@ -47,13 +53,11 @@ def job_table(
     return Group(*parts)
 
 
-def _facts(
-    application_id: str, application: Application | None, status: JobStatus | None, directory: str | None
-) -> Table:
+def _facts(facts: Sequence[tuple[str, Text]]) -> Table:
     grid = Table.grid(padding=(0, 2))
     grid.add_column()
     grid.add_column(overflow="fold")  # paths are to be copied
-    for name, value in _named(application_id, application, status, directory):
+    for name, value in facts:
         grid.add_row(as_text(name, "bold"), value)
     return grid
 

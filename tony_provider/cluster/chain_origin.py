@@ -9,6 +9,8 @@ from tony_provider.cluster.errors import SourceMissing
 from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.layout import Layout
 from tony_provider.cluster.sources import in_store
+from tony_provider.runtime.checkpoint.catalog import foreign_catalog
+from tony_provider.runtime.checkpoint.checkpoint_model import chain_of, save_of
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage
 from tony_provider.runtime.storage.errors import StorageInvalidPath, StorageNotFound
@@ -21,7 +23,8 @@ class ChainOrigin:
     Ids are an identity here.
     """
 
-    resume_from: Identity | str | None = None  # another training, whose newest chain is meant, or a chain's URI
+    resume_from: Identity | str | None = None  # another training's newest chain, or the URI of a chain or checkpoint
+    snapshot: int | None = None  # the number of a checkpoint in this chain; default: the newest one
     warm_start: str | None = None  # URI of a model's directory, or of a chain: its newest checkpoint then
 
 
@@ -36,14 +39,27 @@ class OriginFinder:
     layout: Layout
 
     def chain(self, origin: ChainOrigin) -> str | None:
-        """The URI of the chain to go on from, which holds a checkpoint; None where the origin names no chain."""
+        """Return the URI of the chain or checkpoint to resume from, or None if the origin names none."""
         wanted = origin.resume_from
         if wanted is None:
             return None
         uri = self._newest_of(wanted) if isinstance(wanted, Identity) else self._given(wanted)
+        if origin.snapshot is not None:
+            uri = self._snapshot(uri, origin.snapshot)
         if choose_checkpoint(self.storage, uri) is None:
-            raise SourceMissing(f"resume_from: {uri} holds no checkpoint to go on from")
+            raise SourceMissing(f"resume_from: {uri} holds no checkpoint to resume from{self._kept(uri)}")
         return uri
+
+    def _snapshot(self, chain: str, number: int) -> str:
+        found = [each.uri for each in foreign_catalog(self.storage, chain).list() if each.save == number]
+        if not found:
+            raise SourceMissing(f"resume_from: there is no snapshot {number} in {chain}{self._kept(chain)}")
+        return found[-1]
+
+    def _kept(self, uri: str) -> str:
+        chain = chain_of(uri) if save_of(uris.name(uri)) is not None else uri
+        labels = [each.point.label for each in foreign_catalog(self.storage, chain).list()]
+        return f"; the chain holds {', '.join(labels)}" if labels else ""
 
     def warm_start(self, origin: ChainOrigin) -> str | None:
         if origin.warm_start is None:
@@ -70,10 +86,11 @@ class OriginFinder:
 
     def _given(self, wanted: str) -> str:
         uri = self._own("resume_from", wanted)
-        if read_chain(self.storage, uri) is None:
+        chain = chain_of(uri) if save_of(uris.name(uri)) is not None else uri
+        if read_chain(self.storage, chain) is None:
             raise SourceMissing(
-                f"resume_from: {uri} is no directory of a checkpoint chain; "
-                "write one as the result's `checkpoint_chain` has it (…/chain-0001)"
+                f"resume_from: {uri} is no directory of a checkpoint chain or checkpoint; write the `checkpoint_chain` "
+                "(…/chain-0001) or the `checkpoint_dir` (…/chain-0001/checkpoints/save-…) of a result"
             )
         return uri
 

@@ -16,10 +16,11 @@ from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.layout import Layout, chain_number
 from tony_provider.cluster.record_files import read_record
 from tony_provider.runtime import contract
-from tony_provider.runtime.checkpoint.catalog import Catalog, ChosenCheckpoint
+from tony_provider.runtime.checkpoint.catalog import ChosenCheckpoint, foreign_catalog
 from tony_provider.runtime.checkpoint_chain import CheckpointChain, Owner
 from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.codec import dump_json
+from tony_provider.runtime.quantities import count, size
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Before, Storage, right_away
 from tony_provider.runtime.storage.errors import StorageNotEmpty, StorageNotFound
@@ -177,9 +178,38 @@ def read_owner(storage: Storage, uri: str) -> Owner | None:
     return read_record(storage, uris.join(uri, contract.OWNER_FILE), Owner, without=without)
 
 
+@attrs.frozen
+class KeptCheckpoint:
+    """A checkpoint of a chain, for people."""
+
+    label: str
+    uri: str
+    size: int  # bytes
+    files: int
+    suspicion: str  # why no process resumes from it unless a user names it; empty if it is not suspect
+
+    @property
+    def line(self) -> str:
+        """Describe the checkpoint in one line."""
+        why = f"; suspect: {self.suspicion}" if self.suspicion else ""
+        return f"{self.label}: {size(self.size)} in {count(self.files, 'file')}, {self.uri}{why}"
+
+
+def kept_checkpoints(storage: Storage, uri: str) -> list[KeptCheckpoint]:
+    """Return all committed checkpoints of a chain, the newest first. Raises StorageError."""
+    catalog = foreign_catalog(storage, uri)
+    failures = catalog.failed_resumes()
+    return [
+        KeptCheckpoint(
+            each.point.label, each.uri, each.manifest.size, each.manifest.file_count, failures.suspicion(each.uri)
+        )
+        for each in reversed(catalog.list())
+    ]
+
+
 def choose_checkpoint(storage: Storage, uri: str) -> ChosenCheckpoint | None:
     """Return the checkpoint of a chain from which a training resumes, or None if there is none.
 
-    This is the newest one that is intact and not suspect. ``uri`` is that of a chain.
+    This is the newest one that is intact and not suspect. ``uri`` may also name a checkpoint.
     """
-    return Catalog(storage, uri, read_only=True).choose()
+    return foreign_catalog(storage, uri).choose()

@@ -144,7 +144,7 @@ def _seconds(time_span: timedelta | float) -> float:
     return time_span.total_seconds() if isinstance(time_span, timedelta) else time_span
 
 
-_KEYS = ["dag_id", "run_id", "task_id", "map_index", "checkpoint_key"]
+_KEYS = ["dag_id", "run_id", "task_id", "map_index", "checkpoint_key", "snapshot"]
 
 
 def resume_of(given: str) -> Resume:
@@ -169,7 +169,9 @@ def origin_of(
     """
     if warm_start is not None and not isinstance(warm_start, str):
         raise TonySpecError(f"warm_start: should be the URI of a model's directory, not {shown(warm_start)}")
-    return ChainOrigin(_training(hook, run, resume_from, checkpoint_key), (warm_start or "").strip() or None)
+    training = _training(hook, run, resume_from, checkpoint_key)
+    snapshot = _number(resume_from, "snapshot") if isinstance(resume_from, Mapping) and training else None
+    return ChainOrigin(training, snapshot, (warm_start or "").strip() or None)
 
 
 def _training(hook: TonyHook, run: TaskRun, given: Any, checkpoint_key: str | None) -> Identity | str | None:
@@ -179,7 +181,8 @@ def _training(hook: TonyHook, run: TaskRun, given: Any, checkpoint_key: str | No
         return given.strip() or None
     if not isinstance(given, Mapping):
         raise TonySpecError(
-            f"resume_from: should be a mapping with a run_id, or the URI of a checkpoint chain, not {shown(given)}"
+            "resume_from: should be a mapping with a run_id, or the URI of a checkpoint chain or checkpoint, not "
+            f"{shown(given)}"
         )
     if unknown := sorted(set(given) - set(_KEYS)):
         hint = suggestion(unknown[0], _KEYS)
@@ -187,7 +190,7 @@ def _training(hook: TonyHook, run: TaskRun, given: Any, checkpoint_key: str | No
     if not (run_id := _text(given, "run_id")):
         return None  # a template that found no run
     dag_id, task_id = _text(given, "dag_id") or run.dag_id, _text(given, "task_id") or run.task_id
-    key, index = _text(given, "checkpoint_key"), _index(given)
+    key, index = _text(given, "checkpoint_key"), _number(given, "map_index")
     if key is not None and index is not None:
         raise TonySpecError("resume_from: map_index and checkpoint_key are both given; keep one of them")
     if key is None and index is None and (dag_id, task_id) == (run.dag_id, run.task_id):
@@ -208,11 +211,11 @@ def _text(given: Mapping[str, Any], key: str) -> str | None:
     return value or None
 
 
-def _index(given: Mapping[str, Any]) -> int | None:
-    value = given.get("map_index")
+def _number(given: Mapping[str, Any], key: str) -> int | None:
+    value = given.get(key)
     if value is None or value == "":
         return None
     try:
         return int(value)  # templates give text
     except (TypeError, ValueError) as error:
-        raise TonySpecError(f"resume_from.map_index: should be a whole number, not {shown(value)}") from error
+        raise TonySpecError(f"resume_from.{key}: should be a whole number, not {shown(value)}") from error

@@ -70,8 +70,9 @@ class TonyTrainOperator(TellsLineage, RendersJobs, BaseOperator):
         has changed, and after a success. ``never`` begins at step 0. Templated.
     :param resume_from: what this training begins with while it has no checkpoint of its own: the newest checkpoint of
         another one, given as a mapping of ``run_id`` and, where they are not this task's own, ``dag_id``, ``task_id``
-        and ``map_index`` or ``checkpoint_key``; or the URI of a checkpoint chain, as in a result's
-        ``checkpoint_chain``. Nothing when ``run_id`` or the text is empty. Templated.
+        and ``map_index`` or ``checkpoint_key``. The key ``snapshot`` selects an older checkpoint by its number. Or give
+        the URI of a chain or a checkpoint: a result's ``checkpoint_chain`` or ``checkpoint_dir``. To return to an
+        older checkpoint of this training, add ``resume="never"``. An empty ``run_id`` or text has no effect. Templated.
     :param warm_start: URI of the directory of a model on the job's store that the training code may take its initial
         weights from, at step 0: it finds the files in ``TONY_WARM_START``. Or that of a checkpoint chain, whose newest
         checkpoint it finds there. Nothing when empty. For an earlier period's

@@ -95,7 +95,7 @@ class ApplicationDescription:
     yarn: Optional[YarnAccess] = None  # exactly one of yarn and local
     local: Optional[LocalAccess] = None
     chain_dir: str = ""  # URI of the checkpoint chain's directory on the store: checkpoints, owner
-    continues: Optional[str] = None  # URI of another chain's directory, whose newest checkpoint this one begins with
+    continues: Optional[str] = None  # URI of another chain, or of a checkpoint of it, with which this one begins
     warm_start: Optional[str] = None  # URI of a model's directory on the store, for initial weights
     master_lost_after: float = 60.0  # seconds without an application master after which executors stop their processes
     hadoop: dict[str, str] = attrs.field(factory=dict)  # Hadoop's properties, for nodes that have none to show

@@ -20,7 +20,7 @@ class CheckpointChain:
     """``chain.json``: what is trained in the chain. There before anything else, by exclusive creation."""
 
     fingerprint: dict[str, str]  # a hash by the key of each thing that makes another training of it
-    continues: Optional[str] = None  # URI of another chain, whose newest checkpoint this one begins with
+    continues: Optional[str] = None  # URI of another chain, or of one of its checkpoints, with which this chain begins
     warm_start: Optional[str] = None  # URI of the model that initial weights were taken from
     created_ms: int = 0  # epoch
     version: int = 1

@@ -9,7 +9,7 @@ from typing import Callable, Optional, TypeVar
 
 from tony_provider.runtime import contract
 from tony_provider.runtime.am.owner import FencedError, Ownership
-from tony_provider.runtime.checkpoint.catalog import Catalog, ChosenCheckpoint
+from tony_provider.runtime.checkpoint.catalog import Catalog, ChosenCheckpoint, foreign_catalog
 from tony_provider.runtime.checkpoint.failed_resumes import FailedResume
 from tony_provider.runtime.spec.model import AfterSuccess
 from tony_provider.runtime.storage import StorageError, uris
@@ -31,7 +31,7 @@ class OwnChain:
         description = ownership.description
         storage, chain, former = ownership.storage, description.chain_dir, description.continues
         self.catalog = Catalog(storage, chain) if chain else None
-        self._former = Catalog(storage, former, read_only=True) if former else None
+        self._former = foreign_catalog(storage, former) if former else None
         self._ownership = ownership
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="chain")
 

@@ -67,7 +67,8 @@ class Catalog:
     resumes.
     """
 
-    def __init__(self, storage: Storage, chain_uri: str, *, read_only: bool = False) -> None:
+    def __init__(self, storage: Storage, chain_uri: str, *, read_only: bool = False, only: str = "") -> None:
+        """``only``: URI of a checkpoint; the others of the chain are ignored."""
         self.chain_uri = str(uris.parse(chain_uri))
         self.uri = checkpoint_model.checkpoints_directory(chain_uri)
         self.objects_uri = checkpoint_model.objects_directory(chain_uri)
@@ -75,6 +76,7 @@ class Catalog:
         self._failures_uri = uris.join(chain_uri, contract.FAILED_RESUMES_FILE)
         self._storage = storage
         self._read_only = read_only
+        self._only = uris.name(only) if only else ""
         self._lock = threading.Lock()
         self._stored: dict[str, StoredCheckpoint] = {}  # by URI; a manifest never changes
         self._broken_here: set[str] = set()  # URIs of checkpoints that cannot be moved, because of ``read_only``
@@ -274,7 +276,8 @@ class Catalog:
             found = self._storage.list(self.uri)
         except StorageNotFound:
             return []
-        saves = ((checkpoint_model.save_of(status.name), status) for status in found if status.is_directory)
+        named = (status for status in found if status.is_directory and self._only in ("", status.name))
+        saves = ((checkpoint_model.save_of(status.name), status) for status in named)
         return sorted((save, status.path) for save, status in saves if save is not None)
 
     def _load_all(self, only_save: Optional[int] = None) -> Sequence[StoredCheckpoint]:
@@ -314,6 +317,13 @@ class Catalog:
     def _forget(self, uri: str) -> None:
         with self._lock:
             self._stored.pop(uri, None)
+
+
+def foreign_catalog(storage: Storage, uri: str) -> Catalog:
+    """Return a read-only catalog. ``uri`` names a chain, or a checkpoint, which is then the only one in the catalog."""
+    if checkpoint_model.save_of(uris.name(uri)) is None:
+        return Catalog(storage, uri, read_only=True)
+    return Catalog(storage, checkpoint_model.chain_of(uri), read_only=True, only=uri)
 
 
 def read_stored(storage: Storage, uri: str, *, any_name: bool = False) -> StoredCheckpoint:

@@ -53,6 +53,11 @@ class Manifest:
         return sum(each.tree.size for each in self.trees)
 
     @property
+    def file_count(self) -> int:
+        """The number of files of all ranks."""
+        return sum(entry.kind is Kind.FILE for each in self.trees for entry in each.tree.entries)
+
+    @property
     def objects(self) -> dict[str, int]:
         """The bytes of all stored objects by name."""
         return {name: size for each in self.trees for name, size in each.tree.objects.items()}

@@ -1,6 +1,6 @@
 """The files of an earlier model, from which the user process takes its initial weights: copied once per container.
 
-Where a checkpoint chain is named they are those of its newest checkpoint, as it is when the container is there.
+A checkpoint chain stands for its newest checkpoint at that time.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from pathlib import Path
 
 from tony_provider.runtime import contract
 from tony_provider.runtime.cancellation import Cancelled
-from tony_provider.runtime.checkpoint.catalog import Catalog
+from tony_provider.runtime.checkpoint.catalog import foreign_catalog
+from tony_provider.runtime.checkpoint.checkpoint_model import save_of
 from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
 from tony_provider.runtime.checkpoint.restore import restore
 from tony_provider.runtime.storage import Storage, StorageNotFound, uris, walk
@@ -40,18 +41,21 @@ def fetch(storage: Storage, uri: str, directory: Path, cancelled: threading.Even
 
 
 def _is_chain(storage: Storage, uri: str) -> bool:
+    """Return whether ``uri`` names a checkpoint chain, or one of its checkpoints."""
+    if save_of(uris.name(uri)) is not None:
+        return True
     try:
         return not storage.status(uris.join(uri, contract.CHAIN_FILE)).is_directory
     except StorageNotFound:
         return False
 
 
-def _restore_newest(storage: Storage, chain: str, directory: Path, cancelled: threading.Event) -> None:
-    """Of a training that goes on a checkpoint may be removed while it is copied; then there is a newer one."""
+def _restore_newest(storage: Storage, uri: str, directory: Path, cancelled: threading.Event) -> None:
+    """Restore a checkpoint. While it is copied, its training may remove it; then there is a newer one."""
     for tries_left in reversed(range(_TRIES)):
-        chosen = Catalog(storage, chain, read_only=True).choose()
+        chosen = foreign_catalog(storage, uri).choose()
         if chosen is None:
-            raise StorageNotFound(chain, "read", "it holds no whole checkpoint")
+            raise StorageNotFound(uri, "read", "it holds no whole checkpoint")
         try:
             aside = directory.with_name(f"{directory.name}.aside")  # stays empty: the directory is not there yet
             restore(storage, chosen.checkpoint.point, directory, 0, cancelled=cancelled, aside=aside)
