@@ -44,7 +44,7 @@ def test_a_job_is_suspended_and_resumed_from_the_command_line(tony: Tony, local:
     assert "the day belongs to others" in " ".join(shown.split())
     assert re.search(r"checkpoint +snapshot 1 \(step 7, saved \S+ UTC\): \d+ B in 2 files,", shown)
     (told,) = json.loads(tony("status", application_id, "--output", "json").out)
-    assert [(each["files"], each["suspicion"]) for each in told["checkpoints"]] == [(2, "")]
+    assert [(each["files"], each["suspicion"]) for each in told["checkpoints"]] == [("2", "")]
     assert local.storage().exists(told["checkpoints"][0]["uri"])
     again = tony("suspend", application_id)
     assert (again.code, again.out) == (0, f"{application_id} is suspended already\n")
