@@ -93,7 +93,7 @@ def test_what_makes_another_training(job: Job, folder: Path, change: Change, key
         lambda job, _: job["tasks"]["worker"].update(memory="64GiB", instances=9, gpus=1, node_label="big", vcores=2),
         lambda job, _: job.update(queue="ml", priority=3, name="other", tags=["x"], am={"memory": "1GiB"}),
         lambda job, _: job.update(acls={"view": {"users": ["bob"]}, "modify": {"groups": ["ops"]}}),
-        lambda job, _: job.update(timeouts={"queue": "1h"}, restart={"budget": 9}, checkpoint={"keep_last": 9}),
+        lambda job, _: job.update(timeouts={"queue": "1h"}, restart={"budget": 9}, checkpoint={"keep": 9}),
         lambda job, _: job["tasks"]["tensorboard"].update(command="tensorboard --reload_interval 5"),
         lambda job, _: job["tasks"].pop("tensorboard"),
         lambda job, _: job["tasks"]["tensorboard"].update(python_env="/opt/envs/tb", files=["train.py::t.py"]),

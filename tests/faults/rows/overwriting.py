@@ -49,7 +49,7 @@ def _killed_at_random(field: Field, kind: str, command: str, hits: int, step_of:
         pace=0.2,
         tasks={"worker": {"instances": 2, "memory": "768MiB", "command": command}},
         restart={"backoff": "0s", "budget": 2 * hits},
-        checkpoint={"keep_last": 1000, "after_success": "keep-all"},
+        checkpoint={"keep": 1000, "after_success": "keep-all"},
     )
     for task in training.gang:
         training.until(lambda task=task: training.diary.entries("ready", task), f"{task} to be there")  # type: ignore[misc]

@@ -182,7 +182,7 @@ async def test_no_checkpoint_is_an_answer_too(make: Make) -> None:
 
 
 async def test_only_the_newest_stay_and_the_one_in_use(tmp_path: Path, make: Make) -> None:
-    setting = make(keeping(describe(tmp_path), CheckpointSpec(keep_last=2, keep_every=100)))
+    setting = make(keeping(describe(tmp_path), CheckpointSpec(keep=2, keep_every=100)))
     for step in (100, 110):
         commit(setting.chain, step)
     setting.checkpoints.choose(1)

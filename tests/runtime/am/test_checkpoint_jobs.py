@@ -124,13 +124,13 @@ def committed(job: LocalJob) -> list[int | None]:
 
 
 def spec(
-    mirror: MirrorScope, after_success: AfterSuccess = AfterSuccess.KEEP_LAST, keep_last: int = 3
+    mirror: MirrorScope, after_success: AfterSuccess = AfterSuccess.KEEP_LAST, keep: int = 3
 ) -> CheckpointSpec:
-    return CheckpointSpec(mirror, CheckpointFormat.MANIFEST, keep_last=keep_last, after_success=after_success)
+    return CheckpointSpec(mirror, CheckpointFormat.MANIFEST, keep=keep, after_success=after_success)
 
 
 async def test_leader_s_checkpoints_are_everybody_s(tmp_path: Path, wishes: Wishes) -> None:
-    job = await run(tmp_path, wishes, spec(MirrorScope.LEADER, keep_last=2))
+    job = await run(tmp_path, wishes, spec(MirrorScope.LEADER, keep=2))
     for step in (10, 20, 30):
         wishes.step(step)
         await until(lambda step=step: step in committed(job), job)  # type: ignore[misc]

@@ -25,7 +25,7 @@ SIZES = {
     "am": {"memory": "1GiB"},
     "timeouts": {"lifetime": "1d", "queue": None},
     "restart": {"budget": 5, "memory_step": "1GiB"},
-    "checkpoint": {"keep_last": 5},
+    "checkpoint": {"keep": 5},
     "tasks": {"worker": {"instances": "4", "memory": "8GiB", "vcores": 2, "gpus": 1, "min_instances": 2}},
 }
 # What makes another job of it: what runs, with what, as whom, where to, how its end is told.

@@ -347,7 +347,7 @@ def worker(**changes: Any) -> dict[str, Any]:
         ({"restart": {"retries": 1}}, "restart.retries", "unknown key"),
         ({"budget": 1}, "budget", "it belongs under restart"),
         ({"checkpoint": {"mirror": "rank0"}}, "checkpoint.mirror", "must be one of auto, leader, all, off"),
-        ({"checkpoint": {"keep_last": 0}}, "checkpoint.keep_last", "at least 1"),
+        ({"checkpoint": {"keep": 0}}, "checkpoint.keep", "at least 1"),
         ({"checkpoint": {"keep_every": 0}}, "checkpoint.keep_every", "at least 1"),
         ({"export": {"every": 0}}, "export.every", "at least 1"),
         ({"export": {"keep_last": 0}}, "export.keep_last", "at least 1"),

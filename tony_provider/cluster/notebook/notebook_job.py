@@ -66,7 +66,7 @@ def notebook_job(job: JobSpec, wish: NotebookWish, overrides: Mapping[str, Any])
             "grace": _GRACE,
             "checkpoint": _LAST_COPY,
         },
-        "checkpoint": {"format": CheckpointFormat.MANIFEST.value, "keep_last": _SAVES},
+        "checkpoint": {"format": CheckpointFormat.MANIFEST.value, "keep": _SAVES},
         "inputs": {
             name: {**whole["inputs"][name], "tasks": [TASK_TYPE]}
             for name in job.inputs

@@ -338,7 +338,7 @@ class CheckpointCommits:
     async def _prune(self, catalog: Catalog) -> None:
         keep = [self._in_use.uri] if self._in_use else []
         try:
-            await self._chain.do(partial(catalog.prune, self._spec.keep_last, self._spec.keep_every, keep=keep))
+            await self._chain.do(partial(catalog.prune, self._spec.keep, self._spec.keep_every, keep=keep))
         except StorageError as error:
             log.warning("older checkpoints are left for now: %s", error)
 

@@ -35,7 +35,7 @@ ALLOWED_BY_DEFAULT = (
     "tensorboard.vcores",
     "timeouts",
     "restart",
-    "checkpoint.keep_last",
+    "checkpoint.keep",
     "checkpoint.keep_every",
     "checkpoint.bandwidth",
     "export",

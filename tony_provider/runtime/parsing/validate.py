@@ -402,7 +402,7 @@ def _grow(task_type: str, task: TaskSpec) -> Iterator[Problem]:
 
 
 def _checkpoint(job: JobSpec) -> Iterator[Problem]:
-    yield from _at_least(1, "checkpoint.keep_last", job.checkpoint.keep_last)
+    yield from _at_least(1, "checkpoint.keep", job.checkpoint.keep)
     if job.checkpoint.keep_every is not None:
         yield from _at_least(1, "checkpoint.keep_every", job.checkpoint.keep_every)
 

@@ -124,7 +124,7 @@ class AfterSuccess(str, Enum):
     """What stays of a checkpoint chain once the job has succeeded."""
 
     KEEP_LAST = "keep-last"  # the newest
-    KEEP_ALL = "keep-all"  # all that keep_last and keep_every left
+    KEEP_ALL = "keep-all"  # all that keep and keep_every left
     REMOVE = "remove"  # none
 
 
@@ -314,7 +314,7 @@ class CheckpointSpec:
 
     mirror: MirrorScope = MirrorScope.AUTO
     format: CheckpointFormat = CheckpointFormat.AUTO
-    keep_last: int = 3  # newest ones
+    keep: int = 2  # newest ones
     keep_every: Optional[int] = None  # and those whose step, if known, is a multiple of this; default: no others
     after_success: AfterSuccess = AfterSuccess.KEEP_LAST
     bandwidth: Optional[Memory] = None  # MiB a second that one task copies at most; default: no limit
