@@ -123,9 +123,7 @@ def committed(job: LocalJob) -> list[int | None]:
     return [stored.step for stored in Catalog(LocalStorage(), job.description.chain_dir).list()]
 
 
-def spec(
-    mirror: MirrorScope, after_success: AfterSuccess = AfterSuccess.KEEP_LAST, keep: int = 3
-) -> CheckpointSpec:
+def spec(mirror: MirrorScope, after_success: AfterSuccess = AfterSuccess.KEEP_LAST, keep: int = 3) -> CheckpointSpec:
     return CheckpointSpec(mirror, CheckpointFormat.MANIFEST, keep=keep, after_success=after_success)
 
 

@@ -142,6 +142,7 @@ def test_excluded_entries(tmp_path: Path) -> None:
     tree = scan(tmp_path, exclude=["*.log", "tmp", "step-1/mod*"])
     assert sorted(tree.nodes) == ["logs", "step-1"]
     assert tree.left_out == {}
+    assert tree.excluded == ["logs/a.log", "step-1/a.log", "step-1/model.pt", "tmp"]
 
 
 def test_an_entry_that_vanishes_tears_the_scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

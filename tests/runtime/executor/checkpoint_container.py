@@ -88,12 +88,14 @@ class CheckpointContainer:
     directory: CheckpointDirectory
 
     @classmethod
-    def make(cls, root: Path, chain: str, clock: Clock, rank: int = 0) -> CheckpointContainer:
+    def make(
+        cls, root: Path, chain: str, clock: Clock, rank: int = 0, spec: CheckpointSpec | None = None
+    ) -> CheckpointContainer:
         root.mkdir(exist_ok=True)
         workspace = Workspace(root)
         workspace.prepare()
         container = SimpleNamespace(
-            job=SimpleNamespace(checkpoint=CheckpointSpec()), description=SimpleNamespace(chain_dir=chain)
+            job=SimpleNamespace(checkpoint=spec or CheckpointSpec()), description=SimpleNamespace(chain_dir=chain)
         )
         directory = CheckpointDirectory(cast(ExecutorContainer, container), workspace, LocalStorage())
         return cls(root, chain, clock, rank, directory)

@@ -22,6 +22,7 @@ from tony_provider.runtime.checkpoint.consistency import QUIET
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.executor.checkpoint_directory import DirectoryState, Resumed
 from tony_provider.runtime.protocol import limits
+from tony_provider.runtime.spec.model import CheckpointSpec, Memory
 
 
 @pytest.fixture
@@ -162,9 +163,29 @@ def test_more_files_than_a_message_can_list_are_a_blocker(
     for number in range(1000):
         (container.path / f"{number:03}").write_text("x")
     state = container.look(6)
-    assert not state.ready
+    assert (state.ready, state.lasts) == (False, True)
     assert state.blocker.startswith("it has 1000 files and directories")
     assert "fewer and larger files" in state.blocker
+
+
+def test_a_directory_that_is_larger_than_the_job_allows_is_not_stored(tmp_path: Path, clock: Clock) -> None:
+    spec = CheckpointSpec(max_size=Memory(1), exclude=["*.cache"])
+    container = CheckpointContainer.make(tmp_path / "container", f"file://{tmp_path}/chain", clock, spec=spec)
+    container.begin()
+    for name in ("a", "b", "c"):
+        (container.path / f"step-{name}").mkdir()
+        (container.path / f"step-{name}" / "model").write_bytes(bytes(500_000))
+    (container.path / "small").write_bytes(bytes(10))
+    (container.path / "z.cache").write_bytes(bytes(2_000_000))
+    state = container.look(6)
+    assert (state.ready, state.lasts) == (False, True)
+    assert state.blocker == (
+        "the directory has 1.4 MiB, more than the 1 MiB of checkpoint.max_size. The largest entries are "
+        "step-a (488 KiB), step-b (488 KiB), step-c (488 KiB) and 1 more. Have the program delete old saves, leave "
+        "files out by checkpoint.exclude, or raise checkpoint.max_size"
+    )
+    shutil.rmtree(container.path / "step-a")
+    assert container.look(6).ready, "excluded files do not count"
 
 
 # ---- the end of the process ----------------------------------------------------------------------------------------
@@ -420,3 +441,86 @@ def test_a_complete_save_is_kept_in_a_directory_that_is_not_stored(container: Ch
     container.clock.now += 600
     keep(container)
     assert container.content() == {"state.json": b"{}"}
+
+
+# ---- excluded files ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def excluding(tmp_path: Path, clock: Clock) -> CheckpointContainer:
+    """A container whose checkpoints leave out some files."""
+    spec = CheckpointSpec(exclude=["*.cache", "runs", "step-*/optimizer"])
+    made = CheckpointContainer.make(tmp_path / "excluding", f"file://{tmp_path}/chain", clock, spec=spec)
+    made.directory.empty()
+    made.begin()
+    return made
+
+
+def write(container: CheckpointContainer, *paths: str, text: str = "x") -> None:
+    for path in paths:
+        (container.path / path).parent.mkdir(parents=True, exist_ok=True)
+        (container.path / path).write_text(text)
+
+
+def age(one: Path, other: Path) -> int:
+    """Nanoseconds between the times of two entries."""
+    return one.stat().st_mtime_ns - other.stat().st_mtime_ns
+
+
+def test_excluded_files_are_no_news_and_block_nothing(excluding: CheckpointContainer, clock: Clock) -> None:
+    write(excluding, "runs/events", "data.cache")
+    assert excluding.look(6) == DirectoryState(1, True), "nothing to store"
+    write(excluding, "step-1/model", "step-1/optimizer")
+    clock.writing[excluding.path] = {"data.cache", "runs/events", "step-1/optimizer"}
+    for number in range(6):
+        write(excluding, "runs/events", "data.cache", "step-1/optimizer", text="x" * number)
+        state = excluding.look(1.5)
+    assert (state.ready, state.blocker, news(state)) == (True, "", ["step-1"])
+    tree = excluding.store(state).manifest.trees[0].tree
+    assert [entry.path for entry in tree.entries] == ["step-1", "step-1/model"]
+
+
+def test_excluded_files_are_described_once(excluding: CheckpointContainer) -> None:
+    assert excluding.directory.describe_excluded() == ""
+    write(excluding, "step-1/model", "step-1/optimizer", "runs/deep/events", text="x" * 600)
+    (excluding.path / "runs" / "link").symlink_to("deep/events")
+    excluding.look(6)
+    described = "checkpoints leave out 2 files (1.2 KiB) by checkpoint.exclude: runs, step-1/optimizer"
+    assert excluding.directory.describe_excluded() == described
+    assert excluding.directory.describe_excluded() == ""
+
+
+def test_a_restore_leaves_excluded_files_where_their_directory_stays(excluding: CheckpointContainer) -> None:
+    write(excluding, "step-1/model", "step-1/optimizer", "runs/events")
+    stored = excluding.store()
+    before = age(excluding.path / "step-1", excluding.path / "step-1" / "model")
+    write(excluding, "step-1/model", text="of a process that was killed")
+    write(excluding, "step-2/model", "step-2/optimizer", "data.cache")
+    restore(excluding, stored.point)
+    assert excluding.content() == dict.fromkeys(["step-1/model", "step-1/optimizer", "runs/events", "data.cache"], b"x")
+    assert age(excluding.path / "step-1", excluding.path / "step-1" / "model") == before
+    assert news(excluding.look(6)) == [], "what is restored is stored"
+
+
+def test_excluded_files_stay_if_training_begins_at_step_0(excluding: CheckpointContainer) -> None:
+    write(excluding, "step-1/model", "step-1/optimizer", "data.cache")
+    excluding.directory.empty()
+    assert list(excluding.content()) == ["data.cache"]
+
+
+def test_excluded_files_follow_no_link_in_a_restore(excluding: CheckpointContainer) -> None:
+    write(excluding, "other/model")
+    (excluding.path / "step-1").symlink_to("other")
+    stored = excluding.store()
+    (excluding.path / "step-1").unlink()
+    write(excluding, "step-1/optimizer")
+    restore(excluding, stored.point)
+    assert not (excluding.path / "other" / "optimizer").exists()
+
+
+def test_another_container_has_no_excluded_files(excluding: CheckpointContainer, tmp_path: Path, clock: Clock) -> None:
+    write(excluding, "step-1/model", "step-1/optimizer", "runs/events")
+    stored = excluding.store()
+    other = CheckpointContainer.make(tmp_path / "other", excluding.chain, clock)
+    restore(other, stored.point)
+    assert other.content() == {"step-1/model": b"x"}

@@ -21,6 +21,7 @@ from tests.runtime.executor.stored import commit_uploaded, content
 from tony_provider.runtime import exit_codes
 from tony_provider.runtime.artifacts.manifest import is_object_name
 from tony_provider.runtime.checkpoint.checkpoint_model import save_of
+from tony_provider.runtime.contract import WORK_DIR
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.spec.model import CheckpointSpec, Duration, Memory, MirrorScope, Role, TaskSpec, Timeouts
 from tony_provider.runtime.storage import local_path, uris
@@ -565,6 +566,32 @@ async def test_a_storage_problem_is_reported_at_the_end(launch: Launch) -> None:
     running.order("exit 2")
     assert (await running.master.first("exited")).exit_code == 2
     assert (await running.master.first("settled")).problem.endswith("chain is a file")
+
+
+async def test_a_directory_above_the_size_limit_is_reported_within_a_look(launch: Launch) -> None:
+    running = await started(launch, spec=job(COMMAND, checkpoint=CheckpointSpec(max_size=Memory(1))))
+    running.master.grants = True
+    running.order("save 70 700000")
+    beat = await running.master.heartbeat_with(lambda beat: beat.trouble)
+    assert beat.trouble.startswith("its newest checkpoint is not stored since ")
+    assert "more than the 1 MiB of checkpoint.max_size. The largest entries are weights-70 (1.3 MiB)" in beat.trouble
+    assert uploads(running) == []
+    running.order("exit 0")
+    assert "checkpoint.max_size" in (await running.master.first("settled")).problem
+
+
+async def test_excluded_files_are_not_sent_and_named_once(launch: Launch) -> None:
+    running = await started(launch, spec=job(COMMAND, checkpoint=CheckpointSpec(exclude=["*.cache"])))
+    running.master.grants = True
+    running.order("write data.cache 12345")
+    for step in (70, 80):
+        running.order(f"save {step} 1000")
+        await running.master.uploaded(step)
+    assert "data.cache" not in paths(uploads(running)[-1])
+    running.order("exit 0")
+    await running.master.first("settled")
+    lines = (running.container.directory / WORK_DIR / "output.log").read_text().splitlines()
+    assert lines.count("[tony] checkpoints leave out 1 file (5 B) by checkpoint.exclude: data.cache") == 1
 
 
 async def test_a_storage_problem_is_reported_while_it_lasts(launch: Launch) -> None:

@@ -64,6 +64,7 @@ class Tree:
     nodes: Mapping[str, TreeNode]  # by path below the directory, with slashes
     left_out: Mapping[str, str] = attrs.field(factory=dict)  # path and reason of entries that a copy cannot hold
     torn: bool = False  # an entry vanished during the scan, so the nodes are not from one moment
+    excluded: Sequence[str] = ()  # paths of entries that match a pattern of ``exclude``; not of those below them
 
     @property
     def files(self) -> Mapping[str, TreeNode]:
@@ -80,7 +81,7 @@ def scan(directory: Path, *, also_called: Sequence[str] = (), exclude: Sequence[
 
     ``also_called``: other absolute paths of the directory, as the program may use them in links. A link that points
     into the directory becomes relative; a link that leads out of it is left out. ``exclude``: glob patterns of paths
-    to leave out without a reason; a pattern without a slash applies to names at every level.
+    to leave out with everything below them; a pattern without a slash applies to names at every level.
 
     Blocks. Returns an empty tree if the directory is missing. Raises OSError if it cannot be read.
     """
@@ -95,6 +96,7 @@ class _Scan:
         self._nodes: dict[str, TreeNode] = {}
         self._left_out: dict[str, str] = {}
         self._torn = False
+        self._excluded: list[str] = []
 
     def run(self) -> Tree:
         waiting = [""]
@@ -102,10 +104,11 @@ class _Scan:
             place = waiting.pop()
             for entry in self._entries(place):
                 path = f"{place}/{entry.name}" if place else entry.name
-                if self._is_excluded(path):
-                    continue
                 if not is_writable(path):
                     self._left_out[path.encode(errors="replace").decode()] = "its name is not valid UTF-8"
+                    continue
+                if self._is_excluded(path):
+                    self._excluded.append(path)
                     continue
                 try:
                     node = self._node(path, entry)
@@ -120,7 +123,7 @@ class _Scan:
                 self._nodes[path] = node
                 if node.kind is Kind.DIRECTORY:
                     waiting.append(path)
-        return Tree(self._nodes, self._left_out, self._torn)
+        return Tree(self._nodes, self._left_out, self._torn, sorted(self._excluded))
 
     def _entries(self, place: str) -> list[os.DirEntry[str]]:
         try:

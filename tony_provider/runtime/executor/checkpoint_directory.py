@@ -10,6 +10,7 @@ import shutil
 import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
+from os.path import lexists
 from posixpath import dirname
 from typing import Callable, Optional
 
@@ -17,26 +18,22 @@ import attrs
 
 from tony_provider.runtime.artifacts.throttle import Throttle
 from tony_provider.runtime.artifacts.tree import Kind, Tree, TreeNode, scan
-from tony_provider.runtime.artifacts.upload import SMALL, ArtifactUpload, StoredFiles, TreeChanged, UploadedTree
+from tony_provider.runtime.artifacts.upload import ArtifactUpload, StoredFiles, TreeChanged, UploadedTree
 from tony_provider.runtime.checkpoint.checkpoint_model import chain_of
 from tony_provider.runtime.checkpoint.consistency import Blocker, DirectoryWatch, Moment
 from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
 from tony_provider.runtime.checkpoint.restore import empty, restore
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.checkpoint.saves import Save, SaveFinder, Saves
-from tony_provider.runtime.executor import disk, processes
+from tony_provider.runtime.executor import disk, processes, snapshot_limits
 from tony_provider.runtime.executor.checkpoint_reader import CheckpointReader
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.executor.workspace import Workspace
 from tony_provider.runtime.executor.writers import written_paths
-from tony_provider.runtime.protocol import limits
-from tony_provider.runtime.quantities import size as size_text
 from tony_provider.runtime.spec.model import CheckpointFormat
 from tony_provider.runtime.storage import Storage
 
 _MOST_ENTRIES = 1000  # of a state; the newest are reported
-_ENTRY = 115  # bytes of an entry in the request for a commit, without its names
-_OBJECT = 60  # bytes of an object in that request; each large file has an object of its own
 _RANK = r"(?:(?:mp_)?rank|worker|proc(?:ess)?|shard|part|node|host|task|replica|gpu)[-_]?"
 
 log = logging.getLogger(__name__)
@@ -71,6 +68,7 @@ class DirectoryState:
     ready: bool
     entries: tuple[EntryState, ...] = ()
     blocker: str = ""  # why it is not ready
+    lasts: bool = False  # time alone does not change that
 
 
 @attrs.frozen
@@ -105,6 +103,8 @@ class CheckpointDirectory:
     def __init__(self, container: ExecutorContainer, workspace: Workspace, storage: Storage) -> None:
         self.path = workspace.checkpoints
         self._format = container.job.checkpoint.format
+        self._exclude = container.job.checkpoint.exclude
+        self._max_size = container.job.checkpoint.max_size
         self._chain = container.description.chain_dir
         self._workspace = workspace
         self._storage = storage
@@ -126,6 +126,7 @@ class CheckpointDirectory:
         self._holds = 0
         self._rewrites = False  # the program writes into files while they are sent
         self._left_out: set[str] = set()
+        self._has_described_excluded = False
         self._ended_at: Optional[float] = None  # when the processes ended, if the directory was watched until then
 
     # ---- before a process ----------------------------------------------------------------------------------------
@@ -154,8 +155,7 @@ class CheckpointDirectory:
         own = manifest.own_paths(rank) if rank is not None else frozenset()
         is_of_chain = self._chain is not None and chain_of(resume.uri) == self._chain
         with self._lock:
-            nodes = scan(self.path).nodes
-            others = {path: node for path, node in nodes.items() if path not in own}
+            others = {path: node for path, node in self._scan().nodes.items() if path not in own}
             self._restored(point, restored.files if is_of_chain else StoredFiles(), others)
         if not manifest.entry:
             log.info("no framework is known to load it, so TONY_RESUME_FROM is not set")
@@ -192,9 +192,26 @@ class CheckpointDirectory:
 
     def _restored(self, base: Optional[ResumePoint], stored: StoredFiles, others: Mapping[str, TreeNode]) -> None:
         self.base, self._stored, self._others, self._ready, self._idle = base, stored, others, None, None
+        self._bring_back_excluded()
         self._watch = DirectoryWatch()
-        self._watch.restored(time.monotonic(), self._own(scan(self.path)))
+        self._watch.restored(time.monotonic(), self._own(self._scan()))
         self.make_room()
+
+    def _bring_back_excluded(self) -> None:
+        """Move excluded entries from the former content into the restored directories that contained them.
+
+        A directory that the restored state lacks stays away: with only excluded files in it, it would look like a save.
+        """
+        for path in scan(self._workspace.set_aside, exclude=self._exclude).excluded if self._exclude else ():
+            source, target = self._workspace.set_aside / path, self.path / path
+            place = target.parent
+            try:
+                if place.is_dir() and place.resolve() == self.path.resolve() / dirname(path) and not lexists(target):
+                    times = place.stat()
+                    source.rename(target)
+                    os.utime(place, ns=(times.st_atime_ns, times.st_mtime_ns))
+            except OSError as error:
+                log.warning("the excluded %s was lost in the restore: %s", path, error)
 
     def _set_aside(self, path: str) -> None:
         target = self._workspace.set_aside / path
@@ -248,8 +265,8 @@ class CheckpointDirectory:
                 return self._not_ready(str(found) if isinstance(found, Blocker) else "")
             nodes = {path: node for path, node in tree.nodes.items() if path not in found.unfinished}
             whole = Tree(nodes, tree.left_out)
-            if problem := _too_large(whole):
-                return self._not_ready(problem)
+            if problem := snapshot_limits.problem(whole, self._max_size):
+                return self._not_ready(problem, lasts=True)
             loadable = self._loadable(saves.get(), found.unfinished)
             return self._is_ready(_Ready(whole, found, loadable, self._saved_ms(whole)), saves.get())
 
@@ -293,6 +310,18 @@ class CheckpointDirectory:
             self._stored = StoredFiles()
             self._signature = None
 
+    def describe_excluded(self) -> str:
+        """Describe what ``checkpoint.exclude`` leaves out, the first time that there is something. Otherwise empty."""
+        paths = self._whole.excluded
+        if self._has_described_excluded or not paths:
+            return ""
+        try:
+            described = snapshot_limits.describe_excluded(self.path, paths)
+        except OSError:
+            return ""  # the program has just removed one of them; the next snapshot describes the others
+        self._has_described_excluded = True
+        return described
+
     def make_room(self) -> None:
         """Remove what was set aside if the disk is full."""
         if disk.problem(self.path) is not None:
@@ -302,7 +331,7 @@ class CheckpointDirectory:
 
     def _observe(self, *, writers: bool = True) -> Tree:
         """Scan the directory, and tell the watch. Return what this task has written."""
-        whole = scan(self.path, also_called=[os.path.realpath(self.path)])
+        whole = self._scan()
         for path, reason in whole.left_out.items():
             if path not in self._left_out and len(self._left_out) < _MOST_ENTRIES:
                 self._left_out.add(path)
@@ -313,6 +342,9 @@ class CheckpointDirectory:
         if writers and self._watch.has_news:
             self._watch.opened(written_paths(self.path, processes.descendants(os.getpid())))
         return tree
+
+    def _scan(self) -> Tree:
+        return scan(self.path, also_called=[os.path.realpath(self.path)], exclude=self._exclude)
 
     def _own(self, tree: Tree) -> Tree:
         """The tree without restored entries of other tasks, unless this one has changed them."""
@@ -347,11 +379,11 @@ class CheckpointDirectory:
         ready = _Ready(tree, self._watch.at_exit(), self._loadable(saves, ()), self._saved_ms(tree))
         return self._is_ready(ready, saves)
 
-    def _not_ready(self, blocker: str) -> DirectoryState:
+    def _not_ready(self, blocker: str, *, lasts: bool = False) -> DirectoryState:
         if self._ready is not None:
             self._version += 1
         self._ready = None
-        return DirectoryState(self._version, False, (), blocker)
+        return DirectoryState(self._version, False, (), blocker, lasts)
 
     def _is_ready(self, ready: _Ready, saves: Saves) -> DirectoryState:
         signature = _versions(ready.tree), ready.moment.unfinished
@@ -414,24 +446,6 @@ def _versions(tree: Tree) -> frozenset[object]:
     return frozenset(
         (path, node.kind, node.mode, node.target, node.version.without_ctime if node.kind is Kind.FILE else None)
         for path, node in tree.nodes.items()
-    )
-
-
-def _too_large(tree: Tree) -> str:
-    """Return the reason if the request for a commit could not list the tree's entries, otherwise an empty text."""
-    size = sum(
-        len(path.encode()) + len(node.target.encode()) + _ENTRY + (_OBJECT if node.version.size > SMALL else 0)
-        for path, node in tree.nodes.items()
-    )
-    return too_many(len(tree.nodes), size) if size > limits.largest("uploaded") else ""
-
-
-def too_many(count: int, size: int) -> str:
-    """Describe a directory with too many entries, whose list takes ``size`` bytes."""
-    return (
-        f"it has {count} files and directories, whose list takes {size_text(size)}, more than the "
-        f"{size_text(limits.largest('uploaded'))} of a message: have the program write fewer and larger files, or keep "
-        "other files out of its checkpoint directory"
     )
 
 

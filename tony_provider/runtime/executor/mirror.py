@@ -22,12 +22,13 @@ from tony_provider.runtime.cancellation import Cancelled
 from tony_provider.runtime.checkpoint.checkpoint_model import MANIFEST_FILE, objects_directory
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.deadline import within
-from tony_provider.runtime.executor.checkpoint_directory import DirectoryState, Snapshot, new_throttle, too_many
+from tony_provider.runtime.executor.checkpoint_directory import DirectoryState, Snapshot, new_throttle
 from tony_provider.runtime.executor.commit_requests import CommitRequests, Send
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.executor.executor_context import ExecutorContext
 from tony_provider.runtime.executor.order import Order
 from tony_provider.runtime.executor.process_stop import Deadline, ProcessStop
+from tony_provider.runtime.executor.snapshot_limits import too_many
 from tony_provider.runtime.protocol import limits, tony_pb2, trees
 from tony_provider.runtime.ranks import saves_checkpoints
 from tony_provider.runtime.spec.model import MirrorScope
@@ -61,7 +62,7 @@ class UploadTrouble:
     """Why a checkpoint is not stored."""
 
     text: str
-    refused: bool = False  # by the application master: it would refuse the same again
+    refused: bool = False  # the same would be refused again
     changed: bool = False  # the program was writing; the next look finds what it has written
 
 
@@ -185,7 +186,7 @@ class Mirror:
         has_news = any(entry.news for entry in state.entries)
         if not has_news:
             self._unstored_since = self._unstored_since if state.blocker else None
-            trouble = UploadTrouble(state.blocker, changed=True) if state.blocker else None
+            trouble = UploadTrouble(state.blocker, state.lasts, changed=True) if state.blocker else None
             return last, trouble
         wanted, self._wanted = self._wanted, None
         if wanted is None:
@@ -240,7 +241,7 @@ class Mirror:
             self.trouble, self._unstored_since = "", None
             return
         self._unstored_since = self._unstored_since or time.time()
-        is_short = trouble.changed and time.time() - self._unstored_since < _PATIENCE
+        is_short = trouble.changed and not trouble.refused and time.time() - self._unstored_since < _PATIENCE
         if not self.trouble and not is_short:
             since = clock.time_of_day(round(self._unstored_since * 1000))
             self.trouble = f"its newest checkpoint is not stored since {since}: {trouble.text}"
@@ -286,7 +287,7 @@ class Mirror:
                 reported=snapshot.reported,
                 reported_step=snapshot.reported_step,
             )
-            await self._in_thread(self._directory.committed, snapshot, point)
+            await self._in_thread(self._committed, snapshot, point)
             return None
         log.warning("a checkpoint was refused: %s", answer.reason)
         if answer.resend:
@@ -305,6 +306,12 @@ class Mirror:
             self._remove(upload, wanted.uri)
             raise Cancelled("the upload was cancelled")
         return snapshot
+
+    def _committed(self, snapshot: Snapshot, point: ResumePoint) -> None:
+        self._directory.committed(snapshot, point)
+        excluded = self._directory.describe_excluded()
+        if excluded:
+            self._context.output.note(excluded)
 
     def _uploaded(
         self, wanted: tony_pb2.TakeSnapshot, snapshot: Snapshot, seconds: float

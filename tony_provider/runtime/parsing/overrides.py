@@ -38,6 +38,7 @@ ALLOWED_BY_DEFAULT = (
     "checkpoint.keep",
     "checkpoint.keep_every",
     "checkpoint.bandwidth",
+    "checkpoint.max_size",
     "export",
     "logs.max_size",
 )

@@ -405,6 +405,17 @@ def _checkpoint(job: JobSpec) -> Iterator[Problem]:
     yield from _at_least(1, "checkpoint.keep", job.checkpoint.keep)
     if job.checkpoint.keep_every is not None:
         yield from _at_least(1, "checkpoint.keep_every", job.checkpoint.keep_every)
+    for index, pattern in enumerate(job.checkpoint.exclude):
+        if problem := _bad_exclusion(pattern):
+            yield Problem(item("checkpoint.exclude", index), pattern, problem)
+
+
+def _bad_exclusion(pattern: str) -> str:
+    if not pattern.isprintable() or any(part in ("", ".", "..") for part in pattern.split("/")):
+        return "must be a name or a path below the checkpoint directory, such as *.log or cache/*, without . and .."
+    if not pattern.strip("*/"):
+        return "excludes everything; to store no checkpoints at all, set checkpoint.mirror to off"
+    return ""
 
 
 def _tensorboard(job: JobSpec) -> Iterator[Problem]:

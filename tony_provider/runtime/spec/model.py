@@ -318,6 +318,8 @@ class CheckpointSpec:
     keep_every: Optional[int] = None  # and those whose step, if known, is a multiple of this; default: no others
     after_success: AfterSuccess = AfterSuccess.KEEP_LAST
     bandwidth: Optional[Memory] = None  # MiB a second that one task copies at most; default: no limit
+    max_size: Optional[Memory] = None  # MiB of a task's checkpoint directory; a larger one is not stored; default: any
+    exclude: list[str] = attrs.field(factory=list)  # glob patterns of paths that checkpoints leave out
 
 
 @attrs.frozen
