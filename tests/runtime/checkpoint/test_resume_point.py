@@ -49,7 +49,7 @@ def test_the_resume_point_of_a_stored_checkpoint_has_the_checksum_of_its_manifes
     tmp_path: Path,
 ) -> None:
     stored = commit(LocalStorage(), f"file://{tmp_path}", None, save=4, saved_ms=9, reported=True)
-    assert stored.point == ResumePoint(None, stored.uri, 4, 9, stored.checksum, True)
+    assert stored.point == ResumePoint(None, stored.uri, 4, 9, stored.checksum, True, files=1, size=7)
 
 
 @pytest.mark.parametrize(
@@ -68,3 +68,9 @@ def test_the_resume_point_of_a_stored_checkpoint_has_the_checksum_of_its_manifes
 )
 def test_a_program_that_begins_anew_has_not_resumed(point: ResumePoint, first_step: int, differs: bool) -> None:
     assert point.differs_from(first_step) is differs
+
+
+def test_the_extent_of_a_checkpoint_for_people() -> None:
+    point = ResumePoint(40, "", files=42, size=3 << 30, sent=120 << 20)
+    assert point.description == "step 40 (3 GiB in 42 files, 120 MiB new)"
+    assert ResumePoint(40, "").description == "step 40"

@@ -62,6 +62,16 @@ class Manifest:
         """The bytes of all stored objects by name."""
         return {name: size for each in self.trees for name, size in each.tree.objects.items()}
 
+    @property
+    def files(self) -> int:
+        """The number of files in the directories of all tasks."""
+        return sum(entry.kind is Kind.FILE for each in self.trees for entry in each.tree.entries)
+
+    @property
+    def sent(self) -> int:
+        """The bytes of the objects that were uploaded for this checkpoint."""
+        return sum(size for name, size in self.objects.items() if name.startswith(f"{self.save:06d}-"))
+
     def tree_of(self, rank: Optional[int]) -> StoredTree:
         """Return the tree that the task of this rank restores.
 
@@ -128,12 +138,20 @@ class StoredCheckpoint:
             self.checksum,
             manifest.reported,
             manifest.reported_step,
+            manifest.files,
+            manifest.size,
+            manifest.sent,
         )
 
 
 def directory_name(save: int) -> str:
     """Return a new, unique name for a checkpoint's directory in the storage. Names sort by age."""
     return f"save-{save:06d}-{secrets.token_hex(4)}"
+
+
+def upload_name(save: int, rank: int) -> str:
+    """Return a new, unique beginning of the names of the objects that a task uploads for a checkpoint."""
+    return f"{save:06d}-{rank}-{secrets.token_hex(4)}"
 
 
 def save_of(name: str) -> Optional[int]:

@@ -6,7 +6,7 @@ from typing import Optional
 
 import attrs
 
-from tony_provider.runtime import clock
+from tony_provider.runtime import clock, quantities
 
 
 @attrs.frozen
@@ -23,6 +23,9 @@ class ResumePoint:
     checksum: str = ""  # of its manifest; empty: not known
     reported: bool = False  # the files contain no step, so ``step`` is the one that the program reported last
     reported_step: Optional[int] = None  # that the program reported last before the snapshot
+    files: int = 0  # 0: not known
+    size: int = 0  # bytes of all its files
+    sent: int = 0  # bytes that were uploaded for it; older checkpoints have the others
 
     @property
     def label(self) -> str:
@@ -34,6 +37,20 @@ class ResumePoint:
         if not self.uri:
             name = "its directory"
         return f"{name} ({', '.join(facts)})" if facts else name
+
+    @property
+    def extent(self) -> str:
+        """Its size for people: ``3.1 GiB in 42 files, 120 MiB new``; empty if it is not known."""
+        if not self.files:
+            return ""
+        return (
+            f"{quantities.size(self.size)} in {quantities.count(self.files, 'file')}, {quantities.size(self.sent)} new"
+        )
+
+    @property
+    def description(self) -> str:
+        """The label and the extent."""
+        return f"{self.label} ({self.extent})" if self.extent else self.label
 
     def is_later_step(self, than: ResumePoint) -> Optional[bool]:
         """Return None if the steps do not answer this.

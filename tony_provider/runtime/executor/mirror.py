@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 import time
 from collections.abc import Awaitable
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +18,7 @@ import attrs
 from tony_provider.runtime import clock
 from tony_provider.runtime.artifacts.upload import ArtifactUpload, TreeChanged
 from tony_provider.runtime.cancellation import Cancelled
-from tony_provider.runtime.checkpoint.checkpoint_model import MANIFEST_FILE, objects_directory
+from tony_provider.runtime.checkpoint.checkpoint_model import MANIFEST_FILE, objects_directory, upload_name
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.deadline import within
 from tony_provider.runtime.executor.checkpoint_directory import DirectoryState, Snapshot, new_throttle
@@ -259,7 +258,7 @@ class Mirror:
 
     async def _carry(self, wanted: tony_pb2.TakeSnapshot) -> Optional[UploadTrouble]:
         """Upload a snapshot and have it committed. Return None if it is, otherwise why not."""
-        name = f"{wanted.save:06d}-{self._rank}-{secrets.token_hex(4)}"
+        name = upload_name(wanted.save, self._rank)
         upload = ArtifactUpload(self._context.storage, objects_directory(self._chain), name, self._throttle)
         reported = await self._reported()
         self.activity = f"uploading checkpoint {wanted.save}"

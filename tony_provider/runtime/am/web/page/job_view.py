@@ -195,7 +195,7 @@ def _course(status: JobStatus) -> list[tuple[str, str]]:
 def _checkpoint(status: JobStatus) -> list[tuple[str, str]]:
     found = []
     if status.checkpoint is not None:
-        found.append(("Newest", status.checkpoint.label))
+        found.append(("Newest", status.checkpoint.description))
     if status.checkpoint is not None and status.checkpoint.uri:
         found.append(("Kept at", status.checkpoint.uri))
     found += _export(status)
