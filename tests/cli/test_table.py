@@ -34,7 +34,7 @@ def test_the_size_of_the_newest_checkpoint_is_shown() -> None:
     point = ResumePoint(200, "hdfs://n/c", files=42, size=3 << 30, sent=120 << 20)
     running = attrs.evolve(status("RUNNING"), checkpoint=point)
     Console(file=text, width=200).print(job_table("application_1_0001", None, running, None))
-    assert "step 200 (3 GiB in 42 files, 120 MiB new)" in text.getvalue()
+    assert "step 200: 3 GiB in 42 files, 120 MiB new" in text.getvalue()
 
 
 def test_each_process_of_a_task_has_a_line_below_it() -> None:

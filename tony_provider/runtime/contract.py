@@ -124,6 +124,7 @@ CHECKPOINTS_DIR = "checkpoints"
 OBJECTS_DIR = "objects"  # the bytes of all checkpoints
 BROKEN_DIR = "broken"  # checkpoints that were set aside
 FAILED_RESUMES_FILE = "failed-resumes.json"  # failures of processes that resumed from a checkpoint, by checkpoint
+PINS_DIR = "pins"  # files of readers of other chains, see checkpoint/pins.py
 TENSORBOARD_DIR = "tensorboard"  # a directory of event files for each task, over all applications
 USER_CHECKPOINTS_DIR = "user"  # for programs that write there themselves
 

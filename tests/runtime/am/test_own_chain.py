@@ -6,17 +6,20 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.runtime.am.chains import APPLICATION_ID, OTHER, commit, describe, own, ownership
+from tests import checkpoints
+from tests.runtime.am.chains import APPLICATION_ID, OTHER, commit, describe, files_of, own, ownership
 from tony_provider.runtime.address import Address
 from tony_provider.runtime.am.own_chain import OwnChain
 from tony_provider.runtime.am.owner import FencedError, SupersededError
 from tony_provider.runtime.application import ApplicationDescription
+from tony_provider.runtime.checkpoint.catalog import Catalog
 from tony_provider.runtime.checkpoint.checkpoint_model import StoredCheckpoint
 from tony_provider.runtime.spec.model import AfterSuccess
-from tony_provider.runtime.storage import uris
+from tony_provider.runtime.storage import LocalStorage, local_path, uris
 
 DEADLINE = 30
 
@@ -109,6 +112,68 @@ def test_damaged_checkpoint_of_a_former_chain_is_passed_over_and_stays(directory
     assert found
     assert found.step == 90
     assert steps(directory, "chain-0000") == [90, 100]
+    chain.close()
+
+
+async def test_the_owner_of_a_former_chain_keeps_the_checkpoint_that_is_in_use(directory: Path) -> None:
+    owner = Catalog(LocalStorage(), (directory / "chain-0000").as_uri())
+    used = commit(directory / "chain-0000", 90)
+    chain = OwnChain(ownership(describe(directory, continues=owner.chain_uri)))
+    found = newest(chain, 1)
+    assert found
+    for step in (100, 110, 120):
+        commit(directory / "chain-0000", step)
+        owner.prune(1)
+    assert checkpoints.content(LocalStorage(), found.uri) == files_of(90)
+    chain.set_aside(used.uri, "other bytes than it should have")
+    found = newest(chain, 2)
+    assert found
+    assert found.step == 120, "another one is in use now"
+    commit(directory / "chain-0000", 130)
+    owner.prune(1)
+    assert steps(directory, "chain-0000") == [120, 130]
+    await chain.conclude(None)
+    owner.prune(1)
+    assert steps(directory, "chain-0000") == [130]
+    chain.close()
+
+
+def test_the_former_chain_is_left_alone_once_there_are_own_checkpoints(directory: Path) -> None:
+    owner = Catalog(LocalStorage(), (directory / "chain-0000").as_uri())
+    commit(directory / "chain-0000", 90)
+    chain = OwnChain(ownership(describe(directory, continues=owner.chain_uri)))
+    newest(chain, 1)
+    commit(directory / "chain-0001", 95)
+    newest(chain, 2)
+    commit(directory / "chain-0000", 100)
+    owner.prune(1)
+    assert steps(directory, "chain-0000") == [100]
+    chain.close()
+
+
+class Removing(LocalStorage):
+    """Removes each checkpoint of a chain in the moment in which a reader wants to pin it, for a while."""
+
+    def __init__(self, owner: Catalog) -> None:
+        super().__init__()
+        self._owner = owner
+        self._steps = [110, 100]
+
+    def write(self, uri: str, source: Any, **more: Any) -> int:
+        if "/pins/" in uri and self._steps:
+            commit(local_path(self._owner.chain_uri), self._steps.pop())
+            self._owner.prune(1)
+        return super().write(uri, source, **more)
+
+
+def test_another_checkpoint_of_a_former_chain_is_chosen_if_the_first_is_just_being_removed(directory: Path) -> None:
+    owner = Catalog(LocalStorage(), (directory / "chain-0000").as_uri())
+    commit(directory / "chain-0000", 90)
+    description = describe(directory, continues=owner.chain_uri)
+    chain = OwnChain(ownership(description, storage=Removing(owner)))
+    found = newest(chain, 1)
+    assert found
+    assert found.step == 110
     chain.close()
 
 

@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+_CHOICES = 3  # attempts to find a checkpoint that the owner of the former chain does not remove at the same moment
+
 
 class OwnChain:
     """The chain and the work on it, done in a thread of its own: one piece after the other.
@@ -32,6 +34,8 @@ class OwnChain:
         storage, chain, former = ownership.storage, description.chain_dir, description.continues
         self.catalog = Catalog(storage, chain) if chain else None
         self._former = foreign_catalog(storage, former) if former else None
+        self._reader = description.application_id
+        self._pinned = ""  # URI of the checkpoint of the former chain that is in use
         self._ownership = ownership
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="chain")
 
@@ -71,7 +75,10 @@ class OwnChain:
             self._sweep()
             self.swept = generation
         chosen = self.catalog.choose(trusted) if self.catalog else None
-        return chosen or (self._former.choose(trusted) if self._former else None)
+        if chosen is None and self._former:
+            return self._choose_of(self._former, trusted)
+        self._unpin()
+        return chosen
 
     def set_aside(self, uri: str, reason: str) -> None:
         """Exclude a damaged checkpoint from further choices. In a former chain, which others may use, it stays."""
@@ -86,6 +93,23 @@ class OwnChain:
     def _catalog_of(self, uri: str) -> Optional[Catalog]:
         return self._former if self._former and uri.startswith(f"{self._former.uri}/") else self.catalog
 
+    def _choose_of(self, former: Catalog, trusted: str) -> Optional[ChosenCheckpoint]:
+        """Choose a checkpoint of the former chain, and keep its owner from removing it while the tasks restore it."""
+        for _ in range(_CHOICES):
+            chosen = former.choose(trusted)
+            uri = chosen.checkpoint.uri if chosen else ""
+            if uri != self._pinned:
+                self._unpin()
+            if uri and former.pin(uri, self._reader):
+                break
+        self._pinned = uri
+        return chosen
+
+    def _unpin(self) -> None:
+        if self._former and self._pinned:
+            self._former.unpin(self._pinned, self._reader)
+        self._pinned = ""
+
     def _sweep(self) -> None:
         """Remove what was uploaded and never committed."""
         removed = self.catalog.remove_unfinished() if self.catalog else []
@@ -93,6 +117,7 @@ class OwnChain:
             log.info("removed %d checkpoints that were never committed", len(removed))
 
     def _leave(self, catalog: Catalog, after_success: Optional[AfterSuccess]) -> None:
+        self._unpin()
         if after_success:
             catalog.finish(after_success)
         else:

@@ -22,6 +22,7 @@ from tony_provider.runtime.checkpoint import checkpoint_model
 from tony_provider.runtime.checkpoint.checkpoint_model import Manifest, StoredCheckpoint
 from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
 from tony_provider.runtime.checkpoint.failed_resumes import FailedResume, FailedResumes
+from tony_provider.runtime.checkpoint.pins import Pins
 from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.codec import CodecError, dump_json, load_json
 from tony_provider.runtime.most_bytes import MANIFEST, RECORD
@@ -40,6 +41,7 @@ log = logging.getLogger(__name__)
 
 _NUMBERS = ("save", "step", "reported_step", "saved_ms", "generation", "committed_ms")  # of a manifest
 _LARGEST_NUMBER = 1 << 53  # of counts and times, which messages carry and the next checkpoint adds to
+_REMOVED_MARK = "removed"  # file in a checkpoint that its owner is about to remove
 REASON_FILE = "set-aside.json"  # in a checkpoint that was set aside: why, and when
 
 
@@ -63,7 +65,7 @@ class Catalog:
     """Finds, commits and removes the checkpoints of one chain.
 
     Methods block, are safe from several threads at once, and raise StorageError. ``read_only`` is for a chain that
-    belongs to another job: nothing is written there, and only this object remembers broken checkpoints and failed
+    belongs to another job: nothing but pins is written there, and only this object remembers broken checkpoints and failed
     resumes.
     """
 
@@ -74,6 +76,7 @@ class Catalog:
         self.objects_uri = checkpoint_model.objects_directory(chain_uri)
         self._broken_uri = uris.join(chain_uri, contract.BROKEN_DIR)
         self._failures_uri = uris.join(chain_uri, contract.FAILED_RESUMES_FILE)
+        self._pins = Pins(storage, chain_uri)
         self._storage = storage
         self._read_only = read_only
         self._only = uris.name(only) if only else ""
@@ -168,6 +171,23 @@ class Catalog:
             self._stored[uri] = stored
         return stored
 
+    def pin(self, uri: str, reader: str) -> bool:
+        """Keep a checkpoint until ``unpin``, for ``pins.LONGEST`` seconds at most. Return False if it is being removed.
+
+        ``reader``: unique, without dots. Without the right to write into the chain, nothing is kept.
+        """
+        self._pins.add(uris.name(uri), reader)
+        # The mark goes together with the manifest, so the manifest must be looked for after it.
+        is_there = not self._storage.exists(uris.join(uri, _REMOVED_MARK))
+        if is_there and self._storage.exists(uris.join(uri, checkpoint_model.MANIFEST_FILE)):
+            return True
+        self._forget(uri)
+        return False
+
+    def unpin(self, uri: str, reader: str) -> None:
+        """Remove a pin. If that fails, the pin ends by itself."""
+        self._pins.remove(uris.name(uri), reader)
+
     def set_aside(self, checkpoint: Union[StoredCheckpoint, str], reason: str) -> Optional[str]:
         """Move a checkpoint's manifest to the chain's broken ones. Its objects stay.
 
@@ -196,7 +216,8 @@ class Catalog:
     def prune(self, keep_last: int, keep_every: Optional[int] = None, *, keep: Collection[str] = ()) -> Sequence[str]:
         """Remove all but the ``keep_last`` newest checkpoints and some older ones. Return the URIs of those removed.
 
-        Checkpoints whose step is a multiple of ``keep_every`` stay, and those in ``keep`` (URIs that are in use).
+        Checkpoints whose step is a multiple of ``keep_every`` stay, those in ``keep`` (URIs that are in use), and
+        those that readers have pinned.
         Suspect checkpoints do not count. They stay as long as an older checkpoint stays.
         """
         stored = self.list()
@@ -205,12 +226,27 @@ class Catalog:
         kept = {str(uris.parse(uri)) for uri in keep} | {one.uri for one in newest}
         kept |= {one.uri for one in stored if newest and one not in trusted and one.save > newest[0].save}
         kept |= {one.uri for one in stored if keep_every and one.step is not None and one.step % keep_every == 0}
-        removed = [one for one in stored if one.uri not in kept]
+        removed = self._take_from_readers([one for one in stored if one.uri not in kept])
         if removed:
             self._remove(one.uri for one in removed)
             gone = {name for one in removed for name in one.manifest.objects}
             self._remove_objects(gone - self._referenced())
         return [one.uri for one in removed]
+
+    def _take_from_readers(self, doomed: Sequence[StoredCheckpoint]) -> Sequence[StoredCheckpoint]:
+        """Mark checkpoints that are about to be removed, except for pinned ones. Return those marked.
+
+        A reader pins a checkpoint and then looks for the mark. So it either finds the mark, or its pin is found here.
+        """
+        pinned = self._pins.names() if doomed else frozenset()
+        marked = [one for one in doomed if uris.name(one.uri) not in pinned]
+        for one in marked:
+            self._storage.write(uris.join(one.uri, _REMOVED_MARK), b"", overwrite=True)
+        pinned = self._pins.names() if marked else frozenset()
+        for one in marked:
+            if uris.name(one.uri) in pinned:
+                self._storage.remove(uris.join(one.uri, _REMOVED_MARK))
+        return [one for one in marked if uris.name(one.uri) not in pinned]
 
     def finish(self, after_success: AfterSuccess) -> None:
         """Keep of the checkpoints what the job wants to keep after its success."""

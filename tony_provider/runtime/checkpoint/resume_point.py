@@ -50,7 +50,7 @@ class ResumePoint:
     @property
     def description(self) -> str:
         """The label and the extent."""
-        return f"{self.label} ({self.extent})" if self.extent else self.label
+        return f"{self.label}: {self.extent}" if self.extent else self.label
 
     def is_later_step(self, than: ResumePoint) -> Optional[bool]:
         """Return None if the steps do not answer this.

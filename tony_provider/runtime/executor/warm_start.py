@@ -5,6 +5,8 @@ A checkpoint chain stands for its newest checkpoint at that time.
 
 from __future__ import annotations
 
+import logging
+import secrets
 import shutil
 import threading
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
@@ -19,8 +21,14 @@ from tony_provider.runtime.checkpoint.restore import restore
 from tony_provider.runtime.storage import Storage, StorageNotFound, uris, walk
 from tony_provider.runtime.storage.base import CHUNK
 
+log = logging.getLogger(__name__)
+
 _AT_ONCE = 4  # files
 _TRIES = 3  # to copy a checkpoint
+_ADVICE = (
+    f"{_TRIES} checkpoints of the chain could not be copied. If its training still removes old checkpoints, wait until "
+    "it has ended, or raise its checkpoint.keep"
+)
 
 
 def fetch(storage: Storage, uri: str, directory: Path, cancelled: threading.Event) -> None:
@@ -51,19 +59,28 @@ def _is_chain(storage: Storage, uri: str) -> bool:
 
 
 def _restore_newest(storage: Storage, uri: str, directory: Path, cancelled: threading.Event) -> None:
-    """Restore a checkpoint. While it is copied, its training may remove it; then there is a newer one."""
+    """Restore a checkpoint of a chain whose training may remove it meanwhile, because it has newer ones."""
+    reader = f"warm-start-{secrets.token_hex(4)}"
     for tries_left in reversed(range(_TRIES)):
-        chosen = foreign_catalog(storage, uri).choose()
+        catalog = foreign_catalog(storage, uri)
+        chosen = catalog.choose()
+        if chosen is None and tries_left:
+            continue  # perhaps it was removed while it was looked for, and there is a newer one
         if chosen is None:
             raise StorageNotFound(uri, "read", "it holds no whole checkpoint")
+        point = chosen.checkpoint.point
+        catalog.pin(point.uri, reader)
         try:
             aside = directory.with_name(f"{directory.name}.aside")  # stays empty: the directory is not there yet
-            restore(storage, chosen.checkpoint.point, directory, 0, cancelled=cancelled, aside=aside)
-        except DamagedCheckpoint:
+            restore(storage, point, directory, 0, cancelled=cancelled, aside=aside)
+        except DamagedCheckpoint as error:
+            log.warning("%s", error)
             if not tries_left:
-                raise
+                raise DamagedCheckpoint(error.uri, f"{error.reason}. {_ADVICE}") from error
         else:
             return
+        finally:
+            catalog.unpin(point.uri, reader)
 
 
 def _copy(storage: Storage, uri: str, directory: Path, cancelled: threading.Event) -> None:

@@ -80,7 +80,8 @@ class SessionCheckpoints:
         data: dict[str, Any] = {"checkpoint": attrs.asdict(state.checkpoint)}
         if _is_progress(point, state.generation.resume):
             data.update(self._restarts.progress())
-        state.note("checkpoint", f"{point.description} is on the store", data=data)
+        extent = f": {point.extent}" if point.extent else ""
+        state.note("checkpoint", f"{point.label} is on the store{extent}", data=data)
 
     # ---- resume points -----------------------------------------------------------------------------------------
 
