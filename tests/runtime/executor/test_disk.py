@@ -57,6 +57,26 @@ async def test_a_full_disk_is_told_and_outlived(running: Running) -> None:
     assert await running.end() == 0
 
 
+async def test_a_disk_without_room_for_another_save_is_reported(running: Running) -> None:
+    running.master.grants = True
+    running.order("save 10 1400000")
+    await running.master.uploaded(10)
+    running.order("save 20 1400000")
+    beat = await running.master.heartbeat_with(lambda beat: beat.trouble)
+    assert beat.trouble.startswith("the disk of its container has ")
+    assert "its largest save so far has 2.7 MiB: have the program delete old saves" in beat.trouble
+    for part in ("a", "b"):
+        running.order(f"remove weights-10/{part}")
+    seen = len(running.master.received)
+    await running.until(
+        lambda: any(
+            message.WhichOneof("kind") == "heartbeat" and not message.heartbeat.trouble
+            for message in running.master.received[seen:]
+        ),
+        "there is room again",
+    )
+
+
 async def test_a_checkpoint_on_a_full_disk_is_stored(running: Running) -> None:
     running.order("save 10 1000000")
     running.order("fill")
@@ -70,4 +90,7 @@ async def test_a_checkpoint_on_a_full_disk_is_stored(running: Running) -> None:
 
 def test_there_is_room(tmp_path: Path) -> None:
     assert disk.problem(tmp_path) is None
+    assert disk.tight(tmp_path, 1) == ""
+    assert disk.tight(tmp_path, 1 << 60).startswith("the disk of its container has ")
+    assert disk.tight(tmp_path / CONTAINER, 1) == ""
     assert disk.problem(tmp_path / CONTAINER) is None

@@ -28,6 +28,24 @@ def problem(directory: Path) -> Optional[str]:
     return None
 
 
+def tight(directory: Path, save: int) -> str:
+    """Describe a disk with less room than another save of ``save`` bytes needs. Return "" if there is more.
+
+    Blocks shortly.
+    """
+    try:
+        status = os.statvfs(directory)
+    except OSError:
+        return ""  # the room is not known
+    free = status.f_bavail * status.f_frsize
+    if free >= save:
+        return ""
+    return (
+        f"the disk of its container has {size(free)} left, and its largest save so far has {size(save)}: have the "
+        "program delete old saves, or let the job run on nodes with larger disks"
+    )
+
+
 def crowded(directory: Path, wanted: int) -> Optional[str]:
     """Why logs may not take ``wanted`` more bytes of this disk; None while they may, or where that cannot be told.
 

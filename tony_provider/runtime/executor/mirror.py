@@ -21,6 +21,7 @@ from tony_provider.runtime.cancellation import Cancelled
 from tony_provider.runtime.checkpoint.checkpoint_model import MANIFEST_FILE, objects_directory, upload_name
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.deadline import within
+from tony_provider.runtime.executor import disk
 from tony_provider.runtime.executor.checkpoint_directory import DirectoryState, Snapshot, new_throttle
 from tony_provider.runtime.executor.commit_requests import CommitRequests, Send
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
@@ -79,7 +80,7 @@ class Mirror:
         send: Send,
         reported: ReportedStep,
     ) -> None:
-        self.trouble = ""  # for people: what cannot be stored at present, since when and why
+        self._unstored = ""  # for people: what cannot be stored at present, since when and why
         self.activity = ""  # for people: what is being uploaded
         self._context = context
         self._directory = context.checkpoints
@@ -94,6 +95,8 @@ class Mirror:
         self._ended = self._succeeded = False  # the user processes
         self._closed = False
         self._look_seconds = 0.0  # that the last look took
+        self._largest_save = 0  # bytes, of those that were stored
+        self._tight = ""  # a warning that the disk may not hold another save
         self._nudge = asyncio.Event()
         self._state: Optional[tony_pb2.CheckpointState] = None  # as it was reported last
         self._wanted: Optional[tony_pb2.TakeSnapshot] = None
@@ -103,6 +106,11 @@ class Mirror:
         self._work: Optional[asyncio.Future[None]] = None
         # A thread of its own: a silent server must not delay what the executor does in its shared threads.
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="mirror")
+
+    @property
+    def trouble(self) -> str:
+        """What cannot be stored at present or soon, and why, for people. Empty if nothing is wrong."""
+        return self._unstored or self._tight
 
     @property
     def said(self) -> list[tony_pb2.FromExecutor]:
@@ -203,6 +211,8 @@ class Mirror:
         began = time.monotonic()
         state = self._directory.look(ended=last, succeeded=self._succeeded)
         self._look_seconds = time.monotonic() - began
+        tight = disk.tight(self._directory.path, self._largest_save)
+        self._tight = tight and (self._tight or tight)  # in the same words for as long as it lasts
         return state
 
     def _report(self, state: DirectoryState, last: bool) -> None:
@@ -237,14 +247,14 @@ class Mirror:
     def _tell(self, trouble: Optional[UploadTrouble]) -> None:
         """Warn people, in the same words for as long as it lasts. A program that just writes is no reason at first."""
         if trouble is None:
-            self.trouble, self._unstored_since = "", None
+            self._unstored, self._unstored_since = "", None
             return
         self._unstored_since = self._unstored_since or time.time()
         is_short = trouble.changed and not trouble.refused and time.time() - self._unstored_since < _PATIENCE
-        if not self.trouble and not is_short:
+        if not self._unstored and not is_short:
             since = clock.time_of_day(round(self._unstored_since * 1000))
-            self.trouble = f"its newest checkpoint is not stored since {since}: {trouble.text}"
-            log.warning("%s", self.trouble)
+            self._unstored = f"its newest checkpoint is not stored since {since}: {trouble.text}"
+            log.warning("%s", self._unstored)
 
     async def _wait(self, seconds: float) -> None:
         """Wait, or until there is a reason to look at once."""
@@ -308,6 +318,7 @@ class Mirror:
 
     def _committed(self, snapshot: Snapshot, point: ResumePoint) -> None:
         self._directory.committed(snapshot, point)
+        self._largest_save = max(self._largest_save, snapshot.uploaded.sent)
         excluded = self._directory.describe_excluded()
         if excluded:
             self._context.output.note(excluded)
