@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping
 
 from tony_provider.runtime.artifacts.checksum import Checksum
@@ -16,6 +15,7 @@ from tony_provider.runtime.checkpoint.checkpoint_model import (
     chain_of,
     directory_name,
     objects_directory,
+    upload_name,
 )
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage
@@ -34,9 +34,9 @@ def checksum(data: bytes) -> str:
     return summed.text
 
 
-def upload(storage: Storage, chain_uri: str, files: Mapping[str, bytes]) -> StoredTree:
+def upload(storage: Storage, chain_uri: str, files: Mapping[str, bytes], save: int = 0) -> StoredTree:
     """Put the files into one object, as an executor does with small ones."""
-    name = f"000000-0-{secrets.token_hex(4)}-0"
+    name = f"{upload_name(save, 0)}-0"
     entries, offset, parents = [], 0, set()
     for path, data in sorted(files.items()):
         place = path

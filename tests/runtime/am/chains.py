@@ -65,7 +65,7 @@ def upload(
     chain: Path, wanted: tony_pb2.TakeSnapshot, step: int, *, rank: int = 0, request: int = 1
 ) -> tony_pb2.CheckpointUploaded:
     """What an executor uploads and says when it is ordered to take a snapshot."""
-    tree = checkpoints.upload(LocalStorage(), chain.as_uri(), files_of(step, rank))
+    tree = checkpoints.upload(LocalStorage(), chain.as_uri(), files_of(step, rank), wanted.save)
     return tony_pb2.CheckpointUploaded(
         generation=wanted.generation,
         start=wanted.start,

@@ -27,6 +27,7 @@ from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.protocol.status import FailureKind
 from tony_provider.runtime.spec.model import CheckpointSpec
 from tony_provider.runtime.storage import FileStatus, LocalStorage, Storage, StorageUnreachable
+from tony_provider.runtime.storage.base import QuotaRoom
 
 DEADLINE = 20
 
@@ -179,6 +180,23 @@ async def test_no_checkpoint_is_an_answer_too(make: Make) -> None:
     setting = make()
     setting.checkpoints.choose(1)
     assert await setting.session.next() == ("resume_chosen", 1, None)
+
+
+class Full(LocalStorage):
+    """Simulates a quota that leaves few bytes."""
+
+    def quota_room(self, uri: str) -> QuotaRoom:
+        return QuotaRoom(50, None)
+
+
+async def test_people_are_warned_before_a_quota_is_used_up(make: Make) -> None:
+    setting = make(storage=Full())
+    await setting.store(20)
+    told, warning = await setting.session.next()
+    assert told == "quota_warned"
+    assert "leaves 50 B" in warning
+    await setting.store(30)
+    assert setting.session.told.empty()
 
 
 async def test_only_the_newest_stay_and_the_one_in_use(tmp_path: Path, make: Make) -> None:

@@ -28,6 +28,7 @@ from tony_provider.runtime.storage import (
     open_storage,
     read_bytes,
 )
+from tony_provider.runtime.storage.base import QuotaRoom
 
 MIB = 1 << 20
 
@@ -293,6 +294,37 @@ def test_a_file_that_shrinks_while_it_is_sent(hdfs: Place) -> None:
     with pytest.raises(StorageError, match="shorter"):
         hdfs.storage.write(hdfs.uri("a"), Shrinking(b"0123456789"))
     assert hdfs.names() == []
+
+
+def test_the_room_that_quotas_leave(hdfs: Place, hadoop: HadoopCluster) -> None:
+    assert hdfs.storage.quota_room(hdfs.root) is None
+    replication = hadoop.services.hdfs_admin.get_json(f"{hadoop.webhdfs[0]}/webhdfs/v1/", op="GETSERVERDEFAULTS")[
+        "FsServerDefaults"
+    ]["replication"]
+    hdfs.write("a", bytes(1000))
+    hadoop.services.set_quota(hdfs.root, storagespacequota=MIB * replication)
+    assert hdfs.storage.quota_room(hdfs.root) == QuotaRoom(MIB - 1000, None)
+    hadoop.services.set_quota(hdfs.root, namespacequota=10)
+    assert hdfs.storage.quota_room(hdfs.root) == QuotaRoom(MIB - 1000, 8), "the directory itself counts"
+    hadoop.services.set_quota(hdfs.root, storagespacequota=1)
+    assert hdfs.storage.quota_room(hdfs.root) == QuotaRoom(0, 8)
+    assert hdfs.storage.quota_room(hdfs.uri("a")) is None
+    with pytest.raises(StorageNotFound):
+        hdfs.storage.quota_room(hdfs.uri("missing"))
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply(400, b'{"RemoteException": {"exception": "IllegalArgumentException", "message": "op"}}'),
+        Reply(403, b"<html>"),
+        Reply(200, b'{"QuotaUsage": {"quota": "many"}}'),
+        Reply(200, b'{"QuotaUsage": {"quota": -1, "spaceQuota": 9, "spaceConsumed": 1, "fileAndDirectoryCount": 1}}'),
+    ],
+)
+def test_a_server_that_does_not_tell_its_quotas(reply: Reply) -> None:
+    with scripted(lambda _: reply) as address:
+        assert WebHdfsStorage(WebHdfsConfig([address])).quota_room("hdfs:///a") is None
 
 
 def test_quotas(hdfs: Place, hadoop: HadoopCluster) -> None:

@@ -90,6 +90,7 @@ class CheckpointCommits:
         self._chosen_for = 0  # generation
         self._fenced = False
         self._waiting_since: Optional[float] = None
+        self._quota_warning = ""  # that people know
         self._noted = ""  # the reason for waiting that people know
         self._work: asyncio.Queue[Callable[[], Awaitable[None]]] = asyncio.Queue()
 
@@ -308,6 +309,7 @@ class CheckpointCommits:
         self._rounds.ended(uri, committed=True)
         self._noted = ""
         await self._prune(catalog)
+        await self._check_quota(made)
 
     def _manifest(self, whole: Mapping[str, CommitRequest], ranks: Mapping[str, int]) -> Manifest:
         """The manifest of these parts, and of the newest checkpoint's parts of tasks that have written nothing new."""
@@ -341,6 +343,16 @@ class CheckpointCommits:
             await self._chain.do(partial(catalog.prune, self._spec.keep, self._spec.keep_every, keep=keep))
         except StorageError as error:
             log.warning("older checkpoints are left for now: %s", error)
+
+    async def _check_quota(self, newest: Manifest) -> None:
+        try:
+            warning = await self._chain.do(partial(self._chain.quota_warning, newest))
+        except StorageError as error:
+            log.warning("the quotas are not known: %s", error)
+            return
+        if warning != self._quota_warning:
+            self._quota_warning = warning
+            self._post(partial(self._session.quota_warned, warning))
 
     async def _set_aside(self, resume: ResumePoint, reason: str) -> None:
         try:

@@ -9,7 +9,9 @@ from typing import Callable, Optional, TypeVar
 
 from tony_provider.runtime import contract
 from tony_provider.runtime.am.owner import FencedError, Ownership
+from tony_provider.runtime.am.quota_watch import QuotaWatch
 from tony_provider.runtime.checkpoint.catalog import Catalog, ChosenCheckpoint, foreign_catalog
+from tony_provider.runtime.checkpoint.checkpoint_model import Manifest
 from tony_provider.runtime.checkpoint.failed_resumes import FailedResume
 from tony_provider.runtime.spec.model import AfterSuccess
 from tony_provider.runtime.storage import StorageError, uris
@@ -35,6 +37,7 @@ class OwnChain:
         self.catalog = Catalog(storage, chain) if chain else None
         self._former = foreign_catalog(storage, former) if former else None
         self._reader = description.application_id
+        self._quotas = QuotaWatch(storage, chain, description.job.checkpoint.keep) if chain else None
         self._pinned = ""  # URI of the checkpoint of the former chain that is in use
         self._ownership = ownership
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="chain")
@@ -109,6 +112,10 @@ class OwnChain:
         if self._former and self._pinned:
             self._former.unpin(self._pinned, self._reader)
         self._pinned = ""
+
+    def quota_warning(self, newest: Manifest) -> str:
+        """Return a warning if quotas may soon stop checkpoints from being stored, otherwise an empty text."""
+        return self._quotas.check(newest) if self._quotas else ""
 
     def _sweep(self) -> None:
         """Remove what was uploaded and never committed."""

@@ -70,7 +70,11 @@ class Manifest:
     @property
     def sent(self) -> int:
         """The bytes of the objects that were uploaded for this checkpoint."""
-        return sum(size for name, size in self.objects.items() if name.startswith(f"{self.save:06d}-"))
+        return sum(size for name, size in self.objects.items() if self.is_new(name))
+
+    def is_new(self, name: str) -> bool:
+        """Whether an object was uploaded for this checkpoint, see ``upload_name``."""
+        return name.startswith(f"{self.save:06d}-")
 
     def tree_of(self, rank: Optional[int]) -> StoredTree:
         """Return the tree that the task of this rank restores.

@@ -49,6 +49,14 @@ class FileStatus:
         return self.path.rsplit("/", 1)[1]
 
 
+@attrs.frozen
+class QuotaRoom:
+    """What the quotas of a directory leave."""
+
+    bytes: Optional[int]  # of new files; None if there is no such quota
+    names: Optional[int]  # of new files and directories
+
+
 class Storage(ABC):
     """One store and the operations on its files. URIs are literal, see ``uris``.
 
@@ -160,6 +168,13 @@ class Storage(ABC):
         """Return a version that changes with each write to a file and that no user can set. None if the store has none.
 
         Raises StorageNotFound.
+        """
+        return None
+
+    def quota_room(self, uri: str) -> Optional[QuotaRoom]:
+        """Return what the quotas of a directory leave. None if it has no quota, or the store does not tell.
+
+        Quotas of directories above do not count. Raises StorageNotFound.
         """
         return None
 

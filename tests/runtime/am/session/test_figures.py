@@ -288,6 +288,15 @@ def test_copies_of_checkpoints_add_up() -> None:
     assert times(job).checkpoints == 6.5
 
 
+def test_a_quota_that_may_not_hold_another_checkpoint_is_a_warning_while_it_lasts() -> None:
+    job = begun(world())
+    job.carry_out(job.session.quota_warned("the quota leaves 1 B", job.now))
+    assert "the quota leaves 1 B" in job.status.warnings
+    assert "the quota leaves 1 B" in job.noted("quota")
+    job.carry_out(job.session.quota_warned("", job.now))
+    assert job.status.warnings == []
+
+
 def test_what_was_reported_before_the_last_failure_starts_nothing() -> None:
     job = begun(world())
     job.beat("worker:0", 50)

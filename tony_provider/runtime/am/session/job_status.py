@@ -53,7 +53,9 @@ def job_status(
 
 
 def _losses(session: Session) -> Iterator[str]:
-    """What does not get to the store at present, or has not got there at the end of a task's newest process."""
+    """What does not get to the store at present or soon, or has not got there at the end of a task's newest process."""
+    if session.state.quota_warning:
+        yield session.state.quota_warning
     for task in session.tasks:
         not_copied = task.process.not_copied if task.process else ""
         if not_copied:

@@ -354,6 +354,13 @@ class Session:
         self._exports.committed(point, before, now)
         return self._checked(now)
 
+    def quota_warned(self, warning: str, now: float) -> list[Action]:
+        """The store may soon refuse checkpoints. ``warning`` is empty if that is over."""
+        self.state.quota_warning = warning
+        if warning:
+            self.state.note("quota", warning)
+        return self._checked(now)
+
     def checkpoint_requested(self, reason: str, now: float) -> list[Action]:
         """Somebody wants a checkpoint now."""
         self._notices.checkpoint_requested(reason)

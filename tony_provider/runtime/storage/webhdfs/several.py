@@ -11,6 +11,7 @@ from tony_provider.runtime.storage.base import (
     PRIVATE_FILE,
     Before,
     FileStatus,
+    QuotaRoom,
     Source,
     Storage,
     right_away,
@@ -65,6 +66,9 @@ class SeveralHdfs(Storage):
 
     def version(self, uri: str) -> Optional[str]:
         return self._of(uri).version(uri)
+
+    def quota_room(self, uri: str) -> Optional[QuotaRoom]:
+        return self._of(uri).quota_room(uri)
 
     def share(self, uri: str, readers: Readers, right: Right) -> None:
         self._of(uri).share(uri, readers, right)

@@ -7,6 +7,8 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, BinaryIO, Optional, TypeVar
 
+import attrs
+
 from tony_provider.runtime.storage import errors, uris
 from tony_provider.runtime.storage.base import (
     CHUNK,
@@ -14,6 +16,7 @@ from tony_provider.runtime.storage.base import (
     PRIVATE_FILE,
     Before,
     FileStatus,
+    QuotaRoom,
     Source,
     Storage,
     right_away,
@@ -196,6 +199,26 @@ class WebHdfsStorage(Storage):
             log.debug("%s", error)  # the server does not have this operation
             return None
 
+    def quota_room(self, uri: str) -> Optional[QuotaRoom]:
+        """By ``GETQUOTAUSAGE``, which servers older than Hadoop 3.3 and gateways may not have.
+
+        Bytes are those of a file: a quota counts each replica, with the NameNode's default for new files.
+        """
+        try:
+            usage = self._ask(Call("GET", "GETQUOTAUSAGE", self._parse(uri), "get the quota of"), _quota_usage)
+            if usage is None or usage.bytes is None:
+                return usage
+            return attrs.evolve(usage, bytes=usage.bytes // self._replication())
+        except (errors.StorageNotFound, errors.StorageUnreachable):
+            raise
+        except errors.StorageError as error:
+            log.debug("%s", error)  # the server does not have this operation, or denies it
+            return None
+
+    def _replication(self) -> int:
+        call = Call("GET", "GETSERVERDEFAULTS", Uri("hdfs", "", "/"), "get the replication of")
+        return self._ask(call, lambda json: max(1, int(json["FsServerDefaults"]["replication"])))
+
     def get_delegation_token(self, renewer: str) -> Optional[str]:
         """A token (URL-safe string, kind ``WEBHDFS delegation``) of the user we are.
 
@@ -362,6 +385,18 @@ def _checksum(entry: dict[str, Any]) -> str:
 def _written(rights: int) -> str:
     """Three bits as access lists write them."""
     return "".join(letter if rights & bit else "-" for letter, bit in (("r", 4), ("w", 2), ("x", 1)))
+
+
+def _quota_usage(json: dict[str, Any]) -> Optional[QuotaRoom]:
+    """Return the room for names, and for bytes of all replicas."""
+    usage = json["QuotaUsage"]
+    names, space = int(usage["quota"]), int(usage["spaceQuota"])
+    if names < 0 and space < 0:
+        return None
+    return QuotaRoom(
+        max(0, space - int(usage["spaceConsumed"])) if space >= 0 else None,
+        max(0, names - int(usage["fileAndDirectoryCount"])) if names >= 0 else None,
+    )
 
 
 def _boolean(json: dict[str, Any]) -> bool:

@@ -102,6 +102,7 @@ class SessionState:
         self.verdict: Optional[Verdict] = None
         self.parts: tuple[OutputPart, ...] = ()  # of outputs: those that count, once all that decide have succeeded
         self.warnings: list[str] = []
+        self.quota_warning = ""  # that the store may soon refuse checkpoints
         self.out: list[Action] = []
 
     @property
