@@ -65,8 +65,8 @@ class Catalog:
     """Finds, commits and removes the checkpoints of one chain.
 
     Methods block, are safe from several threads at once, and raise StorageError. ``read_only`` is for a chain that
-    belongs to another job: nothing but pins is written there, and only this object remembers broken checkpoints and failed
-    resumes.
+    belongs to another job: nothing but pins is written there, and only this object remembers broken checkpoints and
+    failed resumes.
     """
 
     def __init__(self, storage: Storage, chain_uri: str, *, read_only: bool = False, only: str = "") -> None:
