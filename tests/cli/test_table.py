@@ -11,7 +11,6 @@ from rich.console import Console
 
 from tests.operators.statuses import application, status
 from tony_provider.cli.table import job_table
-from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.protocol.status import (
     Failure,
     FailureKind,
@@ -27,14 +26,6 @@ def test_what_is_below_the_bar_begins_a_line_of_its_own() -> None:
     running = status("RUNNING", step=3, total_steps=10)
     Console(file=text, width=200).print(job_table("application_1_0001", None, running, None))
     assert any(line.startswith("task ") for line in text.getvalue().splitlines())
-
-
-def test_the_size_of_the_newest_checkpoint_is_shown() -> None:
-    text = StringIO()
-    point = ResumePoint(200, "hdfs://n/c", files=42, size=3 << 30, sent=120 << 20)
-    running = attrs.evolve(status("RUNNING"), checkpoint=point)
-    Console(file=text, width=200).print(job_table("application_1_0001", None, running, None))
-    assert "step 200: 3 GiB in 42 files, 120 MiB new" in text.getvalue()
 
 
 def test_each_process_of_a_task_has_a_line_below_it() -> None:

@@ -83,8 +83,6 @@ def _named(
             facts.append(("as of", as_text(moment(status.updated_ms))))
         facts += [("out of reach", as_text(each, "yellow")) for each in status.troubles]
         facts += [("warning", as_text(each, "yellow")) for each in status.warnings]
-        if status.checkpoint is not None:
-            facts.append(("checkpoint", as_text(status.checkpoint.description)))
         if status.export is not None:
             facts.append(("export", as_text(f"{status.export.label}: {status.export.uri}")))
         if status.export_request is not None and not status.state.is_final:

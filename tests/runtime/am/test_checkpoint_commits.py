@@ -199,6 +199,14 @@ async def test_people_are_warned_before_a_quota_is_used_up(make: Make) -> None:
     assert setting.session.told.empty()
 
 
+async def test_no_checkpoint_in_the_chain_to_resume_from_ends_the_job(tmp_path: Path, make: Make) -> None:
+    setting = make(describe(tmp_path, continues=(tmp_path / "chain-0000").as_uri()))
+    setting.checkpoints.choose(1)
+    told, generation, why = await setting.session.next()
+    assert (told, generation) == ("resume_failed", 1)
+    assert "no intact checkpoint is left" in why
+
+
 async def test_only_the_newest_stay_and_the_one_in_use(tmp_path: Path, make: Make) -> None:
     setting = make(keeping(describe(tmp_path), CheckpointSpec(keep=2, keep_every=100)))
     for step in (100, 110):

@@ -143,7 +143,11 @@ async def test_leader_s_checkpoints_are_everybody_s(tmp_path: Path, wishes: Wish
     assert (result.resumed_step, result.checkpoint_step) == (30, 30)
     assert committed(job) == [30]
     assert result.checkpoint_dir == Catalog(LocalStorage(), job.description.chain_dir).list()[0].uri
-    (newest,) = (event["data"]["checkpoint"] for event in job.events() if event["message"].startswith("step 30 is"))
+    (newest,) = (
+        event["data"]["checkpoint"]
+        for event in job.events()
+        if "(step 30," in event["message"] and event["event"] == "checkpoint"
+    )
     assert newest["files"] == 6, "three parts and their manifests"
     assert newest["size"] == 3 * newest["sent"] > 0, "only the last save was sent"
 

@@ -18,6 +18,7 @@ from tony_provider.runtime.am.owner import FencedError, SupersededError
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.checkpoint.catalog import Catalog
 from tony_provider.runtime.checkpoint.checkpoint_model import StoredCheckpoint
+from tony_provider.runtime.checkpoint.errors import NoCheckpointLeft
 from tony_provider.runtime.spec.model import AfterSuccess
 from tony_provider.runtime.storage import LocalStorage, local_path, uris
 
@@ -174,6 +175,23 @@ def test_another_checkpoint_of_a_former_chain_is_chosen_if_the_first_is_just_bei
     found = newest(chain, 1)
     assert found
     assert found.step == 110
+    chain.close()
+
+
+def test_a_job_does_not_begin_at_step_0_if_the_chain_that_it_resumes_from_has_lost_its_checkpoint(
+    directory: Path,
+) -> None:
+    owner = Catalog(LocalStorage(), (directory / "chain-0000").as_uri())
+    named = commit(directory / "chain-0000", 90)
+    commit(directory / "chain-0000", 100)
+    owner.prune(1)
+    chain = OwnChain(ownership(describe(directory, continues=named.uri)))
+    with pytest.raises(
+        NoCheckpointLeft, match=r"no intact checkpoint is left at .*/save-000090-.*raise checkpoint\.keep"
+    ):
+        chain.choose(1)
+    own_one = commit(directory / "chain-0001", 40)
+    assert newest(chain, 2) == own_one
     chain.close()
 
 

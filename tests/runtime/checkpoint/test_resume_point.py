@@ -71,6 +71,6 @@ def test_a_program_that_begins_anew_has_not_resumed(point: ResumePoint, first_st
 
 
 def test_the_extent_of_a_checkpoint_for_people() -> None:
-    point = ResumePoint(40, "", files=42, size=3 << 30, sent=120 << 20)
-    assert point.description == "step 40: 3 GiB in 42 files, 120 MiB new"
-    assert ResumePoint(40, "").description == "step 40"
+    point = ResumePoint(40, "hdfs://n/c", 12, files=42, size=3 << 30, sent=120 << 20)
+    assert point.description == "snapshot 12 (step 40): 3 GiB in 42 files, 120 MiB new"
+    assert ResumePoint(40, "hdfs://n/c", 12).description == "snapshot 12 (step 40)"

@@ -30,7 +30,7 @@ from tony_provider.runtime.checkpoint.checkpoint_model import (
     chain_of,
     directory_name,
 )
-from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
+from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint, NoCheckpointLeft
 from tony_provider.runtime.checkpoint.failed_resumes import FailedResume
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.clock import epoch_ms
@@ -257,7 +257,7 @@ class CheckpointCommits:
         choose = partial(self._chain.do, partial(self._find, partial(self._chain.choose, generation, trusted)))
         try:
             chosen, next_save = await retry(choose, CHOICE_TIMEOUT, StorageError, troubled)
-        except StorageError as error:
+        except (StorageError, NoCheckpointLeft) as error:
             self._post(partial(self._session.resume_failed, generation, str(error)))
             return
         self._is_newest(chosen, next_save)

@@ -12,6 +12,7 @@ from tony_provider.runtime.am.owner import FencedError, Ownership
 from tony_provider.runtime.am.quota_watch import QuotaWatch
 from tony_provider.runtime.checkpoint.catalog import Catalog, ChosenCheckpoint, foreign_catalog
 from tony_provider.runtime.checkpoint.checkpoint_model import Manifest
+from tony_provider.runtime.checkpoint.errors import NoCheckpointLeft
 from tony_provider.runtime.checkpoint.failed_resumes import FailedResume
 from tony_provider.runtime.spec.model import AfterSuccess
 from tony_provider.runtime.storage import StorageError, uris
@@ -72,7 +73,7 @@ class OwnChain:
     def choose(self, generation: int, trusted: str = "") -> Optional[ChosenCheckpoint]:
         """Return the checkpoint that a generation resumes from. Older generations commit nothing any more.
 
-        The checkpoint with the URI ``trusted`` never counts as suspect.
+        The checkpoint with the URI ``trusted`` never counts as suspect. Raises NoCheckpointLeft.
         """
         if generation > self.swept:
             self._sweep()
@@ -96,17 +97,20 @@ class OwnChain:
     def _catalog_of(self, uri: str) -> Optional[Catalog]:
         return self._former if self._former and uri.startswith(f"{self._former.uri}/") else self.catalog
 
-    def _choose_of(self, former: Catalog, trusted: str) -> Optional[ChosenCheckpoint]:
-        """Choose a checkpoint of the former chain, and keep its owner from removing it while the tasks restore it."""
+    def _choose_of(self, former: Catalog, trusted: str) -> ChosenCheckpoint:
+        """Choose a checkpoint of the former chain, and keep its owner from removing it while the tasks restore it.
+
+        Raises NoCheckpointLeft: a job that is to resume from a chain must not begin at step 0.
+        """
         for _ in range(_CHOICES):
             chosen = former.choose(trusted)
             uri = chosen.checkpoint.uri if chosen else ""
             if uri != self._pinned:
                 self._unpin()
-            if uri and former.pin(uri, self._reader):
-                break
-        self._pinned = uri
-        return chosen
+            if chosen and former.pin(uri, self._reader):
+                self._pinned = uri
+                return chosen
+        raise NoCheckpointLeft(self._ownership.description.continues or "")
 
     def _unpin(self) -> None:
         if self._former and self._pinned:

@@ -63,11 +63,6 @@ class Manifest:
         return {name: size for each in self.trees for name, size in each.tree.objects.items()}
 
     @property
-    def files(self) -> int:
-        """The number of files in the directories of all tasks."""
-        return sum(entry.kind is Kind.FILE for each in self.trees for entry in each.tree.entries)
-
-    @property
     def sent(self) -> int:
         """The bytes of the objects that were uploaded for this checkpoint."""
         return sum(size for name, size in self.objects.items() if self.is_new(name))
@@ -142,7 +137,7 @@ class StoredCheckpoint:
             self.checksum,
             manifest.reported,
             manifest.reported_step,
-            manifest.files,
+            manifest.file_count,
             manifest.size,
             manifest.sent,
         )

@@ -17,3 +17,17 @@ class DamagedCheckpoint(CheckpointError):  # noqa: N818 - says what was found
 
     def __str__(self) -> str:
         return f"the checkpoint {self.uri} is damaged: {self.reason}"
+
+
+class NoCheckpointLeft(CheckpointError):  # noqa: N818 - says what was found
+    """A chain that another training resumes from has no intact checkpoint any more."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(uri)
+        self.uri = uri
+
+    def __str__(self) -> str:
+        return (
+            f"resume_from: no intact checkpoint is left at {self.uri}; its training may have removed it. Name another "
+            "checkpoint, or raise checkpoint.keep of that training"
+        )

@@ -10,7 +10,7 @@ import logging
 
 from tony_provider.runtime import contract
 from tony_provider.runtime.clock import epoch_ms
-from tony_provider.runtime.storage import Storage, StorageError, StorageNotFound, StoragePermissionDenied, uris
+from tony_provider.runtime.storage import Storage, StorageError, StorageNotFound, StorageUnreachable, uris
 
 log = logging.getLogger(__name__)
 
@@ -27,11 +27,14 @@ class Pins:
     def add(self, checkpoint: str, reader: str) -> None:
         """Pin a checkpoint by its name, or begin the time of the pin again. ``reader``: unique, without dots.
 
-        A reader that may not write into the chain has no pin, and the checkpoint may vanish while it is read.
+        A reader that may not write into the chain has no pin, and the checkpoint may vanish while it is read. Raises
+        StorageUnreachable.
         """
         try:
             self._storage.write(self._file(checkpoint, reader), b"", overwrite=True)
-        except StoragePermissionDenied as error:
+        except StorageUnreachable:
+            raise
+        except StorageError as error:
             log.warning("%s may be removed while it is copied: it cannot be pinned: %s", checkpoint, error)
 
     def remove(self, checkpoint: str, reader: str) -> None:

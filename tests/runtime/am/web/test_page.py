@@ -215,9 +215,9 @@ async def test_what_a_job_says_is_text_and_never_html() -> None:
 
 
 def test_the_size_of_the_newest_checkpoint_is_on_the_page() -> None:
-    point = ResumePoint(200, "hdfs://n/c", files=42, size=3 << 30, sent=120 << 20)
+    point = ResumePoint(200, "hdfs://n/c", 12, files=42, size=3 << 30, sent=120 << 20)
     shown = dict(JobView.of(attrs.evolve(FULL, checkpoint=point)).checkpoint)
-    assert shown["Newest"] == "step 200: 3 GiB in 42 files, 120 MiB new"
+    assert shown["Newest"] == "snapshot 12 (step 200): 3 GiB in 42 files, 120 MiB new"
 
 
 def test_the_newest_export_and_an_open_request_are_among_the_checkpoints() -> None:
