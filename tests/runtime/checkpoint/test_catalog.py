@@ -406,6 +406,18 @@ def test_the_last_the_periodic_and_the_used_checkpoints_are_kept(place: Place, c
         catalog.load(stored[10].uri)
 
 
+def test_a_checkpoint_stays_as_long_as_a_reader_has_pinned_it(place: Place, catalog: Catalog) -> None:
+    first, last = commit(place, catalog, 1), commit(place, catalog, 2)
+    reader = Catalog(place.storage, place.root, read_only=True)
+    assert reader.pin(first.uri, "reader")
+    assert reader.pin(first.uri, "reader"), "the time of the pin begins again"
+    assert catalog.prune(1) == []
+    reader.unpin(first.uri, "reader")
+    assert catalog.prune(1) == [first.uri]
+    assert not reader.pin(first.uri, "reader")
+    assert catalog.list() == [last]
+
+
 def test_a_checkpoint_without_a_step_is_not_a_periodic_one(place: Place, catalog: Catalog) -> None:
     for save in (1, 2):
         commit(place, catalog, save, step=None)
