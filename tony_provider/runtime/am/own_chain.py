@@ -107,8 +107,8 @@ class OwnChain:
             uri = chosen.checkpoint.uri if chosen else ""
             if uri != self._pinned:
                 self._unpin()
+            self._pinned = uri
             if chosen and former.pin(uri, self._reader):
-                self._pinned = uri
                 return chosen
         raise NoCheckpointLeft(self._ownership.description.continues or "")
 
