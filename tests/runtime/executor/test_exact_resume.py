@@ -1,26 +1,29 @@
 """Saves, snapshots, deaths and restarts in every order, on real files: a training resumes from a committed save.
 
 The program writes saves of one kind, one file after the other, and may be killed between two writes or in the middle
-of a file. The directories, the rounds of snapshots and the catalog are the real ones; the clock is the test's.
+of a file. The storage may refuse, old checkpoints are removed between an upload and its commit, and the application
+master may die. The directories, the rounds of snapshots and the catalog are the real ones; the clock is the test's.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shutil
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import attrs
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from tests.runtime.checkpoint.conftest import torch_like
 from tests.runtime.executor.checkpoint_container import INTERVAL, CheckpointContainer, commit, controlled_clock
@@ -30,7 +33,7 @@ from tony_provider.runtime.checkpoint.catalog import Catalog
 from tony_provider.runtime.checkpoint.checkpoint_model import StoredCheckpoint
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.executor.checkpoint_directory import DirectoryState, Snapshot
-from tony_provider.runtime.storage import LocalStorage
+from tony_provider.runtime.storage import LocalStorage, StorageTimeout
 
 _TEXT = re.compile(r"save (\d+) of rank (\d+), step (\d+)\n")
 _LINES = 20  # of a file; fewer are left of a file that was cut short
@@ -44,12 +47,16 @@ class Kind:
     manifest: bool = False
     torch: bool = False  # files with a step in them; otherwise of an unknown format
     renames: bool = False  # each file is written under a temporary name
+    link: bool = False  # ``last`` leads to the newest save
+    log: bool = False  # each save adds a line to ``train.log``
 
 
 KINDS = {
     "manifest": Kind(("weights-{step}/a", "weights-{step}/b"), manifest=True),
     "new directories": Kind(("step-{step}/a", "step-{step}/b")),
     "new files": Kind(("G_{step}.bin", "D_{step}.bin"), renames=True),
+    "a link": Kind(("step-{step}/a", "step-{step}/b"), link=True),
+    "a log": Kind(("step-{step}.bin",), renames=True, log=True),
     "shards": Kind(("step-{step}-rank_{rank}.bin",)),
     "shards in a directory": Kind(("step-{step}/shard-{rank}.bin", "step-{step}/common")),
     "one name, in place": Kind(("last.pt",), torch=True),
@@ -104,6 +111,9 @@ class Training(RuleBasedStateMachine):
         self.newest: StoredCheckpoint | None = None
         self.stored: dict[str, list[dict[str, bytes]]] = {}  # by URI: the files of each rank, as they were uploaded
         self.parts: dict[str, dict[int, dict[str, bytes]]] = {}
+        self.times: dict[str, dict[int, dict[str, int]]] = {}  # likewise, the modification times
+        self.refusals = 0  # uploads that the storage will refuse
+        self.prunes = False  # before the next commit
         self.origins: dict[int, str] = {}
         self.next_save = 1
         self.loses_answer = False
@@ -191,6 +201,16 @@ class Training(RuleBasedStateMachine):
             self.clock.date(draft)
             draft.rename(container.path / f"step-{step}.tony.json")
             yield "manifest"
+        if self.kind.link:
+            draft = container.path / "last.tmp"
+            draft.symlink_to(container.path / paths[0].partition("/")[0])
+            draft.rename(container.path / "last")
+            yield "link"
+        if self.kind.log:
+            with (container.path / "train.log").open("a") as log:
+                log.write(f"step {step}\n")
+            self.clock.date(container.path / "train.log")
+            yield "log"
         self._rotate(task)
         yield "rotated"
 
@@ -204,7 +224,7 @@ class Training(RuleBasedStateMachine):
             number = re.search(r"\d+", path.name)
             if number is None or int(number[0]) > self.step - kept:
                 continue
-            if path.is_dir():
+            if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
             else:
                 path.unlink()
@@ -270,14 +290,19 @@ class Training(RuleBasedStateMachine):
     def _take(self, task: Task, uri: str, save: int, order: TakeOrder) -> None:
         """Upload a part, and commit the checkpoint with the last one."""
         task.order = None
+        self.refusals, refused = max(0, self.refusals - 1), self.refusals > 0
+        refuse = mock.patch.object(LocalStorage, "write", side_effect=StorageTimeout(uri, "write", "it is slow"))
         try:
-            snapshot = task.container.upload(DirectoryState(order.state.version, True), *order.leave_out)
-        except TreeChanged:
+            with refuse if refused else nullcontext():
+                snapshot = task.container.upload(DirectoryState(order.state.version, True), *order.leave_out)
+        except (TreeChanged, StorageTimeout):
             task.state = None  # reported again
             return
         content, paths = task.container.content(), {entry.path for entry in snapshot.uploaded.tree.entries}
         sent = {path: data for path, data in content.items() if path in paths}
         self.parts.setdefault(uri, {})[task.rank] = sent
+        times = {path: (task.container.path / path).stat().st_mtime_ns for path in sent}
+        self.times.setdefault(uri, {})[task.rank] = times
         try:
             whole = self.rounds.add(str(task.rank), uri, snapshot)
         except LookupError:
@@ -287,10 +312,15 @@ class Training(RuleBasedStateMachine):
 
     def _commit(self, uri: str, save: int, parts: Mapping[int, Snapshot]) -> None:
         former = self.stored[self.newest.uri] if self.newest else []
+        if self.prunes:
+            Catalog(LocalStorage(), self.chain).prune(1)
+            self.prunes = False
         stored = commit(self.chain, save, parts, self.newest)
         sent = self.parts.pop(uri)
         content = [sent.get(rank, former[rank] if former else {}) for rank in range(len(self.tasks))]
         self.stored[stored.uri] = content
+        former_times = self.times.get(self.newest.uri, {}) if self.newest else {}
+        self.times[stored.uri] = {**former_times, **self.times.pop(uri)}
         self._check_saves(stored, content)
         self.newest = stored
         self.origins = {
@@ -321,7 +351,7 @@ class Training(RuleBasedStateMachine):
         saves: dict[int, set[str]] = {}
         found: list[Saved] = []
         for path, data in files.items():
-            if path.endswith((".tony.json", ".tmp")):
+            if path.endswith((".tony.json", ".tmp", ".log")) or path.startswith("last/"):
                 continue  # a program ignores what it left under a temporary name
             saved = _read(path, data)
             found.append(saved)
@@ -333,6 +363,42 @@ class Training(RuleBasedStateMachine):
             assert own == expected, f"{newest} lacks {expected - own}"
             assert not self.kind.manifest or f"step-{newest.step}.tony.json" in files
         return newest
+
+    # ---- a storage that refuses, removals, and the application master --------------------------------------------
+
+    @rule(refusals=st.integers(1, 3))
+    def refuse(self, refusals: int) -> None:
+        """The storage refuses the next uploads."""
+        self.refusals = refusals
+
+    @rule()
+    def prune_before_the_next_commit(self) -> None:
+        self.prunes = True
+
+    @rule()
+    def prune(self) -> None:
+        Catalog(LocalStorage(), self.chain).prune(1)
+
+    @rule(seconds=st.sampled_from([0.0, 1.5, 9.0]))
+    def master_dies(self, seconds: float) -> None:
+        """Another application master takes over. The processes continue, and the mirrors report again."""
+        self.clock.now += seconds
+        self.rounds = SnapshotRounds()
+        self.origins = {}
+        if self.newest is not None:
+            self.origins = {each.rank: self.newest.uri for each in self.newest.manifest.trees}
+        for task in self.tasks:
+            task.order = task.state = None
+        self._pass(0.0)
+
+    @invariant()
+    def no_object_is_missing(self) -> None:
+        if not hasattr(self, "chain"):
+            return
+        objects = Path(self.chain.removeprefix("file://")) / "objects"
+        for stored in Catalog(LocalStorage(), self.chain).list():
+            for name, size in stored.manifest.objects.items():
+                assert (objects / name).stat().st_size == size
 
     # ---- ends and restarts -----------------------------------------------------------------------------------------
 
@@ -381,10 +447,22 @@ class Training(RuleBasedStateMachine):
             else:
                 task.container.directory.restore(found.point, task.rank, threading.Event())
                 assert task.container.content() == self._expected(found, task.rank)
+                self._check_times(found, task)
         self.origins = {each.rank: found.uri for each in found.manifest.trees} if found else {}
         newest = self._newest_of(self.stored[found.uri][0]) if found else None
         self.step = newest.step if newest else 0
         self._start()
+
+    def _check_times(self, stored: StoredCheckpoint, task: Task) -> None:
+        """The rank's own files have the same order of modification times."""
+        times = self.times[stored.uri].get(task.rank, {})
+        restored = {path: (task.container.path / path).stat().st_mtime_ns for path in times}
+        for one, other in itertools.pairwise(sorted(times, key=times.__getitem__)):
+            assert (times[one] < times[other]) == (restored[one] < restored[other]), (one, other)
+        last = task.container.path / "last"
+        assert not last.is_symlink() or not last.readlink().is_absolute(), (
+            "it leads to the directory of a dead container"
+        )
 
     def _expected(self, stored: StoredCheckpoint, rank: int) -> dict[str, bytes]:
         """The rank's own files, and those of the other rank under other names."""
@@ -442,6 +520,14 @@ def training() -> Iterator[Training]:
     made = Training()
     yield made
     made.teardown()
+
+
+def test_a_program_that_dies_after_its_rotation_resumes_from_the_checkpoint_that_it_removed(training: Training) -> None:
+    training.begin(kind="new files", ranks=1, kept=1, removes="all")
+    training.save(pauses=[0.0], together=True, killed_after=None, after=20.0)
+    assert training.newest is not None
+    training.restart_in_the_same_container(seconds=0.0, killed_after=6)
+    assert training.step == 1
 
 
 @pytest.mark.parametrize("kind", ["manifest", "shards"])

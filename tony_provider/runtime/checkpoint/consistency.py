@@ -243,8 +243,9 @@ class DirectoryWatch:
     def after_failure(self, now: float, verify: Callable[[], Verified]) -> Optional[Moment]:
         """Return the moment after the program failed or was killed, or None if only the last snapshot is consistent.
 
-        Entries that came since the last snapshot, and were neither quiet nor verified, are left out. If the program
-        was writing into an entry that the last snapshot contains, the directory is of no use.
+        Entries that came since the last snapshot, and were neither quiet nor verified, are left out. The directory is
+        not consistent if the program was writing into an entry of the last snapshot, or if it has removed entries and
+        no new one is complete.
         """
         news = set(self._news())
         if not news:
@@ -258,7 +259,9 @@ class DirectoryWatch:
         if unfinished or lacking is not None:  # files of the same save may be complete
             unfinished |= {path for path in news if self._is_newer_than_moment(path)} - set(verified.whole)
         tops = {_top(path) for path in unfinished}
-        if any(top in self._snapshot for top in tops):
+        has_removed = any(path not in self._seen for path in self._snapshot)
+        has_complete = any(self._seen[path].node.kind is Kind.FILE for path in news - unfinished if path in self._seen)
+        if any(top in self._snapshot for top in tops) or (tops and has_removed and not has_complete):
             return None
         left_out = frozenset(path for path in self._tree.nodes if _top(path) in tops)
         return Moment(left_out, self._logs)
