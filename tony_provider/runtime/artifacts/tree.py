@@ -44,7 +44,7 @@ class FileVersion:
     @property
     def without_ctime(self) -> FileVersion:
         """The version without ctime_ns, which also changes with a rename, a hard link or another mode."""
-        return attrs.evolve(self, ctime_ns=0)
+        return FileVersion(self.device, self.inode, self.size, self.mtime_ns, 0)
 
 
 @attrs.frozen

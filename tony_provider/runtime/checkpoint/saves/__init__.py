@@ -108,11 +108,12 @@ class SaveFinder:
 
     def find(self, tree: Tree) -> Saves:
         """Return the saves in a scanned tree of the directory. Blocks, and reads the files. Raises OSError."""
-        self._cache.keep(tree.files)
+        files = tree.files
+        self._cache.keep(files)
         view = SaveView(
             self._directory,
-            {path: node.version for path, node in tree.files.items()},
-            frozenset(path for path in tree.nodes if path not in tree.files),
+            {path: node.version for path, node in files.items()},
+            frozenset(path for path in tree.nodes if path not in files),
             self._world_size,
             self._cache,
         )
