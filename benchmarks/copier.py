@@ -57,7 +57,7 @@ def main() -> int:
     parser.add_argument("--rank", required=True, type=int)
     parser.add_argument("--hdfs", help="the command of that name")
     given = parser.parse_args()
-    context = _context(given)
+    context = context_of(given)
     _make_checkpoint(context.checkpoints.path, given.files, given.bytes)
     copiers: dict[str, Callable[[str], None]] = {who: copier(context, given) for who, copier in COPIERS.items()}
     requests = count_webhdfs()
@@ -99,7 +99,7 @@ class Mirror:
         directory.committed(snapshot, ResumePoint(1, f"{chain}/{CHECKPOINTS}/{name}"))
 
 
-def _context(given: Namespace) -> ExecutorContext:
+def context_of(given: Namespace) -> ExecutorContext:
     given.place.mkdir()
     directory = ContainerDirectory(
         given.place,

@@ -20,7 +20,7 @@ from typing import Any
 
 import attrs
 
-from benchmarks import hadoop, program
+from benchmarks import hadoop, program, save_series
 from benchmarks.copier import at_once
 from benchmarks.launchers.java_client import JavaClient
 from benchmarks.report import OURS, Aim, Better, Figure, Ratio, Report, by_name
@@ -70,12 +70,17 @@ class Copied:
     requests: int  # HTTP, to NameNode and DataNode; of Hadoop's command 0
 
 
-def measure(small_files: int = SMALL_FILES, rounds: int | None = None) -> Report:
+def measure(
+    small_files: int = SMALL_FILES, rounds: int | None = None, series: tuple[int, int] = (1024, 50_000)
+) -> Report:
+    """``series``: MiB of a large checkpoint and the number of small files in the series of saves."""
     figures: list[Figure] = []
     with tempfile.TemporaryDirectory(prefix="tony-bench-") as name, hadoop.cluster("mirror") as cluster:
         hdfs = _hdfs(cluster, Path(name))
         for case in cases(small_files):
             figures += _measured(case, cluster, Path(name), hdfs, rounds or case.rounds)
+        with _target(cluster) as target:
+            figures += save_series.measure(cluster, Path(name), target, *series)
     title = (
         f"A checkpoint copied to HDFS on one machine, in turns, with one DataNode; {at_once(_MEBIBYTE)} large files "
     )
