@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -17,8 +17,15 @@ from tony_provider.runtime import contract
 from tony_provider.runtime.codec import to_plain
 from tony_provider.runtime.kept_log import read_kept
 from tony_provider.runtime.outputs.output_place import OutputPlace
-from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, JobStatus, OutputStatus
-from tony_provider.runtime.quantities import count, size, span
+from tony_provider.runtime.protocol.status import (
+    FailureKind,
+    FinalStatus,
+    JobState,
+    JobStatus,
+    OutputStatus,
+    TaskStatus,
+)
+from tony_provider.runtime.quantities import count, size, some, span
 from tony_provider.runtime.spec.model import JobSpec
 from tony_provider.runtime.storage.base import FileStatus, Storage
 from tony_provider.runtime.storage.errors import StorageError, StorageNotFound
@@ -91,6 +98,10 @@ _NOTHING_LEFT = (
     f"Nothing was left in {contract.ENV_MODEL_DIR} or {contract.ENV_CHECKPOINT_DIR}: "
     "files that the program wrote to its working directory are gone with its container"
 )
+_NOTHING_STORED = (
+    f"Nothing of this job is on the store, although tasks left files in {contract.ENV_MODEL_DIR} or "
+    f"{contract.ENV_CHECKPOINT_DIR}: %s. The warnings above name the reasons. Of models, only that of rank 0 is stored"
+)
 _SHOWN = 1000  # characters of what the job has returned, in the task's log
 
 
@@ -120,10 +131,10 @@ class Outcome:
             self.hook.mark_delivered(self.identity, self.application_id, self.this_try.delivers())
         except StorageError as error:
             self.log.warning("A task that is cleared would get this very result again: %s", error)
-        self._tell(result)
+        self._tell(result, status.tasks if status is not None else ())
         return result.to_dict()
 
-    def _tell(self, result: JobResult) -> None:
+    def _tell(self, result: JobResult, tasks: Sequence[TaskStatus]) -> None:
         """The last lines of the task's log: what those before it have not told, and where everything is."""
         if result.final_status is None:
             self.log.info("Not waiting for %s", self.application_id)
@@ -148,6 +159,14 @@ class Outcome:
         for name, output in result.outputs.items():
             self.log.info("Output %s: %s (%s, %s)", name, output["uri"], *_amount(output))
         if not result.has_left_something:
+            self._tell_unstored(tasks)
+
+    def _tell_unstored(self, tasks: Sequence[TaskStatus]) -> None:
+        """Log what became of the files of a job that has nothing on the store. Nothing is logged if it is unknown."""
+        lost = {task.name: task.unstored for task in tasks if task.unstored}
+        if lost:
+            self.log.warning(_NOTHING_STORED, some(f"{name} ({count(files, 'file')})" for name, files in lost.items()))
+        elif all(task.unstored is not None for task in tasks if task.start):
             self.log.info("%s", _NOTHING_LEFT)
 
     def _read_returned(self) -> Any:

@@ -365,6 +365,47 @@ async def test_what_prevents_a_checkpoint_is_told_and_those_who_have_ended_are_l
     [note] = setting.notes
     assert note.event == "checkpoint_waiting"
     assert "worker:0 both write last.pt" in note.message
+    assert await setting.session.next() == ("checkpoint_waits", note.message)
+
+
+async def test_a_reason_that_names_another_save_each_time_is_told_once(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_PATIENCE", 0.0)
+    setting = make()
+    setting.session.ranks = {"chief:0": 0, "worker:0": 1}
+    setting.report("worker:0", 10)
+    async with asyncio.timeout(DEADLINE):
+        while not setting.notes:
+            setting.checkpoints.look()
+            await asyncio.sleep(0.01)
+    for step in (20, 30):
+        setting.report("worker:0", step)
+        setting.checkpoints.look()
+    assert [note.event for note in setting.notes] == ["checkpoint_waiting"]
+    waits, problem = await setting.session.next()
+    assert (waits, problem.startswith("no checkpoint can be stored: worker:0 has written ckpt-10")) == (
+        "checkpoint_waits",
+        True,
+    )
+
+
+async def test_a_commit_takes_the_warning_back(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_PATIENCE", 0.0)
+    setting = make()
+    setting.session.ranks = {"chief:0": 0, "worker:0": 1}
+    setting.report("worker:0", 10)
+    async with asyncio.timeout(DEADLINE):
+        while not setting.notes:
+            setting.checkpoints.look()
+            await asyncio.sleep(0.01)
+    assert (await setting.session.next())[0] == "checkpoint_waits"
+    setting.report("chief:0", 10)
+    orders = await setting.order()
+    answers = [setting.asked(upload(setting.chain, order, 10), task) for task, order in orders.items()]
+    assert [await answer for answer in answers] == [(True, "")] * 2
+    assert (await setting.session.next())[0] == "checkpoint_committed"
+    assert await setting.session.next() == ("checkpoint_waits", "")
 
 
 async def test_a_save_without_a_step_is_newer_than_the_one_before(make: Make) -> None:

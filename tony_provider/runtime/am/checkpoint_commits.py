@@ -187,9 +187,14 @@ class CheckpointCommits:
         """Warn people if it takes long, and let those go whose processes have ended, if nothing more can come."""
         now = time.monotonic()
         self._waiting_since = self._waiting_since or now
-        if (waiting.refused or now - self._waiting_since >= _PATIENCE) and waiting.reason != self._noted:
+        # A reason that names another save each time is reported once, unless its remedy is known.
+        if waiting.reason != self._noted and (
+            waiting.refused or (not self._noted and now - self._waiting_since >= _PATIENCE)
+        ):
             self._noted = waiting.reason
-            self._note("checkpoint_waiting", one_line(f"no checkpoint can be stored: {waiting.reason}"))
+            problem = one_line(f"no checkpoint can be stored: {waiting.reason}")
+            self._note("checkpoint_waiting", problem)
+            self._post(partial(self._session.checkpoint_waits, problem))
         states = {task: self._rounds.state(task) for task in ranks}
         may_change = any(
             not state.last if state else self._session.still_copies(task) for task, state in states.items()
@@ -307,7 +312,9 @@ class CheckpointCommits:
         for request in whole.values():
             request.answer(True, "", False)
         self._rounds.ended(uri, committed=True)
-        self._noted = ""
+        if self._noted:
+            self._noted = ""
+            self._post(partial(self._session.checkpoint_waits, ""))
         await self._prune(catalog)
         await self._check_quota(made)
 

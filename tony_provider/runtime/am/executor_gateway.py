@@ -128,7 +128,7 @@ class ExecutorGateway(Listener):
             self._heard(name, attempt, end, now)
             return session.process_ended(name, attempt, end, now)
         if kind == "settled":
-            return session.settled(name, attempt, message.settled.start, message.settled.problem, now)
+            return session.settled(name, attempt, wire_messages.settlement(message.settled), now)
         if kind == "last_words":
             return session.last_words(name, attempt, message.last_words.tail, now)
         if kind == "restore_failed":

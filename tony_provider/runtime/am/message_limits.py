@@ -94,6 +94,7 @@ class Cutter:
             self._exited(message.exited)
         elif taken.kind == "settled":
             self._text(message.settled, "problem", limits.LONGEST_TEXT)
+            self._notices(message.settled)
         elif taken.kind == "restore_failed":
             self._text(message.restore_failed, "reason", limits.LONGEST_TEXT)
             self._text(message.restore_failed, "uri", limits.LONGEST_TEXT)
@@ -117,6 +118,7 @@ class Cutter:
         self._text(beat, "trouble", limits.LONGEST_TEXT)
         self._text(beat, "output_problem", limits.LONGEST_TEXT)
         self._count(beat, "further", limits.MOST_PROCESSES)
+        self._notices(beat)
         self._metrics(beat.progress)
         for process in beat.further:
             self._metrics(process.progress)
@@ -131,6 +133,13 @@ class Cutter:
             self._text(output, "name", limits.LONGEST_LABEL)
             self._text(output, "part", limits.LONGEST_LABEL)
         self._metrics(exited.progress)
+
+    def _notices(self, message: Union[tony_pb2.Heartbeat, tony_pb2.Settled]) -> None:
+        self._count(message, "notices", limits.MOST_NOTICES)
+        for index, notice in enumerate(message.notices):
+            if len(notice) > limits.LONGEST_LABEL or not notice.isprintable():
+                message.notices[index] = one_line(notice[: limits.LONGEST_LABEL])
+                self.cut.add("notices")
 
     def _metrics(self, progress: tony_pb2.Progress) -> None:
         """All of them are made anew only where a name is none, or there are too many."""

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Callable, Optional, Union
 
 from tony_provider.runtime.am.session.actions import AskExport, SendRendezvous, StopProcess
-from tony_provider.runtime.am.session.state.process_state import ProcessEnd
+from tony_provider.runtime.am.session.state.process_state import ProcessEnd, Settlement
 from tony_provider.runtime.am.session.state.task import Heartbeat
 from tony_provider.runtime.am.snapshot_rounds import SaveEntry, TaskDirectory
 from tony_provider.runtime.frameworks.base import ClusterSpec
@@ -26,6 +26,7 @@ def beat(message: tony_pb2.Heartbeat) -> Heartbeat:
         progress=_progress(message),
         activity=message.activity,
         trouble=message.trouble,
+        notices=tuple(message.notices),
         ready=message.ready,
         output_problem=message.output_problem,
         further=[_process(each) for each in message.further],
@@ -56,6 +57,12 @@ def process_end(message: tony_pb2.ProcessExited) -> ProcessEnd:
         process=message.process,
         outputs=tuple(OutputPart(each.name, each.part, each.files, each.bytes) for each in message.outputs),
     )
+
+
+def settlement(message: tony_pb2.Settled) -> Settlement:
+    """The message that nothing more comes of a start, as the session takes it."""
+    unstored = message.unstored if message.HasField("unstored") else None
+    return Settlement(message.start, message.problem, tuple(message.notices), unstored)
 
 
 def welcome(am_attempt: int, heartbeat_seconds: float) -> tony_pb2.ToExecutor:

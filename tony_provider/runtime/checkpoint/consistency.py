@@ -14,6 +14,7 @@ import attrs
 
 from tony_provider.runtime.artifacts.tree import FileVersion, Kind, Tree, TreeNode
 from tony_provider.runtime.checkpoint.save_names import is_temporary
+from tony_provider.runtime.contract import ENV_CHECKPOINT_DIR
 
 QUIET = 3.0  # seconds without a change after which a save is taken for complete
 _LONGEST_QUIET = 300.0  # seconds, for programs that pause longer within a save
@@ -26,6 +27,9 @@ _BROKEN = 120.0  # seconds without a change after which a broken file does not b
 _GROWTH = 120.0  # seconds of appending after which any file is taken for a log
 _LOG = re.compile(r".*\.(?:log|jsonl|csv|txt|out|err)|events\.out\.tfevents\..*|.*\.tfevents.*", re.IGNORECASE)
 _NUMBER = re.compile(r"[0-9]+")
+_DECLARE = "have the program call tony_sdk.commit_checkpoint(step) when a save is complete"
+_CLOSE = f"have the program close it after each save, or keep it in another directory than {ENV_CHECKPOINT_DIR}"
+_RENAME = "have the program rename it when it is complete, and remove it otherwise"
 
 
 @attrs.frozen
@@ -51,6 +55,7 @@ class Blocker:
 
     path: str  # empty if no single file is the reason
     reason: str
+    remedy: str = ""  # what to do if this lasts
 
     def __str__(self) -> str:
         return f"{self.path} {self.reason}".strip()
@@ -168,7 +173,7 @@ class DirectoryWatch:
             return True
         appended = node.kind is Kind.FILE and _has_grown(seen.node.version, node.version)
         since = (seen.growing_since or seen.changed) if appended else None
-        is_log = since is not None and (_LOG.fullmatch(path.rpartition("/")[2]) is not None or now - since >= _GROWTH)
+        is_log = since is not None and (is_named_log(path) or now - since >= _GROWTH)
         self._seen[path] = _Seen(node, now, since, is_log)
         return None if is_log else False
 
@@ -222,7 +227,7 @@ class DirectoryWatch:
         for path, reason in sorted(verified.broken.items()):
             seen = self._seen.get(path)
             if seen is not None and now - seen.changed < _BROKEN:
-                return Blocker(path, f"is not complete: {reason}")
+                return Blocker(path, f"is not complete: {reason}", _DECLARE)
         if restless is not None and not is_regular and not set(self._news()) <= set(verified.whole):
             return restless
         self._consistent_at = now
@@ -266,6 +271,11 @@ class DirectoryWatch:
         left_out = frozenset(path for path in self._tree.nodes if _top(path) in tops)
         return Moment(left_out, self._logs)
 
+    @property
+    def changed_files(self) -> list[str]:
+        """The files that differ from the last snapshot, without logs that have only grown."""
+        return [path for path in self._news() if path in self._seen and self._seen[path].node.kind is Kind.FILE]
+
     # ---- helpers -------------------------------------------------------------------------------------------------
 
     def _news(self) -> Iterator[str]:
@@ -284,20 +294,20 @@ class DirectoryWatch:
 
     def _being_written(self, now: float) -> Optional[Blocker]:
         if self._tree.torn:
-            return Blocker("", "files were removed while the directory was read")
+            return Blocker("", "files were removed while the directory was read", _DECLARE)
         for path in sorted(self._writing):
             if path in self._seen and not self._seen[path].is_log:
-                return Blocker(path, "is open for writing")
+                return Blocker(path, "is open for writing", _CLOSE)
         for path, seen in self._seen.items():
             if any(map(is_temporary, path.split("/"))) and now - seen.changed < _TEMPORARY:
-                return Blocker(path, "has the name of a temporary file")
+                return Blocker(path, "has the name of a temporary file", _RENAME)
         return None
 
     def _restless(self, now: float) -> Optional[Blocker]:
         """Return a reason if a save may be incomplete, judged by the times of changes alone."""
         for top, changed in self._changed.items():
             if now - changed < self._quiet_of(top):
-                return Blocker(top, "was changed a few seconds ago")
+                return Blocker(top, "was changed a few seconds ago", _DECLARE)
         lacking = self._lacking()
         if lacking is not None and now - max(self._changed.values(), default=now) < _SIBLINGS:
             return lacking
@@ -322,7 +332,8 @@ class DirectoryWatch:
             missing = saves[newest_former] - saves[number or ""]
             # A name with other numbers in it, such as a loss, never comes again.
             if missing and missing != saves[newest_former]:
-                return Blocker("", f"the save {number} still lacks files that the save {newest_former} has")
+                reason = f"the save {number} still lacks files that the save {newest_former} has"
+                return Blocker("", reason, _DECLARE)
         return None
 
     def _newest_change(self, number: str) -> float:
@@ -356,7 +367,7 @@ class DirectoryWatch:
         news = set(self._news())
         fresh = [path for path in verified.declared if path in news]
         if not fresh:
-            return Blocker("", "the program has written no manifest since the last snapshot")
+            return Blocker("", "the program has written no manifest since the last snapshot", _DECLARE)
         listed = {path for paths in verified.declared.values() for path in paths} | set(verified.declared)
         unfinished = frozenset(
             path
@@ -381,6 +392,11 @@ def _number(top: str) -> Optional[str]:
     """The last number in the name of a top-level entry, without its suffix; it identifies one of several saves."""
     found = _NUMBER.findall(top.partition(".")[0])
     return found[-1] if found else None
+
+
+def is_named_log(path: str) -> bool:
+    """Return whether a file has the name of a log."""
+    return _LOG.fullmatch(path.rpartition("/")[2]) is not None
 
 
 def _is_manifest(path: str) -> bool:

@@ -25,6 +25,7 @@ from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
 from tony_provider.runtime.checkpoint.restore import empty, restore
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.checkpoint.saves import Save, SaveFinder, Saves
+from tony_provider.runtime.contract import ENV_CHECKPOINT_DIR
 from tony_provider.runtime.executor import disk, processes, snapshot_limits
 from tony_provider.runtime.executor.checkpoint_reader import CheckpointReader
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
@@ -32,8 +33,11 @@ from tony_provider.runtime.executor.workspace import Workspace
 from tony_provider.runtime.executor.writers import written_paths
 from tony_provider.runtime.spec.model import CheckpointFormat
 from tony_provider.runtime.storage import Storage
+from tony_provider.runtime.text import one_line
 
 _MOST_ENTRIES = 1000  # of a state; the newest are reported
+_NAMED = 3  # entries that a notice names
+_LONGEST_PATH = 200  # characters of a path in a notice
 _RANK = r"(?:(?:mp_)?rank|worker|proc(?:ess)?|shard|part|node|host|task|replica|gpu)[-_]?"
 
 log = logging.getLogger(__name__)
@@ -69,6 +73,7 @@ class DirectoryState:
     entries: tuple[EntryState, ...] = ()
     blocker: str = ""  # why it is not ready
     lasts: bool = False  # time alone does not change that
+    remedy: str = ""  # what to do if it does not become ready
 
 
 @attrs.frozen
@@ -125,7 +130,7 @@ class CheckpointDirectory:
         self._version = 0
         self._holds = 0
         self._rewrites = False  # the program writes into files while they are sent
-        self._left_out: set[str] = set()
+        self._left_out: dict[str, str] = {}  # path and reason of entries that no snapshot can hold
         self._has_described_excluded = False
         self._ended_at: Optional[float] = None  # when the processes ended, if the directory was watched until then
 
@@ -137,6 +142,7 @@ class CheckpointDirectory:
             self._finder = SaveFinder(self.path, world_size=world_size, reading=self._reader.read)
             self._ranks, self._alone, self._writes = tuple(ranks), alone, {}
             self._ended_at = self._idle = None
+            self._left_out = {}
 
     def empty(self) -> None:
         """Empty the directory, for training from step 0. Raises OSError."""
@@ -262,7 +268,8 @@ class CheckpointDirectory:
             else:
                 found = self._watch.moment(now, verify, time.time_ns())
             if not isinstance(found, Moment):
-                return self._not_ready(str(found) if isinstance(found, Blocker) else "")
+                blocker = found if isinstance(found, Blocker) else Blocker("", "")
+                return self._not_ready(str(blocker), blocker.remedy)
             nodes = {path: node for path, node in tree.nodes.items() if path not in found.unfinished}
             whole = Tree(nodes, tree.left_out)
             if problem := snapshot_limits.problem(whole, self._max_size):
@@ -327,14 +334,36 @@ class CheckpointDirectory:
         if disk.problem(self.path) is not None:
             shutil.rmtree(self._workspace.set_aside, ignore_errors=True)
 
+    # ---- what no snapshot holds ----------------------------------------------------------------------------------
+
+    def unstored(self) -> list[str]:
+        """Return the files that this task has written since the last snapshot. Raises OSError."""
+        with self._lock:
+            self._observe(writers=False)
+            return sorted(self._watch.changed_files)
+
+    @property
+    def left_out_count(self) -> int:
+        return len(self._left_out)
+
+    @property
+    def left_out(self) -> str:
+        """What snapshots leave out and why, for people, or an empty text. It names the first entries only."""
+        found = list(self._left_out.items())
+        if not found:
+            return ""
+        named = "; ".join(f"{path[:_LONGEST_PATH]}: {reason[:_LONGEST_PATH]}" for path, reason in found[:_NAMED])
+        more = "; and others" if len(found) > _NAMED else ""
+        return one_line(f"checkpoints do not contain everything in {ENV_CHECKPOINT_DIR}: {named}{more}")
+
     # ---- helpers -------------------------------------------------------------------------------------------------
 
     def _observe(self, *, writers: bool = True) -> Tree:
         """Scan the directory, and tell the watch. Return what this task has written."""
         whole = self._scan()
-        for path, reason in whole.left_out.items():
+        for path, reason in sorted(whole.left_out.items()):
             if path not in self._left_out and len(self._left_out) < _MOST_ENTRIES:
-                self._left_out.add(path)
+                self._left_out[path] = reason
                 log.warning("%s is not part of checkpoints: %s", path, reason)
         tree = self._own(whole)
         self._whole = whole
@@ -379,11 +408,11 @@ class CheckpointDirectory:
         ready = _Ready(tree, self._watch.at_exit(), self._loadable(saves, ()), self._saved_ms(tree))
         return self._is_ready(ready, saves)
 
-    def _not_ready(self, blocker: str, *, lasts: bool = False) -> DirectoryState:
+    def _not_ready(self, blocker: str, remedy: str = "", *, lasts: bool = False) -> DirectoryState:
         if self._ready is not None:
             self._version += 1
         self._ready = None
-        return DirectoryState(self._version, False, (), blocker, lasts)
+        return DirectoryState(self._version, False, (), blocker, lasts, remedy)
 
     def _is_ready(self, ready: _Ready, saves: Saves) -> DirectoryState:
         signature = _versions(ready.tree), ready.moment.unfinished

@@ -59,6 +59,7 @@ class HeartbeatContent:
         if not (ending and current.over.is_set()):
             heartbeat.activity = current.activity
         heartbeat.trouble = replaced(current.trouble)
+        heartbeat.notices.extend(current.notices)
         for local_rank, process in list(enumerate(current.running))[1:]:
             own = {pid: table[pid] for pid in (process.pid, *processes.below(process.pid, table)) if pid in table}
             progress = await current.progress_of(local_rank)

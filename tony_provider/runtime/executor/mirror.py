@@ -64,6 +64,7 @@ class UploadTrouble:
     text: str
     refused: bool = False  # the same would be refused again
     changed: bool = False  # the program was writing; the next look finds what it has written
+    remedy: str = ""  # what to do if it lasts
 
 
 class Mirror:
@@ -193,7 +194,9 @@ class Mirror:
         has_news = any(entry.news for entry in state.entries)
         if not has_news:
             self._unstored_since = self._unstored_since if state.blocker else None
-            trouble = UploadTrouble(state.blocker, state.lasts, changed=True) if state.blocker else None
+            trouble = (
+                UploadTrouble(state.blocker, state.lasts, changed=True, remedy=state.remedy) if state.blocker else None
+            )
             return last, trouble
         wanted, self._wanted = self._wanted, None
         if wanted is None:
@@ -253,7 +256,8 @@ class Mirror:
         is_short = trouble.changed and not trouble.refused and time.time() - self._unstored_since < _PATIENCE
         if not self._unstored and not is_short:
             since = clock.time_of_day(round(self._unstored_since * 1000))
-            self._unstored = f"its newest checkpoint is not stored since {since}: {trouble.text}"
+            remedy = f". To have it stored, {trouble.remedy}" if trouble.remedy else ""
+            self._unstored = f"its newest checkpoint is not stored since {since}: {trouble.text}{remedy}"
             log.warning("%s", self._unstored)
 
     async def _wait(self, seconds: float) -> None:

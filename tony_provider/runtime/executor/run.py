@@ -31,6 +31,7 @@ from tony_provider.runtime.executor.run_inputs import RunInputs
 from tony_provider.runtime.executor.run_outputs import RunOutputs
 from tony_provider.runtime.executor.tensorboard.event_scalars import EventScalars
 from tony_provider.runtime.executor.tree_upload import UploadCancelledError
+from tony_provider.runtime.executor.unstored_files import UnstoredFiles
 from tony_provider.runtime.executor.upload_retries import NotKeptError, UploadRetries
 from tony_provider.runtime.executor.user_process import UserProcess
 from tony_provider.runtime.executor.user_processes import UserProcesses
@@ -75,6 +76,7 @@ class Run:
         self._mirror: Optional[Mirror] = None
         if mirrors(context.container, leads=self._leads):
             self._mirror = Mirror(context, order, commit_requests, send, self._reported_step)
+        self._unstored = UnstoredFiles(context, stores=self._mirror is not None, leads=self._leads)
 
     @property
     def _leads(self) -> bool:
@@ -129,6 +131,11 @@ class Run:
         trouble = self._uploads.trouble or (self._mirror.trouble if self._mirror else "")
         return trouble or (self._exports.trouble if self._exports else "")
 
+    @property
+    def notices(self) -> list[str]:
+        """What people should know about files of its processes that are not stored."""
+        return [replaced(notice) for notice in self._unstored.notices]
+
     def stop(self, grace: float, copy_seconds: float, *, stacks: bool = False) -> None:
         """End the user process, with SIGKILL after ``grace`` seconds; copy its last checkpoint for so many seconds.
 
@@ -180,6 +187,7 @@ class Run:
             await self._outputs.close()
             if self._mirror is not None:
                 await self._mirror.close()
+            await self._unstored.close()
             if self._exports is not None:
                 await self._exports.close()
             self._activity = "ended"
@@ -191,6 +199,7 @@ class Run:
             prepared = await self._prepare()
             places = {**await self._outputs.open(), **await self._open_inputs()}
             launches = [attrs.evolve(each, environ={**each.environ, **places}) for each in prepared.launches]
+            self._unstored.start()
             await self._processes.run(launches, exited, self._started)
         except PreparationError as error:
             await self._stay_stopped(error)
@@ -293,7 +302,14 @@ class Run:
             problem = await self._copy_last(ended_at, succeeded=False)
         if problem:
             log.warning("%s: the newest checkpoint is not on the store: %s", self.order, problem)
-        settled = tony_pb2.Settled(generation=self.order.generation, start=self.order.start, problem=replaced(problem))
+        unstored = await self._unstored.finish(problem)
+        settled = tony_pb2.Settled(
+            generation=self.order.generation,
+            start=self.order.start,
+            problem=replaced(problem),
+            notices=self.notices,
+            unstored=unstored,
+        )
         self._say(tony_pb2.FromExecutor(settled=settled))
 
     async def _withdraw_tokens(self) -> None:

@@ -19,6 +19,7 @@ LOG_TAIL = 1 << 20  # bytes of a log that are shown at most
 LARGEST_PAGE = 16 << 20  # bytes of TensorBoard's; its largest file has 6 MB, and a sixth of that when packed
 MOST_PROCESSES = 1024  # of one container
 MOST_OUTPUTS = 1000  # of a job, that a user process has left something for
+MOST_NOTICES = 10  # of one task
 MOST_ENTRIES = 1000  # of a checkpoint directory, at its top level
 MOST_PORTS = 4096  # of one container
 MOST_HELD_SHARDS = 100_000  # of one user process

@@ -140,6 +140,7 @@ class TaskStatus:
     signal: Optional[int] = None
     activity: str = ""
     further: list[ProcessStatus] = attrs.field(factory=list)  # its other processes, while they run
+    unstored: Optional[int] = None  # files that its newest process left and that are not stored; None: not known
 
     @property
     def name(self) -> str:

@@ -104,7 +104,7 @@ class Registration(_message.Message):
     def __init__(self, host: _Optional[str] = ..., ports: _Optional[_Mapping[str, int]] = ..., node: _Optional[str] = ..., python: _Optional[str] = ..., pid: _Optional[int] = ..., generation: _Optional[int] = ..., start: _Optional[int] = ..., resumed: _Optional[_Union[Resume, _Mapping]] = ..., shards: _Optional[_Iterable[_Union[HeldShards, _Mapping]]] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("rss_bytes", "cpu_percent", "progress", "activity", "trouble", "further", "ready", "output_problem", "read_bytes", "written_bytes", "received_bytes", "sent_bytes", "gpu_percent", "gpu_bytes", "node_busy_percent")
+    __slots__ = ("rss_bytes", "cpu_percent", "progress", "activity", "trouble", "further", "ready", "notices", "output_problem", "read_bytes", "written_bytes", "received_bytes", "sent_bytes", "gpu_percent", "gpu_bytes", "node_busy_percent")
     RSS_BYTES_FIELD_NUMBER: _ClassVar[int]
     CPU_PERCENT_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
@@ -112,6 +112,7 @@ class Heartbeat(_message.Message):
     TROUBLE_FIELD_NUMBER: _ClassVar[int]
     FURTHER_FIELD_NUMBER: _ClassVar[int]
     READY_FIELD_NUMBER: _ClassVar[int]
+    NOTICES_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_PROBLEM_FIELD_NUMBER: _ClassVar[int]
     READ_BYTES_FIELD_NUMBER: _ClassVar[int]
     WRITTEN_BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -127,6 +128,7 @@ class Heartbeat(_message.Message):
     trouble: str
     further: _containers.RepeatedCompositeFieldContainer[ProcessBeat]
     ready: bool
+    notices: _containers.RepeatedScalarFieldContainer[str]
     output_problem: str
     read_bytes: int
     written_bytes: int
@@ -135,7 +137,7 @@ class Heartbeat(_message.Message):
     gpu_percent: float
     gpu_bytes: int
     node_busy_percent: float
-    def __init__(self, rss_bytes: _Optional[int] = ..., cpu_percent: _Optional[float] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., activity: _Optional[str] = ..., trouble: _Optional[str] = ..., further: _Optional[_Iterable[_Union[ProcessBeat, _Mapping]]] = ..., ready: bool = ..., output_problem: _Optional[str] = ..., read_bytes: _Optional[int] = ..., written_bytes: _Optional[int] = ..., received_bytes: _Optional[int] = ..., sent_bytes: _Optional[int] = ..., gpu_percent: _Optional[float] = ..., gpu_bytes: _Optional[int] = ..., node_busy_percent: _Optional[float] = ...) -> None: ...
+    def __init__(self, rss_bytes: _Optional[int] = ..., cpu_percent: _Optional[float] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., activity: _Optional[str] = ..., trouble: _Optional[str] = ..., further: _Optional[_Iterable[_Union[ProcessBeat, _Mapping]]] = ..., ready: bool = ..., notices: _Optional[_Iterable[str]] = ..., output_problem: _Optional[str] = ..., read_bytes: _Optional[int] = ..., written_bytes: _Optional[int] = ..., received_bytes: _Optional[int] = ..., sent_bytes: _Optional[int] = ..., gpu_percent: _Optional[float] = ..., gpu_bytes: _Optional[int] = ..., node_busy_percent: _Optional[float] = ...) -> None: ...
 
 class ProcessBeat(_message.Message):
     __slots__ = ("local_rank", "rank", "rss_bytes", "cpu_percent", "progress")
@@ -225,14 +227,18 @@ class KeptOutput(_message.Message):
     def __init__(self, name: _Optional[str] = ..., part: _Optional[str] = ..., files: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
 
 class Settled(_message.Message):
-    __slots__ = ("generation", "start", "problem")
+    __slots__ = ("generation", "start", "problem", "notices", "unstored")
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    NOTICES_FIELD_NUMBER: _ClassVar[int]
+    UNSTORED_FIELD_NUMBER: _ClassVar[int]
     generation: int
     start: int
     problem: str
-    def __init__(self, generation: _Optional[int] = ..., start: _Optional[int] = ..., problem: _Optional[str] = ...) -> None: ...
+    notices: _containers.RepeatedScalarFieldContainer[str]
+    unstored: int
+    def __init__(self, generation: _Optional[int] = ..., start: _Optional[int] = ..., problem: _Optional[str] = ..., notices: _Optional[_Iterable[str]] = ..., unstored: _Optional[int] = ...) -> None: ...
 
 class CheckpointState(_message.Message):
     __slots__ = ("generation", "start", "version", "ready", "last", "succeeded", "entries", "base", "blocker", "save")

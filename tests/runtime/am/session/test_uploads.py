@@ -6,6 +6,7 @@ import pytest
 
 from tests.runtime.am.session.test_job_status import status
 from tests.runtime.am.session.world import World, job
+from tony_provider.runtime.am.session.state.process_state import Settlement
 from tony_provider.runtime.am.session.state.task import Heartbeat
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus
 from tony_provider.runtime.spec.model import RestartPolicy
@@ -42,6 +43,43 @@ def test_a_last_checkpoint_that_is_lost_is_told_in_the_result(world: World) -> N
     world.settle("worker:0", "quota")
     world.end("worker:1")
     assert status(world).warnings == ["the newest checkpoint of worker:0 is not on the store: quota"]
+
+
+def test_files_that_were_not_stored_are_counted(world: World) -> None:
+    world.end("worker:0", settles=False)
+    said = ("snapshots leave out a link",)
+    settlement = Settlement(1, "quota", notices=said, unstored=3)
+    world.carry_out(world.session.settled("worker:0", 1, settlement, world.now))
+    world.end("worker:1")
+    told = status(world)
+    assert told.warnings == [
+        "the newest checkpoint of worker:0 (3 files) is not on the store: quota",
+        "worker:0: snapshots leave out a link",
+    ]
+    assert [task.unstored for task in told.tasks] == [3, None]
+
+
+def test_tasks_with_the_same_notice_share_a_warning(world: World) -> None:
+    for name in ("worker:0", "worker:1"):
+        beat = Heartbeat(1000, notices=("its files are not stored", name))
+        world.carry_out(world.session.heartbeat(name, 1, beat, world.now))
+    assert status(world).warnings == [
+        "worker:0, worker:1: its files are not stored",
+        "worker:0: worker:0",
+        "worker:1: worker:1",
+    ]
+
+
+def test_the_notices_of_a_start_end_with_the_next_one(world: World) -> None:
+    world.carry_out(world.session.heartbeat("worker:0", 1, Heartbeat(1000, notices=("one",)), world.now))
+    world.carry_out(world.session.heartbeat("worker:0", 1, Heartbeat(1000), world.now))
+    assert status(world).warnings == []
+
+
+def test_the_reason_for_which_no_checkpoint_can_be_stored_is_a_warning(world: World) -> None:
+    for problem, warnings in (("no checkpoint can be stored: why", ["no checkpoint can be stored: why"]), ("", [])):
+        world.carry_out(world.session.checkpoint_waits(problem, world.now))
+        assert status(world).warnings == warnings
 
 
 def test_a_checkpoint_that_the_next_start_makes_up_for_is_not_lost(world: World) -> None:

@@ -35,7 +35,7 @@ from tony_provider.runtime.am.session.actions import (
 from tony_provider.runtime.am.session.recovery.history import History
 from tony_provider.runtime.am.session.recovery.recovery import REPLAY
 from tony_provider.runtime.am.session.session import Session
-from tony_provider.runtime.am.session.state.process_state import ProcessEnd
+from tony_provider.runtime.am.session.state.process_state import ProcessEnd, Settlement
 from tony_provider.runtime.am.session.state.task import Heartbeat, Task
 from tony_provider.runtime.checkpoint.failed_resumes import FailedResume, FailedResumes
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
@@ -544,7 +544,7 @@ class World:
         start = executor.start if executor else self.task(name).start
         if executor:
             executor.settled = True
-        self.carry_out(self.session.settled(name, self.attempt(name), start, problem, self.now))
+        self.carry_out(self.session.settled(name, self.attempt(name), Settlement(start, problem), self.now))
 
     def obey(self, name: str, *, settles: bool = True) -> None:
         """It stops as it was told."""

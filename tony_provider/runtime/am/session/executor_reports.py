@@ -12,7 +12,7 @@ from tony_provider.runtime.am.session.restarts.finished_tasks import FinishedTas
 from tony_provider.runtime.am.session.restarts.process_starts import ProcessStarts
 from tony_provider.runtime.am.session.restarts.restart_groups import RestartGroups
 from tony_provider.runtime.am.session.restarts.restarts import Restarts
-from tony_provider.runtime.am.session.state.process_state import ProcessEnd, ProcessState
+from tony_provider.runtime.am.session.state.process_state import ProcessEnd, ProcessState, Settlement
 from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Heartbeat, Task
 from tony_provider.runtime.protocol.status import JobState, TaskState
@@ -68,7 +68,7 @@ class ExecutorReports:
     def heartbeat(self, task: Task, beat: Heartbeat, now: float) -> None:
         task.heard_at = now
         task.rss_bytes, task.cpu_percent, task.activity = beat.rss_bytes, beat.cpu_percent, beat.activity
-        task.store_trouble, task.further = beat.trouble, beat.further
+        task.store_trouble, task.notices, task.further = beat.trouble, beat.notices, beat.further
         self._look_at_output(task, beat.output_problem)
         if beat.ready and task.process:
             self._look_at_ready(task, task.process)
@@ -143,17 +143,19 @@ class ExecutorReports:
         else:
             self._failed(task, process, end, now)
 
-    def settled(self, task: Task, start: int, problem: str, now: float) -> None:
+    def settled(self, task: Task, settlement: Settlement, now: float) -> None:
         """The last copies of checkpoints after a process are over."""
         process = task.process
-        if process is None or process.start != start or process.settled:
+        if process is None or process.start != settlement.start or process.settled:
             return
         if process.end is None and process.stop_by is None:
             return  # its end comes first
-        process.settled, process.not_copied = True, problem
+        process.settled, process.not_copied = True, settlement.problem
+        task.notices, task.unstored = settlement.notices or task.notices, settlement.unstored
         self._starts.renew(task, now, "its container is not fit")
-        if problem:
-            self._state.note("not_copied", f"the newest checkpoint did not get to the store: {problem}", task)
+        if settlement.problem:
+            said = f"the newest checkpoint did not get to the store: {settlement.problem}"
+            self._state.note("not_copied", said, task)
         self._finished.look_at(task, now)
 
     def _look_at_output(self, task: Task, problem: str) -> None:

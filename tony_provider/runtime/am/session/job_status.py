@@ -14,8 +14,10 @@ from tony_provider.runtime.am.session.session import Session
 from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskStatus
+from tony_provider.runtime.quantities import count, some
 from tony_provider.runtime.text import first_line
 
+_NAMED = 3  # tasks that a warning names
 _UNHEEDED = 300.0  # seconds after which a request for an export is said to have led to nothing
 
 
@@ -48,7 +50,7 @@ def job_status(
         failure=verdict.failure if verdict else None,
         times=session.times.figures(now),
         use=session.use.figures(),
-        warnings=[*state.warnings, *_losses(session), *_exports(state, now_ms)],
+        warnings=[*state.warnings, *_losses(session), *_notices(session), *_exports(state, now_ms)],
     )
 
 
@@ -59,9 +61,22 @@ def _losses(session: Session) -> Iterator[str]:
     for task in session.tasks:
         not_copied = task.process.not_copied if task.process else ""
         if not_copied:
-            yield f"the newest checkpoint of {task.name} is not on the store: {not_copied}"
+            files = f" ({count(task.unstored, 'file')})" if task.unstored else ""
+            yield f"the newest checkpoint of {task.name}{files} is not on the store: {not_copied}"
         elif task.store_trouble and not task.ended:
             yield f"{task.name}: {task.store_trouble}"
+
+
+def _notices(session: Session) -> Iterator[str]:
+    """What people should know about files that no task stores. Tasks with the same notice share a line."""
+    if session.state.checkpoint_problem:
+        yield session.state.checkpoint_problem
+    tasks: dict[str, list[str]] = {}
+    for task in session.tasks:
+        for notice in task.notices:
+            tasks.setdefault(notice, []).append(task.name)
+    for notice, names in tasks.items():
+        yield f"{some(names, _NAMED)}: {notice}"
 
 
 def _exports(state: SessionState, now_ms: int) -> Iterator[str]:
@@ -124,4 +139,5 @@ def _task_status(task: Task, now: float, now_ms: int) -> TaskStatus:
         signal=end.signal if end and end.signal else None,
         activity=task.activity,
         further=task.further,
+        unstored=task.unstored,
     )

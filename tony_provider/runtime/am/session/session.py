@@ -29,7 +29,7 @@ from tony_provider.runtime.am.session.restarts.process_starts import ProcessStar
 from tony_provider.runtime.am.session.restarts.restart_groups import RestartGroups
 from tony_provider.runtime.am.session.restarts.restarts import Restarts
 from tony_provider.runtime.am.session.stages import Stages
-from tony_provider.runtime.am.session.state.process_state import ProcessEnd
+from tony_provider.runtime.am.session.state.process_state import ProcessEnd, Settlement
 from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Heartbeat, Task
 from tony_provider.runtime.am.session.suspension import Suspension
@@ -361,6 +361,11 @@ class Session:
             self.state.note("quota", warning)
         return self._checked(now)
 
+    def checkpoint_waits(self, problem: str, now: float) -> list[Action]:
+        """No checkpoint can be stored, for this reason; empty: one can."""
+        self.state.checkpoint_problem = problem
+        return self._checked(now)
+
     def checkpoint_requested(self, reason: str, now: float) -> list[Action]:
         """Somebody wants a checkpoint now."""
         self._notices.checkpoint_requested(reason)
@@ -450,11 +455,11 @@ class Session:
             self._reports.process_ended(task, end, now)
         return self._checked(now)
 
-    def settled(self, name: str, attempt: int, start: int, problem: str, now: float) -> list[Action]:
-        """The last copies of checkpoints after a user process are over; ``problem`` is empty when they succeeded."""
+    def settled(self, name: str, attempt: int, settlement: Settlement, now: float) -> list[Action]:
+        """The last copies of checkpoints after a user process are over."""
         task = self._current(name, attempt)
         if task:
-            self._reports.settled(task, start, problem, now)
+            self._reports.settled(task, settlement, now)
         return self._checked(now)
 
     def last_words(self, name: str, attempt: int, tail: str, now: float) -> list[Action]:

@@ -50,6 +50,16 @@ class ProcessEnd:
         return f"{killed}; {self.error}" if self.error else killed
 
 
+@attrs.frozen
+class Settlement:
+    """What an executor reports once nothing more comes of a start of its user process."""
+
+    start: int
+    problem: str = ""  # why the newest checkpoint is not on the store
+    notices: tuple[str, ...] = ()  # as in ``Heartbeat``
+    unstored: Optional[int] = None  # files that it left and that are not on the store; None: not known
+
+
 @attrs.define(eq=False)
 class ProcessState:
     """Times are the session's clock, in seconds."""

@@ -94,6 +94,7 @@ class SessionState:
         self._lifecycle = Lifecycle("the job", lifecycle.JOB, JobState.WAITING)
         self.generation = Generation()
         self.checkpoint: Optional[ResumePoint] = None  # the newest that was committed
+        self.checkpoint_problem = ""  # why no checkpoint can be stored; empty: one can, or none is needed
         self.export: Optional[ExportedModel] = None  # the newest that is on the store
         self.export_request: Optional[ExportRequest] = None  # that is not answered
         self.export_problem = ""  # why the newest is not on the store; empty: it is, or there is none

@@ -23,6 +23,7 @@ class Heartbeat:
     progress: Optional[TaskProgress] = None
     activity: str = ""
     trouble: str = ""  # what does not get to the store at present, and why
+    notices: tuple[str, ...] = ()  # what people should know about files of this start that are not stored
     output_problem: str = ""  # why lines that it printed are lost
     ready: bool = False  # its readiness probe has succeeded
     further: list[ProcessStatus] = attrs.field(factory=list)  # its other processes, where it has several
@@ -77,6 +78,8 @@ class Task:
     cpu_percent: Optional[float] = None
     activity: str = ""
     store_trouble: str = ""  # what does not get to the store at present, and why
+    notices: tuple[str, ...] = ()  # what people should know about files of its newest start that are not stored
+    unstored: Optional[int] = None  # files that its newest process left and that are not on the store
     output_problem: str = ""  # why lines that it printed in this container are lost
     last_words: str = ""  # the end of what was printed in it, when it was killed
 
@@ -217,7 +220,7 @@ class Task:
         self.heard_at = self.trouble_at = None
         self.host, self.ports = "", {}
         self.activity = self.store_trouble = self.output_problem = self.last_words = ""
-        self.further = []
+        self.further, self.notices, self.unstored = [], (), None
 
     def vacate(self) -> None:
         """It has no container any more, or none yet, and none is wanted until there is room to spare."""

@@ -7,6 +7,7 @@ from tony_provider.runtime.am.session.restarts import failures
 from tony_provider.runtime.am.session.restarts.container_failures import ContainerFailures
 from tony_provider.runtime.am.session.restarts.restart_groups import RestartGroups
 from tony_provider.runtime.am.session.restarts.restarts import Restarts
+from tony_provider.runtime.am.session.state.process_state import Settlement
 from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.protocol import timing
@@ -63,7 +64,7 @@ class Liveness:
         if process.end is None:
             self._container_failures.not_stopped(task, now)
         else:
-            self._reports.settled(task, process.start, "its last copies took too long", now)
+            self._reports.settled(task, Settlement(process.start, "its last copies took too long"), now)
 
     def _look_at_stalls(self, now: float) -> None:
         limit = self._state.job.timeouts.stall

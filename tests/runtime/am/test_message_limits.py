@@ -1,0 +1,23 @@
+"""What a message of an executor may hold."""
+
+from __future__ import annotations
+
+from tony_provider.runtime.am.message_limits import Cutter, Taken, parse
+from tony_provider.runtime.protocol import limits, tony_pb2
+
+
+def test_notices_are_few_short_lines() -> None:
+    notices = ["two\nlines", "x" * 100_000, *["more"] * 1000]
+    for message in (
+        tony_pb2.FromExecutor(heartbeat=tony_pb2.Heartbeat(notices=notices)),
+        tony_pb2.FromExecutor(settled=tony_pb2.Settled(notices=notices)),
+    ):
+        taken = parse(message.SerializeToString())
+        assert isinstance(taken, Taken)
+        cutter = Cutter()
+        cutter.fit(taken)
+        found = list((taken.message.heartbeat if taken.kind == "heartbeat" else taken.message.settled).notices)
+        assert len(found) == limits.MOST_NOTICES
+        assert [len(each) for each in found[:2]] == [len("two lines"), limits.LONGEST_LABEL]
+        assert all(each.isprintable() for each in found)
+        assert cutter.cut == {"notices"}

@@ -1,0 +1,135 @@
+"""Recognise a program that saves checkpoints in its working directory, which nothing stores.
+
+The rules use names, times and sizes, because the files may be large. A false alarm is worse than a late one: pretrained
+models, data sets and caches also have the names of checkpoints, but a program writes each of their files once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Optional
+
+import attrs
+
+from tony_provider.runtime.artifacts.tree import FileVersion
+from tony_provider.runtime.checkpoint.save_names import is_temporary, step_in
+
+QUIET_NS = 3 * 10**9  # a file that has not changed for this time is complete
+_APART_NS = 5 * 10**9  # numbered files that come faster are the pieces of a data set
+_MOST_NUMBERED = 100  # files whose names differ in a number only; more are a data set
+_MOST_FILES = 10_000  # that are followed
+_RESUMED_NS = 30 * 10**9  # after a shorter pause, a file that grows may still be the same download
+
+_NAMES = re.compile(
+    r".*\.(?:pt|pth|ckpt|safetensors|keras|h5|hdf5|distcp|index|msgpack|pdparams)|.*\.(?:pt|pth|ckpt)\.tar"
+    r"|(?:pytorch_model|optimizer|model)\.bin|trainer_state\.json|commit_success\.txt|_checkpoint_metadata",
+    re.IGNORECASE,
+)
+# Other formats also hold data, so only their names say that they are a checkpoint.
+_OTHERS = re.compile(r".*\.(?:zip|npz|pkl|pickle|joblib|bin|json|ubj|model|pb|tar)", re.IGNORECASE)
+_SAVE = r"(?:(?:global[-_]?)?step|iter|iteration|epoch|ep|ckpt|checkpoint|snapshot)s?"
+_CALLED_SAVE = re.compile(rf"(?:^|[^a-z]){_SAVE}(?:$|[^a-z])")
+_NUMBERED_SAVE = re.compile(rf"(?:^|[^a-z]){_SAVE}[-_=.]?[0-9]+|(?:^|[^a-z])[0-9]+[-_]?steps(?:$|[^a-z])")
+_PIECE = re.compile(r"[0-9]{5}-of-[0-9]{5}")  # of a model that several files hold
+_NUMBER = re.compile(r"[0-9]+")
+_APPENDED = (".h5", ".hdf5")  # programs also append data to these for hours
+
+
+@attrs.frozen
+class Stray:
+    """The first save that a program wrote into its working directory."""
+
+    path: str
+    written_ns: int  # epoch
+
+
+def may_be_save(path: str) -> bool:
+    """Return whether a file of this path may belong to a checkpoint."""
+    *directories, name = path.split("/")
+    if any(map(is_temporary, path.split("/"))):
+        return False
+    called_save = any(_CALLED_SAVE.search(_NUMBER.sub("", part.lower())) for part in (*directories[-2:], name))
+    return bool(_NAMES.fullmatch(name)) or (bool(_OTHERS.fullmatch(name)) and called_save)
+
+
+@attrs.define
+class _File:
+    version: FileVersion
+    completed: list[int] = attrs.field(factory=list)  # times of its complete versions, in nanoseconds since the epoch
+
+
+class StraySaves:
+    """Follows the files of a working directory that were written since the processes started.
+
+    The program saves there if a file has the name of a numbered save, such as ``checkpoint-500/model.safetensors``, or
+    if it writes the same file, or a numbered series of files, at two moments.
+    """
+
+    def __init__(self) -> None:
+        self._files: dict[str, _File] = {}
+        self._found: Optional[Stray] = None
+
+    def observe(self, files: Mapping[str, FileVersion], now_ns: int, *, ended: bool = False) -> Optional[Stray]:
+        """Note the files at one moment. Return the first save that the program wrote there, or None.
+
+        ``now_ns``: the time by the clock of the file system. ``ended``: the processes have ended, so that no file
+        changes any more.
+        """
+        for path, version in files.items():
+            self._note(path, version, now_ns, ended=ended)
+        if self._found is None:
+            self._found = self._find()
+        return self._found
+
+    def _note(self, path: str, version: FileVersion, now_ns: int, *, ended: bool) -> None:
+        known = self._files.get(path)
+        if known is None:
+            if len(self._files) >= _MOST_FILES:
+                return
+            known = self._files[path] = _File(version)
+        before = known.version
+        if before.without_ctime != version.without_ctime:
+            if not _may_be_the_same(path, before, version):
+                self._complete(known, before)
+            elif known.completed[-1:] == [before.mtime_ns]:
+                known.completed.pop()  # the pause was none between two saves
+            known.version = version
+        if ended or now_ns - version.mtime_ns > QUIET_NS:
+            self._complete(known, version)
+
+    def _complete(self, known: _File, version: FileVersion) -> None:
+        if known.completed[-1:] != [version.mtime_ns]:
+            known.completed.append(version.mtime_ns)
+
+    def _find(self) -> Optional[Stray]:
+        series: dict[str, list[Stray]] = {}
+        for path, file in self._files.items():
+            if not file.completed:
+                continue
+            first = Stray(path, file.completed[0])
+            if len(file.completed) > 1 or _is_numbered_save(path):
+                return first
+            if step_in(path.rpartition("/")[2].partition(".")[0]) is not None and not _PIECE.search(path):
+                series.setdefault(_NUMBER.sub("#", path), []).append(first)
+        return next((strays[0] for strays in map(_in_order, series.values()) if _are_saves(strays)), None)
+
+
+def _may_be_the_same(path: str, before: FileVersion, after: FileVersion) -> bool:
+    """Whether a file has only grown since, as while it is downloaded or written."""
+    if (before.device, before.inode) != (after.device, after.inode) or after.size <= before.size:
+        return False
+    return after.mtime_ns - before.mtime_ns < _RESUMED_NS or path.endswith(_APPENDED)
+
+
+def _is_numbered_save(path: str) -> bool:
+    return any(_NUMBERED_SAVE.search(_PIECE.sub("", part.lower())) for part in path.split("/"))
+
+
+def _in_order(strays: list[Stray]) -> list[Stray]:
+    return sorted(strays, key=lambda stray: stray.written_ns)
+
+
+def _are_saves(strays: list[Stray]) -> bool:
+    apart = zip(strays, strays[1:])
+    return len(strays) <= _MOST_NUMBERED and any(two.written_ns - one.written_ns > _APART_NS for one, two in apart)
