@@ -14,7 +14,6 @@ import attrs
 
 from tony_provider.runtime.artifacts.tree import FileVersion, Kind, Tree, TreeNode
 from tony_provider.runtime.checkpoint.save_names import is_temporary
-from tony_provider.runtime.contract import ENV_CHECKPOINT_DIR
 
 QUIET = 3.0  # seconds without a change after which a save is taken for complete
 _LONGEST_QUIET = 300.0  # seconds, for programs that pause longer within a save
@@ -28,7 +27,7 @@ _GROWTH = 120.0  # seconds of appending after which any file is taken for a log
 _LOG = re.compile(r".*\.(?:log|jsonl|csv|txt|out|err)|events\.out\.tfevents\..*|.*\.tfevents.*", re.IGNORECASE)
 _NUMBER = re.compile(r"[0-9]+")
 _DECLARE = "have the program call tony_sdk.commit_checkpoint(step) when a save is complete"
-_CLOSE = f"have the program close it after each save, or keep it in another directory than {ENV_CHECKPOINT_DIR}"
+_CLOSE = "have the program close it after each save, or list it in checkpoint.exclude"
 _RENAME = "have the program rename it when it is complete, and remove it otherwise"
 
 
