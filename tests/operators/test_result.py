@@ -48,7 +48,7 @@ def test_everything_known() -> None:
         8,
     )
     assert (result["checkpoint_dir"], result["restarts"]) == ("hdfs://nn:8020/chain-0001/checkpoints/8", 1)
-    assert (result["resumed_from"], result["checkpoint"]) == ("step 4", "step 8")
+    assert (result["resumed_from"], result["checkpoint"]) == ("snapshot 2 (step 4)", "snapshot 3 (step 8)")
     assert result["logs_dir"] == f"{DIRECTORY}/logs"
     assert result["metrics"] == {"loss": "NaN", "accuracy": 0.5}
     assert (result["duration_s"], result["queue"], result["final_status"]) == (60.5, "ml", "SUCCEEDED")
