@@ -32,6 +32,7 @@ from tony_provider.runtime.checkpoint.checkpoint_model import objects_directory
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.contract import CHECKPOINTS_DIR as CHECKPOINTS
 from tony_provider.runtime.executor.checkpoint_directory import CheckpointDirectory
+from tony_provider.runtime.executor.checkpoint_link import CheckpointLink
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.executor.executor_context import ExecutorContext
 from tony_provider.runtime.executor.job_files import JobFiles
@@ -122,6 +123,7 @@ def context_of(given: Namespace) -> ExecutorContext:
         output=Output.of(container.log_dir, workspace.root),
         storage=storage,
         checkpoints=CheckpointDirectory(container, workspace, storage),
+        checkpoint_link=CheckpointLink(container.description, container.identity.task, workspace.checkpoints),
         files=JobFiles(container.directory, ()),
     )
 

@@ -17,7 +17,10 @@ from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.spec.model import Role, TaskSpec
 from tony_provider.runtime.storage import LocalStorage, local_path
 
-_LOOK = "env | grep ^TONY_RESUME > seen; find $TONY_CHECKPOINT_DIR -type f -printf '%P\\n' | sort >> seen; touch ready"
+_LOOK = (
+    "env | grep ^TONY_RESUME | sed s:$TONY_CHECKPOINT_DIR:DIR: > seen; "
+    "find $TONY_CHECKPOINT_DIR -type f -printf '%P\\n' | sort >> seen; touch ready"
+)
 
 
 def resume(uri: str, step: int) -> dict[str, Any]:
@@ -25,8 +28,7 @@ def resume(uri: str, step: int) -> dict[str, Any]:
 
 
 def seen(running: Running) -> list[str]:
-    work = f"{running.container.directory}/tony-work/checkpoints"
-    return [line.replace(work, "DIR") for line in (running.container.directory / "seen").read_text().splitlines()]
+    return (running.container.directory / "seen").read_text().splitlines()
 
 
 def checkpoints(running: Running) -> Path:

@@ -102,11 +102,11 @@ class Snapshot:
 class CheckpointDirectory:
     """The checkpoint directory of one container.
 
-    All methods block. They may be called from different threads.
+    All methods block. They may be called from different threads. ``known_as``: the path for the user processes.
     """
 
     def __init__(self, container: ExecutorContainer, workspace: Workspace, storage: Storage) -> None:
-        self.path = workspace.checkpoints
+        self.path = self.known_as = workspace.checkpoints
         self._format = container.job.checkpoint.format
         self._exclude = container.job.checkpoint.exclude
         self._max_size = container.job.checkpoint.max_size
@@ -165,7 +165,7 @@ class CheckpointDirectory:
             self._restored(point, restored.files if is_of_chain else StoredFiles(), others)
         if not manifest.entry:
             log.info("no framework is known to load it, so TONY_RESUME_FROM is not set")
-        return Resumed(point, str(self.path / manifest.entry) if manifest.entry else "")
+        return Resumed(point, str(self.known_as / manifest.entry) if manifest.entry else "")
 
     def keep(self, rank: Optional[int], cancelled: threading.Event) -> Optional[Resumed]:
         """Keep the directory as the failed process left it, without what it had not finished.
@@ -194,7 +194,7 @@ class CheckpointDirectory:
             step = found.step if found else (self.base.step if self.base else None)
             save = self.base.save if self.base else 0
             point = ResumePoint(step, "", save, self._saved_ms(tree))
-            return Resumed(point, str(self.path / found.entry) if found else "")
+            return Resumed(point, str(self.known_as / found.entry) if found else "")
 
     def _restored(self, base: Optional[ResumePoint], stored: StoredFiles, others: Mapping[str, TreeNode]) -> None:
         self.base, self._stored, self._others, self._ready, self._idle = base, stored, others, None, None
@@ -373,7 +373,7 @@ class CheckpointDirectory:
         return tree
 
     def _scan(self) -> Tree:
-        return scan(self.path, also_called=[os.path.realpath(self.path)], exclude=self._exclude)
+        return scan(self.path, also_called=[str(self.known_as), os.path.realpath(self.path)], exclude=self._exclude)
 
     def _own(self, tree: Tree) -> Tree:
         """The tree without restored entries of other tasks, unless this one has changed them."""

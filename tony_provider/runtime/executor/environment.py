@@ -98,7 +98,6 @@ def _contract(
         contract.ENV_METRICS_FILE: str(workspace.metrics_file),
         contract.ENV_MODEL_DIR: str(workspace.model),
         contract.ENV_RESULT_FILE: str(workspace.result_file),
-        contract.ENV_CHECKPOINT_DIR: str(workspace.checkpoints),
         contract.ENV_CHECKPOINT_REQUEST: str(workspace.checkpoint_request),
         contract.ENV_TENSORBOARD_DIR: str(workspace.tensorboard),
     }

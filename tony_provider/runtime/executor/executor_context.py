@@ -8,6 +8,7 @@ from typing import Optional
 import attrs
 
 from tony_provider.runtime.executor.checkpoint_directory import CheckpointDirectory
+from tony_provider.runtime.executor.checkpoint_link import CheckpointLink
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.executor.gpus.dealt_gpus import DealtGpus
 from tony_provider.runtime.executor.hadoop_access.hadoop_access import HadoopAccess
@@ -28,6 +29,7 @@ class ExecutorContext:
     output: Output
     storage: Storage
     checkpoints: CheckpointDirectory
+    checkpoint_link: CheckpointLink
     files: JobFiles
     hadoop: Optional[HadoopAccess] = None  # None: user processes get none
     gpus: Optional[DealtGpus] = None  # None: user processes see those that the node shows

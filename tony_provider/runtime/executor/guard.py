@@ -3,7 +3,8 @@
 YARN's kill goes to the process group of the container, and a quarter of a second after SIGTERM it is SIGKILL: on a busy
 node an executor may die before it has stopped those descendants that went into sessions of their own. They carry a mark
 in their environment, by which they are found once the executor is gone, however it ended. What the executor has sent
-to the guard stays open until then: the locks on its GPUs, which nobody is to get before.
+to the guard stays open until then: the locks on its GPUs and on the path of its checkpoint directory, which no other
+container may get before.
 
 It is a shell, which waits in a tenth of the memory of a Python, and needs no file of the container's: those may be
 removed by then.
@@ -11,11 +12,15 @@ removed by then.
 
 from __future__ import annotations
 
+import logging
 import os
 import pkgutil
 import socket
 import sys
+from collections.abc import Sequence
 from typing import NoReturn, Optional
+
+log = logging.getLogger(__name__)
 
 _LOCKS = 3  # its descriptor of the socket; 0 is the pipe that tells of the executor's end
 
@@ -45,6 +50,16 @@ def post(mark: str) -> Optional[socket.socket]:
     os.close(ended)
     os.waitpid(child, 0)
     return own
+
+
+def keep_open(guard: Optional[socket.socket], descriptors: Sequence[int]) -> None:
+    """Have the guard, if there is one, keep files open until all processes of the container have ended."""
+    if guard is None:
+        return
+    try:
+        socket.send_fds(guard, [b"\0"], list(descriptors))
+    except OSError as error:
+        log.warning("no guard holds the locks until every process of this container is gone: %s", error)
 
 
 def _become(program: str, mark: str, ended: int, watched: int) -> NoReturn:

@@ -14,6 +14,7 @@ from tony_provider.runtime import exit_codes, own_log
 from tony_provider.runtime.application_store import open_application_store
 from tony_provider.runtime.container_inputs import ContainerError
 from tony_provider.runtime.executor.checkpoint_directory import CheckpointDirectory
+from tony_provider.runtime.executor.checkpoint_link import CheckpointLink
 from tony_provider.runtime.executor.executor import Executor
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.executor.executor_context import ExecutorContext
@@ -59,6 +60,7 @@ async def _run(guard: Optional[socket.socket]) -> int:
     try:
         return await executor.run()
     finally:
+        context.checkpoint_link.close()
         context.ports.close()
         context.output.close()
         context.storage.close()
@@ -87,6 +89,7 @@ def _context(container: ExecutorContainer, guard: Optional[socket.socket]) -> Ex
         output=Output.of(container.log_dir, workspace.root, container.job.logs.max_size, container.process_count),
         storage=storage,
         checkpoints=CheckpointDirectory(container, workspace, storage),
+        checkpoint_link=CheckpointLink(container.description, container.identity.task, workspace.checkpoints, guard),
         files=JobFiles.of(container),
         hadoop=HadoopAccess(container, workspace.hadoop) if container.job.hadoop else None,
         gpus=_gpus(container, guard),

@@ -77,6 +77,9 @@ def prepare(context: ExecutorContext, order: Order, cancelled: threading.Event) 
     _put_files(context, cancelled)
     gpus = _take_gpus(context, cancelled)
     _fetch_warm_start(context, cancelled)
+    context.checkpoints.known_as = context.checkpoint_link.path(cancelled)
+    if context.checkpoint_link.problem:
+        context.output.note(context.checkpoint_link.problem)
     resumed = _put_checkpoint(context, order, cancelled)
     try:
         return _prepared(context, order, resumed, gpus, cancelled)
@@ -161,7 +164,8 @@ def _prepared(
     own_bin = python_bin(container, context.workspace, cancelled)
     after = f", from {resumed.point.label}" if resumed else ""
     context.output.note(f"{container.identity.task}, generation {order.generation}, on {container.node_host}{after}")
-    before = {**_hadoop(context), **_listening(container, order)}
+    checkpoints = {contract.ENV_CHECKPOINT_DIR: str(context.checkpoints.known_as)}
+    before = {**_hadoop(context), **_listening(container, order), **checkpoints}
     launches = tuple(
         _launch(context, workspace, order, resumed, own_bin, before, gpus) for workspace in context.workspaces
     )

@@ -12,6 +12,7 @@ from typing import Optional
 
 from tony_provider.runtime.application import GpuDealing
 from tony_provider.runtime.cancellation import Cancelled
+from tony_provider.runtime.executor import guard
 from tony_provider.runtime.executor.gpus import devices, locks
 from tony_provider.runtime.frameworks.task_environment import VISIBLE_DEVICES
 from tony_provider.runtime.quantities import count
@@ -42,15 +43,15 @@ class DealtGpus:
         dealing: GpuDealing,
         wanted: int,
         environ: Mapping[str, str],
-        guard: Optional[socket.socket] = None,
+        guarded: Optional[socket.socket] = None,
         *,
         wait: float = _WAIT,
     ) -> None:
-        """``guard``: a process at its other end that outlives what this one leaves running. ``wait`` in seconds."""
+        """``guarded``: see ``guard.post``. ``wait`` in seconds."""
         self._dealing = dealing
         self._wanted = wanted
         self._environ = environ
-        self._guard = guard
+        self._guard = guarded
         self._wait = wait
         self._held: dict[str, socket.socket] = {}
 
@@ -95,16 +96,8 @@ class DealtGpus:
                 raise Cancelled("stopped while it waited for GPUs")
         for held in self._held.values():
             held.set_inheritable(True)  # the user process gets it, and whatever that starts
-        self._share_with_guard()
+        guard.keep_open(self._guard, [held.fileno() for held in self._held.values()])
         log.info("GPUs of this container: %s", ", ".join(self._held))
-
-    def _share_with_guard(self) -> None:
-        if self._guard is None:
-            return
-        try:
-            socket.send_fds(self._guard, [b"\0"], [held.fileno() for held in self._held.values()])
-        except OSError as error:
-            log.warning("no guard holds the GPUs until every process of this container is gone: %s", error)
 
     def _devices(self) -> list[str]:
         try:
