@@ -18,6 +18,7 @@ from tony_provider.runtime.checkpoint_chain import CheckpointChain
 from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.protocol.store_token import KEY_SERVER, other_tokens
+from tony_provider.runtime.spec.model import JobSpec
 
 
 @attrs.frozen
@@ -66,6 +67,7 @@ def describe(
         yarn=access if isinstance(access, YarnAccess) else None,
         local=access if isinstance(access, LocalAccess) else None,
         master_lost_after=cluster.master_lost_after(),
+        shared_checkpoints=_shared_checkpoints(where, job),
         chain_dir=where.chain_uri,
         continues=about.continues,
         warm_start=about.warm_start,
@@ -80,6 +82,13 @@ def describe(
         key_server=next((name for name in other_tokens(credentials.secrets) if name.startswith(KEY_SERVER)), ""),
         authority=credentials.secrets[contract.SECRET_CA].decode(),
     )
+
+
+def _shared_checkpoints(where: ApplicationSite, job: JobSpec) -> str:
+    root = where.opened.settings.shared_dir
+    if root is None or not job.checkpoint.shared:
+        return ""
+    return str(root / f"tony-{where.opened.cluster.user}" / where.identity.name)
 
 
 def submission_of(

@@ -103,6 +103,7 @@ def prepare(opened: OpenCluster, request: SubmissionRequest) -> PreparedSubmissi
         *_secret_problems(job, request.secrets),
         *_hadoop_problems(job, opened),
         *hdfs_name_problems(job, opened),
+        *_shared_problems(job, opened.settings),
     ]:
         raise JobRejected(found)
     sources = _allowed_sources(opened, request, job)
@@ -171,6 +172,16 @@ def _allowed_sources(opened: OpenCluster, request: SubmissionRequest, job: JobSp
     if found:
         raise JobNotAllowed(found)
     return sources
+
+
+def _shared_problems(job: JobSpec, settings: Settings) -> list[str]:
+    if not job.checkpoint.shared or settings.shared_dir is not None:
+        return []
+    return [
+        "checkpoint.shared: needs a file system that all nodes have mounted. Have the administrator name its directory "
+        f"in `shared_dir` of the connection {settings.policy.conn_id!r}, or leave the key out and have the program "
+        "write to TONY_CHECKPOINT_URI, with checkpoint.mirror: off"
+    ]
 
 
 def _runtime(opened: OpenCluster) -> LocalSource | LocalizedResource:

@@ -93,6 +93,7 @@ class Settings:
     network: Network | None = None  # who reaches the ports of jobs that do not say it; None: nobody has looked
     staging_dir: str | None = None  # a URI, or a path of the cluster's default file system; None: /user/<user>/.tony
     runtime_archive: str | None = None  # a file on the worker, or a URI of the store; None: pack the worker's packages
+    shared_dir: Path | None = None  # that all nodes have mounted; None: there is none
     shared_cache: str | None = None  # a directory of the store with environments for all users; None: there is none
     python: list[str] = attrs.field(factory=list)  # interpreters on the nodes to try first
     gpu_dealing: GpuDealing | None = None  # None: the nodes isolate GPUs, or nobody minds

@@ -98,6 +98,7 @@ def settings_of(
         network=extra.network(),
         staging_dir=extra.text("staging_dir"),
         runtime_archive=extra.text("runtime_archive"),
+        shared_dir=_shared_dir(extra) or (local.root if local else None),
         shared_cache=extra.text("shared_cache"),
         # On the worker's own machine the worker's own Python is sure to suit.
         python=extra.texts("python") or ([sys.executable] if local else []),
@@ -107,6 +108,13 @@ def settings_of(
         yarn=yarn,
         local=local,
     )
+
+
+def _shared_dir(extra: _Extra) -> Path | None:
+    named = extra.text("shared_dir")
+    if named is not None and not named.startswith("/"):
+        raise extra.problem("shared_dir", f"is {named!r} and should be an absolute path of all nodes")
+    return Path(named) if named else None
 
 
 def _policy(extra: _Extra) -> Policy:

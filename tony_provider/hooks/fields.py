@@ -114,6 +114,11 @@ CONNECTION_FIELDS: dict[str, dict[str, Any]] = {
             "Made by `airflow tony runtime build`, for nodes whose Python is not the worker's: a file on the worker or "
             "a URI such as hdfs:///apps/tony/tony-runtime.zip.",
         ),
+        shared_dir=_text(
+            "Shared directory",
+            "A directory that all nodes have mounted at this path, such as /mnt/tony, for jobs with checkpoint.shared. "
+            "Users must be able to create a directory in it. Default: none; for the local backend its State directory.",
+        ),
         shared_cache=_text(
             "Shared cache",
             "A directory of the store with Python environments for all users, such as hdfs:///apps/tony, that an "

@@ -94,6 +94,7 @@ class ApplicationDescription:
     resources_by_type: dict[str, list[LocalizedResource]] = attrs.field(factory=dict)  # of a task type's, beside these
     yarn: Optional[YarnAccess] = None  # exactly one of yarn and local
     local: Optional[LocalAccess] = None
+    shared_checkpoints: str = ""  # path of the directory for all tasks' checkpoints; empty: each task has its own
     chain_dir: str = ""  # URI of the checkpoint chain's directory on the store: checkpoints, owner
     continues: Optional[str] = None  # URI of another chain, or of a checkpoint of it, with which this one begins
     warm_start: Optional[str] = None  # URI of a model's directory on the store, for initial weights

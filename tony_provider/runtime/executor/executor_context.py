@@ -15,6 +15,7 @@ from tony_provider.runtime.executor.hadoop_access.hadoop_access import HadoopAcc
 from tony_provider.runtime.executor.job_files import JobFiles
 from tony_provider.runtime.executor.output import Output
 from tony_provider.runtime.executor.ports import HeldPorts
+from tony_provider.runtime.executor.shared_checkpoints import SharedCheckpoints
 from tony_provider.runtime.executor.workspace import Workspace
 from tony_provider.runtime.storage import Storage
 
@@ -32,6 +33,7 @@ class ExecutorContext:
     checkpoint_link: CheckpointLink
     files: JobFiles
     hadoop: Optional[HadoopAccess] = None  # None: user processes get none
+    shared: Optional[SharedCheckpoints] = None  # None: the checkpoint directory is the container's own
     gpus: Optional[DealtGpus] = None  # None: user processes see those that the node shows
     # One thread: what was given up and hangs must be over before something else is put into the same directories.
     preparing: ThreadPoolExecutor = attrs.field(factory=lambda: ThreadPoolExecutor(1, "prepare"))
@@ -40,3 +42,12 @@ class ExecutorContext:
     def workspaces(self) -> list[Workspace]:
         """The workspace as each user process has it, by local rank."""
         return [self.workspace.of_process(local_rank) for local_rank in range(self.container.process_count)]
+
+    def close(self) -> None:
+        """Give back what the container holds."""
+        self.checkpoint_link.close()
+        if self.shared is not None:
+            self.shared.close()
+        self.ports.close()
+        self.output.close()
+        self.storage.close()

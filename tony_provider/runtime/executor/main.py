@@ -24,6 +24,7 @@ from tony_provider.runtime.executor.job_files import JobFiles
 from tony_provider.runtime.executor.output import Output
 from tony_provider.runtime.executor.ports import HeldPorts, PortError
 from tony_provider.runtime.executor.processes import become_subreaper
+from tony_provider.runtime.executor.shared_checkpoints import SharedCheckpoints
 from tony_provider.runtime.executor.workspace import Workspace
 from tony_provider.runtime.frameworks import get_framework
 from tony_provider.runtime.frameworks.base import port_of_process
@@ -60,15 +61,13 @@ async def _run(guard: Optional[socket.socket]) -> int:
     try:
         return await executor.run()
     finally:
-        context.checkpoint_link.close()
-        context.ports.close()
-        context.output.close()
-        context.storage.close()
+        context.close()
 
 
 def _context(container: ExecutorContainer, guard: Optional[socket.socket]) -> ExecutorContext:
     become_subreaper()
-    workspace = Workspace(container.directory)
+    shared = container.description.shared_checkpoints
+    workspace = Workspace(container.directory, shared=Path(shared) if shared else None)
     workspace.prepare()
     if container.shows_tensorboard:
         workspace.prepare_tensorboard()
@@ -92,6 +91,7 @@ def _context(container: ExecutorContainer, guard: Optional[socket.socket]) -> Ex
         checkpoint_link=CheckpointLink(container.description, container.identity.task, workspace.checkpoints, guard),
         files=JobFiles.of(container),
         hadoop=HadoopAccess(container, workspace.hadoop) if container.job.hadoop else None,
+        shared=SharedCheckpoints(Path(shared), container.description.application_id, guard) if shared else None,
         gpus=_gpus(container, guard),
     )
 

@@ -49,7 +49,7 @@ _PATIENCE = 120.0  # seconds without a stored state after which people are warne
 
 def mirrors(container: ExecutorContainer, *, leads: bool) -> bool:
     """Whether this task's checkpoints are stored. ``leads``: it has rank 0."""
-    scope = container.job.checkpoint.mirror
+    scope = container.job.checkpoint.stored
     if scope is MirrorScope.OFF or not container.description.chain_dir:
         return False
     if scope is MirrorScope.LEADER:

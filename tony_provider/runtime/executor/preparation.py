@@ -77,9 +77,10 @@ def prepare(context: ExecutorContext, order: Order, cancelled: threading.Event) 
     _put_files(context, cancelled)
     gpus = _take_gpus(context, cancelled)
     _fetch_warm_start(context, cancelled)
-    context.checkpoints.known_as = context.checkpoint_link.path(cancelled)
-    if context.checkpoint_link.problem:
-        context.output.note(context.checkpoint_link.problem)
+    if context.shared is None:  # the path of a shared directory is the same everywhere
+        context.checkpoints.known_as = context.checkpoint_link.path(cancelled)
+        if context.checkpoint_link.problem:
+            context.output.note(context.checkpoint_link.problem)
     resumed = _put_checkpoint(context, order, cancelled)
     try:
         return _prepared(context, order, resumed, gpus, cancelled)
@@ -138,6 +139,25 @@ def _put_checkpoint(context: ExecutorContext, order: Order, cancelled: threading
 
 def _resume(context: ExecutorContext, order: Order, cancelled: threading.Event) -> Optional[Resumed]:
     rank = order.rank(context.container.task_type, context.container.index)
+    shared = context.shared
+    if shared is None:
+        return _resume_own(context, order, rank, cancelled)
+    shared.open()
+    if rank is None:
+        return None
+    if rank > 0:
+        resumed = shared.wait_ready(order.generation, cancelled)
+        return resumed if _resumes(context) else None
+    shared.wait_for_former(cancelled)
+    resumed = _resume_own(context, order, rank, cancelled)
+    shared.ready(order.generation, resumed)
+    return resumed
+
+
+def _resume_own(
+    context: ExecutorContext, order: Order, rank: Optional[int], cancelled: threading.Event
+) -> Optional[Resumed]:
+    """Prepare the directory that this task stores."""
     if order.keep_checkpoints:
         resumed = context.checkpoints.keep(rank, cancelled)
         return resumed if _resumes(context) else None
@@ -180,7 +200,7 @@ def _saves_alone(container: ExecutorContainer, order: Order) -> bool:
     job, savers = container.job, [task for task in order.cluster.tasks if saves_checkpoints(task.role)]
     scope = container.spec.restart or get_framework(job.framework).scope(container.role)
     is_independent = not takes_gang_along(job, container.role, scope)
-    return len(savers) <= 1 or is_independent or job.checkpoint.mirror is MirrorScope.LEADER
+    return len(savers) <= 1 or is_independent or job.checkpoint.stored is MirrorScope.LEADER
 
 
 def _launch(

@@ -294,6 +294,7 @@ class Run:
         log.info("%s ended: exit code %d, signal %d", self.order, exited.exit_code, exited.signal)
         if _succeeded(exited):
             problem = await self._copy_last(ended_at, succeeded=True)
+            await self._finish_shared(problem)
             await self._keep_results(exited)
             self._say(tony_pb2.FromExecutor(exited=exited))
         else:
@@ -333,6 +334,15 @@ class Run:
         if exporting is not None:
             await exporting
         return problem
+
+    async def _finish_shared(self, problem: str) -> None:
+        shared = self._context.shared
+        if shared is None or not self._leads or problem:
+            return
+        try:
+            await asyncio.to_thread(shared.finished)
+        except OSError as error:
+            log.warning("the shared checkpoint directory stays after the end of the job: %s", error)
 
     async def _keep_results(self, exited: tony_pb2.ProcessExited) -> None:
         self._activity = "uploading"

@@ -6,6 +6,7 @@ import os
 import pkgutil
 import shutil
 from pathlib import Path
+from typing import Optional
 
 import attrs
 
@@ -58,6 +59,7 @@ class Workspace:
 
     container: Path  # the working directory of the container
     local_rank: int = 0  # of the process
+    shared: Optional[Path] = None  # the directory of the checkpoints of all tasks; None: each task has its own
 
     def of_process(self, local_rank: int) -> Workspace:
         """This workspace as another process of the container has it."""
@@ -92,17 +94,17 @@ class Workspace:
 
     @property
     def checkpoints(self) -> Path:
-        return self.root / "checkpoints"
+        return (self.shared or self.root) / "checkpoints"
 
     @property
     def set_aside(self) -> Path:
         """The directory for what was last moved out of the checkpoint directory."""
-        return self.root / "set-aside"
+        return (self.shared or self.root) / "set-aside"
 
     @property
     def snapshots(self) -> Path:
         """The directory for checkpoints that are being copied, and the last one that was."""
-        return self.root / "snapshots"
+        return (self.shared or self.root) / "snapshots"
 
     @property
     def warm_start(self) -> Path:
@@ -179,7 +181,9 @@ class Workspace:
 
     def prepare(self) -> None:
         """Make the directories, once for the container. Blocks; raises OSError."""
-        own = (self.home, self.root / "tmp", self.checkpoints, self.snapshots, self.sdk, self.tensorboard)
+        own = [self.home, self.root / "tmp", self.sdk, self.tensorboard]
+        if self.shared is None:
+            own += [self.checkpoints, self.snapshots]
         for directory in (self.root, *own):
             directory.mkdir(mode=0o700, exist_ok=True)
         for name in _SDK:

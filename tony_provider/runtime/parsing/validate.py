@@ -21,12 +21,14 @@ from tony_provider.runtime.parsing.validate_placement import placement_problems
 from tony_provider.runtime.parsing.validate_starts import start_problems
 from tony_provider.runtime.parsing.validate_windows import windows_problems
 from tony_provider.runtime.peak import takes_gang_along
+from tony_provider.runtime.ranks import saves_checkpoints
 from tony_provider.runtime.spec.environments import environments
 from tony_provider.runtime.spec.model import (
     PER_GPU,
     TENSORBOARD,
     GrowRule,
     JobSpec,
+    MirrorScope,
     Resource,
     Role,
     SuccessRule,
@@ -408,6 +410,8 @@ def _checkpoint(job: JobSpec) -> Iterator[Problem]:
     for index, pattern in enumerate(job.checkpoint.exclude):
         if problem := _bad_exclusion(pattern):
             yield Problem(item("checkpoint.exclude", index), pattern, problem)
+    if job.checkpoint.shared:
+        yield from _shared_checkpoints(job)
 
 
 def _bad_exclusion(pattern: str) -> str:
@@ -416,6 +420,20 @@ def _bad_exclusion(pattern: str) -> str:
     if not pattern.strip("*/"):
         return "excludes everything; to store no checkpoints at all, set checkpoint.mirror to off"
     return ""
+
+
+def _shared_checkpoints(job: JobSpec) -> Iterator[Problem]:
+    if job.checkpoint.mirror is MirrorScope.OFF:
+        yield Problem("checkpoint.shared", True, "is stored by the leader; leave checkpoint.mirror: off out")
+    framework = _known_framework(job)
+    savers = {name: task for name, task in job.tasks.items() if saves_checkpoints(job.role(name))}
+    if framework is None or sum(task.most_instances for task in savers.values()) <= 1:
+        return
+    for name, task in savers.items():
+        if not takes_gang_along(job, job.role(name), task.restart or framework.scope(job.role(name))):
+            path = child(child("tasks", name), "restart")
+            message = "checkpoint.shared needs tasks that restart together; give gang"
+            yield Problem(path, task.restart.value if task.restart else NOT_GIVEN, message)
 
 
 def _tensorboard(job: JobSpec) -> Iterator[Problem]:

@@ -320,6 +320,12 @@ class CheckpointSpec:
     bandwidth: Optional[Memory] = None  # MiB a second that one task copies at most; default: no limit
     max_size: Optional[Memory] = None  # MiB of a task's checkpoint directory; a larger one is not stored; default: any
     exclude: list[str] = attrs.field(factory=list)  # glob patterns of paths that checkpoints leave out
+    shared: bool = False  # all tasks have one directory, on a file system that all nodes have mounted
+
+    @property
+    def stored(self) -> MirrorScope:
+        """The tasks whose directories are stored: of a shared directory the leader stores everything."""
+        return MirrorScope.LEADER if self.shared else self.mirror
 
 
 @attrs.frozen

@@ -49,7 +49,7 @@ class SessionCheckpoints:
 
     def ranks(self) -> Sequence[tuple[str, int]]:
         """Names and ranks of the tasks whose checkpoints are copied to the store."""
-        return mirroring.mirror_ranks(self._state.job.checkpoint.mirror, self._state.members())
+        return mirroring.mirror_ranks(self._state.job.checkpoint.stored, self._state.members())
 
     def group_of(self, task: Task) -> str:
         """Return the group of tasks whose checkpoints belong together: the gang, or a task that restarts alone."""

@@ -1,0 +1,159 @@
+"""The checkpoint directory that all tasks of a job share, on a file system that all nodes have mounted.
+
+The leader restores the directory before each generation, and stores its snapshots. The other tasks wait until it has
+restored the directory. Each application holds a lock while its tasks use the directory, so that a retry changes nothing
+while processes of the former try may still write.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Optional
+
+import attrs
+
+from tony_provider.runtime.cancellation import Cancelled
+from tony_provider.runtime.codec import CodecError, dump_json, load_json
+from tony_provider.runtime.executor import guard
+from tony_provider.runtime.executor.checkpoint_directory import Resumed
+from tony_provider.runtime.local.trees import remove_tree
+from tony_provider.runtime.own_directory import ForeignDirectoryError, make_own_directory
+
+log = logging.getLogger(__name__)
+
+_USERS = "applications"  # lock files of applications whose tasks use the directory
+_READY = "ready.json"  # what the leader has restored last
+_FINISHED = "finished"  # there once the leader has succeeded and its last snapshot is stored
+_POLL = 0.3  # seconds
+_FORMER_TIMEOUT = 180.0  # seconds for the tasks of a former try to end
+_LEADER_TIMEOUT = 600.0  # seconds for the leader to restore the directory
+
+
+@attrs.frozen
+class _Ready:
+    """The generation for which the directory was restored, and what its processes resume from."""
+
+    application_id: str
+    generation: int
+    resumed: Optional[Resumed]
+
+
+class SharedCheckpoints:
+    """A task's use of the shared directory. All methods block."""
+
+    def __init__(
+        self,
+        directory: Path,
+        application_id: str,
+        guarded: Optional[socket.socket] = None,
+        *,
+        former_timeout: float = _FORMER_TIMEOUT,
+        leader_timeout: float = _LEADER_TIMEOUT,
+    ) -> None:
+        """``directory``: of the training, in one of its user. ``guarded``: see ``guard.post``. Timeouts in seconds."""
+        self._directory = directory
+        self._application_id = application_id
+        self._guarded = guarded
+        self._former_timeout = former_timeout
+        self._leader_timeout = leader_timeout
+        self._held: Optional[int] = None  # descriptor of the application's lock file
+
+    def open(self) -> None:
+        """Create the directory if it is missing, and note that this application uses it. Raises OSError."""
+        if self._held is not None:
+            return
+        mount = self._directory.parent.parent
+        if not mount.is_dir():
+            raise FileNotFoundError(
+                errno.ENOENT, "checkpoint.shared needs the connection's shared_dir mounted on each node", str(mount)
+            )
+        try:
+            make_own_directory(self._directory / _USERS)
+        except ForeignDirectoryError as error:
+            raise PermissionError(errno.EPERM, f"it cannot be shared safely: {error}") from error
+        for name in ("checkpoints", "snapshots"):
+            (self._directory / name).mkdir(mode=0o700, exist_ok=True)
+        self._held = self._lock_file(self._application_id)
+        fcntl.flock(self._held, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        guard.keep_open(self._guarded, [self._held])
+
+    def wait_for_former(self, cancelled: threading.Event) -> None:
+        """Wait until no task of another application uses the directory. Raises OSError, Cancelled."""
+        (self._directory / _FINISHED).unlink(missing_ok=True)
+        for _ in _polls(self._former_timeout, cancelled):
+            users = [name for name in os.listdir(self._directory / _USERS) if name != self._application_id]  # noqa: PTH208
+            if all(self._is_gone(name) for name in users):
+                return
+        raise OSError(f"tasks of {', '.join(users)}, a former try, still use {self._directory}")
+
+    def ready(self, generation: int, resumed: Optional[Resumed]) -> None:
+        """Note that the directory is as the processes of this generation are to find it. Raises OSError."""
+        # In place, because other hosts may cache for a minute which file has a name.
+        (self._directory / _READY).write_bytes(dump_json(_Ready(self._application_id, generation, resumed)))
+
+    def wait_ready(self, generation: int, cancelled: threading.Event) -> Optional[Resumed]:
+        """Wait until the leader has called ``ready``. Return what the processes resume from.
+
+        Raises OSError, Cancelled.
+        """
+        for _ in _polls(self._leader_timeout, cancelled):
+            os.listdir(self._directory)  # noqa: PTH208 - has NFS compare what it knows of the directory with the server
+            try:
+                found = load_json((self._directory / _READY).read_bytes(), _Ready)
+            except (FileNotFoundError, CodecError):
+                continue
+            if (found.application_id, found.generation) == (self._application_id, generation):
+                return found.resumed
+        raise OSError(
+            f"the leading task has not restored {self._directory} within {self._leader_timeout:g} s; the connection's "
+            "shared_dir must be the same directory on all nodes"
+        )
+
+    def finished(self) -> None:
+        """Note that the directory is not needed any more once the last task has ended. Raises OSError."""
+        (self._directory / _FINISHED).touch()
+
+    def close(self) -> None:
+        """Stop using the directory. The last task of an application that has succeeded removes it."""
+        if self._held is None:
+            return
+        fcntl.flock(self._held, fcntl.LOCK_UN)  # the guard has a copy
+        os.close(self._held)
+        self._held = None
+        if (self._directory / _FINISHED).exists() and self._is_gone(self._application_id):
+            remove_tree(self._directory)
+
+    def _is_gone(self, application_id: str) -> bool:
+        """Return whether no task of an application holds its lock. Then remove the lock file."""
+        file = self._lock_file(application_id)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            (self._directory / _USERS / application_id).unlink(missing_ok=True)
+        except BlockingIOError:
+            return False
+        finally:
+            os.close(file)
+        return True
+
+    def _lock_file(self, application_id: str) -> int:
+        path = self._directory / _USERS / application_id
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
+def _polls(seconds: float, cancelled: threading.Event) -> Iterator[None]:
+    """Yield now and then, at least once, for so many seconds. Raises Cancelled."""
+    deadline = time.monotonic() + seconds
+    while True:
+        yield
+        if time.monotonic() >= deadline:
+            return
+        if cancelled.wait(_POLL):
+            raise Cancelled("stopped while it waited for the shared checkpoint directory")
