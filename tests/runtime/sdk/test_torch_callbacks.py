@@ -63,6 +63,24 @@ def test_lightning_alone(tmp_path: Path) -> None:
     assert train("lightning_line.py", tmp_path, 1, stop_at=0, **resume) == ["241 False"]
 
 
+def test_lightning_finds_its_best_checkpoint_in_another_container(tmp_path: Path) -> None:
+    """It stores the real paths of its files, whatever links lead there."""
+    link, kept = tmp_path / "link", ["epoch=0-step=4.ckpt", "last.ckpt"]
+    for container, epochs in (("first", 2), ("second", 4)):
+        work = tmp_path / container / "tony-work"
+        if container == "first":
+            (work / "checkpoints").mkdir(parents=True)
+        else:
+            work.parent.mkdir()
+            (tmp_path / "first" / "tony-work").rename(work)
+        link.unlink(missing_ok=True)
+        link.symlink_to(work)
+        directory = {contract.ENV_CHECKPOINT_DIR: str(link / "checkpoints"), "DEBIAN_TORCH": "1"}
+        (said,) = train("lightning_best.py", tmp_path, 1, epochs, **directory)
+        assert said.startswith(f"epoch=0-step=4.ckpt {kept} ")
+        assert said.endswith(" 0") is (container == "first")
+
+
 def test_lightning_in_ranks_that_train_in_step(tmp_path: Path) -> None:
     assert train("lightning_line.py", tmp_path, 2, stop_at=65) == ["70 True", "70 False"]
     assert names(tmp_path / "worker-0" / "checkpoints") == ["step=20.ckpt", "step=70.ckpt"]

@@ -9,6 +9,9 @@ asks, and before it stops; those at regular times are for ``ModelCheckpoint``. W
 as ``model.ckpt`` when somebody asks. With ``stop`` training ends after the batch in which the job tells the process
 to stop.
 
+``ModelCheckpoint`` stores the real path of its directory, which differs in each container. When a checkpoint is loaded,
+the callback replaces the former container's path, so that ``best_model_path`` and ``save_top_k`` keep their meaning.
+
 All ranks do each of these after the same batch, some batches after one of them was asked. Of ``lightning.pytorch`` and
 ``pytorch_lightning`` it imports the one that the program uses.
 """
@@ -21,6 +24,7 @@ import sys
 from pathlib import Path
 from typing import Any, Optional
 
+_DIRECTORY = "/tony-work/checkpoints"  # in the real path of the checkpoint directory in each container
 _NAMES = ("lightning.pytorch", "pytorch_lightning")
 
 
@@ -71,6 +75,14 @@ def callback(*, checkpoints: bool, exports: bool, stop: bool) -> Any:
             self._progress.at(trainer.global_step, **trainer.callback_metrics)
             self._progress.say()
 
+        def on_load_checkpoint(self, trainer: Any, module: Any, checkpoint: Any) -> None:
+            for each in trainer.checkpoint_callbacks:
+                state = checkpoint["callbacks"].get(each.state_key)
+                former = str(state.get("dirpath") or "") if isinstance(state, dict) else ""
+                own = str(getattr(each, "dirpath", None) or "")
+                if _DIRECTORY in former and former.rpartition(_DIRECTORY)[2] == own.rpartition(_DIRECTORY)[2]:
+                    checkpoint["callbacks"][each.state_key] = _moved(state, former, own)
+
         def _obey(self, trainer: Any) -> None:
             asked = self._requests.take()
             stopping = _any_rank(trainer, flag=asked.stop)
@@ -84,6 +96,15 @@ def callback(*, checkpoints: bool, exports: bool, stop: bool) -> Any:
                 trainer.should_stop = True
 
     return TonyCallback()
+
+
+def _moved(state: Any, former: str, own: str) -> Any:
+    """Return a callback's state with ``own`` in place of the directory ``former`` in all paths."""
+    if isinstance(state, str):
+        return own + state[len(former) :] if state == former or state.startswith(former + "/") else state
+    if isinstance(state, dict):
+        return {_moved(key, former, own): _moved(value, former, own) for key, value in state.items()}
+    return state
 
 
 def _lightning_in_use() -> Any:
