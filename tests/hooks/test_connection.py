@@ -80,6 +80,7 @@ def test_every_setting(add_connection: AddConnection) -> None:
             "queue": "ml",
             "log_size": "8MiB",
             "network": "Isolated",
+            "shared_dir": "/mnt/tony",
             "namespace": "prod",
             "staging_dir": "hdfs://nn:8020/tony",
             "scheduler_address": "rm1:8030, rm2:8030",
@@ -98,6 +99,7 @@ def test_every_setting(add_connection: AddConnection) -> None:
     )
     assert (settings.proxy_user, settings.queue, settings.namespace) == ("bob", "ml", "prod")
     assert (settings.log_size, settings.network) == (8, Network.ISOLATED)
+    assert settings.shared_dir == Path("/mnt/tony")
     assert settings.python == ["/opt/python3.11", "/usr/bin/python3.9"]
     assert settings.yarn is not None
     assert settings.yarn.kerberos

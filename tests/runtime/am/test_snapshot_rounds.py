@@ -213,6 +213,22 @@ def test_a_save_needs_the_files_that_it_lists(gang: Gang) -> None:
     assert gang.ordered() == ["worker:0", "worker:1"]
 
 
+def test_processes_of_orbax_that_wait_for_each_other_need_a_shared_directory(gang: Gang) -> None:
+    for task in RANKS:
+        gang.report(task, entry("10.orbax-checkpoint-tmp"))
+    plan = gang.plan()
+    assert isinstance(plan, Waiting)
+    assert plan.refused
+    assert "worker:0 and worker:1 have both begun 10.orbax-checkpoint-tmp" in plan.reason
+    assert "set checkpoint.shared to true" in plan.reason
+
+
+def test_an_unfinished_save_of_orbax_in_one_task_is_no_reason_to_share() -> None:
+    gang = Gang({"worker:0": 0})
+    gang.report("worker:0", entry("10.orbax-checkpoint-tmp"))
+    assert gang.ordered() == ["worker:0"]
+
+
 def test_saves_that_the_first_writer_has_removed_are_left_out_elsewhere(gang: Gang) -> None:
     """transformers removes old saves in rank 0 only."""
     written(gang, ["worker:0", "worker:1"], "checkpoint-6")

@@ -348,6 +348,16 @@ def worker(**changes: Any) -> dict[str, Any]:
         ({"budget": 1}, "budget", "it belongs under restart"),
         ({"checkpoint": {"mirror": "rank0"}}, "checkpoint.mirror", "must be one of auto, leader, all, off"),
         ({"checkpoint": {"keep": 0}}, "checkpoint.keep", "at least 1"),
+        ({"checkpoint": {"shared": True, "mirror": "off"}}, "checkpoint.shared", "is stored by the leader"),
+        (
+            {
+                "framework": "standalone",
+                "checkpoint": {"shared": True},
+                "tasks": {"worker": {"command": "true", "instances": 2}},
+            },
+            "tasks.worker.restart",
+            "needs tasks that restart together",
+        ),
         ({"checkpoint": {"keep_every": 0}}, "checkpoint.keep_every", "at least 1"),
         ({"checkpoint": {"exclude": ["*.log", "/logs"]}}, "checkpoint.exclude[1]", "below the checkpoint directory"),
         ({"checkpoint": {"exclude": ["a/../b"]}}, "checkpoint.exclude[0]", "without . and .."),

@@ -16,6 +16,7 @@ import attrs
 
 FIRST_WAIT = 5.0  # seconds for other tasks to begin a save whose name no task has used before
 _NUMBER = re.compile(r"[0-9]+")
+_ORBAX_UNFINISHED = ".orbax-checkpoint-tmp"  # in the name of a save, until Orbax has finished it
 
 Part = TypeVar("Part")  # what a task has uploaded
 
@@ -188,7 +189,7 @@ class SnapshotRounds(Generic[Part]):
         for task, state in states.items():
             if state.blocker and not state.last:
                 return Waiting(f"in {task}, {state.blocker}")
-        problem = self._mismatch(ranks, states, writers, now) or _unmet(writers, states)
+        problem = _divided(writers) or self._mismatch(ranks, states, writers, now) or _unmet(writers, states)
         if problem is not None:
             return problem
         again = {
@@ -252,6 +253,27 @@ def _compare(task: str, entry: SaveEntry, other: str, state: TaskDirectory) -> O
         f"{task} and {other} both write {entry.name} again and again, and nothing in it shows which writes belong "
         "together. Have the program save each step under a name of its own, or call tony_sdk.commit_checkpoint(step) "
         "in each task. If the files of rank 0 are enough, set checkpoint.mirror to leader",
+        refused=True,
+    )
+
+
+def _divided(writers: Mapping[str, TaskDirectory]) -> Optional[Waiting]:
+    """Return the reason if processes of Orbax wait for each other's files, each in a directory of its own.
+
+    A task reports an unfinished save only after the save has not changed for a minute.
+    """
+    unfinished = {
+        task: entry.name
+        for task, state in writers.items()
+        for entry in state.entries
+        if entry.news and _ORBAX_UNFINISHED in entry.name
+    }
+    if len(unfinished) <= 1:
+        return None
+    first, second = sorted(unfinished)[:2]
+    return Waiting(
+        f"{first} and {second} have both begun {unfinished[first]} in directories of their own and not finished it. "
+        "Orbax with several processes saves into one directory of all of them: set checkpoint.shared to true",
         refused=True,
     )
 
