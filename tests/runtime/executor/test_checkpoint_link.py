@@ -127,11 +127,18 @@ def test_links_of_killed_containers_are_removed(top: Path, directories: list[Pat
     other.close()
 
 
-@pytest.mark.parametrize("planted", ["link", "writable", "file"])
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "link",
+        "writable",
+        "file",
+        pytest.param("theirs", marks=pytest.mark.skipif(os.getuid() != 0, reason="only root gives directories away")),
+    ],
+)
 def test_a_planted_directory_is_not_used(
     top: Path, directories: list[Path], planted: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Another user's directory is refused by the same check; this user cannot create one."""
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     theirs.chmod(0o777)
@@ -139,6 +146,9 @@ def test_a_planted_directory_is_not_used(
         (top / "tony-alice").symlink_to(theirs)
     elif planted == "writable":
         theirs.rename(top / "tony-alice")
+    elif planted == "theirs":
+        (top / "tony-alice").mkdir(mode=0o700)
+        os.chown(top / "tony-alice", 65534, 65534)
     else:
         (top / "tony-alice").write_text("")
     link = CheckpointLink(description(), "worker:0", directories[0], top=top)

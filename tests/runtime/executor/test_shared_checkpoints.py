@@ -63,6 +63,17 @@ def test_a_retry_changes_nothing_while_tasks_of_the_former_try_may_write(tmp_pat
         leader.wait_for_former(cancelled)
 
 
+def test_what_a_killed_leader_was_uploading_is_removed(tmp_path: Path) -> None:
+    leader = task(tmp_path)
+    leader.open()
+    snapshots = tmp_path / "tony-alice" / "train" / "snapshots"
+    (snapshots / "1").mkdir(parents=True)
+    (snapshots / "1" / "file-0").touch()
+    leader.wait_for_former(GO)
+    assert list(snapshots.iterdir()) == []
+    leader.close()
+
+
 def test_the_last_task_of_a_success_removes_the_directory(tmp_path: Path) -> None:
     leader, other = task(tmp_path), task(tmp_path)
     for each in (leader, other):

@@ -29,6 +29,7 @@ from tony_provider.runtime.own_directory import ForeignDirectoryError, make_own_
 
 log = logging.getLogger(__name__)
 
+_SNAPSHOTS = "snapshots"  # what the leader is uploading
 _USERS = "applications"  # lock files of applications whose tasks use the directory
 _READY = "ready.json"  # what the leader has restored last
 _FINISHED = "finished"  # there once the leader has succeeded and its last snapshot is stored
@@ -79,18 +80,22 @@ class SharedCheckpoints:
             make_own_directory(self._directory / _USERS)
         except ForeignDirectoryError as error:
             raise PermissionError(errno.EPERM, f"it cannot be shared safely: {error}") from error
-        for name in ("checkpoints", "snapshots"):
-            (self._directory / name).mkdir(mode=0o700, exist_ok=True)
+        (self._directory / "checkpoints").mkdir(mode=0o700, exist_ok=True)
         self._held = self._lock_file(self._application_id)
         fcntl.flock(self._held, fcntl.LOCK_SH | fcntl.LOCK_NB)
         guard.keep_open(self._guarded, [self._held])
 
     def wait_for_former(self, cancelled: threading.Event) -> None:
-        """Wait until no task of another application uses the directory. Raises OSError, Cancelled."""
-        (self._directory / _FINISHED).unlink(missing_ok=True)
+        """Wait until no task of another application uses the directory. The leader calls this before it restores.
+
+        Raises OSError, Cancelled.
+        """
         for _ in _polls(self._former_timeout, cancelled):
             users = [name for name in os.listdir(self._directory / _USERS) if name != self._application_id]  # noqa: PTH208
             if all(self._is_gone(name) for name in users):
+                (self._directory / _FINISHED).unlink(missing_ok=True)
+                remove_tree(self._directory / _SNAPSHOTS)  # of a leader that was killed
+                (self._directory / _SNAPSHOTS).mkdir(mode=0o700)
                 return
         raise OSError(f"tasks of {', '.join(users)}, a former try, still use {self._directory}")
 
