@@ -121,8 +121,10 @@ def test_links_of_killed_containers_are_removed(top: Path, directories: list[Pat
         path = Path(killed.stdout.readline().strip())
         killed.kill()
     assert path.parent.is_symlink()
+    (top / "tony-alice" / "file").touch()
+    (top / "tony-alice" / "link").symlink_to("/etc")
     other = CheckpointLink(description(training="other"), "worker:1", directories[1], top=top)
-    other.path(GO)
+    assert other.path(GO) != directories[1]
     assert not path.parent.parent.exists()
     other.close()
 

@@ -119,7 +119,7 @@ def _lock(directory: Path) -> Optional[int]:
     """Lock a link's directory. Return None if a container has it, or if it was removed meanwhile. Raises OSError."""
     try:
         held = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
