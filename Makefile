@@ -61,6 +61,10 @@ comma := ,
 faults: packages-torch $(VENV)/.test  ## hit a training on a real cluster by every fault, and what each cost; ROWS=name,name for some
 	$(BIN)/python -m tests.faults $(subst $(comma), ,$(ROWS))
 
+.PHONY: libraries
+libraries: packages $(VENV)/.test  ## kill programs of current ML libraries in and between their saves; 6 GB of libraries; ROWS=name,name for some
+	$(BIN)/python -m tests.libraries $(subst $(comma), ,$(ROWS))
+
 .PHONY: secure
 secure: packages-secure $(VENV)/.test  ## attack a job on a Kerberos cluster with https and other users, as root; ROWS=name,name for some, HADOOP_VERSION=3.3.6
 	$(BIN)/python -m tests.secure --version $(HADOOP_VERSION) $(subst $(comma), ,$(ROWS))

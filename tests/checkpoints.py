@@ -73,13 +73,19 @@ def commit(
 
 def content(storage: Storage, uri: str, rank: int = 0) -> dict[str, bytes]:
     """The files of a rank in a committed checkpoint, by path."""
-    stored = read_stored(storage, uri)
+    return files_of(storage, uri, read_stored(storage, uri).manifest.tree_of(rank))
+
+
+def files_of(storage: Storage, uri: str, tree: StoredTree) -> dict[str, bytes]:
+    """Return the files of a tree of the checkpoint at ``uri``, by path, without links."""
     objects = objects_directory(chain_of(uri))
     found = {}
-    for entry in stored.manifest.tree_of(rank).entries:
+    for entry in tree.entries:
         if entry.object:
             with storage.open_read(uris.join(objects, entry.object), offset=entry.offset, length=entry.size) as stream:
                 found[entry.path] = stream.read()
+        elif entry.kind is Kind.FILE:
+            found[entry.path] = b""
     return found
 
 

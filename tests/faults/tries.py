@@ -69,25 +69,8 @@ class Tries:
     def begin(self, job: dict[str, Any], **arguments: Any) -> Try:
         """Start the next try; ``arguments`` of the operator, JSON only."""
         stem = self.field.folder / f"{self.dag_id}-{len(self.begun) + 1}"
-        request, told, output = (stem.with_suffix(suffix) for suffix in (".request", ".told", ".log"))
-        request.write_text(json.dumps({"dag_id": self.dag_id, "job": job, "arguments": arguments}))
-        environment = {
-            **os.environ,
-            airflow_home.SHARED: str(_home()),
-            "AIRFLOW_CONN_TONY_DEFAULT": json.dumps(self.field.place.connection),
-            "AIRFLOW__LOGGING__LOGGING_LEVEL": "INFO",
-        }
-        with output.open("wb") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "tests.faults.airflow_task", str(request), str(told)],
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                cwd=PROGRAMS.parents[2],
-            )
-        self.begun.append(Try(process, output, told))
-        self.field.at_end(lambda: _end(process))
+        self.begun.append(begin_try(stem, self.dag_id, job, self.field.place.connection, **arguments))
+        self.field.at_end(self.begun[-1].kill)
         return self.begun[-1]
 
     def training(self) -> Training:
@@ -106,9 +89,26 @@ class Tries:
         return f"a user process to start\n{self.begun[-1].said()[-3000:]}"
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.kill()
-    process.wait()
+def begin_try(stem: Path, dag_id: str, job: dict[str, Any], connection: dict[str, Any], **arguments: Any) -> Try:
+    """Start the next try of the one task of a DAG. ``stem``: of the names of its files. ``arguments``: JSON only."""
+    request, told, output = (stem.with_suffix(suffix) for suffix in (".request", ".told", ".log"))
+    request.write_text(json.dumps({"dag_id": dag_id, "job": job, "arguments": arguments}))
+    environment = {
+        **os.environ,
+        airflow_home.SHARED: str(_home()),
+        "AIRFLOW_CONN_TONY_DEFAULT": json.dumps(connection),
+        "AIRFLOW__LOGGING__LOGGING_LEVEL": "INFO",
+    }
+    with output.open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.faults.airflow_task", str(request), str(told)],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=PROGRAMS.parents[2],
+        )
+    return Try(process, output, told)
 
 
 @functools.cache

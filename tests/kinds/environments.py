@@ -36,23 +36,23 @@ _UV = Path(sys.executable).with_name("uv")
 
 def environment() -> Path:
     """One with JAX, XGBoost and Ray. Raises subprocess.CalledProcessError."""
-    return _made(PINS, lambda made: _install(made, *PINS))
+    return make_environment(PINS, lambda made: install(made, *PINS))
 
 
 def notebook_environment() -> Path:
     """One with JupyterLab and a kernel. Raises subprocess.CalledProcessError."""
-    return _made(JUPYTER, lambda made: _install(made, *JUPYTER))
+    return make_environment(JUPYTER, lambda made: install(made, *JUPYTER))
 
 
 def torch_environment() -> Path:
     """One over Debian's PyTorch, whose ``bin`` has a ``python``. Raises subprocess.CalledProcessError."""
-    return _made(("torch",), lambda made: None, "--system-site-packages", python=SYSTEM_PYTHON)
+    return make_environment(("torch",), lambda made: None, "--system-site-packages", python=SYSTEM_PYTHON)
 
 
 def trainers_environment() -> Path:
     """One with Lightning and transformers, over Debian's PyTorch. Raises subprocess.CalledProcessError."""
-    return _made(
-        TRAINERS, lambda made: _install(made, *TRAINERS, "--no-deps"), "--system-site-packages", python=SYSTEM_PYTHON
+    return make_environment(
+        TRAINERS, lambda made: install(made, *TRAINERS, "--no-deps"), "--system-site-packages", python=SYSTEM_PYTHON
     )
 
 
@@ -60,13 +60,16 @@ def horovod_environment() -> Path:
     """One with Horovod, over Debian's PyTorch. Raises subprocess.CalledProcessError."""
 
     def build(made: Path) -> None:
-        _install(made, "setuptools<70", "wheel", "packaging", "psutil", "cloudpickle", "pyyaml")
-        _install(made, "--no-build-isolation-package", "horovod", HOROVOD)
+        install(made, "setuptools<70", "wheel", "packaging", "psutil", "cloudpickle", "pyyaml")
+        install(made, "--no-build-isolation-package", "horovod", HOROVOD)
 
-    return _made((HOROVOD,), build, "--system-site-packages", python=SYSTEM_PYTHON)
+    return make_environment((HOROVOD,), build, "--system-site-packages", python=SYSTEM_PYTHON)
 
 
-def _made(pins: Sequence[str], fill: Callable[[Path], None], *options: str, python: str = sys.executable) -> Path:
+def make_environment(
+    pins: Sequence[str], fill: Callable[[Path], None], *options: str, python: str = sys.executable
+) -> Path:
+    """Return the environment of these pins, and ``fill`` it first if it does not exist yet."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tony-provider" / "pythons"
     made = base / hashlib.sha256("\n".join([*pins, python, sys.version]).encode()).hexdigest()[:16]
     if not (made / "ready").exists():
@@ -76,14 +79,14 @@ def _made(pins: Sequence[str], fill: Callable[[Path], None], *options: str, pyth
     return made
 
 
-def _install(made: Path, *what: str) -> None:
+def install(made: Path, *what: str) -> None:
     command = [str(_UV), "pip", "install", "--quiet", "--python", str(made / "bin" / "python"), *what]
     subprocess.run(command, check=True, env={**os.environ, **_HOROVOD_OPTIONS})
 
 
 def mpi_environment() -> Path:
     """One over Debian's mpi4py, whose ``bin`` has a ``python``. Raises subprocess.CalledProcessError."""
-    return _made(("mpi4py",), lambda made: None, "--system-site-packages", python=SYSTEM_PYTHON)
+    return make_environment(("mpi4py",), lambda made: None, "--system-site-packages", python=SYSTEM_PYTHON)
 
 
 def has_torch() -> bool:

@@ -1,0 +1,13 @@
+"""The rows, a file for each family of libraries."""
+
+from __future__ import annotations
+
+from tests.libraries.row import ROWS, Row
+from tests.libraries.rows import sklearn, torch  # noqa: F401 - they fill ROWS
+
+KINDS = ("sklearn", "torch")
+
+
+def in_order() -> list[Row]:
+    """Return all rows in the order of the table."""
+    return sorted(ROWS.values(), key=lambda row: KINDS.index(row.kind))

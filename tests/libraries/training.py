@@ -1,0 +1,277 @@
+"""One row: the training undisturbed, then the same one killed in a save, between saves, and with its whole try."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import uuid4
+
+import numpy as np
+
+from tests.faults.airflow_task import RUN_ID, TASK
+from tests.faults.tries import Try, begin_try
+from tests.faults.weights import Weights, difference
+from tests.jobs.job import Job
+from tests.jobs.places import LocalPlace
+from tests.jobs.processes import processes_of
+from tests.libraries.commits import Commit, Commits
+from tests.libraries.environment import PINS, environment
+from tests.libraries.events import Event, Events
+from tests.libraries.row import MOMENTS, Row
+from tests.waiting import settled, until
+
+T = TypeVar("T")
+
+SECONDS = 180.0  # that a start, a step or a commit may take on a busy machine
+HOLD = 7.0  # seconds for which half a save stays as it is before its process is killed: longer than the quiet time
+
+
+@dataclass
+class RowField:
+    """Where one row runs: an embedded local cluster of its own."""
+
+    row: Row
+    folder: Path
+    references: Path  # weights of undisturbed runs, kept for as long as the programs are the same
+    problems: list[str] = field(default_factory=list)
+    job: Job | None = None  # the newest one
+    attempt: Try | None = None
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(parents=True)
+        self.place = LocalPlace(root=self.folder / "tony")
+
+    # ---- a row's course ------------------------------------------------------------------------------------------
+
+    def run(self) -> str:
+        """Run the row. Return what happened to the training."""
+        expected = self._undisturbed()
+        moments = self._new_moments("disturbed")
+        pause = {"rank": self.row.paused_rank, "step": self.row.saves[1], "piece": self.row.piece}
+        (moments / "pause.json").write_text(json.dumps({**pause, "seconds": self.row.slow}))
+        training = Training(self, moments)
+        told = training.run()
+        weights = _load(moments)
+        by = difference(weights, expected)
+        if by > self.row.tolerance:
+            self.problems.append(f"its final weights differ by {by:g} from those of an undisturbed run")
+        return told
+
+    def _undisturbed(self) -> Weights:
+        """Return the final weights of a run that nothing disturbs."""
+        kept = self.references / f"{self.row.name}-{self._fingerprint()}.json"
+        if not kept.exists():
+            moments = self._new_moments("undisturbed")
+            (moments / "free").touch()
+            self.job = self.place.submit(self.spec(moments))
+            self.job.end(4 * SECONDS)
+            self.job.succeeded()
+            _load(moments)
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(moments / "weights.json", kept)
+        return _weights(kept)
+
+    def _fingerprint(self) -> str:
+        digest = hashlib.sha256(PINS.read_bytes() + MOMENTS.read_bytes() + self.row.path.read_bytes())
+        digest.update(repr(self.row).encode())
+        return digest.hexdigest()[:16]
+
+    def _new_moments(self, name: str) -> Path:
+        folder = self.folder / name
+        folder.mkdir()
+        return folder
+
+    def spec(self, moments: Path) -> dict[str, Any]:
+        """The job as a user of the library writes it."""
+        row = self.row
+        command = row.command.format(program=row.path.name) + (f" {row.arguments}" if row.arguments else "")
+        return {
+            "framework": row.framework,
+            "am": {"memory": "256MiB", "attempts": 1},
+            "python_env": str(environment()),
+            "files": [str(row.path), str(MOMENTS)],
+            # Nodes hold files as links: to Python a script lies elsewhere than the modules next to it.
+            "env": {"LIBRARIES_DIR": str(moments), "PYTHONPATH": ".", "OMP_NUM_THREADS": "1", **row.environment},
+            "tasks": {"worker": {"instances": row.instances, "memory": row.memory, "command": command}},
+            **row.job,
+        }
+
+    # ---- for run_row ---------------------------------------------------------------------------------------------
+
+    def conclude(self) -> None:
+        """Do nothing: the row has already compared all that must hold."""
+
+    def report(self) -> str:
+        """Return what is known of the row's training."""
+        parts = [self.job.describe()] if self.job is not None else []
+        return "\n\n".join([*parts, *([self.attempt.said()] if self.attempt is not None else [])])
+
+    def mend(self) -> None:
+        """End what the row has left running, and remove what only takes space."""
+        if self.attempt is not None:
+            self.attempt.kill()
+        if self.job is not None and not self.job.application().is_final:
+            self.job.hook.kill(self.job.id, "its row is over")
+            self.job.end()
+        self.place.close()
+        if not self.problems:
+            shutil.rmtree(self.folder / "tony")
+
+
+@dataclass
+class Training:
+    """The disturbed training: one Airflow task with one retry."""
+
+    row_field: RowField
+    moments: Path
+    resumed: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.row = self.row_field.row
+        self.events = Events(self.moments, alone=self.row.framework == "standalone")
+        hook = self.row_field.place.hook()
+        dag_id = f"libraries_{uuid4().hex[:12]}"
+        identity = hook.identity(dag_id=dag_id, run_id=RUN_ID, task_id=TASK)
+        self.commits = Commits(hook.storage(), hook.layout.chain_dir(identity, 1), self.row.instances)
+        self.attempt = self.row_field.attempt = begin_try(
+            self.moments / "airflow",
+            dag_id,
+            self.row_field.spec(self.moments),
+            self.row_field.place.connection,
+            retries=1,
+        )
+        self._job: Callable[[str], Job] = lambda id: Job(hook, identity, id, self.row_field.place.log_folders)
+
+    def run(self) -> str:
+        """Disturb the training until its end. Return what happened to it."""
+        first, second, third, fourth = self.row.saves
+        life = self._until_life(1, 0)
+        self._until_committed(first)
+        self._release(first)
+        paused = self._until(lambda: next(iter(self.events.all("paused")), None), f"save {second} to pause")
+        time.sleep(HOLD)
+        os.kill(paused.pid, signal.SIGKILL)
+        life = self._until_life(2, first)
+        self._until_committed(second)
+        self._release(second)
+        self._until_committed(third)
+        os.kill(life[self.row.instances - 1].pid, signal.SIGKILL)
+        self._until_life(3, third)
+        self._release(third)
+        self._until_committed(fourth)
+        self._fail_try()
+        self._until_life(4, fourth)
+        (self.moments / "free").touch()
+        self._end()
+        return f"resumed from {', '.join(map(str, self.resumed))}"
+
+    # ---- what is waited for --------------------------------------------------------------------------------------
+
+    def _until_life(self, number: int, step: int) -> dict[int, Event]:
+        """Wait until all ranks have begun for this time. They must have the files of this save; step 0: none."""
+
+        def find() -> dict[int, Event] | None:
+            lives = [life for life in self.events.lives() if len(life) == self.row.instances]
+            return lives[number - 1] if len(lives) >= number else None
+
+        life = self._until(find, f"start {number} of the processes")
+        self.row_field.job = self._job(life[0].application)
+        if number > 1:
+            self.resumed.append(life[0].step)
+        for rank, event in life.items():
+            if event.step != step:
+                self._problem(f"rank {rank} resumed from {event.step} instead of {step}")
+        self._compare_files(life, step)
+        return life
+
+    def _compare_files(self, life: dict[int, Event], step: int) -> None:
+        """The directories must be those of the newest report about this save, without other tasks' obsolete files."""
+        before = [save for save in self.events.saves() if _step(save) == step]
+        save = before[-1] if before else {}
+        everything = {item for event in save.values() for item in event.files.items()}
+        for rank, event in life.items():
+            own = self.events.own(save[rank]) if rank in save else {}
+            lost = [path for path, digest in own.items() if event.files.get(path) != digest]
+            added = [path for path, digest in event.files.items() if (path, digest) not in everything]
+            if lost or added:
+                self._problem(f"rank {rank} resumed from {event.step} without {lost}, and with {added}")
+            if [path for path in event.files if path in own] != [path for path in own if path in event.files]:
+                self._problem(f"rank {rank} resumed from {event.step} with another order of modification times")
+
+    def _until_committed(self, step: int) -> None:
+        """Wait until the storage has the save of this step whole."""
+
+        def find() -> Commit | None:
+            saves = [save for save in self.events.saves() if _step(save) == step and len(save) == self.row.instances]
+            commits = self.commits.observe()
+            if not saves or not commits:
+                return None
+            return commits[-1] if not commits[-1].differences(saves[-1], self.events) else None
+
+        self._until(find, f"save {step} to be committed")
+
+    def _release(self, step: int) -> None:
+        (self.moments / f"release-{step}").touch()
+
+    def _fail_try(self) -> None:
+        """Kill the application master, which may not start again, so that the try fails."""
+        assert self.row_field.job is not None
+        os.kill(self.row_field.job.master().pid, signal.SIGKILL)
+
+    def _until(self, look: Callable[[], T | None], what: str) -> T:
+        """Return the first true answer of ``look``, which must come before Airflow's task ends."""
+
+        def look_while_it_runs() -> T | None:
+            self.commits.observe()
+            if (found := look()) or self.attempt.process.poll() is None:
+                return found
+            raise AssertionError(f"the Airflow task ended before {what}: {self.attempt.said()[-3000:]}")
+
+        return until(look_while_it_runs, lambda: f"{what}\n{self.row_field.report()}", SECONDS)
+
+    # ---- its end -------------------------------------------------------------------------------------------------
+
+    def _end(self) -> None:
+        """Wait for the end, and check everything that must hold for the whole training."""
+        until(lambda: self.commits.observe() and self.attempt.process.poll() is not None, "the end", SECONDS)
+        told = self.attempt.result()
+        if told["state"] != "success":
+            self._problem(f"the Airflow task failed: {told['error']}")
+        if len(self.events.lives()) != 4:
+            self._problem(f"the processes started {len(self.events.lives())} times instead of 4 times")
+        for commit in self.commits.observe():
+            self._check(commit)
+        for application in {event.application for event in self.events.all()}:
+            if left := settled(lambda application=application: processes_of(application)):  # type: ignore[misc]
+                self._problem(f"processes are left: {[process.words[:80] for process in left]}")
+
+    def _check(self, commit: Commit) -> None:
+        """A committed checkpoint must be one of the saves that the program has reported, the same one in all ranks."""
+        whole = [save for save in self.events.saves() if len(save) == self.row.instances]
+        nearest = min((commit.differences(save, self.events) for save in whole), key=len, default=["no save"])
+        if nearest:
+            self._problem(f"{commit.uri.rpartition('/')[2]} (step {commit.step}) is no save of the program: {nearest}")
+
+    def _problem(self, text: str) -> None:
+        self.row_field.problems.append(text)
+
+
+def _step(save: dict[int, Event]) -> int:
+    return next(iter(save.values())).step
+
+
+def _load(moments: Path) -> Weights:
+    assert (moments / "weights.json").exists(), "the program left no weights"
+    return _weights(moments / "weights.json")
+
+
+def _weights(path: Path) -> Weights:
+    return {name: np.array(value) for name, value in json.loads(path.read_text()).items()}
