@@ -304,6 +304,22 @@ def test_a_save_that_is_verified_stays_with_its_directory(world: World) -> None:
     assert world.watch.after_failure(world.now, lambda: verified) == Moment()
 
 
+@pytest.mark.parametrize("whole", [(), ("G_200.pth",)])
+def test_a_save_that_lacks_a_file_of_the_former_one_is_not_kept(world: World, whole: tuple[str, ...]) -> None:
+    """The file that exists may be complete, and yet the program cannot resume without its counterpart."""
+    for name in ("G_100.pth", "D_100.pth"):
+        world.write(name)
+    world.look(QUIET)
+    world.take()
+    world.write("G_200.pth")
+    world.look(2 * QUIET)
+    verified = Verified(whole=whole)
+    assert world.watch.after_failure(world.now, lambda: verified) == Moment(frozenset({"G_200.pth"}))
+    world.write("D_200.pth")
+    world.look(QUIET)
+    assert world.watch.after_failure(world.now, lambda: verified) == Moment()
+
+
 def test_nothing_new_is_no_reason_to_go_back(world: World) -> None:
     assert world.watch.after_failure(world.now, Verified) == Moment()
 

@@ -259,9 +259,10 @@ class DirectoryWatch:
         unfinished |= news & set(verified.broken)
         listed = {path for paths in verified.declared.values() for path in paths}
         unfinished |= {path for path in news if any(map(is_temporary, path.split("/")))} - listed
-        lacking = self._lacking()
-        if unfinished or lacking is not None:  # files of the same save may be complete
+        lacking = self._lacking(now)
+        if unfinished or lacking:  # files of the same save may be complete
             unfinished |= {path for path in news if self._is_newer_than_moment(path)} - set(verified.whole)
+        unfinished |= {path for path in news if _number(_top(path)) in lacking}
         tops = {_top(path) for path in unfinished}
         has_removed = any(path not in self._seen for path in self._snapshot)
         has_complete = any(self._seen[path].node.kind is Kind.FILE for path in news - unfinished if path in self._seen)
@@ -307,16 +308,17 @@ class DirectoryWatch:
         for top, changed in self._changed.items():
             if now - changed < self._quiet_of(top):
                 return Blocker(top, "was changed a few seconds ago", _DECLARE)
-        lacking = self._lacking()
-        if lacking is not None and now - max(self._changed.values(), default=now) < _SIBLINGS:
-            return lacking
+        for number, former in self._lacking(now).items():
+            return Blocker("", f"the save {number} still lacks files that the save {former} has", _DECLARE)
         return None
 
-    def _lacking(self) -> Optional[Blocker]:
-        """Return a reason if the newest numbered save lacks files that the save before has.
+    def _lacking(self, now: float) -> Mapping[str, str]:
+        """Return the numbers of new saves that lack files, and the number of the former save that has them.
 
         Two saves are compared if their top-level names differ in numbers only: step-10 and step-20, G_10 and D_10.
         """
+        if now - max(self._changed.values(), default=now) >= _SIBLINGS:
+            return {}  # the files do not come any more
         saves: dict[str, set[str]] = {}
         for path, seen in self._seen.items():
             number = _number(_top(path))
@@ -325,15 +327,15 @@ class DirectoryWatch:
         fresh = {_number(_top(path)) for path in self._news() if path in self._seen} - {None}
         former = [number for number in saves if number not in fresh]
         if not former:
-            return None
+            return {}
         newest_former = max(former, key=lambda number: self._newest_change(number))
-        for number in fresh & set(saves):
-            missing = saves[newest_former] - saves[number or ""]
+        lacking = {}
+        for number in saves.keys() & fresh:
+            missing = saves[newest_former] - saves[number]
             # A name with other numbers in it, such as a loss, never comes again.
             if missing and missing != saves[newest_former]:
-                reason = f"the save {number} still lacks files that the save {newest_former} has"
-                return Blocker("", reason, _DECLARE)
-        return None
+                lacking[number] = newest_former
+        return lacking
 
     def _newest_change(self, number: str) -> float:
         return max(seen.changed for path, seen in self._seen.items() if _number(_top(path)) == number)
