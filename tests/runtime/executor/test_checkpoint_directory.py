@@ -15,7 +15,7 @@ import pytest
 from tests.files import files_below
 from tests.runtime.artifacts.trees import snapshot as everything
 from tests.runtime.artifacts.trees import times
-from tests.runtime.checkpoint.conftest import torch_like
+from tests.runtime.checkpoint.conftest import SAMPLES, torch_like
 from tests.runtime.executor.checkpoint_container import CheckpointContainer, Clock, commit, controlled_clock
 from tony_provider.runtime.artifacts.upload import TreeChanged
 from tony_provider.runtime.checkpoint.consistency import QUIET
@@ -362,6 +362,29 @@ def test_entries_of_other_ranks_are_restored_and_not_uploaded_again(tmp_path: Pa
     (ranks[1].path / "step-10" / "shard-0").write_text("rank 1 has written it itself")
     tree = ranks[1].upload(ranks[1].look(6)).uploaded.tree
     assert "step-10/shard-0" in [entry.path for entry in tree.entries]
+
+
+def test_metadata_of_another_rank_is_obsolete_once_this_one_has_written_its_shard_again(
+    tmp_path: Path, clock: Clock
+) -> None:
+    """As FSDP with torch.distributed.checkpoint does that overwrites one directory: rank 0 alone writes .metadata."""
+    chain = f"file://{tmp_path}/chain"
+    ranks = [CheckpointContainer.make(tmp_path / f"rank-{rank}", chain, clock, rank) for rank in range(2)]
+    for each, names in zip(ranks, (("__0_0.distcp", ".metadata"), ("__1_0.distcp",)), strict=True):
+        each.begin(alone=False, world_size=2)
+        (each.path / "last").mkdir()
+        for name in names:
+            shutil.copy(SAMPLES / "dcp" / "step-40" / name, each.path / "last" / name)
+    states = {each.rank: each.look(6) for each in ranks}
+    states[0] = ranks[0].look()
+    stored = commit(chain, 1, {each.rank: each.upload(states[each.rank]) for each in ranks})
+    restore(ranks[1], stored.point, 1)
+    ranks[1].begin(alone=False, world_size=2)
+    assert (ranks[1].path / "last" / ".metadata").exists()
+    shutil.copyfile(SAMPLES / "dcp" / "step-40" / "__1_0.distcp", ranks[1].path / "last" / "__1_0.distcp")
+    state = ranks[1].look(6)
+    assert state.ready, state.blocker
+    assert [entry.needs for entry in state.entries] == [{"last/.metadata": 1}]
 
 
 # ---- a start in the same container ---------------------------------------------------------------------------------

@@ -117,6 +117,7 @@ class CheckpointDirectory:
         self._lock = threading.Lock()
         self._watch = DirectoryWatch()
         self._whole = Tree({})  # the directory at the last look, with the entries of other tasks
+        self._foreign: frozenset[str] = frozenset()  # their paths in it
         self._finder = SaveFinder(self.path, reading=self._reader.read)
         self._ranks: Sequence[int] = (0,)
         self._alone = True
@@ -366,7 +367,7 @@ class CheckpointDirectory:
                 self._left_out[path] = reason
                 log.warning("%s is not part of checkpoints: %s", path, reason)
         tree = self._own(whole)
-        self._whole = whole
+        self._whole, self._foreign = whole, frozenset(whole.nodes.keys() - tree.nodes.keys())
         self._watch.observe(time.monotonic(), tree, () if writers else None)
         if writers and self._watch.has_news:
             self._watch.opened(written_paths(self.path, processes.descendants(os.getpid())))
@@ -393,7 +394,7 @@ class CheckpointDirectory:
 
     def _saves(self) -> Saves:
         """The saves in the whole directory: a save may consist of files of several tasks."""
-        return self._finder.find(self._whole)
+        return self._finder.find(self._whole, self._foreign)
 
     def _loadable(self, saves: Saves, unfinished: Collection[str]) -> Optional[Save]:
         """What a framework can load, without files that are left out."""

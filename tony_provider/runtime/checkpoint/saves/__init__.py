@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from posixpath import basename
 from typing import Callable, Optional
@@ -106,8 +106,11 @@ class SaveFinder:
         self._cache = ReadCache(reading)
         self._faults: set[str] = set()
 
-    def find(self, tree: Tree) -> Saves:
-        """Return the saves in a scanned tree of the directory. Blocks, and reads the files. Raises OSError."""
+    def find(self, tree: Tree, foreign: Collection[str] = ()) -> Saves:
+        """Return the saves in a scanned tree of the directory. Blocks, and reads the files. Raises OSError.
+
+        ``foreign``: paths that a restore has brought from other tasks.
+        """
         files = tree.files
         self._cache.keep(files)
         view = SaveView(
@@ -116,6 +119,7 @@ class SaveFinder:
             frozenset(path for path in tree.nodes if path not in files),
             self._world_size,
             self._cache,
+            foreign,
         )
         found = [
             attrs.evolve(save, preference=preference if save.format != CheckpointFormat.NUMPY.value else len(_KINDS))

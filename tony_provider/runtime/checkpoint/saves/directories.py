@@ -98,16 +98,15 @@ def _needs(view: SaveView, directory: str, name: str) -> Iterator[tuple[str, int
 def _distributed(view: SaveView, directory: str, names: list[str], needs: dict[str, int]) -> str:
     """Add the files of a distributed checkpoint to ``needs``. Return the reason why it is not complete."""
     metadata = [join(directory, name) for name in names if _METADATA.fullmatch(name)]
-    if not metadata:
+    written = min((view.files[path].mtime_ns for path in metadata), default=0)
+    shards = [join(directory, name) for name in names if name.endswith(_SHARD)]
+    newer = [path for path in shards if path not in view.foreign and view.files[path].mtime_ns > written]
+    if not metadata or (newer and set(metadata) <= set(view.foreign)):  # that of another task is of the save before
         needs[join(directory, ".metadata")] = 1
         return ""
-    written = min(view.files[path].mtime_ns for path in metadata)
     for path in metadata:
         needs.update({beside(path, name): end for name, end in view.read("ends", path).items()})
-    for name in names:
-        if name.endswith(_SHARD) and view.files[join(directory, name)].mtime_ns > written:
-            return f"{join(directory, name)} is newer than {metadata[0]}, which is written last"
-    return ""
+    return f"{newer[0]} is newer than {metadata[0]}, which is written last" if newer else ""
 
 
 def _keras(view: SaveView, directory: str, names: list[str]) -> Optional[Save]:

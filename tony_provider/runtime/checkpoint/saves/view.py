@@ -73,6 +73,7 @@ class SaveView:
     directories: frozenset[str]
     world_size: int  # processes, each of which may write its part of a save
     cache: ReadCache
+    foreign: Collection[str] = ()  # paths that a restore has brought from other tasks
 
     def read(self, reader: str, path: str) -> Any:
         """Return what a reader says about a file. Raises Unreadable, FileNotFoundError, OSError."""
