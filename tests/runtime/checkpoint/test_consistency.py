@@ -320,6 +320,21 @@ def test_a_save_that_lacks_a_file_of_the_former_one_is_not_kept(world: World, wh
     assert world.watch.after_failure(world.now, lambda: verified) == Moment()
 
 
+@pytest.mark.parametrize("place", ["step-20", "run/step-20"])
+def test_a_save_of_which_only_the_directory_exists_is_not_complete(world: World, place: str) -> None:
+    """The program has made the directory, and the first file takes long."""
+    world.write(f"{place[:-2]}10/model")
+    world.look(QUIET)
+    world.take()
+    (world.directory / place).mkdir()
+    assert reason(world.look(20)) == f"{place} is still empty"
+    assert world.watch.after_failure(world.now, Verified) == Moment(frozenset({place}))
+    assert world.look(11) == Moment()
+    world.take()
+    (world.directory / "logs").mkdir()
+    assert world.look(QUIET) == Moment()
+
+
 def test_nothing_new_is_no_reason_to_go_back(world: World) -> None:
     assert world.watch.after_failure(world.now, Verified) == Moment()
 

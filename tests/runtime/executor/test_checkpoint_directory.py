@@ -447,6 +447,17 @@ def test_a_start_in_the_same_container_takes_the_rest_if_the_storage_has_lost_th
     assert (resumed.point.step, resumed.path) == (3, str(container.path / "epoch-3.pt"))
 
 
+def test_a_kept_directory_has_no_directory_of_a_save_that_had_only_begun(container: CheckpointContainer) -> None:
+    save(container, 10)
+    container.store()
+    (container.path / "weights-20").mkdir()
+    container.look()
+    kept = keep(container)
+    assert kept is not None
+    assert kept.point.step == 10
+    assert sorted(path.name for path in container.path.iterdir()) == ["step-10.tony.json", "weights-10"]
+
+
 def test_a_kept_directory_without_a_loadable_save_has_no_resume_path(container: CheckpointContainer) -> None:
     assert keep(container) is None
     (container.path / "state.json").write_text("{}")

@@ -268,8 +268,8 @@ class DirectoryWatch:
         has_complete = any(self._seen[path].node.kind is Kind.FILE for path in news - unfinished if path in self._seen)
         if any(top in self._snapshot for top in tops) or (tops and has_removed and not has_complete):
             return None
-        left_out = frozenset(path for path in self._tree.nodes if _top(path) in tops)
-        return Moment(left_out, self._logs)
+        left_out = {path for path in self._tree.nodes if _top(path) in tops}
+        return Moment(frozenset(left_out | self._empty_saves()), self._logs)
 
     @property
     def changed_files(self) -> list[str]:
@@ -308,6 +308,9 @@ class DirectoryWatch:
         for top, changed in self._changed.items():
             if now - changed < self._quiet_of(top):
                 return Blocker(top, "was changed a few seconds ago", _DECLARE)
+        for path in sorted(self._empty_saves()):
+            if now - self._seen[path].changed < _SIBLINGS:
+                return Blocker(path, "is still empty", _DECLARE)
         for number, former in self._lacking(now).items():
             return Blocker("", f"the save {number} still lacks files that the save {former} has", _DECLARE)
         return None
@@ -337,6 +340,19 @@ class DirectoryWatch:
                 lacking[number] = newest_former
         return lacking
 
+    def _empty_saves(self) -> set[str]:
+        """Return the new directories without files whose names have a number: saves that have only begun."""
+        holding = {parent for path in self._seen for parent in _parents(path) if not self._is_directory(path)}
+        return {
+            path
+            for path in self._news()
+            if path in self._seen and self._is_directory(path) and path not in holding
+            if _NUMBER.search(path.rpartition("/")[2])
+        }
+
+    def _is_directory(self, path: str) -> bool:
+        return self._seen[path].node.kind is Kind.DIRECTORY
+
     def _newest_change(self, number: str) -> float:
         return max(seen.changed for path, seen in self._seen.items() if _number(_top(path)) == number)
 
@@ -347,7 +363,7 @@ class DirectoryWatch:
         """Whether a path was changed too recently, or was open for writing when the watch saw it last."""
         if path in self._writing:
             return True
-        if path in self._seen and self._seen[path].node.kind is Kind.DIRECTORY:
+        if path in self._seen and self._is_directory(path):
             return False  # its entries are judged, each by itself
         top = _top(path)
         if not any(_top(other) == top for other in self._seen):
@@ -383,6 +399,11 @@ class DirectoryWatch:
 
 def _top(path: str) -> str:
     return path.partition("/")[0]
+
+
+def _parents(path: str) -> Iterator[str]:
+    while path := path.rpartition("/")[0]:
+        yield path
 
 
 def _pattern(path: str) -> str:

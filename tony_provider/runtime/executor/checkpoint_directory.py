@@ -10,6 +10,7 @@ import shutil
 import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from os.path import lexists
 from posixpath import dirname
 from typing import Callable, Optional
@@ -224,6 +225,8 @@ class CheckpointDirectory:
         target = self._workspace.set_aside / path
         source = self.path / path
         if source.is_dir() and not source.is_symlink():
+            with suppress(OSError):  # it is not empty: its files follow
+                source.rmdir()
             return
         log.warning("set aside: %s was not complete when its process ended", path)
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
