@@ -29,7 +29,7 @@ class Row:
     piece: int = 1  # of the save, after which it pauses
     slow: float = 0.0  # seconds for which this rank pauses in every save
     tolerance: float = 0.0  # between the final weights of two runs
-    stored: bool = True  # False: nothing can be stored, and people are told what to do
+    refused: str = ""  # part of the message for people, if only the first save of each start can be stored
     remark: str = ""  # for the table, if the library guarantees less than equal weights
 
     @property

@@ -162,13 +162,18 @@ class Training:
         life = self._until_life(2, first)
         self._until_committed(second)
         self._release(second)
-        self._until_committed(third)
+        if self.row.refused:
+            self._until_refused(third)
+            newest, newer = second, third
+        else:
+            self._until_committed(third)
+            newest, newer = third, fourth
         os.kill(life[self.row.instances - 1].pid, signal.SIGKILL)
-        self._until_life(3, third)
-        self._release(third)
-        self._until_committed(fourth)
+        self._until_life(3, newest)
+        self._release(newest)
+        self._until_committed(newer)
         self._fail_try()
-        self._until_life(4, fourth)
+        self._until_life(4, newer)
         (self.moments / "free").touch()
         self._end()
         return f"resumed from {', '.join(map(str, self.resumed))}"
@@ -218,6 +223,15 @@ class Training:
 
         self._until(find, f"save {step} to be committed")
 
+    def _until_refused(self, step: int) -> None:
+        """Wait until the job says why the save of this step is not stored, and what to do about that."""
+
+        def find() -> bool:
+            assert self.row_field.job is not None
+            return any(self.row.refused in event["message"] for event in self.row_field.job.events())
+
+        self._until(find, f"the job to explain why save {step} is not stored")
+
     def _release(self, step: int) -> None:
         (self.moments / f"release-{step}").touch()
 
@@ -247,6 +261,8 @@ class Training:
             self._problem(f"the Airflow task failed: {told['error']}")
         if len(self.events.lives()) != 4:
             self._problem(f"the processes started {len(self.events.lives())} times instead of 4 times")
+        if self.row.refused not in self.attempt.said():
+            self._problem("the log of the Airflow task does not explain why saves were not stored")
         for commit in self.commits.observe():
             self._check(commit)
         for application in {event.application for event in self.events.all()}:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from tests.libraries.row import Row, add
 
+# Nothing in the shards of two ranks shows whether they are of one save.
+REFUSED = "Have the program save each step under a name of its own"
+
 add(
     Row(
         "torch-gan",
@@ -25,3 +28,17 @@ add(
         command="exec torchrun {program}",
     )
 )
+for mode, write in (("sync", "dcp.save"), ("async", "dcp.async_save")):
+    for place, what in (("each", "one directory for each save"), ("same", "one directory, overwritten")):
+        add(
+            Row(
+                f"torch-dcp-{mode}-{place}",
+                "torch",
+                f"FSDP2 with {write}; {what}",
+                "fsdp_dcp",
+                ("torch",),
+                arguments=f"{mode} {place}",
+                paused_rank=1,
+                refused=REFUSED if place == "same" else "",
+            )
+        )
