@@ -29,7 +29,7 @@ class Commit:
         found = [f"rank {rank} has written nothing" for rank in self.written.keys() - save.keys()]
         for rank, event in save.items():
             foreign = set(self.written.get(rank, {}).items()) - set(event.files.items())
-            missing = set(events.own(event).items()) - set(self.restored[rank].items())
+            missing = set(events.own(event, save[0]).items()) - set(self.restored[rank].items())
             found += [f"rank {rank} did not have {path}" for path, _ in sorted(foreign)]
             found += [f"rank {rank} lacks {path}" for path, _ in sorted(missing)]
         return found

@@ -58,8 +58,11 @@ class Events:
     def _life(self, event: Event) -> Life:
         return event.application, event.pid if self.alone else event.generation
 
-    def own(self, event: Event) -> Files:
-        """Return the files of an event that its rank has written itself, in this life or a former one."""
+    def own(self, event: Event, leader: Event) -> Files:
+        """Return the files of an event that its rank has written itself, in this life or a former one.
+
+        Without those that are obsolete: parts of saves that ``leader``, rank 0 at the same moment, has removed.
+        """
         written: set[tuple[str, str]] = set()
         began: Files = {}
         for each in self.all():
@@ -69,4 +72,9 @@ class Events:
                 began = each.files
             else:
                 written |= set(each.files.items()) - set(began.items())
-        return {path: digest for path, digest in event.files.items() if (path, digest) in written}
+        kept = {path.partition("/")[0] for path in leader.files}
+        return {
+            path: digest
+            for path, digest in event.files.items()
+            if (path, digest) in written and (path.partition("/")[0] in kept or "/" not in path)
+        }

@@ -25,6 +25,7 @@ class Row:
     environment: dict[str, str] = field(default_factory=dict)
     job: dict[str, Any] = field(default_factory=dict)  # over the specification, only what a user has to write
     saves: tuple[int, ...] = (2, 4, 6, 8)  # steps of the saves: stored, hit in the middle, hit afterwards, try fails
+    last: str = ""  # the name of the fourth one, if it is a further save of that step
     paused_rank: int = 0  # the rank that pauses in the middle of a save
     piece: int = 1  # of the save, after which it pauses
     slow: float = 0.0  # seconds for which this rank pauses in every save

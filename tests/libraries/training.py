@@ -55,13 +55,15 @@ class RowField:
         """Run the row. Return what happened to the training."""
         expected = self._undisturbed()
         moments = self._new_moments("disturbed")
-        pause = {"rank": self.row.paused_rank, "step": self.row.saves[1], "piece": self.row.piece}
-        (moments / "pause.json").write_text(json.dumps({**pause, "seconds": self.row.slow}))
+        row = self.row
+        waits = [*map(str, row.saves[:3]), f"{row.saves[3]}{row.last}"]
+        pause = {"rank": row.paused_rank, "step": row.saves[1], "piece": row.piece, "slow": row.slow}
+        (moments / "plan.json").write_text(json.dumps({**pause, "waits": waits}))
         training = Training(self, moments)
         told = training.run()
         weights = _load(moments)
         by = difference(weights, expected)
-        if by > self.row.tolerance:
+        if by > row.tolerance:
             self.problems.append(f"its final weights differ by {by:g} from those of an undisturbed run")
         return told
 
@@ -70,7 +72,6 @@ class RowField:
         kept = self.references / f"{self.row.name}-{self._fingerprint()}.json"
         if not kept.exists():
             moments = self._new_moments("undisturbed")
-            (moments / "free").touch()
             self.job = self.place.submit(self.spec(moments))
             self.job.end(4 * SECONDS)
             self.job.succeeded()
@@ -164,14 +165,14 @@ class Training:
         self._release(second)
         if self.row.refused:
             self._until_refused(third)
-            newest, newer = second, third
+            newest, newer, name = second, third, ""
         else:
             self._until_committed(third)
-            newest, newer = third, fourth
+            newest, newer, name = third, fourth, self.row.last
         os.kill(life[self.row.instances - 1].pid, signal.SIGKILL)
         self._until_life(3, newest)
         self._release(newest)
-        self._until_committed(newer)
+        self._until_committed(newer, name)
         self._fail_try()
         self._until_life(4, newer)
         (self.moments / "free").touch()
@@ -199,11 +200,11 @@ class Training:
 
     def _compare_files(self, life: dict[int, Event], step: int) -> None:
         """The directories must be those of the newest report about this save, without other tasks' obsolete files."""
-        before = [save for save in self.events.saves() if _step(save) == step]
+        before = [save for save in self.events.saves() if _event(save).step == step]
         save = before[-1] if before else {}
         everything = {item for event in save.values() for item in event.files.items()}
         for rank, event in life.items():
-            own = self.events.own(save[rank]) if rank in save else {}
+            own = self.events.own(save[rank], save[0]) if save else {}
             lost = [path for path, digest in own.items() if event.files.get(path) != digest]
             added = [path for path, digest in event.files.items() if (path, digest) not in everything]
             if lost or added:
@@ -211,11 +212,11 @@ class Training:
             if [path for path in event.files if path in own] != [path for path in own if path in event.files]:
                 self._problem(f"rank {rank} resumed from {event.step} with another order of modification times")
 
-    def _until_committed(self, step: int) -> None:
+    def _until_committed(self, step: int, name: str = "") -> None:
         """Wait until the storage has the save of this step whole."""
 
         def find() -> Commit | None:
-            saves = [save for save in self.events.saves() if _step(save) == step and len(save) == self.row.instances]
+            saves = [save for save in self._whole_saves() if _event(save).step == step and _event(save).name == name]
             commits = self.commits.observe()
             if not saves or not commits:
                 return None
@@ -271,17 +272,21 @@ class Training:
 
     def _check(self, commit: Commit) -> None:
         """A committed checkpoint must be one of the saves that the program has reported, the same one in all ranks."""
-        whole = [save for save in self.events.saves() if len(save) == self.row.instances]
-        nearest = min((commit.differences(save, self.events) for save in whole), key=len, default=["no save"])
+        found = (commit.differences(save, self.events) for save in self._whole_saves())
+        nearest = min(found, key=len, default=["nothing was saved"])
         if nearest:
             self._problem(f"{commit.uri.rpartition('/')[2]} (step {commit.step}) is no save of the program: {nearest}")
+
+    def _whole_saves(self) -> list[dict[int, Event]]:
+        """Return the saves that every rank has reported."""
+        return [save for save in self.events.saves() if len(save) == self.row.instances]
 
     def _problem(self, text: str) -> None:
         self.row_field.problems.append(text)
 
 
-def _step(save: dict[int, Event]) -> int:
-    return next(iter(save.values())).step
+def _event(save: dict[int, Event]) -> Event:
+    return next(iter(save.values()))
 
 
 def _load(moments: Path) -> Weights:

@@ -3,8 +3,9 @@
 Travels next to the program. LIBRARIES_DIR names a directory of this machine outside of all containers:
 
 - ``events-<pid>.jsonl`` is written there, a line for each event;
-- ``pause.json`` names the one moment at which a process stops in the middle of a save, and waits to be killed;
-- ``free`` exists when nothing has to wait any more, otherwise ``release-<step>`` exists once that save is stored.
+- ``plan.json`` names the one moment at which a process stops in the middle of a save and waits to be killed, and the
+  saves after which all processes wait;
+- ``release-<save>`` exists once they need not wait any more, and ``free`` when nothing has to wait.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ DIRECTORY = Path(os.environ["LIBRARIES_DIR"])
 CHECKPOINTS = Path(os.environ["TONY_CHECKPOINT_DIR"])
 RANK = int(os.environ.get("RANK", os.environ.get("TONY_RANK", "0")))
 _PERIOD = 0.05
+_PLAN = json.loads((DIRECTORY / "plan.json").read_text()) if (DIRECTORY / "plan.json").exists() else None
 _save: dict[str, int] = {"step": -1, "pieces": 0}  # the save under way
 
 
@@ -37,22 +39,19 @@ def saving(step: int) -> None:
 def middle() -> None:
     """Call this when a piece of the save is written, and others are not. Wait here, if this is the moment to pause."""
     _save["pieces"] += 1
-    try:
-        pause = json.loads((DIRECTORY / "pause.json").read_text())
-    except FileNotFoundError:
+    if _PLAN is None or _PLAN["rank"] != RANK or _PLAN["piece"] != _save["pieces"]:
         return
-    if pause["rank"] != RANK or pause["piece"] != _save["pieces"]:
-        return
-    if pause["step"] == _save["step"] and _is_first("paused"):
+    if _PLAN["step"] == _save["step"] and _is_first("paused"):
         _note("paused", _save["step"])
         threading.Event().wait()
-    time.sleep(pause["seconds"])
+    time.sleep(_PLAN["slow"])
 
 
-def saved(step: int, name: str = "", *, wait: bool = True) -> None:
-    """Call this after each save. Wait until the harness has seen it in the store. ``name``: of a further save."""
+def saved(step: int, name: str = "") -> None:
+    """Call this after each save. Wait until the harness has seen it in the storage. ``name``: of a further save."""
     _note("saved", step, name)
-    while wait and not any((DIRECTORY / each).exists() for each in ("free", f"release-{step}")):
+    waits = _PLAN is not None and f"{step}{name}" in _PLAN["waits"]
+    while waits and not any((DIRECTORY / each).exists() for each in ("free", f"release-{step}{name}")):
         time.sleep(_PERIOD)
 
 

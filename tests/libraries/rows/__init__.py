@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tests.libraries.row import ROWS, Row
-from tests.libraries.rows import sklearn, torch  # noqa: F401 - they fill ROWS
+from tests.libraries.rows import sklearn, torch, trainers  # noqa: F401 - they fill ROWS
 
-KINDS = ("sklearn", "torch")
+KINDS = ("sklearn", "torch", "trainers")
 
 
 def in_order() -> list[Row]:
