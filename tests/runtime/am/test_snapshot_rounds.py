@@ -240,6 +240,36 @@ def test_saves_that_the_first_writer_has_removed_are_left_out_elsewhere(gang: Ga
     assert {order.task: order.leave_out for order in plan} == {"worker:0": (), "worker:1": ("checkpoint-6",)}
 
 
+def test_saves_that_the_first_writer_has_removed_before_they_were_stored_block_nobody(gang: Gang) -> None:
+    """transformers again: several saves within seconds, of which only rank 0 removes the old ones."""
+    needs = {"checkpoint-6/trainer_state.json": 1}
+    gang.report("worker:0", entry("checkpoint-12"))
+    gang.report("worker:1", entry("checkpoint-9"), entry("checkpoint-6", needs=needs))
+    assert gang.reason() == "worker:0 has written checkpoint-12, and worker:1 has not yet"
+    gang.report("worker:1", entry("checkpoint-12"), entry("checkpoint-9"), entry("checkpoint-6", needs=needs))
+    plan = gang.plan()
+    assert isinstance(plan, list)
+    assert {order.task: order.leave_out for order in plan} == {
+        "worker:0": (),
+        "worker:1": ("checkpoint-9", "checkpoint-6"),
+    }
+
+
+def test_a_save_that_another_task_has_removed_stays_in_the_first_one(gang: Gang) -> None:
+    needs = {"checkpoint-6/rng_state_1.pth": 1}
+    gang.report("worker:0", entry("checkpoint-12"), entry("checkpoint-6", needs=needs))
+    gang.report("worker:1", entry("checkpoint-12"))
+    plan = gang.plan()
+    assert isinstance(plan, list)
+    assert {order.task: order.leave_out for order in plan} == {"worker:0": (), "worker:1": ()}
+
+
+def test_a_save_that_is_newer_than_the_common_one_is_waited_for(gang: Gang) -> None:
+    gang.report("worker:0", entry("checkpoint-9"))
+    gang.report("worker:1", entry("checkpoint-12"), entry("checkpoint-9"))
+    assert gang.reason() == "worker:1 has written checkpoint-12, and worker:0 has not yet"
+
+
 def test_a_task_with_another_base_uploads_its_part_again(gang: Gang) -> None:
     gang.origins = {0: "save-5", 1: "save-5"}
     gang.report("worker:0", entry("step-10"), base="save-5")
@@ -331,7 +361,7 @@ class Programs(RuleBasedStateMachine):
                 first=disk.writes[name] <= 1,
                 step=number if self.kind == "with step" else None,
             )
-            for name, number in disk.saves.items()
+            for name, number in reversed(disk.saves.items())
         ]
         if busy:
             self.gang.report(task, blocker="it is writing")

@@ -109,11 +109,21 @@ def test_after_a_commit_only_changes_are_news(container: CheckpointContainer) ->
     stored = container.store()
     assert container.directory.base == stored.point
     state = container.look(10)
-    assert (names(state), news(state), state.blocker) == (["first", "second"], [], "")
+    assert (sorted(names(state)), news(state), state.blocker) == (["first", "second"], [], "")
     (container.path / "second").write_text("3")
     state = container.look(6)
     assert (names(state), news(state)) == (["second", "first"], ["second"])
     assert {entry.name: entry.first for entry in state.entries} == {"second": False, "first": True}
+
+
+def test_news_come_first_and_the_newest_of_them_at_the_beginning(container: CheckpointContainer, clock: Clock) -> None:
+    (container.path / "z-stored").write_text("0")
+    container.store()
+    for name in ("step-2", "step-10", "step-1"):
+        clock.now += 1
+        (container.path / name).write_text(name)
+        clock.date(container.path / name)
+    assert names(container.look(10)) == ["step-1", "step-10", "step-2", "z-stored"]
 
 
 def test_a_start_writes_each_entry_for_the_first_time(container: CheckpointContainer) -> None:

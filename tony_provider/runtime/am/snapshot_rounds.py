@@ -8,6 +8,7 @@ Times are seconds of the master's monotonic clock.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Generic, Optional, TypeVar, Union
@@ -54,7 +55,7 @@ class TaskDirectory:
     version: int
     ready: bool = False
     last: bool = False  # its processes have ended
-    entries: tuple[SaveEntry, ...] = ()
+    entries: tuple[SaveEntry, ...] = ()  # those with news first, from the newest to the oldest
     base: str = ""  # URI of the checkpoint that its directory was restored from or committed as
     save: int = 0
     blocker: str = ""
@@ -189,7 +190,9 @@ class SnapshotRounds(Generic[Part]):
         for task, state in states.items():
             if state.blocker and not state.last:
                 return Waiting(f"in {task}, {state.blocker}")
-        problem = _divided(writers) or self._mismatch(ranks, states, writers, now) or _unmet(writers, states)
+        leftovers = {task: self._leftovers(task, states) for task in states}
+        saves = {task: _without(state, leftovers[task]) for task, state in states.items()}
+        problem = _divided(writers) or self._mismatch(ranks, saves, now) or _unmet(saves)
         if problem is not None:
             return problem
         again = {
@@ -198,7 +201,7 @@ class SnapshotRounds(Generic[Part]):
             if state.ready and state.entries and state.base != origins.get(ranks[task])
         }
         return [
-            TakeOrder(task, state, self._leftovers(task, states))
+            TakeOrder(task, state, leftovers[task])
             for task, state in states.items()
             if task in writers or task in again
         ]
@@ -207,16 +210,17 @@ class SnapshotRounds(Generic[Part]):
         self,
         ranks: Mapping[str, int],
         states: Mapping[str, TaskDirectory],
-        writers: Mapping[str, TaskDirectory],
         now: float,
     ) -> Optional[Waiting]:
         """Return the reason if the entries of several tasks are not the same save."""
-        for task, state in writers.items():
+        for task, state in states.items():
             for entry in (entry for entry in state.entries if entry.news):
                 others = self._writers[entry.pattern] & set(ranks) - {task}
                 if not others and len(ranks) > 1 and now - self._seen[entry.pattern] < FIRST_WAIT:
                     return Waiting(f"{task} has written {entry.name}, and other tasks may be about to do so")
                 for other in sorted(others & set(states)):
+                    if _is_passed(entry, state, states[other]):
+                        continue
                     problem = _compare(task, entry, other, states[other])
                     if problem is not None:
                         return problem
@@ -228,9 +232,26 @@ class SnapshotRounds(Generic[Part]):
         for entry in states[task].entries:
             first = next((other for other in states if other in self._writers[entry.pattern]), task)
             is_gone = entry.group not in {each.group for each in states[first].entries}
-            if entry.is_numbered and not entry.news and first != task and is_gone:
+            is_past = not entry.news or _is_passed(entry, states[task], states[first])
+            if entry.is_numbered and first != task and is_gone and is_past:
                 found.append(entry.name)
         return tuple(found)
+
+
+def _without(state: TaskDirectory, names: Collection[str]) -> TaskDirectory:
+    return attrs.evolve(state, entries=tuple(entry for entry in state.entries if entry.name not in names))
+
+
+def _is_passed(entry: SaveEntry, state: TaskDirectory, other: TaskDirectory) -> bool:
+    """Whether both tasks have made a later save of this kind, so that the other one has removed its part of this one.
+
+    The order is that of the task's own saves, by the clock of its node.
+    """
+    if any(each.group == entry.group for each in other.entries):
+        return False
+    later = itertools.takewhile(lambda each: each != entry, (each for each in state.entries if each.news))
+    groups = {each.group for each in other.entries if each.news}
+    return any(each.is_numbered and each.pattern == entry.pattern and each.group in groups for each in later)
 
 
 def _compare(task: str, entry: SaveEntry, other: str, state: TaskDirectory) -> Optional[Waiting]:
@@ -282,17 +303,17 @@ def _has_step(one: SaveEntry, other: SaveEntry) -> bool:
     return one.step is not None and one.step == other.step
 
 
-def _unmet(writers: Mapping[str, TaskDirectory], states: Mapping[str, TaskDirectory]) -> Optional[Waiting]:
-    """Return the reason if a save lacks files that no task has."""
+def _unmet(states: Mapping[str, TaskDirectory]) -> Optional[Waiting]:
+    """Return the reason if a new save lacks files that no task has."""
     sizes: dict[str, int] = {}
     for state in states.values():
         for entry in state.entries:
             for path, size in entry.sizes.items():
                 sizes[path] = max(size, sizes.get(path, -1))
-    for task, state in writers.items():
+    for task, state in states.items():
         for entry in (entry for entry in state.entries if entry.news):
             missing = unmet(entry.needs, sizes)
-            if missing is not None:
+            if missing is not None and not any(_is_passed(entry, state, other) for other in states.values()):
                 return Waiting(f"{entry.name} of {task} is not complete: no task has {missing}")
     return None
 

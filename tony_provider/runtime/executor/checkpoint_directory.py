@@ -71,7 +71,7 @@ class DirectoryState:
 
     version: int  # changes with the directory's content
     ready: bool
-    entries: tuple[EntryState, ...] = ()
+    entries: tuple[EntryState, ...] = ()  # those with news first, from the newest to the oldest
     blocker: str = ""  # why it is not ready
     lasts: bool = False  # time alone does not change that
     remedy: str = ""  # what to do if it does not become ready
@@ -433,7 +433,8 @@ class CheckpointDirectory:
         files: dict[str, dict[str, TreeNode]] = {}
         for path, node in ready.tree.nodes.items():
             files.setdefault(path.partition("/")[0], {})[path] = node
-        tops = sorted(files, key=lambda top: (top not in news, top))[:_MOST_ENTRIES]
+        ages = {top: -saves.view.newest_time(nodes) for top, nodes in files.items()}
+        tops = sorted(files, key=lambda top: (top not in news, ages[top], top))[:_MOST_ENTRIES]
         return tuple(self._entry(top, top in news, files[top], inside.get(top, []), saves) for top in tops)
 
     def _entry(
