@@ -17,13 +17,13 @@ class Model(lightning.LightningModule):
         super().__init__()
         self.layers = nn.Sequential(nn.Linear(5, 16), nn.Tanh(), nn.Linear(16, 1))
 
-    def training_step(self, batch, _):
+    def training_step(self, batch):
         return nn.functional.mse_loss(self.layers(batch[0]), batch[1])
 
-    def validation_step(self, batch, _):
+    def validation_step(self, batch):
         self.log("val_loss", nn.functional.mse_loss(self.layers(batch[0]), batch[1]), sync_dist=True)
 
-    def test_step(self, batch, _):
+    def test_step(self, batch):
         self.log("test_loss", nn.functional.mse_loss(self.layers(batch[0]), batch[1]), sync_dist=True)
 
     def configure_optimizers(self):
@@ -31,8 +31,6 @@ class Model(lightning.LightningModule):
 
 
 class Moments(lightning.Callback):
-    """Stands before and behind ModelCheckpoint, which Lightning moves to the end of the list."""
-
     def on_train_start(self, trainer, module) -> None:
         moments.began(trainer.current_epoch)
 
@@ -41,10 +39,9 @@ class Moments(lightning.Callback):
 
 
 class Checkpoint(ModelCheckpoint):
-    def on_validation_end(self, trainer, module) -> None:
-        super().on_validation_end(trainer, module)
-        if not trainer.sanity_checking and trainer.state.fn == "fit":
-            moments.saved(trainer.current_epoch + 1)
+    def on_train_epoch_end(self, trainer, module) -> None:
+        super().on_train_epoch_end(trainer, module)
+        moments.saved(trainer.current_epoch + 1)
 
 
 lightning.seed_everything(6)

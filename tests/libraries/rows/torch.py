@@ -42,3 +42,17 @@ for mode, write in (("sync", "dcp.save"), ("async", "dcp.async_save")):
                 refused=REFUSED if place == "same" else "",
             )
         )
+for place, what in (("each", "one directory for each save"), ("same", "one directory, overwritten")):
+    add(
+        Row(
+            f"torch-slow-dcp-{place}",
+            "torch",
+            f"FSDP2 with dcp.save, rank 1 pauses for 7 s in each save; {what}",
+            "fsdp_dcp",
+            ("torch",),
+            arguments=f"sync {place}",
+            paused_rank=1,
+            slow=7.0,
+            refused=REFUSED if place == "same" else "",
+        )
+    )

@@ -48,6 +48,7 @@ add(
         ("lightning", "torch"),
         command="exec torchrun {program}",
         saves=(2, 3, 5, 7),
+        piece=25,  # in last.ckpt, when the best one is there
     )
 )
 for stage in (1, 2):
@@ -62,3 +63,15 @@ for stage in (1, 2):
             paused_rank=1,
         )
     )
+add(
+    Row(
+        "trainers-slow-deepspeed",
+        "trainers",
+        "DeepSpeed ZeRO-2, rank 1 pauses for 7 s in each save",
+        "deepspeed_zero",
+        ("deepspeed", "torch"),
+        arguments="2",
+        paused_rank=1,
+        slow=7.0,
+    )
+)
