@@ -342,13 +342,11 @@ class DirectoryWatch:
 
     def _empty_saves(self) -> set[str]:
         """Return the new directories without files whose names have a number: saves that have only begun."""
-        holding = {parent for path in self._seen for parent in _parents(path) if not self._is_directory(path)}
-        return {
-            path
-            for path in self._news()
-            if path in self._seen and self._is_directory(path) and path not in holding
-            if _NUMBER.search(path.rpartition("/")[2])
-        }
+        found = {path for path in self._news() if path in self._seen and self._is_directory(path)}
+        found = {path for path in found if _NUMBER.search(path.rpartition("/")[2])}
+        if not found:
+            return found
+        return found - {parent for path in self._seen if not self._is_directory(path) for parent in _parents(path)}
 
     def _is_directory(self, path: str) -> bool:
         return self._seen[path].node.kind is Kind.DIRECTORY
