@@ -28,6 +28,7 @@ class Row:
     last: str = ""  # the name of the fourth one, if it is a further save of that step
     paused_rank: int = 0  # the rank that pauses in the middle of a save
     piece: int = 1  # of the save, after which it pauses
+    resumable_middle: bool = False  # half a save is a state that the library resumes from, as it would on any disk
     slow: float = 0.0  # seconds for which this rank pauses in every save
     tolerance: float = 0.0  # between the final weights of two runs
     refused: str = ""  # part of the message for people, if only the first save of each start can be stored

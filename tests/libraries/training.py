@@ -92,15 +92,21 @@ class RowField:
 
     def spec(self, moments: Path) -> dict[str, Any]:
         """The job as a user of the library writes it."""
-        row = self.row
+        row, python = self.row, environment()
         command = row.command.format(program=row.path.name) + (f" {row.arguments}" if row.arguments else "")
         return {
             "framework": row.framework,
             "am": {"memory": "256MiB", "attempts": 1},
-            "python_env": str(environment()),
+            "python_env": str(python),
             "files": [str(row.path), str(MOMENTS)],
             # Nodes hold files as links: to Python a script lies elsewhere than the modules next to it.
-            "env": {"LIBRARIES_DIR": str(moments), "PYTHONPATH": ".", "OMP_NUM_THREADS": "1", **row.environment},
+            "env": {
+                "LIBRARIES_DIR": str(moments),
+                "PYTHONPATH": ".",
+                "OMP_NUM_THREADS": "1",
+                "TORCH_EXTENSIONS_DIR": str(python / "torch-extensions"),  # DeepSpeed compiles one, for minutes
+                **row.environment,
+            },
             "tasks": {"worker": {"instances": row.instances, "memory": row.memory, "command": command}},
             **row.job,
         }
@@ -200,8 +206,11 @@ class Training:
 
     def _compare_files(self, life: dict[int, Event], step: int) -> None:
         """The directories must be those of the newest report about this save, without other tasks' obsolete files."""
-        before = [save for save in self.events.saves() if _event(save).step == step]
+        began = min(event.at for event in life.values())
+        before = [save for save in self.events.saves() if _event(save).step == step and _event(save).at < began]
         save = before[-1] if before else {}
+        if self.row.resumable_middle and len(self.resumed) == 1:
+            save = self._middle()
         everything = {item for event in save.values() for item in event.files.items()}
         for rank, event in life.items():
             own = self.events.own(save[rank], save[0]) if save else {}
@@ -272,10 +281,17 @@ class Training:
 
     def _check(self, commit: Commit) -> None:
         """A committed checkpoint must be one of the saves that the program has reported, the same one in all ranks."""
-        found = (commit.differences(save, self.events) for save in self._whole_saves())
+        saves = [*self._whole_saves(), *([self._middle()] if self.row.resumable_middle else [])]
+        found = (commit.differences(save, self.events) for save in saves)
         nearest = min(found, key=len, default=["nothing was saved"])
         if nearest:
             self._problem(f"{commit.uri.rpartition('/')[2]} (step {commit.step}) is no save of the program: {nearest}")
+
+    def _middle(self) -> dict[int, Event]:
+        """Return what the ranks had when one of them paused in the middle of a save."""
+        (paused,) = self.events.all("paused")
+        before = [save for save in self._whole_saves() if _event(save).at < paused.at]
+        return {**before[-1], paused.rank: paused}
 
     def _whole_saves(self) -> list[dict[int, Event]]:
         """Return the saves that every rank has reported."""

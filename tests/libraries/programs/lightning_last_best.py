@@ -27,7 +27,7 @@ class Model(lightning.LightningModule):
         self.log("test_loss", nn.functional.mse_loss(self.layers(batch[0]), batch[1]), sync_dist=True)
 
     def configure_optimizers(self):
-        return torch.optim.Adam(self.parameters(), 0.05)
+        return torch.optim.Adam(self.parameters(), 0.005)  # so slowly that each epoch is the best so far
 
 
 class Moments(lightning.Callback):

@@ -48,7 +48,8 @@ add(
         ("lightning", "torch"),
         command="exec torchrun {program}",
         saves=(2, 3, 5, 7),
-        piece=25,  # in last.ckpt, when the best one is there
+        piece=25,  # before last.ckpt, when the new best one has replaced the old one
+        resumable_middle=True,
     )
 )
 for stage in (1, 2):
