@@ -37,7 +37,7 @@ class Commit:
 
 @dataclass
 class Commits:
-    """Those of one chain. ``observe`` often: the job removes older ones."""
+    """The committed checkpoints of one chain. Call ``observe`` often, because the job removes older ones."""
 
     storage: Storage
     chain: str  # its URI
@@ -45,7 +45,7 @@ class Commits:
     found: dict[str, Commit] = field(default_factory=dict)
 
     def observe(self) -> list[Commit]:
-        """Read the new ones. Return all that were ever there, oldest first."""
+        """Read new checkpoints. Return all known ones, also those that are removed by now, the oldest first."""
         for stored in Catalog(self.storage, self.chain, read_only=True).list():
             if stored.uri not in self.found:
                 try:

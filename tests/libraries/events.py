@@ -1,4 +1,4 @@
-"""What the programs of a training have reported, see programs/moments.py."""
+"""The reports of the programs of a training, see programs/moments.py."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Events:
-    """Of all processes of one training."""
+    """The reports of all processes of one training."""
 
     directory: Path
     alone: bool  # the only process; otherwise all restart together

@@ -24,8 +24,8 @@ class Row:
     arguments: str = ""  # of the program
     environment: dict[str, str] = field(default_factory=dict)
     job: dict[str, Any] = field(default_factory=dict)  # over the specification, only what a user has to write
-    saves: tuple[int, ...] = (2, 4, 6, 8)  # steps of the saves: stored, hit in the middle, hit afterwards, try fails
-    last: str = ""  # the name of the fourth one, if it is a further save of that step
+    saves: tuple[int, ...] = (2, 4, 6, 8)  # steps of four saves, see Training.run
+    last: str = ""  # name of the fourth save, if its step has several
     paused_rank: int = 0  # the rank that pauses in the middle of a save
     piece: int = 1  # of the save, after which it pauses
     resumable_middle: bool = False  # half a save is a state that the library resumes from, as it would on any disk

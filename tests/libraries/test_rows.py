@@ -23,7 +23,7 @@ def test_a_row_names_what_exists(row: Row) -> None:
 
 @pytest.mark.parametrize("row", in_order(), ids=lambda row: row.name)
 def test_a_program_reports_its_moments(row: Row) -> None:
-    """Without one of them the harness would wait in vain."""
+    """Without one of them, the harness waits until its deadline."""
     tree = ast.parse(row.path.read_text(), row.path.name)
     called = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     assert {"began", "saving", "saved", "finished"} <= called

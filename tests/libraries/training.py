@@ -30,13 +30,13 @@ from tests.waiting import settled, until
 
 T = TypeVar("T")
 
-SECONDS = 180.0  # that a start, a step or a commit may take on a busy machine
-HOLD = 7.0  # seconds for which half a save stays as it is before its process is killed: longer than the quiet time
+SECONDS = 180.0  # limit for a start, a save or a commit on a busy machine
+HOLD = 7.0  # seconds between the middle of a save and the kill, longer than the quiet time
 
 
 @dataclass
 class RowField:
-    """Where one row runs: an embedded local cluster of its own."""
+    """The embedded local cluster of one row, and everything that the row starts there."""
 
     row: Row
     folder: Path
@@ -114,7 +114,7 @@ class RowField:
     # ---- for run_row ---------------------------------------------------------------------------------------------
 
     def conclude(self) -> None:
-        """Do nothing: the row has already compared all that must hold."""
+        """Do nothing: ``run`` has already checked everything."""
 
     def report(self) -> str:
         """Return what is known of the row's training."""
@@ -158,7 +158,11 @@ class Training:
         self._job: Callable[[str], Job] = lambda id: Job(hook, identity, id, self.row_field.place.log_folders)
 
     def run(self) -> str:
-        """Disturb the training until its end. Return what happened to it."""
+        """Disturb the training until its end. Return what happened to it.
+
+        The first save is stored. A process is killed in the middle of the second one, and another process after the
+        third one is stored. After the fourth one is stored, the application is killed, and Airflow starts the retry.
+        """
         first, second, third, fourth = self.row.saves
         life = self._until_life(1, 0)
         self._until_committed(first)
@@ -234,7 +238,7 @@ class Training:
         self._until(find, f"save {step} to be committed")
 
     def _until_refused(self, step: int) -> None:
-        """Wait until the job says why the save of this step is not stored, and what to do about that."""
+        """Wait for the job's event with the reason why the save of this step is not stored, and the remedy."""
 
         def find() -> bool:
             assert self.row_field.job is not None

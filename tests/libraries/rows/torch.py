@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.libraries.row import Row, add
 
-# Nothing in the shards of two ranks shows whether they are of one save.
+# The shards of two ranks do not show whether they belong to the same save.
 REFUSED = "Have the program save each step under a name of its own"
 
 add(
