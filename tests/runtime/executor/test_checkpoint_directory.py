@@ -144,6 +144,18 @@ def _with(container: CheckpointContainer, text: str) -> DirectoryState:
     return container.look(6)
 
 
+def test_a_save_is_the_same_when_the_file_comes_that_it_needs(container: CheckpointContainer) -> None:
+    """Ranks of torch.distributed.checkpoint that are slow: .metadata comes seconds after this rank's shard."""
+    container.begin(alone=False, world_size=2)
+    (container.path / "last").mkdir()
+    firsts = []
+    for name in ("__0_0.distcp", ".metadata", "__0_0.distcp"):
+        shutil.copyfile(SAMPLES / "dcp" / "step-40" / name, container.path / "last" / name)
+        container.clock.date(container.path / "last" / name)
+        firsts.append([entry.first for entry in container.look(200).entries])
+    assert firsts == [[True], [True], [False]]
+
+
 def test_a_save_with_an_old_time_is_news(container: CheckpointContainer) -> None:
     file = torch_like(container.path / "snapshot.pt", {}, at=5000)
     container.store()

@@ -41,6 +41,8 @@ _NAMED = 3  # entries that a notice names
 _LONGEST_PATH = 200  # characters of a path in a notice
 _RANK = r"(?:(?:mp_)?rank|worker|proc(?:ess)?|shard|part|node|host|task|replica|gpu)[-_]?"
 
+_Version = frozenset[tuple[object, ...]]  # what identifies each node of a tree; its path comes first
+
 log = logging.getLogger(__name__)
 
 
@@ -125,7 +127,8 @@ class CheckpointDirectory:
         self._stored = StoredFiles()
         self.base: Optional[ResumePoint] = None  # the checkpoint that was restored or committed last
         self._others: Mapping[str, TreeNode] = {}  # restored entries that other tasks have written
-        self._writes: dict[str, list[object]] = {}  # versions of each top-level entry that this start has written
+        self._writes: dict[str, list[_Version]] = {}  # versions of each top-level entry that this start has written
+        self._awaited: dict[str, frozenset[str]] = {}  # paths that the newest of these versions needs
         self._ready: Optional[_Ready] = None
         self._idle: Optional[DirectoryState] = None  # while nothing has changed since the last checkpoint
         self._signature: object = None
@@ -440,12 +443,15 @@ class CheckpointDirectory:
     def _entry(
         self, top: str, is_news: bool, nodes: Mapping[str, TreeNode], inside: Sequence[Save], saves: Saves
     ) -> EntryState:
-        versions = self._writes.setdefault(top, [])
-        if is_news and (version := _versions(Tree(nodes))) not in versions:
-            versions.append(version)
         with_step = [save for save in inside if save.step is not None]
         newest = max(with_step, key=lambda save: saves.view.newest_time(save.files), default=None)
         needs = {path: size for save in inside for path, size in save.needs.items()}
+        versions = self._writes.setdefault(top, [])
+        if is_news and (version := _versions(Tree(nodes))) not in versions:
+            if versions and version > versions[-1] and _paths(version - versions[-1]) <= self._awaited[top]:
+                versions.pop()  # the rest of the same save has come
+            versions.append(version)
+        self._awaited[top] = frozenset(needs)
         needed = {path for save in saves.saves for path in save.needs}
         sizes = {
             path: node.version.size
@@ -476,7 +482,11 @@ class _Once:
         return self._found
 
 
-def _versions(tree: Tree) -> frozenset[object]:
+def _paths(version: _Version) -> set[str]:
+    return {str(path) for path, *_ in version}
+
+
+def _versions(tree: Tree) -> _Version:
     return frozenset(
         (path, node.kind, node.mode, node.target, node.version.without_ctime if node.kind is Kind.FILE else None)
         for path, node in tree.nodes.items()
