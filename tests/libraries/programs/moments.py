@@ -1,4 +1,6 @@
-"""What a program reports to the harness, and where it pauses. Everything else in a program is its library's.
+"""Reports of a program to the harness, and the places where the program pauses.
+
+Everything else in a program is what a user of the library writes.
 
 Travels next to the program. LIBRARIES_DIR names a directory of this machine outside of all containers:
 
