@@ -130,7 +130,7 @@ async def test_models_of_other_ranks_are_counted(launch: Launch) -> None:
         (
             "i=0; while sleep 0.3; do i=$((i+1)); echo $i > a-$((i%7)).bin; echo $i > b-$((i%5)).bin; done",
             "was changed a few seconds ago",
-            "tony_sdk.commit_checkpoint(step)",
+            "tony_sdk.commit_checkpoint(step, path)",
         ),
         (
             "while sleep 0.3; do echo 1 > model.pt.tmp; done",

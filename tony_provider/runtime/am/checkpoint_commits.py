@@ -1,6 +1,6 @@
-"""Snapshots and commits of checkpoints, and the choice of resume points, one piece of work after the other.
+"""Order snapshots, commit checkpoints and choose resume points, one operation at a time.
 
-None of it makes the session wait.
+The session never waits for these operations.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ from tony_provider.runtime.text import one_line
 
 log = logging.getLogger(__name__)
 
-CHOICE_TIMEOUT = 600.0  # seconds for the storage to say which checkpoint is the newest
-_COMMIT_TIMEOUT = 120.0  # seconds for one commit: a NameNode that restarts or fails over takes its time
-_PATIENCE = 120.0  # seconds without a snapshot, though there is something new, after which people are warned
+CHOICE_TIMEOUT = 600.0  # seconds for the search for the newest checkpoint in the storage
+_COMMIT_TIMEOUT = 120.0  # seconds for one commit, enough for a NameNode that restarts or fails over
+_PATIENCE = 120.0  # seconds with unsaved changes and without a snapshot until the job warns
 
 Step = Callable[[float], "list[Action]"]
 Send = Callable[[str, tony_pb2.ToExecutor], None]  # to a task
-Answer = Callable[[bool, str, bool], None]  # granted, why not, upload all files again
+Answer = Callable[[bool, str, bool], None]  # granted, the reason if not, whether to upload all files again
 
 
 @attrs.frozen
@@ -62,9 +62,9 @@ class CommitRequest:
 
 
 class CheckpointCommits:
-    """Works off requests for the chain: snapshots, commits, resume points, checkpoints to set aside.
+    """Processes requests for the chain: snapshots, commits, resume points, checkpoints to set aside.
 
-    The methods that ask do not block; ``run`` does the work, and its results go to ``post`` as steps of the session.
+    The request methods do not block. ``run`` does the work, and passes its results to ``post`` as steps of the session.
     """
 
     def __init__(
@@ -90,12 +90,12 @@ class CheckpointCommits:
         self._chosen_for = 0  # generation
         self._fenced = False
         self._waiting_since: Optional[float] = None
-        self._quota_warning = ""  # that people know
-        self._noted = ""  # the reason for waiting that people know
+        self._quota_warning = ""  # that was reported
+        self._noted = ""  # the reason for waiting that was reported
         self._work: asyncio.Queue[Callable[[], Awaitable[None]]] = asyncio.Queue()
 
     async def run(self) -> None:
-        """Work until it is cancelled. Raises SupersededError, and internal errors."""
+        """Process requests until cancelled. Raises SupersededError, and internal errors."""
         self._work.put_nowait(self._recall)
         while True:
             work = await self._work.get()
@@ -108,7 +108,7 @@ class CheckpointCommits:
     # ---- requests ----------------------------------------------------------------------------------------------
 
     def choose(self, generation: int, trusted: str = "") -> None:
-        """Find the checkpoint that a generation resumes from. From now on older generations commit nothing.
+        """Find the checkpoint that a generation resumes from. From now on, commits of older generations are rejected.
 
         The checkpoint with the URI ``trusted`` never counts as suspect.
         """
@@ -117,7 +117,7 @@ class CheckpointCommits:
         self._work.put_nowait(partial(self._choose, generation, trusted))
 
     def note_failed_resume(self, failed: NoteFailedResume) -> None:
-        """Record a failure of a process that had resumed from a checkpoint. Two equal ones make it suspect."""
+        """Record a failure after a resume. Two equal failures make the checkpoint suspect."""
         failure = FailedResume(failed.kind, failed.message, self._application_id, epoch_ms())
         self._work.put_nowait(partial(self._note_failed_resume, failed.resume, failure))
 
@@ -125,15 +125,15 @@ class CheckpointCommits:
         self._work.put_nowait(partial(self._set_aside, resume, reason))
 
     def reported(self, task: str, attempt: int, message: tony_pb2.CheckpointState) -> None:
-        """Note what the checkpoint directory of a task holds."""
+        """Note the state of a task's checkpoint directory."""
         self._next_save = max(self._next_save, message.save + 1)
         self._rounds.report(task, wire_messages.task_state(attempt, message), time.monotonic())
 
     def uploaded(self, request: CommitRequest) -> None:
-        """Commit what was uploaded, once all parts are there, or refuse it. Always answers, sooner or later."""
+        """Commit the uploaded parts when none is missing, or reject them. Each request is answered eventually."""
         uploaded = request.uploaded
         if self._newest is not None and uploaded.uri == self._newest.uri:
-            request.answer(True, "", False)  # asked again, because the answer was lost
+            request.answer(True, "", False)  # a repeated request, because the answer was lost
             return
         refusal = self._refusal(request)
         if refusal:
@@ -146,12 +146,12 @@ class CheckpointCommits:
             self._work.put_nowait(partial(self._find_committed, request, str(error)))
             return
         if former is not None:
-            former.answer(False, "it was asked for again", False)
+            former.answer(False, "the task has repeated the request", False)
         if whole is not None and self._chain.catalog is not None:
             self._work.put_nowait(partial(self._commit, self._chain.catalog, whole))
 
     def look(self) -> None:
-        """Order the next snapshot if the tasks are ready for one. To be called about once a second."""
+        """Order the next snapshot if the tasks are ready. The caller repeats this about once a second."""
         catalog = self._chain.catalog
         if catalog is None or self._fenced or not self._knows_newest:
             return
@@ -184,10 +184,10 @@ class CheckpointCommits:
             self._send(order.task, take)
 
     def _wait(self, waiting: Waiting, ranks: Mapping[str, int]) -> None:
-        """Warn people if it takes long, and let those go whose processes have ended, if nothing more can come."""
+        """Warn if the wait is long. Release ended tasks if no snapshot is possible any more."""
         now = time.monotonic()
         self._waiting_since = self._waiting_since or now
-        # A reason that names another save each time is reported once, unless its remedy is known.
+        # A reason may name another save each time. It is reported once, unless its remedy is known.
         if waiting.reason != self._noted and (
             waiting.refused or (not self._noted and now - self._waiting_since >= _PATIENCE)
         ):
@@ -211,7 +211,7 @@ class CheckpointCommits:
         )
 
     def _abandon(self, reason: str) -> None:
-        """Give the present round up."""
+        """Give up the present round."""
         ordered = self._rounds.round
         if ordered is not None:
             self._rounds.ended(ordered.uri, committed=False)
@@ -244,7 +244,7 @@ class CheckpointCommits:
             self._origins = {each.rank: found.uri for each in found.manifest.trees}
 
     async def _find_committed(self, request: CommitRequest, refusal: str) -> None:
-        """Grant what a former application master has committed, whose answer was lost. Refuse everything else."""
+        """Grant a request if a former application master has committed the checkpoint. Otherwise reject it."""
         catalog, uri = self._chain.catalog, request.uploaded.uri
         try:
             if catalog is not None and uri.startswith(f"{catalog.uri}/"):
@@ -256,12 +256,12 @@ class CheckpointCommits:
         self._refuse(request, refusal)
 
     async def _choose(self, generation: int, trusted: str) -> None:
-        def troubled(error: StorageError) -> None:
-            self._note("store_unavailable", f"looking for a checkpoint to resume from, again and again: {error}")
+        def note(error: StorageError) -> None:
+            self._note("store_unavailable", f"retrying the search for a checkpoint to resume from: {error}")
 
         choose = partial(self._chain.do, partial(self._find, partial(self._chain.choose, generation, trusted)))
         try:
-            chosen, next_save = await retry(choose, CHOICE_TIMEOUT, StorageError, troubled)
+            chosen, next_save = await retry(choose, CHOICE_TIMEOUT, StorageError, note)
         except (StorageError, NoCheckpointLeft) as error:
             self._post(partial(self._session.resume_failed, generation, str(error)))
             return
@@ -278,7 +278,7 @@ class CheckpointCommits:
             self._note("store_unavailable", f"a failure after {resume.label} could not be recorded: {error}")
 
     def _is_own(self, checkpoint: StoredCheckpoint) -> bool:
-        """Whether its objects lie in this chain, so that new checkpoints can have them."""
+        """Return whether a checkpoint's objects are in this chain, so that new checkpoints can refer to them."""
         return self._chain.catalog is not None and chain_of(checkpoint.uri) == self._chain.catalog.chain_uri
 
     async def _commit(self, catalog: Catalog, whole: Mapping[str, CommitRequest]) -> None:
@@ -319,7 +319,7 @@ class CheckpointCommits:
         await self._check_quota(made)
 
     def _manifest(self, whole: Mapping[str, CommitRequest], ranks: Mapping[str, int]) -> Manifest:
-        """The manifest of these parts, and of the newest checkpoint's parts of tasks that have written nothing new."""
+        """Return the manifest of these parts and of the unchanged parts of the newest checkpoint."""
         parts = {ranks[task]: trees.of_message(request.uploaded) for task, request in whole.items() if task in ranks}
         tops = {entry.path.partition("/")[0] for tree in parts.values() for entry in tree.entries}
         if self._newest is not None and self._is_own(self._newest):
@@ -349,13 +349,13 @@ class CheckpointCommits:
         try:
             await self._chain.do(partial(catalog.prune, self._spec.keep, self._spec.keep_every, keep=keep))
         except StorageError as error:
-            log.warning("older checkpoints are left for now: %s", error)
+            log.warning("older checkpoints could not be removed yet: %s", error)
 
     async def _check_quota(self, newest: Manifest) -> None:
         try:
             warning = await self._chain.do(partial(self._chain.quota_warning, newest))
         except StorageError as error:
-            log.warning("the quotas are not known: %s", error)
+            log.warning("the quotas are unknown: %s", error)
             return
         if warning != self._quota_warning:
             self._quota_warning = warning
@@ -365,18 +365,18 @@ class CheckpointCommits:
         try:
             await self._chain.do(partial(self._chain.set_aside, resume.uri, reason))
         except StorageError as error:
-            # Chosen again, it is found to be damaged again; the session limits how often that may happen.
+            # If it is chosen again, it is found damaged again. The session limits the number of these attempts.
             self._note("store_unavailable", f"{resume.label} is damaged and could not be set aside: {error}")
 
     # ---- helpers -----------------------------------------------------------------------------------------------
 
     def _refusal(self, request: CommitRequest) -> Optional[str]:
-        asked = request.uploaded
+        uploaded = request.uploaded
         if self._fenced:
             return "another application owns the checkpoint chain"
-        if asked.generation < self._chosen_for:
+        if uploaded.generation < self._chosen_for:
             return f"generation {self._chosen_for} has begun"
-        return self._session.commit_refusal(request.task, request.attempt, asked.generation, asked.start)
+        return self._session.commit_refusal(request.task, request.attempt, uploaded.generation, uploaded.start)
 
     def _give_up(self, uri: str, whole: Mapping[str, CommitRequest], reason: str, *, resend: bool = False) -> None:
         self._rounds.ended(uri, committed=False)
@@ -393,7 +393,7 @@ class CheckpointCommits:
 
 
 def _only(tree: StoredTree, tops: set[str]) -> StoredTree:
-    """The entries of a task that does not exist any more, as far as they belong to saves that the others still have."""
+    """Return the entries of a removed task that belong to saves which other tasks still have."""
     entries = [entry for entry in tree.entries if entry.path.partition("/")[0] in tops]
     named = {entry.object for entry in entries}
     return StoredTree(entries, {name: size for name, size in tree.objects.items() if name in named})
@@ -403,4 +403,4 @@ def _commit(catalog: Catalog, uri: str, made: Manifest) -> StoredCheckpoint:
     try:
         return catalog.commit(uri, made)
     except StorageExists:
-        return catalog.load(uri)  # a former application master has committed it, and its answer was lost
+        return catalog.load(uri)  # a former application master has committed it, but its answer was lost

@@ -1,4 +1,4 @@
-"""The checkpoint chain that an application trains on, as its master works with it."""
+"""Access of the application master to its application's checkpoint chain."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_CHOICES = 3  # attempts to find a checkpoint that the owner of the former chain does not remove at the same moment
+_CHOICES = 3  # attempts to find a checkpoint of the former chain that its owner does not remove at the same moment
 
 
 class OwnChain:
-    """The chain and the work on it, done in a thread of its own: one piece after the other.
+    """Runs operations on the chain in one separate thread, one at a time.
 
-    Before each piece it is looked up who owns the chain.
+    Before each operation, it checks that the application still owns the chain.
     """
 
     def __init__(self, ownership: Ownership) -> None:
-        self.swept = 0  # the generation up to which there are no leftovers to look for: its tasks may be uploading
+        self.swept = 0  # the newest generation before whose start leftovers were removed; its tasks may be uploading
         description = ownership.description
         storage, chain, former = ownership.storage, description.chain_dir, description.continues
         self.catalog = Catalog(storage, chain) if chain else None
@@ -44,34 +44,34 @@ class OwnChain:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="chain")
 
     async def do(self, work: Callable[[], T]) -> T:
-        """Do a piece of work in the thread; returns what it gives.
+        """Run ``work`` in the thread and return its result.
 
-        Raises FencedError, SupersededError, StorageError, and what ``work`` raises. Cancelled, the work goes on to its
-        end, before anything else is begun.
+        Raises FencedError, SupersededError, StorageError, and the exceptions of ``work``. If the call is cancelled,
+        the thread still completes ``work`` before the next operation.
         """
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._owned, work)
 
     def close(self) -> None:
-        """Take no more work. What is under way ends by the store's deadlines."""
+        """Accept no more work. A running operation ends by the store's deadlines."""
         self._thread.shutdown(wait=False)
 
     async def conclude(self, after_success: Optional[AfterSuccess]) -> None:
-        """Leave in the chain what is to stay, once every task has ended; None: the job has not succeeded.
+        """Remove what is not needed from the chain after all tasks have ended.
 
-        Raises SupersededError; everything else is only logged.
+        ``after_success``: None if the job has not succeeded. Raises SupersededError. Other errors are only logged.
         """
         catalog = self.catalog
         if catalog is None:
             return
         try:
-            await self.do(lambda: self._leave(catalog, after_success))
+            await self.do(lambda: self._conclude(catalog, after_success))
         except (StorageError, FencedError) as error:
             log.warning("the checkpoint chain stays as it is: %s", error)
 
-    # ---- what is done in the thread ----------------------------------------------------------------------------
+    # ---- operations in the thread ------------------------------------------------------------------------------
 
     def choose(self, generation: int, trusted: str = "") -> Optional[ChosenCheckpoint]:
-        """Return the checkpoint that a generation resumes from. Older generations commit nothing any more.
+        """Return the checkpoint that a generation resumes from. Commits of older generations are rejected.
 
         The checkpoint with the URI ``trusted`` never counts as suspect. Raises NoCheckpointLeft.
         """
@@ -85,7 +85,7 @@ class OwnChain:
         return chosen
 
     def set_aside(self, uri: str, reason: str) -> None:
-        """Exclude a damaged checkpoint from further choices. In a former chain, which others may use, it stays."""
+        """Exclude a damaged checkpoint from further choices. In a former chain, which other jobs may use, it stays."""
         if catalog := self._catalog_of(uri):
             catalog.set_aside(uri, reason)
 
@@ -100,7 +100,7 @@ class OwnChain:
     def _choose_of(self, former: Catalog, trusted: str) -> ChosenCheckpoint:
         """Choose a checkpoint of the former chain, and keep its owner from removing it while the tasks restore it.
 
-        Raises NoCheckpointLeft: a job that is to resume from a chain must not begin at step 0.
+        Raises NoCheckpointLeft, because a job that must resume from a chain must not begin at step 0.
         """
         for _ in range(_CHOICES):
             chosen = former.choose(trusted)
@@ -122,12 +122,12 @@ class OwnChain:
         return self._quotas.check(newest) if self._quotas else ""
 
     def _sweep(self) -> None:
-        """Remove what was uploaded and never committed."""
+        """Remove objects and directories that were uploaded and never committed."""
         removed = self.catalog.remove_unfinished() if self.catalog else []
         if removed:
-            log.info("removed %d checkpoints that were never committed", len(removed))
+            log.info("removed %d directories and objects of checkpoints that were never committed", len(removed))
 
-    def _leave(self, catalog: Catalog, after_success: Optional[AfterSuccess]) -> None:
+    def _conclude(self, catalog: Catalog, after_success: Optional[AfterSuccess]) -> None:
         self._unpin()
         if after_success:
             catalog.finish(after_success)
@@ -136,7 +136,7 @@ class OwnChain:
         self._sweep_event_files()
 
     def _sweep_event_files(self) -> None:
-        """Every writer of them has ended, or was killed. The chain's own few files, others may be writing."""
+        """Remove temporary event files, whose writers have all ended. Other files of the chain may still have writers."""
         directory = uris.join(self._ownership.description.chain_dir or "", contract.TENSORBOARD_DIR)
         remove_leftovers(self._ownership.storage, directory)
 

@@ -14,15 +14,15 @@ from tony_provider.runtime.storage.base import QuotaRoom
 log = logging.getLogger(__name__)
 
 _PAUSE = 300.0  # seconds between two checks
-_NAMES = 3  # of a checkpoint, beside its objects: its directory, its manifest, and a temporary file
-_ABOVE_CHAIN = 3  # the staging directory is so many directories above a chain
+_NAMES = 3  # of a checkpoint in addition to its objects: its directory, its manifest, and a temporary file
+_ABOVE_CHAIN = 3  # number of levels from a chain up to the staging directory
 
 
 class QuotaWatch:
-    """Compares the room that quotas leave with the size of the newest checkpoint.
+    """Compares the space that quotas leave with the size of the newest checkpoint.
 
     It checks the staging directory and the directory above it, such as a user's home directory. NameNodes know the
-    room of a directory with a quota; without one they count its content. So such a directory is checked once.
+    free space of a directory with a quota. Otherwise they count its content, so such a directory is checked once.
     """
 
     def __init__(self, storage: Storage, chain_uri: str, keep: int) -> None:
@@ -44,11 +44,11 @@ class QuotaWatch:
             try:
                 rooms[directory] = self._storage.quota_room(directory)
             except StorageError as error:
-                log.info("the quota of %s is not known: %s", directory, error)
+                log.info("the quota of %s is unknown: %s", directory, error)
         self._directories = [directory for directory, room in rooms.items() if room is not None]
         warnings = (self._warn(directory, room, newest) for directory, room in rooms.items() if room is not None)
         found = next(filter(None, warnings), "")
-        self._warning = found and (self._warning or found)  # in the same words for as long as it lasts
+        self._warning = found and (self._warning or found)  # the text stays the same while the problem lasts
         return self._warning
 
     def _warn(self, directory: str, room: QuotaRoom, newest: Manifest) -> str:
@@ -70,5 +70,5 @@ def _directories(chain_uri: str) -> Sequence[str]:
     for _ in range(_ABOVE_CHAIN):
         staging = uris.parent(staging)
     above = uris.parent(staging)
-    # The directories at the top, such as /user, belong to everybody. Their content takes long to count.
+    # Directories at the top, such as /user, are shared by all users, and their content takes long to count.
     return [each for each in (above, staging) if uris.parse(each).path.count("/") >= 2]

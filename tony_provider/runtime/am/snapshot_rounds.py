@@ -1,8 +1,7 @@
 """Decide when the tasks of a gang take a snapshot together, so that each checkpoint contains whole saves only.
 
-The decisions rest on what the tasks report about their checkpoint directories. They use neither
-clocks of nodes nor the order of messages. A save of several tasks is identified by its name, by its step, or because it
-is the first one.
+The decisions use the tasks' reports about their checkpoint directories, but neither clocks of nodes nor the order of
+messages. A save of several tasks is identified by its name, by its step, or because it is the first save.
 Times are seconds of the master's monotonic clock.
 """
 
@@ -31,12 +30,12 @@ class SaveEntry:
     news: bool = True  # it has changed since the newest committed checkpoint
     first: bool = False  # the task has written it once since its start
     step: Optional[int] = None
-    needs: Mapping[str, int] = attrs.field(factory=dict)  # paths of other files of the save, and their least sizes
-    sizes: Mapping[str, int] = attrs.field(factory=dict)  # of its own files, if it needs others
+    needs: Mapping[str, int] = attrs.field(factory=dict)  # paths of other files of the save, and their minimum sizes
+    sizes: Mapping[str, int] = attrs.field(factory=dict)  # of its own files, if it needs other files
 
     @property
     def pattern(self) -> str:
-        """What the names of all saves of one kind have in common."""
+        """The name without its numbers: the same for all saves of one kind."""
         return _NUMBER.sub("#", self.group)
 
     @property
@@ -47,7 +46,7 @@ class SaveEntry:
 
 @attrs.frozen
 class TaskDirectory:
-    """What a task has reported last."""
+    """The last report of a task about its checkpoint directory."""
 
     attempt: int
     generation: int
@@ -68,7 +67,7 @@ class TaskDirectory:
 
 @attrs.frozen
 class TakeOrder:
-    """A task is to take and upload a snapshot."""
+    """Orders a task to take and upload a snapshot."""
 
     task: str
     state: TaskDirectory
@@ -77,10 +76,10 @@ class TakeOrder:
 
 @attrs.frozen
 class Waiting:
-    """Why no snapshot can be taken now."""
+    """The reason why no snapshot can be taken now."""
 
     reason: str
-    refused: bool = False  # waiting does not help; the reason says what does
+    refused: bool = False  # waiting does not help; the reason names a remedy
 
 
 @attrs.define
@@ -95,7 +94,7 @@ class Round(Generic[Part]):
 
 
 class SnapshotRounds(Generic[Part]):
-    """Knows the states of all tasks that write checkpoints, and which snapshot they take, one at a time."""
+    """Knows the states of all tasks that write checkpoints, and which single snapshot they take now."""
 
     def __init__(self) -> None:
         self.round: Optional[Round[Part]] = None
@@ -110,7 +109,7 @@ class SnapshotRounds(Generic[Part]):
     def report(self, task: str, state: TaskDirectory, now: float) -> None:
         """Note the state of a task's directory.
 
-        A task that was ordered to take a snapshot reports again only if it did not succeed.
+        A task that was ordered to take a snapshot reports again only if the snapshot failed.
         """
         self._states[task] = state
         began = self._began.pop(task, now)
@@ -134,7 +133,7 @@ class SnapshotRounds(Generic[Part]):
         return f"{gone} is gone" if gone else self.round.problem or None
 
     def add(self, task: str, uri: str, part: Part) -> Optional[dict[str, Part]]:
-        """Add what a task has uploaded. Return all parts of the checkpoint when it was the last one.
+        """Add what a task has uploaded. Return all parts of the checkpoint if none is missing, otherwise None.
 
         Raises LookupError if the task was not ordered to upload it.
         """
@@ -164,10 +163,9 @@ class SnapshotRounds(Generic[Part]):
     ) -> Union[Sequence[TakeOrder], Waiting, None]:
         """Return the orders for the next snapshot, the reason to wait, or None if no task has news.
 
-        ``ranks``: of the tasks that may write checkpoints. ``groups``: by task; tasks of different groups work each for
-        itself, and a snapshot is of one group.
-        ``origins``: by rank, the checkpoint with which the part was
-        uploaded that the newest one has of this rank; a task with another base uploads its part, also without news.
+        ``ranks``: of the tasks that may write checkpoints. ``groups``: by task; groups are independent of each
+        other, and a snapshot is of one group. ``origins``: by rank, the checkpoint for which the rank's part of the
+        newest checkpoint was uploaded; a task with another base uploads its part, also without news.
         """
         waiting: Optional[Waiting] = None
         for group in sorted({groups[task] for task in ranks}):
@@ -227,7 +225,7 @@ class SnapshotRounds(Generic[Part]):
         return None
 
     def _leftovers(self, task: str, states: Mapping[str, TaskDirectory]) -> tuple[str, ...]:
-        """Entries of a numbered save that the first task of its writers has removed: the others never remove theirs."""
+        """Return entries of numbered saves that their first writer has removed. Other writers never remove theirs."""
         found = []
         for entry in states[task].entries:
             first = next((other for other in states if other in self._writers[entry.pattern]), task)
@@ -261,7 +259,7 @@ def _compare(task: str, entry: SaveEntry, other: str, state: TaskDirectory) -> O
         same = [each for each in state.entries if each.pattern == entry.pattern and _has_step(each, entry)]
     if not same:
         if state.succeeded and not state.has_news:
-            return None  # it takes no part in later saves
+            return None  # it writes no later saves
         return Waiting(f"{task} has written {entry.name}, and {other} has not yet")
     theirs = same[0]
     if _has_step(theirs, entry):
@@ -272,8 +270,9 @@ def _compare(task: str, entry: SaveEntry, other: str, state: TaskDirectory) -> O
         return None
     return Waiting(
         f"{task} and {other} both write {entry.name} again and again, and nothing in it shows which writes belong "
-        "together. Have the program save each step under a name of its own, or call tony_sdk.commit_checkpoint(step) "
-        "in each task. If the files of rank 0 are enough, set checkpoint.mirror to leader",
+        "together. Have the program save each step under a name of its own, or call "
+        "tony_sdk.commit_checkpoint(step, path) in each task. If the files of rank 0 are enough, set checkpoint.mirror "
+        "to leader",
         refused=True,
     )
 

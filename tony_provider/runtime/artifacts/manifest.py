@@ -1,4 +1,4 @@
-"""The manifest of a stored tree: which entries it has, and in which stored objects the bytes of its files lie.
+"""The manifest of a stored tree: its entries, and the stored objects that hold the bytes of its files.
 
 A manifest comes from the storage, where other programs of the same user can write. ``check`` rejects every manifest
 that could place something outside a directory.
@@ -21,7 +21,7 @@ _OBJECT = re.compile(r"[0-9a-z][0-9a-z-]{0,99}")
 
 
 class InvalidManifest(ValueError):  # noqa: N818 - describes what was found
-    """A manifest names something that no tree can hold; ``str()`` says what."""
+    """A manifest has an entry that no tree can hold. ``str()`` names it."""
 
 
 @attrs.frozen
@@ -33,7 +33,7 @@ class Entry:
     mode: int  # permission bits
     mtime_ns: int  # epoch
     size: int = 0  # of a file, in bytes
-    checksum: str = ""  # of a file, see checksum.py
+    checksum: str = ""  # of a file; see the module checksum
     object: str = ""  # name of the stored object that holds the file; empty for an empty file
     offset: int = 0  # of the file in the object, in bytes
     target: str = ""  # of a link, relative to the link's directory
@@ -72,7 +72,7 @@ class StoredTree:
             raise InvalidManifest("its entries are not sorted by path")
 
     def _check_places(self) -> None:
-        """Files may share a place in an object, but places may not overlap."""
+        """Raise InvalidManifest if files overlap in an object. They may share exactly the same place."""
         places = sorted({(entry.object, entry.offset, entry.size) for entry in self.entries if entry.size})
         for (name, offset, size), following in zip(places, places[1:]):
             if following[0] == name and following[1] < offset + size:
@@ -80,12 +80,12 @@ class StoredTree:
 
 
 def is_object_name(name: str) -> bool:
-    """Whether a stored object can have this name."""
+    """Return whether a stored object can have this name."""
     return _OBJECT.fullmatch(name) is not None
 
 
 def is_inside(path: str) -> bool:
-    """Whether a path with slashes names something below the directory that it is appended to."""
+    """Return whether a path with slashes stays below the directory to which it is appended."""
     return "\0" not in path and is_writable(path) and all(part not in ("", ".", "..") for part in path.split("/"))
 
 

@@ -29,11 +29,11 @@ log = logging.getLogger(__name__)
 
 _TEMPORARY = ".restoring-"
 _AT_ONCE = 4  # objects; each holds CHUNK bytes of memory
-_NOT_YET = 1.0  # seconds that the newest file must be old, so that later saves of the program are newer
+_NOT_YET = 1.0  # minimum age in seconds of the newest file, so that later saves of the program are newer
 
 
 class DamagedObject(Exception):  # noqa: N818 - describes what was found
-    """A stored object is missing or does not hold the bytes that the manifest says. ``str()`` says which and how."""
+    """A stored object is missing or differs from the manifest. ``str()`` names the object and the difference."""
 
 
 @attrs.frozen
@@ -148,7 +148,7 @@ class _Work:
         try:
             if source.is_symlink() or not source.is_file() or source.stat().st_size != entry.size:
                 return False
-            # The checksum is always computed, of the linked file: a file that was written in place may look unchanged.
+            # Always compute the checksum, and of the linked file: a file that was written in place may seem unchanged.
             os.link(source, target, follow_symlinks=False)
             if self._is_new(target) and self._checksum(target, entry) == entry.checksum:
                 return True
@@ -159,7 +159,7 @@ class _Work:
         return False
 
     def _is_new(self, target: Path) -> bool:
-        """Whether no other entry is a link to the same file, so that a write to one file cannot change another."""
+        """Return whether no other entry links to the same file, so that a write to one entry cannot change another."""
         inode = target.stat().st_ino
         with self._lock:
             is_new = inode not in self._inodes
@@ -170,7 +170,7 @@ class _Work:
         return file_checksum(path, algorithm_of(entry.checksum), cancelled=self._cancelled)
 
     def _read(self, name: str, entries: Sequence[Entry]) -> list[Entry]:
-        """Copy files from one object, by offset. Return those whose bytes are not the stored ones."""
+        """Copy files from one object, by offset. Return the entries whose bytes differ from the stored bytes."""
         begin, end = entries[0].offset, max(entry.offset + entry.size for entry in entries)
         wrong = []
         try:
@@ -190,7 +190,7 @@ class _Work:
         return wrong
 
     def _copy(self, stream: _Stream, entry: Entry) -> bool:
-        """Copy the stream's next bytes into a file. Return whether they are the stored ones."""
+        """Copy the stream's next bytes into a file. Return whether they match the checksum."""
         target, summed = self._target / entry.path, Checksum(algorithm_of(entry.checksum))
         with target.open("wb") as file:
             target.chmod(0o600)
@@ -223,7 +223,7 @@ class _Stream:
 
 
 def _finish(prepared: Path, tree: StoredTree) -> None:
-    """Make the links, and set permissions and times, those of a directory after those of its entries."""
+    """Create the links, then set permissions and times. A directory comes after its entries, which change its time."""
     newest = max((entry.mtime_ns for entry in tree.entries if entry.kind is Kind.FILE), default=0)
     shift = max(0, newest - time.time_ns() + int(_NOT_YET * 1e9))
     for entry in reversed(tree.entries):

@@ -63,8 +63,8 @@ class Tree:
 
     nodes: Mapping[str, TreeNode]  # by path below the directory, with slashes
     left_out: Mapping[str, str] = attrs.field(factory=dict)  # path and reason of entries that a copy cannot hold
-    torn: bool = False  # an entry vanished during the scan, so the nodes are not from one moment
-    excluded: Sequence[str] = ()  # paths of entries that match a pattern of ``exclude``; not of those below them
+    torn: bool = False  # an entry vanished during the scan, so the nodes are of different moments
+    excluded: Sequence[str] = ()  # paths of entries that match a pattern of ``exclude``, without entries below them
 
     @property
     def files(self) -> Mapping[str, TreeNode]:
@@ -172,7 +172,7 @@ def inner_target(path: str, target: str, roots: Sequence[str] = ()) -> Optional[
     """Return a link's target relative to the link's directory, or None if the target is not below the tree's root.
 
     ``path``: of the link in the tree. ``roots``: absolute paths of the tree's root, which absolute targets may name.
-    The result first goes up and then only down, so that it means the same whatever the entries on its way are.
+    The result first leads up and then only down, so that links on its way cannot change its meaning.
     """
     if not target or "\0" in target or not is_writable(target) or len(target.encode()) > _LONGEST_LINK:
         return None

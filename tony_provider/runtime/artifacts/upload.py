@@ -160,7 +160,7 @@ class _Reuse:
         self._cancelled = cancelled
 
     def find(self) -> dict[str, Entry]:
-        """Return the entries of these files by path. Raises OSError, Cancelled."""
+        """Return the entries of the stored files by path. Raises OSError, Cancelled."""
         versions = {version.without_ctime: entry for version, entry in self._stored.files.values()}
         found = {}
         for path, node in self._tree.files.items():
@@ -174,7 +174,7 @@ class _Reuse:
         return self._without_sparse(found)
 
     def _holds(self, path: str, entry: Entry) -> bool:
-        """Whether a file that was renamed, linked or got another mode still has the stored bytes."""
+        """Return whether a file still has the stored bytes after a rename, a new link or a change of its mode."""
         try:
             local = self._directory / path
             return file_checksum(local, algorithm_of(entry.checksum), cancelled=self._cancelled) == entry.checksum
@@ -191,7 +191,7 @@ class _Reuse:
 
 
 class _Hold:
-    """Keeps the scanned versions of files in a directory of its own until they are sent."""
+    """Keeps the scanned versions of files in a separate directory until they are sent."""
 
     def __init__(self, directory: Path, hold: Path, *, copy: bool, growing: frozenset[str]) -> None:
         self._directory = directory
@@ -202,7 +202,7 @@ class _Hold:
         self._in_memory: list[BinaryIO] = []
 
     def large(self, changed: Mapping[str, TreeNode]) -> Iterator[_Parcel]:
-        """Hold each large file as an object of its own. Raises TreeChanged, OSError."""
+        """Hold each large file for a separate object. Raises TreeChanged, OSError."""
         large = [path for path, node in changed.items() if node.version.size > SMALL]
         for number, path in enumerate(large):
             node, local = changed[path], self._hold / f"file-{number}"
@@ -250,7 +250,7 @@ class _Hold:
         return entries
 
     def close(self) -> None:
-        """Free the memory of packs for which the disk had no room."""
+        """Free the memory of packs that did not fit on the disk."""
         for file in self._in_memory:
             file.close()
 
@@ -268,7 +268,7 @@ class _Hold:
                 raise TreeChanged(entry.path)
 
     def _link(self, path: str, node: TreeNode, local: Path) -> bool:
-        """Hold a file by a hard link. Return False where the file system has none. Raises TreeChanged, OSError."""
+        """Hold a file by a hard link. Return False if the file system has none. Raises TreeChanged, OSError."""
         try:
             if FileVersion.of((self._directory / path).lstat()) != node.version:
                 raise TreeChanged(path)
@@ -320,7 +320,7 @@ class _Paced(SummedFile):
 
 
 def _entries(tree: Tree, files: Mapping[str, Entry]) -> list[Entry]:
-    """Return the entries of a tree; ``files``: those of its files that are not empty, perhaps under other paths."""
+    """Return the entries of a tree. ``files``: the entries of its non-empty files, perhaps under other paths."""
     entries = []
     for path, node in sorted(tree.nodes.items()):
         if path in files:

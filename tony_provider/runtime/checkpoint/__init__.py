@@ -1,1 +1,1 @@
-"""Checkpoints: which are complete, which one to go on from, and how they get to the store and back."""
+"""Checkpoints: recognise complete saves, choose the checkpoint to resume from, store and restore checkpoints."""

@@ -1,8 +1,8 @@
 """The committed checkpoints of one chain in the storage.
 
 A checkpoint is committed exactly when its manifest exists, which is written last and in one operation. The bytes of
-files lie in objects that several checkpoints may share. So a manifest is the first thing to go when a checkpoint is
-removed, and an object goes when no manifest names it any more.
+files lie in objects that several checkpoints may share. So the removal of a checkpoint begins with its manifest, and an
+object is removed when no manifest names it any more.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from tony_provider.runtime.storage import (
 log = logging.getLogger(__name__)
 
 _NUMBERS = ("save", "step", "reported_step", "saved_ms", "generation", "committed_ms")  # of a manifest
-_LARGEST_NUMBER = 1 << 53  # of counts and times, which messages carry and the next checkpoint adds to
+_LARGEST_NUMBER = 1 << 53  # limit of counts and times, so that messages can carry them
 _REMOVED_MARK = "removed"  # file in a checkpoint that its owner is about to remove
 REASON_FILE = "set-aside.json"  # in a checkpoint that was set aside: why, and when
 
@@ -65,7 +65,7 @@ class Catalog:
     """Finds, commits and removes the checkpoints of one chain.
 
     Methods block, are safe from several threads at once, and raise StorageError. ``read_only`` is for a chain that
-    belongs to another job: nothing but pins is written there, and only this object remembers broken checkpoints and
+    belongs to another job: the catalog writes only pins there, and only this object remembers broken checkpoints and
     failed resumes.
     """
 
@@ -86,7 +86,7 @@ class Catalog:
         self._failed_resumes: Optional[FailedResumes] = None  # only the owner of the chain changes them
 
     def newest(self) -> Optional[StoredCheckpoint]:
-        """Return the newest committed checkpoint whose objects are all there, or None if there is none.
+        """Return the newest committed checkpoint whose objects all exist, or None.
 
         Newer checkpoints that are broken are set aside.
         """
@@ -131,7 +131,7 @@ class Catalog:
             self._failed_resumes = failures
 
     def list(self) -> Sequence[StoredCheckpoint]:
-        """Return all committed checkpoints, the newest last. Those with an unreadable manifest are set aside."""
+        """Return all committed checkpoints, the newest last. Checkpoints with an unreadable manifest are set aside."""
         return self._load_all()
 
     def load(self, uri: str) -> StoredCheckpoint:
@@ -177,7 +177,7 @@ class Catalog:
         ``reader``: unique, without dots. Without the right to write into the chain, nothing is kept.
         """
         self._pins.add(uris.name(uri), reader)
-        # The mark goes together with the manifest, so the manifest must be looked for after it.
+        # The owner removes the mark together with the manifest, so check the manifest after the mark.
         is_there = not self._storage.exists(uris.join(uri, _REMOVED_MARK))
         if is_there and self._storage.exists(uris.join(uri, checkpoint_model.MANIFEST_FILE)):
             return True
@@ -189,7 +189,7 @@ class Catalog:
         self._pins.remove(uris.name(uri), reader)
 
     def set_aside(self, checkpoint: Union[StoredCheckpoint, str], reason: str) -> Optional[str]:
-        """Move a checkpoint's manifest to the chain's broken ones. Its objects stay.
+        """Move a checkpoint's manifest to the chain's broken checkpoints. Its objects stay.
 
         Returns its new URI, or None if it did not exist any more or if the chain is ``read_only``.
         """
@@ -214,7 +214,7 @@ class Catalog:
         raise StorageExists(source, "set aside", f"{self._broken_uri} has too many entries of that name")
 
     def prune(self, keep_last: int, keep_every: Optional[int] = None, *, keep: Collection[str] = ()) -> Sequence[str]:
-        """Remove all but the ``keep_last`` newest checkpoints and some older ones. Return the URIs of those removed.
+        """Remove all but the ``keep_last`` newest checkpoints and some older ones. Return the URIs of the removed ones.
 
         Checkpoints whose step is a multiple of ``keep_every`` stay, those in ``keep`` (URIs that are in use), and
         those that readers have pinned.
@@ -234,9 +234,10 @@ class Catalog:
         return [one.uri for one in removed]
 
     def _take_from_readers(self, doomed: Sequence[StoredCheckpoint]) -> Sequence[StoredCheckpoint]:
-        """Mark checkpoints that are about to be removed, except for pinned ones. Return those marked.
+        """Mark checkpoints that are about to be removed, except for pinned ones. Return the marked ones.
 
-        A reader pins a checkpoint and then looks for the mark. So it either finds the mark, or its pin is found here.
+        A reader pins a checkpoint and then checks for the mark. So either the reader finds the mark, or this method
+        finds the pin.
         """
         pinned = self._pins.names() if doomed else frozenset()
         marked = [one for one in doomed if uris.name(one.uri) not in pinned]
@@ -249,7 +250,7 @@ class Catalog:
         return [one for one in marked if uris.name(one.uri) not in pinned]
 
     def finish(self, after_success: AfterSuccess) -> None:
-        """Keep of the checkpoints what the job wants to keep after its success."""
+        """Remove the checkpoints that ``checkpoint.after_success`` does not keep."""
         self.remove_unfinished()
         if after_success is not AfterSuccess.KEEP_ALL:
             self.prune(1 if after_success is AfterSuccess.KEEP_LAST else 0)
@@ -257,7 +258,7 @@ class Catalog:
     def remove_unfinished(self) -> Sequence[str]:
         """Remove everything that was uploaded and never committed. Return the names or URIs of what was removed.
 
-        Nothing may be uploaded meanwhile: it would be removed, too.
+        The caller ensures that no upload is running, because its objects would also be removed.
         """
         found = [uri for _, uri in self._directories()]
         unfinished = [uri for uri in found if not self._storage.exists(uris.join(uri, checkpoint_model.MANIFEST_FILE))]
@@ -268,7 +269,7 @@ class Catalog:
         return [*unfinished, *sorted(unused)]
 
     def _intact(self) -> Iterator[StoredCheckpoint]:
-        """The checkpoints whose objects are all there, the newest first. Broken ones are set aside."""
+        """Yield the checkpoints whose objects all exist, the newest first. Set broken checkpoints aside."""
         saves = sorted({save for save, _ in self._directories()}, reverse=True)
         sizes = self._sizes() if saves else {}
         for save in saves:
@@ -291,7 +292,7 @@ class Catalog:
             return FailedResumes()
 
     def _referenced(self) -> set[str]:
-        """Names of the objects that any checkpoint has, also one that was set aside."""
+        """Return the names of the objects of all checkpoints, also of checkpoints that were set aside."""
         named = {name for one in self.list() for name in one.manifest.objects}
         for uri in self._broken():
             try:
@@ -307,7 +308,7 @@ class Catalog:
             return []
 
     def _directories(self) -> Sequence[tuple[int, str]]:
-        """Number and URI of everything that has the name of a checkpoint, committed or not, by number."""
+        """Return number and URI of all directories with the name of a checkpoint, committed or not, by number."""
         try:
             found = self._storage.list(self.uri)
         except StorageNotFound:
@@ -329,7 +330,7 @@ class Catalog:
         return sorted(found, key=lambda stored: (stored.save, stored.manifest.committed_ms))
 
     def _sizes(self) -> Mapping[str, int]:
-        """The bytes of all objects by name."""
+        """Return the bytes of all objects by name."""
         try:
             found = self._storage.list(self.objects_uri)
             return {status.name: status.size for status in found if not status.is_directory}
@@ -392,7 +393,7 @@ def _verify(stored: StoredCheckpoint, sizes: Mapping[str, int]) -> None:
 
 
 def check_manifest(uri: str, manifest: Manifest, *, any_name: bool = False) -> None:
-    """Raise DamagedCheckpoint if a manifest names impossible files or numbers, or nothing at all."""
+    """Raise DamagedCheckpoint if a manifest names impossible files or numbers, or no files."""
     if not manifest.trees:
         raise DamagedCheckpoint(uri, "its manifest names no files")
     _check_numbers(uri, manifest)

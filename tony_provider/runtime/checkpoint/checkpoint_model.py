@@ -1,4 +1,4 @@
-"""The classes of a committed checkpoint, and where a chain has it in the storage."""
+"""Classes of a committed checkpoint, and its place in the storage."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.storage import uris
 
 MANIFEST_FILE = "manifest.json"
-"""In a checkpoint's directory in the storage. It is written last and in one operation: it makes the checkpoint."""
+"""In a checkpoint's directory in the storage. It is written last and in one operation, which commits the checkpoint."""
 
 _DIRECTORY = re.compile(r"save-([0-9]{6,})-[0-9a-f]{8}")
 
@@ -35,7 +35,7 @@ class Manifest:
     """The manifest of a committed checkpoint: the snapshots of the directories of all tasks that write checkpoints."""
 
     save: int  # counts the checkpoints of the training: the highest is the newest
-    step: Optional[int]  # of what user code loads; None if neither the program nor the files have one
+    step: Optional[int]  # of the save that user code loads; None if neither the program nor the files have a step
     trees: list[RankTree]  # by rank
     format: str = ""  # a CheckpointFormat; empty if nothing is known to be loadable
     entry: str = ""  # path of what user code loads: a prefix, a file, or a directory ("." for the whole one)
@@ -68,7 +68,7 @@ class Manifest:
         return sum(size for name, size in self.objects.items() if self.is_new(name))
 
     def is_new(self, name: str) -> bool:
-        """Whether an object was uploaded for this checkpoint, see ``upload_name``."""
+        """Return whether an object was uploaded for this checkpoint, see ``upload_name``."""
         return name.startswith(f"{self.save:06d}-")
 
     def tree_of(self, rank: Optional[int]) -> StoredTree:
@@ -96,12 +96,12 @@ class Manifest:
         return StoredTree([merged[path] for path in sorted(merged)], {name: objects[name] for name in sorted(named)})
 
     def own_paths(self, rank: int) -> frozenset[str]:
-        """The paths that the task of this rank has written itself."""
+        """Return the paths that the task of this rank has written itself."""
         return frozenset(entry.path for each in self.trees if each.rank == rank for entry in each.tree.entries)
 
 
 def _oldest(entries: Iterable[Entry]) -> dict[str, int]:
-    """The oldest modification time by top-level entry."""
+    """Return the oldest modification time by top-level entry."""
     found: dict[str, int] = {}
     for entry in entries:
         if entry.kind is Kind.FILE:
@@ -154,21 +154,21 @@ def upload_name(save: int, rank: int) -> str:
 
 
 def save_of(name: str) -> Optional[int]:
-    """Return the number in the name of a checkpoint's directory, or None if the name is not that of a checkpoint."""
+    """Return the number in the name of a checkpoint's directory, or None if it is the name of something else."""
     match = _DIRECTORY.fullmatch(name)
     return int(match[1]) if match else None
 
 
 def checkpoints_directory(chain_uri: str) -> str:
-    """URI of the directory of a chain's checkpoints."""
+    """Return the URI of the directory of a chain's checkpoints."""
     return uris.join(chain_uri, contract.CHECKPOINTS_DIR)
 
 
 def objects_directory(chain_uri: str) -> str:
-    """URI of the directory of a chain's objects, which hold the bytes of all its checkpoints."""
+    """Return the URI of the directory of a chain's objects, which hold the bytes of all its checkpoints."""
     return uris.join(chain_uri, contract.OBJECTS_DIR)
 
 
 def chain_of(checkpoint_uri: str) -> str:
-    """URI of the chain that a checkpoint belongs to, also if it has been set aside."""
+    """Return the URI of the chain of a checkpoint, also if the checkpoint has been set aside."""
     return uris.parent(uris.parent(checkpoint_uri))

@@ -1,7 +1,7 @@
 """Decide when a checkpoint directory is consistent, so that a snapshot of it contains only complete saves.
 
 The watch sees the directory every few seconds. It never compares clocks of different machines and never takes a number
-in a name for an order of saves. Times are seconds of one monotonic clock.
+in a name as the order of saves. Times are seconds of one monotonic clock.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ import attrs
 from tony_provider.runtime.artifacts.tree import FileVersion, Kind, Tree, TreeNode
 from tony_provider.runtime.checkpoint.save_names import is_temporary
 
-QUIET = 3.0  # seconds without a change after which a save is taken for complete
+QUIET = 3.0  # seconds without a change after which a save counts as complete
 _LONGEST_QUIET = 300.0  # seconds, for programs that pause longer within a save
 _YOUNG = 600.0  # seconds: files that come later into a directory are a new save, not the rest of one
-_SIBLINGS = 30.0  # seconds to wait for files that the save before had, too
-_TEMPORARY = 60.0  # seconds without a change after which a temporary file is taken for abandoned
+_SIBLINGS = 30.0  # seconds to wait for files that the save before also had
+_TEMPORARY = 60.0  # seconds without a change after which a temporary file counts as abandoned
 _BURST_NS = 10**9  # a longer pause between two writes ends a burst of writes
 _BURSTS = 2  # complete bursts that show what a save consists of
-_BROKEN = 120.0  # seconds without a change after which a broken file does not block other files any more
-_GROWTH = 120.0  # seconds of appending after which any file is taken for a log
+_BROKEN = 120.0  # seconds without a change after which a broken file blocks no other files
+_GROWTH = 120.0  # seconds of appending after which any file counts as a log
 _LOG = re.compile(r".*\.(?:log|jsonl|csv|txt|out|err)|events\.out\.tfevents\..*|.*\.tfevents.*", re.IGNORECASE)
 _NUMBER = re.compile(r"[0-9]+")
-_DECLARE = "have the program call tony_sdk.commit_checkpoint(step) when a save is complete"
+_DECLARE = "have the program call tony_sdk.commit_checkpoint(step, path) when a save is complete"
 _CLOSE = "have the program close it after each save, or list it in checkpoint.exclude"
 _RENAME = "have the program rename it when it is complete, and remove it otherwise"
 
 
 @attrs.frozen
 class Verified:
-    """What the readers of known formats found in a directory."""
+    """Results of the readers of known formats for a directory."""
 
     whole: Collection[str] = ()  # paths of files that are complete
-    broken: Mapping[str, str] = attrs.field(factory=dict)  # path and reason of files that are not
+    broken: Mapping[str, str] = attrs.field(factory=dict)  # path and reason of incomplete files
     declared: Mapping[str, Collection[str]] = attrs.field(factory=dict)  # complete manifests, and the paths they list
 
 
@@ -44,7 +44,7 @@ class Verified:
 class Moment:
     """The directory is consistent now, except for paths that are still being written."""
 
-    unfinished: frozenset[str] = frozenset()  # to leave out of the snapshot
+    unfinished: frozenset[str] = frozenset()  # paths that the snapshot leaves out
     growing: frozenset[str] = frozenset()  # logs, which may grow during the copy
 
 
@@ -67,14 +67,14 @@ class _Seen:
     node: TreeNode
     changed: float  # when the watch saw its last change
     growing_since: Optional[float] = None  # all changes since then only appended
-    is_log: bool = False  # programs append to it for ever, so it never shows when a save is complete
+    is_log: bool = False  # programs append to it all the time, so it never shows when a save is complete
 
 
 class _Bursts:
     """The bursts in which a program writes its files, told apart by the files' times.
 
     If every burst since the start has written the same kinds of files, each burst is a save. So a program that saves
-    every few seconds is stored, too, as soon as its bursts have shown what a save consists of.
+    every few seconds is also stored, as soon as its bursts have shown which files a save has.
     """
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ class _Bursts:
         self._last_ns = 0
 
     def add(self, written: Collection[tuple[int, str]]) -> None:
-        """Add the times and kinds of files that were written since the last look."""
+        """Add the times and kinds of files that were written since the last observation."""
         for when, kind in sorted(written):
             if self._present and when - self._last_ns > _BURST_NS:
                 self._end()
@@ -100,7 +100,7 @@ class _Bursts:
         self._present = set()
 
     def is_complete(self, clock_ns: int) -> bool:
-        """Whether the present burst is over, and has written all that a save consists of."""
+        """Return whether the present burst is over and has written all files of a save."""
         if self._is_irregular or self._complete < _BURSTS or self._usual != self._present:
             return False
         return clock_ns - self._last_ns > _BURST_NS
@@ -121,17 +121,17 @@ class DirectoryWatch:
         self._quiet: dict[str, float] = {}  # by pattern of top-level entries, where it is longer than usual
         self._writing: frozenset[str] = frozenset()
         self._versions: dict[str, int] = {}  # of files that the program has written, by path
-        self._written: list[tuple[int, str]] = []  # times and patterns of files in the present look
+        self._written: list[tuple[int, str]] = []  # times and patterns of files in the present observation
         self._bursts = _Bursts()
         self._consistent_at = float("-inf")  # when the directory was consistent the last time
 
-    # ---- what the directory does ---------------------------------------------------------------------------------
+    # ---- changes of the directory --------------------------------------------------------------------------------
 
     def observe(self, now: float, tree: Tree, writing: Optional[Collection[str]] = None) -> None:
         """Note the directory's content.
 
         ``writing``: paths that a process has open for writing; None if no process is left, and it may have ended
-        while it wrote those of the last time.
+        while it wrote the paths of the last observation.
         """
         touched: dict[str, bool] = {}  # top-level entries, and whether only new paths came into them
         for path in {*self._seen, *tree.nodes}:
@@ -234,7 +234,7 @@ class DirectoryWatch:
 
     @property
     def _is_one_file(self) -> bool:
-        """Whether the program has only written one file, again and again, so that nothing else belongs to a save."""
+        """Whether the program has written only one file, several times, so that no other file belongs to a save."""
         written = [
             count for path, count in self._versions.items() if path in self._seen and not self._seen[path].is_log
         ]
@@ -279,7 +279,7 @@ class DirectoryWatch:
     # ---- helpers -------------------------------------------------------------------------------------------------
 
     def _news(self) -> Iterator[str]:
-        """Paths that differ from the last snapshot, without logs that have only grown."""
+        """Yield the paths that differ from the last snapshot, without logs that have only grown."""
         for path, seen in self._seen.items():
             before = self._snapshot.get(path)
             if before is None or not (

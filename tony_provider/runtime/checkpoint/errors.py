@@ -1,4 +1,4 @@
-"""The errors of checkpoints, beside those of the store (StorageError) and the disk (OSError)."""
+"""Errors of checkpoints, in addition to StorageError and OSError."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ class CheckpointError(Exception):
 
 
 class DamagedCheckpoint(CheckpointError):  # noqa: N818 - says what was found
-    """A committed checkpoint is not what its manifest says. Another try finds the same."""
+    """A committed checkpoint does not match its manifest. A retry fails in the same way."""
 
     def __init__(self, uri: str, reason: str) -> None:
         super().__init__(uri, reason)

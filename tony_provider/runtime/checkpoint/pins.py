@@ -25,24 +25,24 @@ class Pins:
         self._uri = uris.join(chain_uri, contract.PINS_DIR)
 
     def add(self, checkpoint: str, reader: str) -> None:
-        """Pin a checkpoint by its name, or begin the time of the pin again. ``reader``: unique, without dots.
+        """Pin a checkpoint by its name, or restart the time of the pin. ``reader``: unique, without dots.
 
-        A reader that may not write into the chain has no pin, and the checkpoint may vanish while it is read. Raises
-        StorageUnreachable.
+        A reader that may not write into the chain sets no pin, so the checkpoint may vanish while the reader copies it.
+        Raises StorageUnreachable.
         """
         try:
             self._storage.write(self._file(checkpoint, reader), b"", overwrite=True)
         except StorageUnreachable:
             raise
         except StorageError as error:
-            log.warning("%s may be removed while it is copied: it cannot be pinned: %s", checkpoint, error)
+            log.warning("%s cannot be pinned, so it may be removed while it is copied: %s", checkpoint, error)
 
     def remove(self, checkpoint: str, reader: str) -> None:
         """Remove a pin. If that fails, the pin ends by itself."""
         try:
             self._storage.remove(self._file(checkpoint, reader))
         except StorageError as error:
-            log.warning("the pin of %s on %s is left for now: %s", reader, checkpoint, error)
+            log.warning("the pin of %s on %s could not be removed, and ends by itself: %s", reader, checkpoint, error)
 
     def names(self) -> frozenset[str]:
         """Return the names of all pinned checkpoints, and remove the pins whose time is over."""

@@ -22,7 +22,7 @@ ASIDE = "set-aside"  # next to the checkpoint directory: its former content
 
 @attrs.frozen
 class Restored:
-    """What a checkpoint directory holds after a restore."""
+    """Content of a checkpoint directory after a restore."""
 
     stored: StoredCheckpoint
     files: StoredFiles

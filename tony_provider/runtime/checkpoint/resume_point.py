@@ -16,16 +16,16 @@ class ResumePoint:
     The checkpoint with the highest ``save`` is the newest.
     """
 
-    step: Optional[int]  # None: neither the program nor its files say one
-    uri: str  # on the store; empty: it is not there, or not yet
-    save: int = 0  # counts the saves of a training; 0: not known
-    saved_ms: int = 0  # epoch, when the program saved it, by its node's clock; 0: not known
-    checksum: str = ""  # of its manifest; empty: not known
+    step: Optional[int]  # None if neither the program nor its files have a step
+    uri: str  # in the storage; empty if the checkpoint is not stored
+    save: int = 0  # number of the checkpoint in its training; 0 if unknown
+    saved_ms: int = 0  # epoch, when the program saved it, by its node's clock; 0 if unknown
+    checksum: str = ""  # of its manifest; empty if unknown
     reported: bool = False  # the files contain no step, so ``step`` is the one that the program reported last
     reported_step: Optional[int] = None  # that the program reported last before the snapshot
-    files: int = 0  # 0: not known
+    files: int = 0  # 0 if unknown
     size: int = 0  # bytes of all its files
-    sent: int = 0  # bytes that were uploaded for it; older checkpoints have the others
+    sent: int = 0  # bytes that were uploaded for it; the other bytes were uploaded for older checkpoints
 
     @property
     def label(self) -> str:
@@ -40,7 +40,7 @@ class ResumePoint:
 
     @property
     def extent(self) -> str:
-        """Its size for people: ``3.1 GiB in 42 files, 120 MiB new``; empty if it is not known."""
+        """Its size for people: ``3.1 GiB in 42 files, 120 MiB new``; empty if unknown."""
         if not self.files:
             return ""
         return (
@@ -53,9 +53,9 @@ class ResumePoint:
         return f"{self.label}: {self.extent}" if self.extent else self.label
 
     def is_later_step(self, than: ResumePoint) -> Optional[bool]:
-        """Return None if the steps do not answer this.
+        """Return whether the step is later than that of ``than``, or None if the steps do not show this.
 
-        This is so if a step is unknown, if both are equal, or if one is from a report and the other from files, which
+        They do not if a step is unknown, if both are equal, or if one is from a report and the other from files, which
         may count different things.
         """
         if self.step is None or than.step is None or self.step == than.step or self.reported != than.reported:
@@ -65,11 +65,11 @@ class ResumePoint:
     def differs_from(self, first_step: int) -> bool:
         """Return whether a program whose first reported step is ``first_step`` has not resumed from this checkpoint.
 
-        The step in files may count something else than reports do, such as epochs. It counts only if the reports before
-        the snapshot had come about as far.
+        The step in files may count other things than reports do, such as epochs. So it is compared only if the program
+        had reported at least half of it before the snapshot.
         """
         if self.step is None:
             return False
-        if self.reported:  # reports continue while the snapshot is taken, so the step may be a bit too high
+        if self.reported:  # reports continue during the snapshot, so the step may be slightly too high
             return 2 * first_step < self.step
         return first_step < self.step and 2 * (self.reported_step or 0) >= self.step

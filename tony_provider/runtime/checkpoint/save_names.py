@@ -7,28 +7,28 @@ from typing import Optional
 
 from tony_provider.runtime.checkpoint.content.unreadable import HIGHEST
 
-# Before a number that is a step, in this order; the first that has one decides.
+# Labels before a number that is a step. The first pattern that matches decides.
 _STEPS = r"(?:global[-_]?)?(?:step|iter|iteration)s?"
 _SAVES = r"(?:epoch|ep|e|ckpt|chkpt|checkpoint|backup|save|snapshot|cp)s?"
 _LABELLED = re.compile(rf"(?:^|[^a-z])(?:{_STEPS})[-_=.]?([0-9]+)(?![0-9])")
 _NUMBER = re.compile(rf"(?:^|[^a-z0-9]|(?:^|[^a-z])(?:{_SAVES}|model|weights|state|it|n|s))([0-9]+)(?=$|[^0-9a-z])")
 _DECIMAL = re.compile(r"(?<![0-9.])[0-9]+\.[0-9]+(?![0-9.])")
-# Numbers that are something else than a step.
+# Numbers that are not a step.
 _OTHER = re.compile(
     r"(?:^|[^a-z])(?:(?:mp[-_]?)?rank|part|shard|of|version|v|seed|gpu|worker|fold|run|trial|process|lr|loss|acc)"
     r"[-_=]?[0-9]+(?:\.[0-9]+)?"
 )
-# What programs call a file or directory that they will rename or remove: also TensorFlow's and Keras's own.
+# Names of temporary files and directories, also of TensorFlow's and Keras's.
 _TEMPORARY = re.compile(r"[._]*te?mp[-_.].*|.*[-_.](?:te?mp|part|partial|incomplete)[0-9]*|workertemp_.*")
 _BEST = re.compile(r"(?:^|[^a-z])best(?:$|[^a-z])")
 _CHECKPOINT = re.compile(rf"(?:.*(?:^|[^a-z])(?:{_STEPS}|{_SAVES})[-_=.]?)?[0-9]+(?:\.ckpt|\.pt|\.pth)?")
 
 
 def step_in(name: str) -> Optional[int]:
-    """The step in a file's name without its suffix, or in a directory's: ``ckpt-20``, ``epoch=3-step=120``, ``0005``.
+    """Return the step in a file's name without its suffix, or in a directory's name, or None.
 
-    A number that is labelled as a step counts before others, the last of those before the first; the 50 of
-    ``resnet50`` and the 0.12 of a loss are none. None without one.
+    Examples: ``ckpt-20``, ``epoch=3-step=120``, ``0005``. A number that is labelled as a step takes precedence, and a
+    later number over an earlier number. The 50 of ``resnet50`` and the 0.12 of a loss are not steps.
     """
     step = labelled_step(name)
     if step is not None:
@@ -39,7 +39,7 @@ def step_in(name: str) -> Optional[int]:
 
 
 def labelled_step(name: str) -> Optional[int]:
-    """The number that is called a step, as in ``step-120``, or an iteration."""
+    """Return the number that the name labels as a step or an iteration, as in ``step-120``, or None."""
     return _last(_LABELLED.findall(name.lower()))
 
 
@@ -49,15 +49,15 @@ def _last(texts: list[str]) -> Optional[int]:
 
 
 def names_a_checkpoint(directory: str) -> bool:
-    """Whether a directory of this name will be one checkpoint, and not hold several: ``step_500``, ``20``."""
+    """Return whether a directory of this name is a single checkpoint, not a parent of several: ``step_500``, ``20``."""
     return _CHECKPOINT.fullmatch(directory.lower()) is not None
 
 
 def is_best(entry: str) -> bool:
-    """Whether a checkpoint of this name is kept for how good it is, as ``model_best.pth.tar``."""
+    """Return whether a program keeps a checkpoint of this name for its quality, such as ``model_best.pth.tar``."""
     return _BEST.search(entry.lower()) is not None
 
 
 def is_temporary(name: str) -> bool:
-    """Whether a file or directory of this name is not meant to stay."""
+    """Return whether a file or directory of this name is temporary."""
     return _TEMPORARY.fullmatch(name.lower()) is not None

@@ -1,4 +1,4 @@
-"""What to change in a program so that it saves into its checkpoint directory, by the library that writes the files."""
+"""Remedies by library: what to change in a program so that it saves into its checkpoint directory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from tony_provider.runtime import contract
 
 _DIRECTORY = f'os.environ["{contract.ENV_CHECKPOINT_DIR}"]'
-# The first pattern that is found in the path decides.
+# The first pattern that the path contains decides.
 _REMEDIES = [
     (r"(?:^|/)lightning_logs/", f"Lightning: Trainer(default_root_dir={_DIRECTORY})"),
     (r"(?:^|/)epoch=[^/]*\.ckpt$", f"Lightning: ModelCheckpoint(dirpath={_DIRECTORY})"),

@@ -17,7 +17,7 @@ from tony_provider.runtime.checkpoint.save_names import is_temporary, step_in
 
 QUIET_NS = 3 * 10**9  # a file that has not changed for this time is complete
 _APART_NS = 5 * 10**9  # numbered files that come faster are the pieces of a data set
-_MOST_NUMBERED = 100  # files whose names differ in a number only; more are a data set
+_MOST_NUMBERED = 100  # files whose names differ in a number only; a larger series is a data set
 _MOST_FILES = 10_000  # that are followed
 _RESUMED_NS = 30 * 10**9  # after a shorter pause, a file that grows may still be the same download
 
@@ -62,8 +62,8 @@ class _File:
 class StraySaves:
     """Follows the files of a working directory that were written since the processes started.
 
-    The program saves there if a file has the name of a numbered save, such as ``checkpoint-500/model.safetensors``, or
-    if it writes the same file, or a numbered series of files, at two moments.
+    The program saves there if a file has the name of a numbered save, such as ``checkpoint-500/model.safetensors``.
+    It also saves there if it writes the same file, or a numbered series of files, at two moments.
     """
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ class StraySaves:
             if not _may_be_the_same(path, before, version):
                 self._complete(known, before)
             elif known.completed[-1:] == [before.mtime_ns]:
-                known.completed.pop()  # the pause was none between two saves
+                known.completed.pop()  # the pause was not between two saves
             known.version = version
         if ended or now_ns - version.mtime_ns > QUIET_NS:
             self._complete(known, version)
@@ -116,7 +116,7 @@ class StraySaves:
 
 
 def _may_be_the_same(path: str, before: FileVersion, after: FileVersion) -> bool:
-    """Whether a file has only grown since, as while it is downloaded or written."""
+    """Return whether a file has only grown, which happens during a download or a write."""
     if (before.device, before.inode) != (after.device, after.inode) or after.size <= before.size:
         return False
     return after.mtime_ns - before.mtime_ns < _RESUMED_NS or path.endswith(_APPENDED)
