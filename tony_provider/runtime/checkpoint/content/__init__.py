@@ -1,1 +1,1 @@
-"""What a file of a checkpoint says of itself: a small parser for each form, bounded by what the file's size allows."""
+"""Parsers for files of checkpoints, one for each format. The file's size limits their effort."""

@@ -1,8 +1,8 @@
 """A program that reads files of checkpoints for another process, within limits: see ``readers``.
 
-It takes a request in a line, ``{"reader": "torch", "path": "/…", "seconds": 30}``, and answers in one: ``value``, or
-``unreadable`` with the reason, or ``errno``. ``seconds`` are of processor time: whoever needs more is ended by the
-system. Its standard input is a socket: it ends with that, and when nothing has come through it for a while.
+A request is a line, ``{"reader": "torch", "path": "/…", "seconds": 30}``. The answer is a line with ``value``, with
+``unreadable`` and the reason, or with ``errno``. ``seconds`` limits the processor time; the system ends a program that
+needs more. Standard input is a socket. The program ends when the socket is closed or idle for a while.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from tony_provider.runtime.checkpoint.content.readers import read_here
 from tony_provider.runtime.checkpoint.content.unreadable import Unreadable
 
 MEMORY = 1 << 30  # bytes of addresses
-_IDLE = 15.0  # seconds: a program that is writing is looked at all the time
+_IDLE = 15.0  # seconds; while a program writes, requests come more often
 _MOST_ANSWER = 16 << 20  # bytes
 
 
 def main() -> None:
     """Serve requests from standard input until it ends."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # a container's end: whoever asks decides
+        signal.signal(number, signal.SIG_IGN)  # sent at the end of a container, but the client decides when to stop
     limited_process.limit_memory(MEMORY)
     with socket.socket(fileno=0) as asking:
         serve(asking)
@@ -38,7 +38,7 @@ def serve(asking: socket.socket) -> None:
     while line := _next(requests):
         request = json.loads(line)
         limited_process.limit_time(request["seconds"])
-        asking.settimeout(None)  # whoever asks may take its time for a long answer
+        asking.settimeout(None)  # the client may read a long answer slowly
         asking.sendall(_answer(request["reader"], request["path"]) + b"\n")
         asking.settimeout(_IDLE)
 
@@ -46,7 +46,7 @@ def serve(asking: socket.socket) -> None:
 def _next(requests: BinaryIO) -> bytes:
     try:
         return requests.readline()
-    except OSError:  # none for long, or nobody is there any more
+    except OSError:  # the client sent nothing for long, or has ended
         return b""
 
 
@@ -64,7 +64,7 @@ def _answer(reader: str, path: str) -> bytes:
             return encoded
     except MemoryError:
         encoded = b""
-    return json.dumps({"unreadable": "there is too much in it"}).encode()
+    return json.dumps({"unreadable": "its content is too large"}).encode()
 
 
 if __name__ == "__main__":

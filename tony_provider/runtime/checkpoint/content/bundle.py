@@ -1,11 +1,11 @@
-"""TensorFlow's tensor bundle, the index of a checkpoint, read as far as needed to know which data it takes.
+"""Reads the index of TensorFlow's tensor bundles for the sizes of the data files.
 
-The index is a LevelDB table: blocks of sorted keys and values, each with a checksum, and a footer that leads to them.
-The value of the empty key is a BundleHeaderProto, the others are a BundleEntryProto each, which says where its tensor
-lies: in which of the data files, from which offset on, how many bytes.
+The index is a LevelDB table: blocks of sorted keys and values, each with a checksum, and a footer that points to them.
+The value of the empty key is a BundleHeaderProto. Every other value is a BundleEntryProto with the place of a tensor:
+data file, offset and number of bytes.
 
-What reading takes is bounded by the index's own size: no two blocks overlap, and keys, which may share all with the one
-before, are not made.
+The size of the index bounds the effort: blocks may not overlap. Keys are not built, because each may share all its
+bytes with the key before.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ _TRAILER = 5  # of a block: its compression, its checksum
 _HEADER_SHARDS = 1  # field numbers of BundleHeaderProto, and of BundleEntryProto
 _ENTRY_SHARD, _ENTRY_OFFSET, _ENTRY_SIZE = 3, 4, 5
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_MOST_BYTES = 32 << 20  # of an index: of some hundred thousand tensors
+_MOST_BYTES = 32 << 20  # of an index, enough for several hundred thousand tensors
 _MOST_SHARDS = 100_000
 
 
 def read(path: Path) -> list[int]:
-    """As ``shard_sizes``, of a file. Raises OSError, too."""
+    """Return ``shard_sizes`` of a file. Raises Unreadable, OSError."""
     return shard_sizes(whole(path, _MOST_BYTES))
 
 
 def shard_sizes(index: bytes) -> list[int]:
-    """The least number of bytes that each data file must have. Raises Unreadable unless the index is whole."""
+    """Return the minimum size of each data file in bytes. Raises Unreadable if the index is incomplete."""
     try:
         entries = _table(index)
         length, header = next(entries, (1, b""))
@@ -41,14 +41,14 @@ def shard_sizes(index: bytes) -> list[int]:
             raise Unreadable("the index has no header")
         shards = _varint_fields(header).get(_HEADER_SHARDS, 0)
         if not 0 < shards <= _MOST_SHARDS:
-            raise Unreadable(f"the index tells of {shards} data files")
+            raise Unreadable(f"the index lists {shards} data files")
         sizes = [0] * shards
         for _, value in entries:
             fields = _varint_fields(value)
             shard = fields.get(_ENTRY_SHARD, 0)
             end = fields.get(_ENTRY_OFFSET, 0) + fields.get(_ENTRY_SIZE, 0)
             if end >= HIGHEST:
-                raise Unreadable(f"the index tells of a data file of {end} bytes")
+                raise Unreadable(f"the index lists a data file of {end} bytes")
             sizes[shard] = max(sizes[shard], end)
     except (IndexError, EndlessNumber) as error:
         raise Unreadable("the index is cut short or damaged") from error
@@ -56,19 +56,19 @@ def shard_sizes(index: bytes) -> list[int]:
 
 
 def shard_name(prefix: str, shard: int, shards: int) -> str:
-    """The name of one of the data files that belong to an index."""
+    """Return the name of a data file of an index."""
     return f"{prefix}.data-{shard:05d}-of-{shards:05d}"
 
 
 def _table(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """The length of each key, and its value."""
+    """Yield the length of each key, and its value."""
     if len(data) < _FOOTER or data[-len(_MAGIC) :] != _MAGIC:
         raise Unreadable("the index has no footer: it is cut short or was never finished")
     footer = data[-_FOOTER:]
     meta, at = _handle(footer, 0)  # empty, but for its checksum
     root, _ = _handle(footer, at)
     _block(data, *meta)
-    left = len(data)  # bytes that blocks may take together: each has its own
+    left = len(data)  # bytes that all blocks may have together, because they may not overlap
     for _, value in _entries(_block(data, *root)):
         (offset, size), _ = _handle(value, 0)
         left -= size + _TRAILER
@@ -89,7 +89,7 @@ def _block(data: bytes, offset: int, size: int) -> bytes:
 
 
 def _entries(block: bytes) -> Iterator[tuple[int, bytes]]:
-    """The length of each key, and its value; each key says how much it shares with the one before."""
+    """Yield the length of each key, and its value. Keys share their first bytes with the key before."""
     restarts = int.from_bytes(block[-4:], "little")
     end = len(block) - 4 * (restarts + 1)
     if end < 0:
@@ -100,7 +100,7 @@ def _entries(block: bytes) -> Iterator[tuple[int, bytes]]:
         more, at = read_varint(block, at)
         size, at = read_varint(block, at)
         if shared > length or at + more + size > end:
-            raise Unreadable("the index is damaged: an entry that is longer than what there is")
+            raise Unreadable("the index is damaged: an entry is longer than its block")
         length = shared + more
         yield length, block[at + more : at + more + size]
         at += more + size
@@ -113,7 +113,7 @@ def _handle(data: bytes, at: int) -> tuple[tuple[int, int], int]:
 
 
 def _varint_fields(message: bytes) -> dict[int, int]:
-    """The numbers among the fields of a protobuf message, by field number."""
+    """Return the numbers among the fields of a protobuf message, by field number."""
     fields: dict[int, int] = {}
     at = 0
     while at < len(message):
@@ -127,5 +127,5 @@ def _varint_fields(message: bytes) -> dict[int, int]:
         elif kind in (_FIXED64, _FIXED32):
             at += 8 if kind == _FIXED64 else 4
         else:
-            raise Unreadable("the index is damaged: an entry that is no message")
+            raise Unreadable("the index is damaged: an entry is not a message")
     return fields

@@ -1,4 +1,4 @@
-"""CRC-32C (Castagnoli) as TensorFlow's files have it. Slow, some 10 MB/s: for indexes, not for data."""
+"""CRC-32C (Castagnoli), as in TensorFlow's files. It processes about 10 MB/s, so use it for indexes, not for data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TABLE = _make_table()
 
 
 def crc32c(data: bytes) -> int:
-    """The CRC-32C of some bytes."""
+    """Return the CRC-32C of ``data``."""
     table = _TABLE
     crc = 0xFFFFFFFF
     for byte in data:
@@ -25,5 +25,5 @@ def crc32c(data: bytes) -> int:
 
 
 def masked(crc: int) -> int:
-    """The form in which LevelDB's and TensorFlow's files store a checksum."""
+    """Return the form in which files of LevelDB and TensorFlow store a checksum."""
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF

@@ -1,4 +1,4 @@
-"""The manifest of a checkpoint of any format, as a program writes it; see ``formats.manifest``."""
+"""The manifest that a program writes for a save of any format; see ``saves.manifests``."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ Manifest = tuple[int, str, list[File]]  # step, entry, files
 
 
 def read(path: Path) -> Manifest:
-    """What a manifest says. Raises Unreadable, OSError."""
+    """Return the content of a manifest. Raises Unreadable, OSError."""
     plain = json_object(path, _MOST_BYTES)
     try:
         step, entry, listed = plain["step"], plain["entry"], plain["files"]
         files = [(each["path"], each["size"], each.get("checksum")) for each in listed]
     except (TypeError, KeyError, AttributeError) as error:
-        raise Unreadable(f"it is no manifest of a checkpoint ({error!r})") from error
+        raise Unreadable(f"it is not a manifest of a checkpoint ({error!r})") from error
     if not is_count(step):
-        raise Unreadable("its step is no number from 0 on")
+        raise Unreadable("its step is not a whole number from 0 on")
     if not files:
         raise Unreadable("it names no files")
     return int(step), _inside(entry), [_file(*each) for each in files]
@@ -30,18 +30,18 @@ def read(path: Path) -> Manifest:
 
 def _file(path: Any, size: Any, sum_: Any) -> File:
     if not is_count(size):
-        raise Unreadable("the size of a file in it is no number")
+        raise Unreadable("the size of a file in it is not a number")
     if sum_ is not None and not isinstance(sum_, str):
-        raise Unreadable("the checksum of a file in it is no text")
+        raise Unreadable("the checksum of a file in it is not text")
     return _inside(path), int(size), sum_
 
 
 def _inside(path: Any) -> str:
     if not isinstance(path, str) or not is_inside(path):
-        raise Unreadable(f"{str(path)[:200]!r} is no path below the directory")
+        raise Unreadable(f"{str(path)[:200]!r} is not a path below the directory")
     return path
 
 
 def is_inside(path: str) -> bool:
-    """Whether a path stays below whatever directory it is put after; with slashes, in its shortest form."""
+    """Return whether a normalized path with slashes stays below the directory to which it is appended."""
     return "\0" not in path and all(part not in ("", ".", "..") for part in path.split("/"))

@@ -12,14 +12,14 @@ from tony_provider.runtime.checkpoint.content import zips
 from tony_provider.runtime.checkpoint.content.unreadable import Unreadable, is_count
 
 _MAGIC = b"\x93NUMPY"
-_LONGEST_HEADER = 64 << 10  # bytes; NumPy itself takes 10,000 unless it is told to trust the file
+_LONGEST_HEADER = 64 << 10  # bytes; NumPy itself accepts 10,000 unless it may trust the file
 _STEPS = ("global_step", "step", "iteration", "iter", "epoch")  # arrays that hold one number
 _MOST_DIMENSIONS = 64  # NumPy's own limit
 _WIDTHS = ("1", "2", "4", "8")  # bytes of a whole number
 
 
 def read_archive(path: Path) -> Optional[int]:
-    """Reads all of it; the step that it says. Raises Unreadable, OSError."""
+    """Read and check an archive. Return the step that it contains, or None. Raises Unreadable, OSError."""
     with zips.opened(path) as archive:
         zips.check(archive)
         members = set(archive.namelist())
@@ -38,7 +38,7 @@ def _number(archive: ZipFile, member: str) -> Optional[int]:
 
 
 def check_array(path: Path) -> bool:
-    """Whether it is as long as it says; False: that it does not say. Raises Unreadable, OSError."""
+    """Check an array's size. Return False if its header does not determine the size. Raises Unreadable, OSError."""
     with path.open("rb") as file:
         header = _header(file)
         kind, shape = header["descr"], header["shape"]
@@ -47,16 +47,16 @@ def check_array(path: Path) -> bool:
         wide = 4 if kind[1] == "U" else 1
         wanted = file.tell() + prod(shape) * int(kind[2:]) * wide
         if path.stat().st_size < wanted:
-            said = wanted if is_count(wanted) else "far more"
-            raise Unreadable(f"it has {path.stat().st_size} bytes instead of {said}")
+            expected = wanted if is_count(wanted) else "far more"
+            raise Unreadable(f"it has {path.stat().st_size} bytes instead of {expected}")
         return True
 
 
 def _header(file: BinaryIO) -> dict[str, Any]:
-    """Raises Unreadable."""
+    """Return the header of an array. Raises Unreadable."""
     beginning = file.read(len(_MAGIC) + 2)
     if not beginning.startswith(_MAGIC) or len(beginning) < len(_MAGIC) + 2:
-        raise Unreadable("it does not begin as an array")
+        raise Unreadable("it does not begin like an array")
     length = int.from_bytes(file.read(2 if beginning[-2] == 1 else 4), "little")
     if length > _LONGEST_HEADER:
         raise Unreadable("its header is too long")
@@ -68,4 +68,4 @@ def _header(file: BinaryIO) -> dict[str, Any]:
             return cast("dict[str, Any]", header)
     except (ValueError, SyntaxError, TypeError, LookupError, RecursionError, MemoryError) as error:
         raise Unreadable(f"its header cannot be read: {type(error).__name__}") from error
-    raise Unreadable("its header says no shape and type")
+    raise Unreadable("its header has no shape and type")

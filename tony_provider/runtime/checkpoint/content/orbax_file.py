@@ -1,4 +1,4 @@
-"""What Orbax writes beside its arrays: small manifests of databases, and JSON that says what belongs to a step."""
+"""Metadata of Orbax: small manifests of databases, and JSON files with the content of a step."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ _OF_ARRAYS = ("jax.Array", "np.ndarray")
 
 
 def check_database(path: Path) -> None:
-    """Check that a database's manifest is whole. Raises Unreadable, OSError."""
+    """Check that a database's manifest is complete. Raises Unreadable, OSError."""
     data = whole(path, _MOST_BYTES)
     if data[:4] != _DATABASE_MAGIC or int.from_bytes(data[4:12], "little") != len(data):
-        raise Unreadable("it is not a whole manifest of a database")
+        raise Unreadable("it is not a complete manifest of a database")
     if crc32c(data[:-4]) != int.from_bytes(data[-4:], "little"):
         raise Unreadable("it is damaged: its checksum is wrong")
 
 
 def is_committed(path: Path) -> bool:
-    """Whether a step's metadata says that the step was committed. Raises Unreadable, OSError."""
+    """Return whether a step was committed, from its metadata. Raises Unreadable, OSError."""
     return json_object(path, _MOST_BYTES).get("commit_timestamp_nsecs", 0) is not None
 
 
 def arrays(path: Path) -> Optional[list[str]]:
-    """The directories, beside a tree, of the arrays that it says; None: they are in a database.
+    """Return the names of a tree's array directories, which are next to it, or None if a database holds the arrays.
 
     Raises Unreadable, OSError.
     """
@@ -38,7 +38,7 @@ def arrays(path: Path) -> Optional[list[str]]:
 
 
 def pieces(path: Path) -> int:
-    """The number of files that an array is made of, as its metadata says; 0: that says nothing of them.
+    """Return the number of files of an array from its metadata, or 0 if it is unknown.
 
     Raises Unreadable, OSError.
     """
@@ -47,10 +47,10 @@ def pieces(path: Path) -> int:
     if not isinstance(chunks, list) or not isinstance(shape, list):
         return 0
     if not all(map(is_count, [*chunks, *shape])):
-        raise Unreadable("its shape is none")
+        raise Unreadable("its shape is invalid")
     wanted = math.prod(-(-whole // piece) for whole, piece in zip(shape, chunks) if piece)
     if not is_count(wanted):
-        raise Unreadable("it would be made of more files than there can be")
+        raise Unreadable("its number of files is impossibly large")
     return int(wanted)
 
 

@@ -1,9 +1,9 @@
-"""Pickles read without running them: what they say in plain numbers, texts, lists, tuples and dictionaries.
+"""Read plain numbers, texts, lists, tuples and dictionaries from pickles without running them.
 
-A pickle is a program, and loading one runs it; nothing here does. Whatever a pickle would make by a call is opaque.
+A pickle is a program that runs when it is loaded. This module never runs it. Results of calls are opaque.
 
-What a pickle has made is never hashed, compared or written as text unless it is a number or a text: a hundred bytes
-make a tuple of a tuple, each twice, for which that takes for ever.
+Only numbers and texts of a pickle are hashed, compared or formatted. A hundred bytes can describe nested tuples for
+which these operations would never end.
 """
 
 from __future__ import annotations
@@ -17,25 +17,19 @@ from tony_provider.runtime.checkpoint.content.unreadable import Unreadable, is_c
 _LITERALS = frozenset({"NONE", "NEWTRUE", "NEWFALSE", "EMPTY_DICT", "EMPTY_LIST", "EMPTY_TUPLE"})
 _TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 _MARK = object()
-_MOST_OPERATIONS = 5_000_000  # a hundred thousand tensors take some; each may make an object of some 70 bytes
-_LONGEST = 64 << 10  # bytes of a text, or of other data, that is kept
+_MOST_OPERATIONS = 5_000_000  # enough for 100,000 tensors; each operation may create an object of 70 bytes
+_LONGEST = 64 << 10  # bytes of a text, or of other data; longer data is skipped
 _LONGEST_LINE = 1 << 20  # bytes
 _LONGEST_NUMBER = 4000  # digits
-_PIECE = 1 << 20  # bytes that are read at a time of what is not kept
-# What has its length in so many bytes before it.
-_MOST_OPERATIONS = 5_000_000  # a hundred thousand tensors take some; each may make an object of some 70 bytes
-_LONGEST = 64 << 10  # bytes of a text, or of other data, that is kept
-_LONGEST_LINE = 1 << 20  # bytes
-_LONGEST_NUMBER = 4000  # digits
-_PIECE = 1 << 20  # bytes that are read at a time of what is not kept
-# What has its length in so many bytes before it.
+_PIECE = 1 << 20  # bytes of skipped data that are read at a time
+# Operations whose data begins with its length, and the size of the length in bytes.
 _COUNTED = {"BINBYTES": 4, "BINUNICODE": 4, "BINSTRING": 4, "LONG4": 4}
 _COUNTED |= {"BINBYTES8": 8, "BYTEARRAY8": 8, "BINUNICODE8": 8}
 _OPERATIONS = {each.code.encode("latin-1"): each for each in pickletools.opcodes}
 
 
 class Opaque:
-    """Something in a pickle that only running it would make; ``name`` when it is a class or function."""
+    """An object that only a run of the pickle would create. ``name``: of a class or function, otherwise empty."""
 
     __slots__ = ("name",)
 
@@ -49,8 +43,8 @@ _NAMELESS = Opaque()
 class Plain:
     """The plain content of a pickle: ``value``.
 
-    ``states`` are what its objects would be made of, in their order; ``persistent`` are the references to data that lie
-    outside of it.
+    ``states`` are the states of its objects, in order. ``persistent`` are the references to data outside of the
+    pickle.
     """
 
     def __init__(self) -> None:
@@ -60,9 +54,9 @@ class Plain:
 
 
 def read(file: BinaryIO) -> Plain:
-    """The content of the next pickle of a file, which then stands behind it.
+    """Read the next pickle of a file and return its content.
 
-    Raises Unreadable when it is cut short or none.
+    Raises Unreadable if it is truncated or not a pickle.
     """
     machine = _Machine()
     try:
@@ -74,7 +68,7 @@ def read(file: BinaryIO) -> Plain:
 
 
 class _Source:
-    """A file as ``pickletools`` reads it, with an end to its lines."""
+    """A file for ``pickletools`` with a limit on the length of lines."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -101,7 +95,7 @@ class _Source:
 
 
 def _operations(source: _Source) -> Iterator[tuple[Any, Any]]:
-    """As ``pickletools.genops``, but without what is long, which is Opaque."""
+    """Yield operations like ``pickletools.genops``, with Opaque in place of long data."""
     for _ in range(_MOST_OPERATIONS):
         opcode = _OPERATIONS[source.exactly(1)]
         if opcode.name in _COUNTED:
@@ -149,7 +143,7 @@ class _Machine:
             self._other(opcode)
 
     def _other(self, opcode: Any) -> None:
-        """An operation that makes something opaque, or nothing, of what is on the stack."""
+        """Apply an operation that replaces values of the stack by opaque objects or removes them."""
         before = opcode.stack_before
         if pickletools.markobject in before:
             self._to_mark()
@@ -159,7 +153,7 @@ class _Machine:
 
     def _take(self, count: int) -> list[Any]:
         if count > len(self._stack):
-            raise ValueError("it takes more than there is")
+            raise ValueError("it takes more values than the stack has")
         taken = self._stack[len(self._stack) - count :]
         del self._stack[len(self._stack) - count :]
         return taken
@@ -252,22 +246,22 @@ def _literal(name: str) -> Any:
 
 
 def _paired(target: Any, items: list[Any]) -> Any:
-    """Only what has a text for its key is kept."""
+    """Add pairs with text keys to a dictionary, and drop other pairs."""
     if isinstance(target, dict):
         target.update((key, value) for key, value in zip(items[::2], items[1::2]) if isinstance(key, str))
     return target
 
 
 def number_at(value: Any, *keys: str) -> Optional[int]:
-    """The first whole number from 0 on that a dictionary has under one of these keys, in upper or lower case.
+    """Return the first whole number from 0 on that a dictionary has under one of these keys, or None.
 
-    None when there is none.
+    Upper and lower case are equal.
     """
     if not isinstance(value, dict):
         return None
-    said = {key.lower(): number for key, number in value.items() if isinstance(key, str)}
+    numbers = {key.lower(): number for key, number in value.items() if isinstance(key, str)}
     for key in keys:
-        number: Any = said.get(key)
+        number: Any = numbers.get(key)
         if is_count(number):
             return int(number)
     return None

@@ -1,6 +1,6 @@
-"""The one table of what reads files of checkpoints, by the names that formats have for it.
+"""The table of readers for files of checkpoints, by name.
 
-Each takes a path, and gives what JSON can hold: it may run in a process of its own. Each raises Unreadable, and
+A reader takes a path and returns JSON types, because it may run in a separate process. It raises Unreadable and
 OSError.
 """
 
@@ -50,15 +50,15 @@ READERS: Mapping[str, Callable[[Path], Any]] = {
 
 
 def read_here(reader: str, path: Path) -> Any:
-    """What a reader says of a file, in this process. Raises Unreadable, OSError.
+    """Return a reader's result for a file, in this process. Raises Unreadable, OSError.
 
-    Whatever else a reader raises is the file's trouble, and hides no other file.
+    Other exceptions of a reader become Unreadable, so that a file never prevents reading the others.
     """
     try:
         return READERS[reader](path)
     except (Unreadable, OSError):
         raise
     except MemoryError as error:
-        raise Unreadable("it takes too much memory to read") from error
+        raise Unreadable("reading it needs too much memory") from error
     except Exception as error:
         raise Unreadable(f"it cannot be read: {type(error).__name__}: {error}") from error

@@ -1,4 +1,4 @@
-"""``.safetensors`` files: whole when they are as long as their header says."""
+"""``.safetensors`` files. A file is complete if it has the size in its header."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LONGEST_HEADER = 100 << 20  # bytes, the format's own limit
 
 
 def check(path: Path) -> None:
-    """Check that a ``.safetensors`` file is whole. Raises Unreadable, OSError."""
+    """Check that a ``.safetensors`` file is complete. Raises Unreadable, OSError."""
     with path.open("rb") as file:
         size = file.seek(0, 2)
         file.seek(0)
@@ -25,7 +25,7 @@ def check(path: Path) -> None:
     except (ForeignJsonError, TypeError, LookupError, AttributeError) as error:
         raise Unreadable(f"its header cannot be read: {error}") from error
     if not all(map(is_count, ends)):
-        raise Unreadable("its header cannot be read: an offset in it is no number of bytes")
+        raise Unreadable("its header cannot be read: an offset in it is not a number of bytes")
     end = 8 + length + max(ends, default=0)
     if size != end:
         raise Unreadable(f"it has {size} bytes instead of {end}")

@@ -1,6 +1,6 @@
 """A file of ``torch.save``: a zip archive, or one of the pickles that PyTorch wrote before 1.6.
 
-Nothing is unpickled: that would run what is in the file. What a pickle says of itself is read without.
+The module never unpickles, because that would run code from the file. It reads plain content only.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ OLD_MAGIC = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."
 PICKLE = b"\x80"
 _LONGEST_PICKLE = 64 << 20  # bytes; read for the step only
 _STEPS = ("global_step", "step", "iteration", "iter", "iter_num", "step_num")
-_EPOCHS = ("epoch", "epochs_run")  # not "epochs", nor "steps": those are how many there are to be
+_EPOCHS = ("epoch", "epochs_run")  # not "epochs" or "steps", which are totals
 _BYTES = {"Double": 8, "Long": 8, "ComplexFloat": 8, "ComplexDouble": 16, "Float": 4, "Int": 4, "QInt32": 4}
 _BYTES |= {"Half": 2, "BFloat16": 2, "Short": 2, "Byte": 1, "Char": 1, "Bool": 1, "QInt8": 1, "QUInt8": 1}
 
 
 @attrs.frozen
 class TorchFile:
-    """What a whole file of ``torch.save`` says of itself."""
+    """Content of a complete file of ``torch.save``."""
 
-    step: Optional[int]  # that its content names as one
+    step: Optional[int]  # from its content
     epoch: Optional[int]
-    is_sure: bool  # its end was seen; otherwise it might have been cut short unnoticed
+    is_sure: bool  # its end was read; otherwise the file may be truncated
 
 
 def looks_like_one(path: Path) -> bool:
-    """Whether a file begins as one of ``torch.save``. Raises OSError."""
+    """Return whether a file begins like a file of ``torch.save``. Raises OSError."""
     with path.open("rb") as file:
         beginning = file.read(len(zips.MAGIC))
     cut_short = zips.MAGIC.startswith(beginning)  # or empty
@@ -61,14 +61,14 @@ def _archive(path: Path) -> TorchFile:
     with zips.opened(path) as archive:
         top = next((name for name in archive.namelist() if basename(name) == "data.pkl"), None)
         if top is None:
-            raise Unreadable("there is no data.pkl in it")
+            raise Unreadable("it contains no data.pkl")
         if not zips.check(archive) or archive.getinfo(top).file_size > _LONGEST_PICKLE:
             return TorchFile(None, None, True)
         with archive.open(top) as data:
-            return _said_by(pickles.read(data), True)  # type: ignore[arg-type]
+            return _described_by(pickles.read(data), True)  # type: ignore[arg-type]
 
 
-def _said_by(pickle: pickles.Plain, is_sure: bool) -> TorchFile:
+def _described_by(pickle: pickles.Plain, is_sure: bool) -> TorchFile:
     value = pickle.value
     return TorchFile(pickles.number_at(value, *_STEPS), pickles.number_at(value, *_EPOCHS), is_sure)
 
@@ -76,17 +76,17 @@ def _said_by(pickle: pickles.Plain, is_sure: bool) -> TorchFile:
 def _plain_pickle(file: BinaryIO) -> TorchFile:
     pickle = pickles.read(file)
     if file.read(1):
-        raise Unreadable("something follows the pickle that it is")
-    return _said_by(pickle, True)
+        raise Unreadable("data follows its pickle")
+    return _described_by(pickle, True)
 
 
 def _old(file: BinaryIO) -> TorchFile:
-    """Pickles of a magic number, a version, the system, the object, and the keys of its storages; then these."""
+    """Read pickles of a magic number, a version, the system, the object and the keys of its storages, then these."""
     for _ in range(3):
         pickles.read(file)
     what = pickles.read(file)
     keys = pickles.read(file).value
-    # Never anything else: a tuple may take for ever to hash, or to compare.
+    # Accept only text, because hashing or comparing a nested tuple may never end.
     if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
         raise Unreadable("it names no storages")
     sizes = {entry[2]: _element_size(entry[1]) for entry in what.persistent if _is_storage(entry)}
@@ -94,9 +94,9 @@ def _old(file: BinaryIO) -> TorchFile:
         size = sizes.get(key)
         count = int.from_bytes(_exactly(file, 8), "little")
         if size is None:
-            return _said_by(what, False)  # of a type that is not known here: what follows cannot be found
+            return _described_by(what, False)  # of an unknown type, so the following storages cannot be found
         _skip(file, count * size)
-    return _said_by(what, True)
+    return _described_by(what, True)
 
 
 def _is_storage(entry: object) -> bool:

@@ -1,4 +1,4 @@
-"""What lists the files of a checkpoint of PyTorch: the metadata of a distributed one, and an index of shards."""
+"""File lists of PyTorch checkpoints: the metadata of a distributed checkpoint, and an index of shards."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MOST_BYTES = 32 << 20  # of an index
 
 
 def ends(path: Path) -> dict[str, int]:
-    """How long each file must be at least. Each tensor's place is a ``_StorageInfo``: file, offset, length.
+    """Return the minimum size of each file. A ``_StorageInfo`` has each tensor's place: file, offset, length.
 
     Raises Unreadable, OSError.
     """
@@ -27,7 +27,7 @@ def ends(path: Path) -> dict[str, int]:
 
 
 def shards(path: Path) -> list[str]:
-    """The files that an index names. Raises Unreadable, OSError."""
+    """Return the files that an index lists. Raises Unreadable, OSError."""
     listed = json_object(path, _MOST_BYTES).get("weight_map")
     if not isinstance(listed, dict) or not all(isinstance(name, str) for name in listed.values()):
         raise Unreadable("it names no files")

@@ -1,4 +1,4 @@
-"""What parsers of checkpoints' files say of one that they cannot read, and how they read small ones whole."""
+"""Errors of the parsers of checkpoint files, and helpers for small files."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tony_provider.runtime.foreign_json import ForeignJsonError, read_json
 HIGHEST = 2**62  # of a step; longer numbers are dates, hashes or random
 
 
-class Unreadable(Exception):  # noqa: N818 - says what was found
-    """A file's content is not what its format says; ``str()`` says why."""
+class Unreadable(Exception):  # noqa: N818 - describes what was found
+    """A file's content does not match its format. ``str()`` is the reason."""
 
 
 class NotRead(OSError):  # noqa: N818 - describes what happened
@@ -19,25 +19,25 @@ class NotRead(OSError):  # noqa: N818 - describes what happened
 
 
 def whole(path: Path, most_bytes: int) -> bytes:
-    """All of a small file. Raises Unreadable for a larger one, OSError."""
+    """Return the content of a small file. Raises Unreadable if it is larger, OSError."""
     with path.open("rb") as file:
         data = file.read(most_bytes + 1)
     if len(data) > most_bytes:
-        raise Unreadable(f"it has more than {most_bytes} bytes, which none of its kind has")
+        raise Unreadable(f"it has more than {most_bytes} bytes, the limit for such files")
     return data
 
 
 def json_object(path: Path, most_bytes: int) -> dict[str, Any]:
-    """What a small file of JSON says. Raises Unreadable, OSError."""
+    """Return the object in a small JSON file. Raises Unreadable, OSError."""
     try:
         plain = read_json(whole(path, most_bytes))
     except ForeignJsonError as error:
         raise Unreadable(f"it cannot be read: {error}") from error
     if not isinstance(plain, dict):
-        raise Unreadable("it is no JSON object")
+        raise Unreadable("it is not a JSON object")
     return plain
 
 
 def is_count(value: Any) -> bool:
-    """Whether something in a file is a whole number that can be a step, a size or an offset."""
+    """Return whether a value is a whole number that can be a step, a size or an offset."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < HIGHEST

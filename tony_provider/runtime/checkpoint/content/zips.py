@@ -1,4 +1,4 @@
-"""Zip archives, which .keras files and PyTorch's are: whole when every member's checksum is right."""
+"""Zip archives, such as files of Keras and PyTorch. An archive is complete if all checksums match."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tony_provider.runtime.checkpoint.content.unreadable import Unreadable
 _PIECE = 1 << 20  # bytes, read at a time
 MAGIC = b"PK\x03\x04"
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # that Keras, NumPy and PyTorch write
-_MOST_TIMES = 100  # its own size that an archive may unpack to, beyond what follows
+_MOST_TIMES = 100  # an archive may unpack to this multiple of its size, plus _MOST_ANYWAY
 _MOST_ANYWAY = 1 << 30  # bytes
 _ERRORS = (
     zipfile.BadZipFile,
@@ -36,25 +36,25 @@ def opened(path: Path) -> Iterator[zipfile.ZipFile]:
             _check_bounds(archive, path.stat().st_size)
             yield archive
     except _ERRORS as error:
-        raise Unreadable(f"it is no whole zip archive: {error}") from error
+        raise Unreadable(f"it is not a complete zip archive: {error}") from error
 
 
 def _check_bounds(archive: zipfile.ZipFile, size: int) -> None:
-    """Before anything is unpacked. Raises Unreadable."""
+    """Check the sizes of the members before any is unpacked. Raises Unreadable."""
     members = archive.infolist()
     if any(member.compress_type not in _METHODS for member in members):
-        raise Unreadable("it is compressed in a way that none of its kind is")
+        raise Unreadable("it uses a compression that these libraries do not use")
     if sum(member.compress_size for member in members) > size:
-        raise Unreadable("it is no whole zip archive: what is in it overlaps")
+        raise Unreadable("it is not a complete zip archive: its members overlap")
     unpacked = sum(member.file_size for member in members)
     if unpacked > _MOST_ANYWAY + _MOST_TIMES * size:
         raise Unreadable(f"its {size} bytes would unpack to {unpacked}")
 
 
 def check(archive: zipfile.ZipFile) -> bool:
-    """Read every member of an archive. False when there are no checksums (all are 0), as PyTorch can be told to do.
+    """Read every member of an archive. Return False if it has no checksums (all are 0), an option of PyTorch.
 
-    Then only the archive's directory, which is its end, has been found whole, and no member can be read.
+    Then only the archive's directory, which is its end, is verified.
     """
     members = archive.infolist()
     if not any(member.CRC for member in members):
@@ -71,7 +71,7 @@ def check_any(path: Path) -> None:
     try:
         with zipfile.ZipFile(path) as archive:
             if any(member.compress_type not in _METHODS for member in archive.infolist()):
-                return  # its directory, which is written last, is there
+                return  # its directory exists, which is written last
     except _ERRORS as error:
         raise Unreadable(f"it is not a complete zip archive: {error}") from error
     with opened(path) as archive:
