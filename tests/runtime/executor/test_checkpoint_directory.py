@@ -202,7 +202,7 @@ def test_a_directory_that_is_larger_than_the_job_allows_is_not_stored(tmp_path: 
     state = container.look(6)
     assert (state.ready, state.lasts) == (False, True)
     assert state.blocker == (
-        "the directory has 1.4 MiB, more than the 1 MiB of checkpoint.max_size. The largest entries are "
+        "the directory has 1.4 MiB, more than checkpoint.max_size (1 MiB). The largest entries are "
         "step-a (488 KiB), step-b (488 KiB), step-c (488 KiB) and 1 more. Have the program delete old saves, leave "
         "files out by checkpoint.exclude, or raise checkpoint.max_size"
     )

@@ -401,7 +401,7 @@ async def test_a_stop_that_leaves_no_time_starts_no_upload(launch: Launch) -> No
     await saved(running, 40)
     running.master.stop(1, grace=5, checkpoint_seconds=0)
     settled = await running.master.first("settled")
-    assert settled.problem == "no time was left for a look at the checkpoint directory"
+    assert settled.problem == "no time was left for an inspection of the checkpoint directory"
     assert await running.end() == 0
     assert uploads(running) == []
 
@@ -489,7 +489,7 @@ async def test_a_refusal_is_the_problem_at_the_end(launch: Launch) -> None:
     await running.master.all_of("checkpoint_state", 2)
     running.order("exit 1")
     settled = await running.master.first("settled")
-    assert settled.problem == "the application master refused it: another application owns the chain"
+    assert settled.problem == "the application master rejected it: another application owns the chain"
     assert stored(running) == []
 
 
@@ -574,7 +574,7 @@ async def test_a_directory_above_the_size_limit_is_reported_within_a_look(launch
     running.order("save 70 700000")
     beat = await running.master.heartbeat_with(lambda beat: beat.trouble)
     assert beat.trouble.startswith("its newest checkpoint is not stored since ")
-    assert "more than the 1 MiB of checkpoint.max_size. The largest entries are weights-70 (1.3 MiB)" in beat.trouble
+    assert "more than checkpoint.max_size (1 MiB). The largest entries are weights-70 (1.3 MiB)" in beat.trouble
     assert uploads(running) == []
     running.order("exit 0")
     assert "checkpoint.max_size" in (await running.master.first("settled")).problem

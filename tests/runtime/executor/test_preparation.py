@@ -95,7 +95,7 @@ async def test_what_is_here_already_is_not_copied_again(launch: Launch) -> None:
     await running.master.first("settled")
     await running.begin(generation=2, **resume(uri, 120))
     await running.master.all_of("started", 2)
-    assert "UTC): 0 bytes copied from the storage, 2130 were here" in running.executor.stderr
+    assert "UTC): copied 0 bytes from the storage, reused 2130" in running.executor.stderr
     assert files_below(checkpoints(running)) == ["step-120.tony.json", "weights-120/a", "weights-120/b"]
     running.order("exit 0")
     await running.master.all_of("settled", 2)
@@ -117,7 +117,7 @@ async def test_what_was_changed_in_place_is_copied_again(launch: Launch) -> None
         await running.begin(generation=generation + 1, **resume(uri, 120))
         await running.master.all_of("started", generation + 1)
         assert (checkpoints(running) / "weights-120" / "a").read_bytes() == trainer.content(120, "a", 1000)
-    assert running.executor.stderr.count("UTC): 1000 bytes copied from the storage, 1130 were here") == 2
+    assert running.executor.stderr.count("UTC): copied 1000 bytes from the storage, reused 1130") == 2
 
 
 async def test_a_damaged_checkpoint_is_told_and_the_next_one_taken(launch: Launch) -> None:

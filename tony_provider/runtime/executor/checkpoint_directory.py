@@ -1,4 +1,4 @@
-"""The checkpoint directory of one container: what its processes begin with, and which state of it can be stored."""
+"""The checkpoint directory of one container: restore it for the processes, and find states that can be stored."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ log = logging.getLogger(__name__)
 
 @attrs.frozen
 class Resumed:
-    """What a user process resumes from."""
+    """The checkpoint that a user process resumes from."""
 
     point: ResumePoint
-    path: str  # that a framework loads; empty if none is known
+    path: str  # that a framework loads; empty if unknown
 
 
 @attrs.frozen
@@ -69,13 +69,13 @@ class EntryState:
 
 @attrs.frozen
 class DirectoryState:
-    """What the directory holds, for the application master."""
+    """State of the directory, for the application master."""
 
     version: int  # changes with the directory's content
     ready: bool
-    entries: tuple[EntryState, ...] = ()  # those with news first, from the newest to the oldest
-    blocker: str = ""  # why it is not ready
-    lasts: bool = False  # time alone does not change that
+    entries: tuple[EntryState, ...] = ()  # entries with news first, from the newest to the oldest
+    blocker: str = ""  # the reason why it is not ready
+    lasts: bool = False  # waiting does not help
     remedy: str = ""  # what to do if it does not become ready
 
 
@@ -119,8 +119,8 @@ class CheckpointDirectory:
         self._reader = CheckpointReader()
         self._lock = threading.Lock()
         self._watch = DirectoryWatch()
-        self._whole = Tree({})  # the directory at the last look, with the entries of other tasks
-        self._foreign: frozenset[str] = frozenset()  # their paths in it
+        self._whole = Tree({})  # the directory at the last inspection, with the entries of other tasks
+        self._foreign: frozenset[str] = frozenset()  # paths of other tasks in it
         self._finder = SaveFinder(self.path, reading=self._reader.read)
         self._ranks: Sequence[int] = (0,)
         self._alone = True
@@ -156,26 +156,26 @@ class CheckpointDirectory:
             self._restored(None, StoredFiles(), {})
 
     def restore(self, resume: ResumePoint, rank: Optional[int], cancelled: threading.Event) -> Resumed:
-        """Make the directory hold exactly a committed checkpoint. Files that it has already are not copied.
+        """Make the directory hold exactly a committed checkpoint. Files that it already has are not copied.
 
-        Raises DamagedCheckpoint, StorageError, OSError, Cancelled; then it is as it was.
+        Raises DamagedCheckpoint, StorageError, OSError, Cancelled. Then the directory is unchanged.
         """
         restored = restore(self._storage, resume, self.path, rank, cancelled=cancelled, aside=self._workspace.set_aside)
         manifest, point = restored.stored.manifest, restored.stored.point
-        log.info("%s: %d bytes copied from the storage, %d were here", point.label, restored.copied, restored.reused)
+        log.info("%s: copied %d bytes from the storage, reused %d", point.label, restored.copied, restored.reused)
         own = manifest.own_paths(rank) if rank is not None else frozenset()
         is_of_chain = self._chain is not None and chain_of(resume.uri) == self._chain
         with self._lock:
             others = {path: node for path, node in self._scan().nodes.items() if path not in own}
             self._restored(point, restored.files if is_of_chain else StoredFiles(), others)
         if not manifest.entry:
-            log.info("no framework is known to load it, so TONY_RESUME_FROM is not set")
+            log.info("no known framework can load the checkpoint, so TONY_RESUME_FROM is not set")
         return Resumed(point, str(self.known_as / manifest.entry) if manifest.entry else "")
 
     def keep(self, rank: Optional[int], cancelled: threading.Event) -> Optional[Resumed]:
-        """Keep the directory as the failed process left it, without what it had not finished.
+        """Keep the directory as the failed process left it, without unfinished files.
 
-        If the process was writing over files of the last checkpoint, that one is restored. Raises OSError,
+        If the process was overwriting files of the last checkpoint, restore that checkpoint. Raises OSError,
         StorageError, Cancelled.
         """
         with self._lock:
@@ -211,7 +211,8 @@ class CheckpointDirectory:
     def _bring_back_excluded(self) -> None:
         """Move excluded entries from the former content into the restored directories that contained them.
 
-        A directory that the restored state lacks stays away: with only excluded files in it, it would look like a save.
+        A directory that the restored state lacks is not created, because with only excluded files it would look like a
+        save.
         """
         for path in scan(self._workspace.set_aside, exclude=self._exclude).excluded if self._exclude else ():
             source, target = self._workspace.set_aside / path, self.path / path
@@ -231,12 +232,12 @@ class CheckpointDirectory:
             with suppress(OSError):  # it is not empty: its files follow
                 source.rmdir()
             return
-        log.warning("set aside: %s was not complete when its process ended", path)
+        log.warning("moved %s out of the checkpoint directory: it was incomplete when its process ended", path)
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
             source.replace(target)
         except OSError as error:
-            log.warning("%s cannot be set aside: %s", path, error)
+            log.warning("cannot move the incomplete %s out of the checkpoint directory: %s", path, error)
         place = source.parent
         while place != self.path:
             try:
@@ -245,7 +246,7 @@ class CheckpointDirectory:
                 break
             place = place.parent
 
-    # ---- while it runs, and after it -----------------------------------------------------------------------------
+    # ---- while the process runs, and after it ----------------------------------------------------------------------
 
     def ended(self) -> None:
         """Note that the processes have just ended. Time that passes afterwards completes no save."""
@@ -319,13 +320,13 @@ class CheckpointDirectory:
             self._signature = None
 
     def refused(self) -> None:
-        """Note that a commit was refused, perhaps because objects of former checkpoints are gone: send all again."""
+        """Note that a commit was rejected. Objects of former checkpoints may be gone, so upload all files again."""
         with self._lock:
             self._stored = StoredFiles()
             self._signature = None
 
     def describe_excluded(self) -> str:
-        """Describe what ``checkpoint.exclude`` leaves out, the first time that there is something. Otherwise empty."""
+        """Describe the excluded entries when there are any for the first time. Otherwise return an empty text."""
         paths = self._whole.excluded
         if self._has_described_excluded or not paths:
             return ""
@@ -337,11 +338,11 @@ class CheckpointDirectory:
         return described
 
     def make_room(self) -> None:
-        """Remove what was set aside if the disk is full."""
+        """Remove the entries that were set aside if the disk is full."""
         if disk.problem(self.path) is not None:
             shutil.rmtree(self._workspace.set_aside, ignore_errors=True)
 
-    # ---- what no snapshot holds ----------------------------------------------------------------------------------
+    # ---- files outside of snapshots --------------------------------------------------------------------------------
 
     def unstored(self) -> list[str]:
         """Return the files that this task has written since the last snapshot. Raises OSError."""
@@ -355,7 +356,7 @@ class CheckpointDirectory:
 
     @property
     def left_out(self) -> str:
-        """What snapshots leave out and why, for people, or an empty text. It names the first entries only."""
+        """A notice of the first entries that snapshots leave out, with the reasons, or an empty text."""
         found = list(self._left_out.items())
         if not found:
             return ""
@@ -366,7 +367,7 @@ class CheckpointDirectory:
     # ---- helpers -------------------------------------------------------------------------------------------------
 
     def _observe(self, *, writers: bool = True) -> Tree:
-        """Scan the directory, and tell the watch. Return what this task has written."""
+        """Scan the directory and update the watch. Return the entries that this task has written."""
         whole = self._scan()
         for path, reason in sorted(whole.left_out.items()):
             if path not in self._left_out and len(self._left_out) < _MOST_ENTRIES:
@@ -383,7 +384,7 @@ class CheckpointDirectory:
         return scan(self.path, also_called=[str(self.known_as), os.path.realpath(self.path)], exclude=self._exclude)
 
     def _own(self, tree: Tree) -> Tree:
-        """The tree without restored entries of other tasks, unless this one has changed them."""
+        """Return the tree without restored entries of other tasks that this task has not changed."""
         nodes = {path: node for path, node in tree.nodes.items() if not self._is_others(path, node)}
         for path in list(nodes):
             while path := dirname(path):
@@ -399,18 +400,18 @@ class CheckpointDirectory:
         )
 
     def _saves(self) -> Saves:
-        """The saves in the whole directory: a save may consist of files of several tasks."""
+        """Return the saves in the whole directory, because a save may consist of files of several tasks."""
         return self._finder.find(self._whole, self._foreign)
 
     def _loadable(self, saves: Saves, unfinished: Collection[str]) -> Optional[Save]:
-        """What a framework can load, without files that are left out."""
+        """Return the newest save that a framework can load, without unfinished files."""
         found = [save for save in saves.saves if not set(save.files) & set(unfinished)]
         if self._format is not CheckpointFormat.AUTO:
             found = [save for save in found if save.format == self._format.value]
         return attrs.evolve(saves, saves=found).loadable(alone=self._alone)
 
     def _without_news(self, tree: Tree) -> DirectoryState:
-        """The state that the storage holds already. The application master compares other tasks' saves with it."""
+        """Return the state that is already stored. The application master compares other tasks' saves with it."""
         saves = self._saves()
         ready = _Ready(tree, self._watch.at_exit(), self._loadable(saves, ()), self._saved_ms(tree))
         return self._is_ready(ready, saves)
@@ -470,7 +471,7 @@ class CheckpointDirectory:
 
 
 class _Once:
-    """The saves of a look, found at the first use."""
+    """The saves of one inspection, found at the first use."""
 
     def __init__(self, find: Callable[[], Saves]) -> None:
         self._find = find

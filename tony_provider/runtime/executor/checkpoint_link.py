@@ -1,8 +1,8 @@
 """The path by which a task's processes find their checkpoint directory: the same in each container of the task.
 
-Libraries write absolute paths into their checkpoints, and each container has a directory of its own. So the path leads
-through a private symbolic link: ``/tmp/tony-USER/TASK-HASH/work/checkpoints``. Its last part is no link, because some
-programs do not follow links that they are given. One container at a time has a link: it locks the link's directory
+Libraries write absolute paths into their checkpoints, and each container has its own directory. So the path leads
+through a private symbolic link: ``/tmp/tony-USER/TASK-HASH/work/checkpoints``. The last part is not a link, because
+some programs do not follow links in their arguments. One container at a time has a link: it locks the link's directory
 until all of its processes have ended.
 """
 
@@ -28,16 +28,16 @@ from tony_provider.runtime.storage import uris
 
 log = logging.getLogger(__name__)
 
-_TOP = "/tmp"  # noqa: S108 - the same on all nodes, whatever TMPDIR says; what is made there is checked
+_TOP = "/tmp"  # noqa: S108 - the same on all nodes, independent of TMPDIR; the directories made there are checked
 _LINK = "work"
-_WAIT = 30.0  # seconds for a former container of the task, whose processes may still be ending
+_WAIT = 30.0  # seconds for the processes of a former container of the task to end
 _POLL = 0.2  # seconds
 
 
 class CheckpointLink:
-    """The link of one container to its checkpoint directory. ``path`` makes it, ``close`` removes it.
+    """The link of one container to its checkpoint directory. ``path`` creates it, ``close`` removes it.
 
-    The link of a killed container is removed when the next task of the user begins on the node.
+    The next task of the user on the node removes the link of a killed container.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class CheckpointLink:
         self._directory = directory
         self._guarded = guarded
         self._wait = wait
-        self.problem = ""  # why ``path`` is not a link
+        self.problem = ""  # the reason if ``path`` does not use a link
         self._held: Optional[int] = None  # descriptor of the locked directory
 
     def path(self, cancelled: threading.Event) -> Path:
@@ -80,7 +80,7 @@ class CheckpointLink:
         except (OSError, ForeignDirectoryError) as error:
             self.problem = (
                 f"TONY_CHECKPOINT_DIR will have another path in the next container, because no link to it is possible: "
-                f"{error}. Libraries may not find absolute paths again that they write into checkpoints"
+                f"{error}. Absolute paths that libraries write into checkpoints will not exist there"
             )
             log.warning("%s", self.problem)
             return self._directory
@@ -104,7 +104,7 @@ class CheckpointLink:
             if time.monotonic() >= deadline:
                 raise OSError(f"a former container of the task has not ended, and holds {self._own}")
             if cancelled.wait(_POLL):
-                raise Cancelled("stopped while it waited for a former container of the task")
+                raise Cancelled("stopped during the wait for a former container of the task")
 
     def _remove_left(self) -> None:
         """Remove the links of containers that were killed."""

@@ -36,13 +36,13 @@ def tight(directory: Path, save: int) -> str:
     try:
         status = os.statvfs(directory)
     except OSError:
-        return ""  # the room is not known
+        return ""  # the free space is unknown
     free = status.f_bavail * status.f_frsize
     if free >= save:
         return ""
     return (
         f"the disk of its container has {size(free)} left, and its largest save so far has {size(save)}: have the "
-        "program delete old saves, or let the job run on nodes with larger disks"
+        "program delete old saves, or run the job on nodes with larger disks"
     )
 
 

@@ -1,7 +1,7 @@
-"""The mirror: copies consistent states of the checkpoint directory to the storage, while the processes run and after.
+"""The mirror: stores consistent states of the checkpoint directory while the processes run and after they end.
 
 The application master decides when a state is stored, because a checkpoint may consist of the directories of several
-tasks. The mirror reports the state of its directory, uploads it when it is ordered to, and asks for the commit.
+tasks. The mirror reports the state of its directory, uploads it on the master's order, and requests the commit.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from tony_provider.runtime.storage import StorageError, uris
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-ReportedStep = Callable[[], Awaitable[Optional[int]]]  # by the user process, last
+ReportedStep = Callable[[], Awaitable[Optional[int]]]  # the last step that the user process reported
 
-_LOOK = 1.5  # seconds between two looks at the directory
-_LOOK_AGAIN = 0.5  # seconds, when the program was just writing
-_LOOK_SHARE = 10  # looks at a large directory take at most this part of the time
-_LONGEST_PAUSE = 60.0  # seconds after a failed upload; the first pause is _LOOK, then it doubles
+_INTERVAL = 1.5  # seconds between two inspections of the directory
+_BUSY_INTERVAL = 0.5  # seconds between two inspections while the program writes
+_INSPECTION_SHARE = 10  # inspections of a large directory take at most a tenth of the time
+_LONGEST_PAUSE = 60.0  # seconds after a failed upload; the first pause is _INTERVAL, then it doubles
 _LONGEST_LAST_PAUSE = 3.0  # seconds, once the processes have ended
-_PATIENCE = 120.0  # seconds without a stored state after which people are warned
+_PATIENCE = 120.0  # seconds without a stored state until the task warns
 
 
 def mirrors(container: ExecutorContainer, *, leads: bool) -> bool:
-    """Whether this task's checkpoints are stored. ``leads``: it has rank 0."""
+    """Return whether this task's checkpoints are stored. ``leads``: it has rank 0."""
     scope = container.job.checkpoint.stored
     if scope is MirrorScope.OFF or not container.description.chain_dir:
         return False
@@ -58,19 +58,19 @@ def mirrors(container: ExecutorContainer, *, leads: bool) -> bool:
 
 
 @attrs.frozen
-class UploadTrouble:
-    """Why a checkpoint is not stored."""
+class StoreProblem:
+    """The reason why a checkpoint is not stored."""
 
     text: str
-    refused: bool = False  # the same would be refused again
-    changed: bool = False  # the program was writing; the next look finds what it has written
+    refused: bool = False  # another attempt would be rejected for the same reason
+    changed: bool = False  # the program was writing; the next inspection finds the new files
     remedy: str = ""  # what to do if it lasts
 
 
 class Mirror:
     """Stores the checkpoints of one start of the user processes.
 
-    Call ``start``, ``finish`` and ``close`` once. A problem with the storage or the disk is never more than a delay.
+    Call ``start``, ``finish`` and ``close`` once. A problem with the storage or the disk only delays checkpoints.
     """
 
     def __init__(
@@ -81,8 +81,8 @@ class Mirror:
         send: Send,
         reported: ReportedStep,
     ) -> None:
-        self._unstored = ""  # for people: what cannot be stored at present, since when and why
-        self.activity = ""  # for people: what is being uploaded
+        self._unstored = ""  # warning: what cannot be stored at present, since when and why
+        self.activity = ""  # description of the current upload, for the status
         self._context = context
         self._directory = context.checkpoints
         self._order = order
@@ -95,22 +95,22 @@ class Mirror:
         self._throttle = new_throttle(container)
         self._ended = self._succeeded = False  # the user processes
         self._closed = False
-        self._look_seconds = 0.0  # that the last look took
+        self._inspection_seconds = 0.0  # that the last inspection took
         self._largest_save = 0  # bytes, of those that were stored
         self._tight = ""  # a warning that the disk may not hold another save
         self._nudge = asyncio.Event()
-        self._state: Optional[tony_pb2.CheckpointState] = None  # as it was reported last
+        self._state: Optional[tony_pb2.CheckpointState] = None  # the last reported state
         self._wanted: Optional[tony_pb2.TakeSnapshot] = None
         self._unstored_since: Optional[float] = None  # seconds since the epoch
-        self._newest: Optional[UploadTrouble] = None
-        self._failed: Optional[UploadTrouble] = None  # of the last upload, until one succeeds
+        self._newest: Optional[StoreProblem] = None
+        self._failed: Optional[StoreProblem] = None  # of the last upload, until one succeeds
         self._work: Optional[asyncio.Future[None]] = None
-        # A thread of its own: a silent server must not delay what the executor does in its shared threads.
+        # A separate thread, because a server that does not answer must not delay the executor's shared threads.
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="mirror")
 
     @property
     def trouble(self) -> str:
-        """What cannot be stored at present or soon, and why, for people. Empty if nothing is wrong."""
+        """A warning about checkpoints that cannot be stored now or soon, with the reason, or an empty text."""
         return self._unstored or self._tight
 
     @property
@@ -121,8 +121,8 @@ class Mirror:
     def start(self) -> None:
         self._work = asyncio.ensure_future(self._mirror())
 
-    def look_now(self) -> None:
-        """Look at the directory at once."""
+    def inspect_now(self) -> None:
+        """Inspect the directory at once."""
         self._nudge.set()
 
     def take(self, wanted: tony_pb2.TakeSnapshot) -> None:
@@ -132,90 +132,90 @@ class Mirror:
             self._nudge.set()
 
     async def finish(self, stopping: ProcessStop, deadline: Deadline, *, succeeded: bool) -> str:
-        """Store what the directory holds after the processes have ended. Return why that failed, or an empty text."""
+        """Store the directory after the processes have ended. Return the reason if that fails, or an empty text."""
         if self._work is None:
-            return ""  # nothing ever ran
+            return ""  # no process ever ran
         self._directory.ended()
         self._ended, self._succeeded = True, succeeded
         self._nudge.set()
         if not await stopping.bound(self._work, deadline):
-            given_up = self._given_up()
+            given_up = self._describe_timeout()
             await self.close()
             return given_up
         self._work.result()
         return self._newest.text if self._newest else ""
 
     async def close(self) -> None:
-        """Cancel everything that is under way."""
+        """Cancel all operations in progress."""
         self._closed = True
         if self._work is not None:
             self._work.cancel()
             await asyncio.gather(self._work, return_exceptions=True)
         self._pool.shutdown(wait=False)
 
-    def _given_up(self) -> str:
+    def _describe_timeout(self) -> str:
         if self._newest is not None and not self.activity:
             return self._newest.text
-        return f"no time was left for {self.activity or 'a look at the checkpoint directory'}"
+        return f"no time was left for {self.activity or 'an inspection of the checkpoint directory'}"
 
     # ---- the loop ------------------------------------------------------------------------------------------------
 
     async def _mirror(self) -> None:
-        pause, version = _LOOK, 0
+        pause, version = _INTERVAL, 0
         while True:
             await self._wait(min(pause, _LONGEST_LAST_PAUSE) if self._ended else pause)
             last = self._ended
             is_done, trouble = await self._store(last=last)
             is_known = trouble is self._newest
             self._newest = trouble
-            self._tell(trouble)
+            self._warn(trouble)
             if last and is_done:
                 return
             is_new = self._state is not None and self._state.version != version
             version = self._state.version if self._state is not None else version
             if trouble is None or is_new:
-                pause = _LOOK
+                pause = _INTERVAL
             elif trouble.changed:
-                pause = max(_LOOK_AGAIN, _LOOK_SHARE * self._look_seconds)
+                pause = max(_BUSY_INTERVAL, _INSPECTION_SHARE * self._inspection_seconds)
             elif not is_known:  # otherwise the mirror only waits for the next order
                 log.warning("the newest checkpoint is not stored yet: %s", trouble.text)
                 pause = min(2 * pause, _LONGEST_PAUSE)
 
-    async def _store(self, *, last: bool) -> tuple[bool, Optional[UploadTrouble]]:
+    async def _store(self, *, last: bool) -> tuple[bool, Optional[StoreProblem]]:
         """Report the directory's state, and upload it if that is ordered. Return whether nothing is left to do."""
         try:
-            state = await self._in_thread(self._look, last)
+            state = await self._in_thread(self._inspect, last)
         except OSError as error:
-            return False, UploadTrouble(f"the checkpoint directory cannot be read: {error}")
-        except Exception as error:  # whatever a program left there, an error of ours in reading it ends no training
+            return False, StoreProblem(f"the checkpoint directory cannot be read: {error}")
+        except Exception as error:  # a bug in our readers must not end the training, whatever files a program left
             log.exception("internal error in the checkpoint mirror")
-            return last, UploadTrouble(f"internal error in the checkpoint mirror: {error!r}")
+            return last, StoreProblem(f"internal error in the checkpoint mirror: {error!r}")
         self._report(state, last)
         has_news = any(entry.news for entry in state.entries)
         if not has_news:
             self._unstored_since = self._unstored_since if state.blocker else None
             trouble = (
-                UploadTrouble(state.blocker, state.lasts, changed=True, remedy=state.remedy) if state.blocker else None
+                StoreProblem(state.blocker, state.lasts, changed=True, remedy=state.remedy) if state.blocker else None
             )
             return last, trouble
         wanted, self._wanted = self._wanted, None
         if wanted is None:
             return False, self._failed
         if not wanted.wanted:
-            return True, UploadTrouble(wanted.reason or "no checkpoint is wanted any more", refused=True)
-        trouble = self._failed = await self._carry(wanted)
+            return True, StoreProblem(wanted.reason or "no checkpoint is wanted any more", refused=True)
+        trouble = self._failed = await self._upload_and_commit(wanted)
         if trouble is None:
             self._nudge.set()
         else:
             self._state = None  # reported again, so that the application master does not wait for it
         return False, trouble
 
-    def _look(self, last: bool) -> DirectoryState:
+    def _inspect(self, last: bool) -> DirectoryState:
         began = time.monotonic()
         state = self._directory.look(ended=last, succeeded=self._succeeded)
-        self._look_seconds = time.monotonic() - began
+        self._inspection_seconds = time.monotonic() - began
         tight = disk.tight(self._directory.path, self._largest_save)
-        self._tight = tight and (self._tight or tight)  # in the same words for as long as it lasts
+        self._tight = tight and (self._tight or tight)  # the text stays the same while the problem lasts
         return state
 
     def _report(self, state: DirectoryState, last: bool) -> None:
@@ -247,8 +247,8 @@ class Mirror:
         self._state = message
         self._send(tony_pb2.FromExecutor(checkpoint_state=message))
 
-    def _tell(self, trouble: Optional[UploadTrouble]) -> None:
-        """Warn people, in the same words for as long as it lasts. A program that just writes is no reason at first."""
+    def _warn(self, trouble: Optional[StoreProblem]) -> None:
+        """Update the warning, whose text stays the same while the problem lasts. Writing programs get a delay."""
         if trouble is None:
             self._unstored, self._unstored_since = "", None
             return
@@ -261,7 +261,7 @@ class Mirror:
             log.warning("%s", self._unstored)
 
     async def _wait(self, seconds: float) -> None:
-        """Wait, or until there is a reason to look at once."""
+        """Wait for the given time, or until an immediate inspection is requested."""
         try:
             await within(self._nudge.wait(), seconds)
         except asyncio.TimeoutError:
@@ -270,8 +270,8 @@ class Mirror:
 
     # ---- an upload -----------------------------------------------------------------------------------------------
 
-    async def _carry(self, wanted: tony_pb2.TakeSnapshot) -> Optional[UploadTrouble]:
-        """Upload a snapshot and have it committed. Return None if it is, otherwise why not."""
+    async def _upload_and_commit(self, wanted: tony_pb2.TakeSnapshot) -> Optional[StoreProblem]:
+        """Upload a snapshot and request its commit. Return None after the commit, otherwise the problem."""
         name = upload_name(wanted.save, self._rank)
         upload = ArtifactUpload(self._context.storage, objects_directory(self._chain), name, self._throttle)
         reported = await self._reported()
@@ -282,12 +282,12 @@ class Mirror:
             uploaded = self._uploaded(wanted, snapshot, time.monotonic() - began)
             if uploaded.ByteSize() > limits.largest("uploaded") - (64 << 10):
                 await self._in_thread(self._remove, upload, wanted.uri)
-                return UploadTrouble(too_many(len(uploaded.entries), uploaded.ByteSize()), refused=True)
+                return StoreProblem(too_many(len(uploaded.entries), uploaded.ByteSize()), refused=True)
             answer = await self._commit_requests.ask(uploaded)
         except TreeChanged as error:
-            return UploadTrouble(str(error), changed=True)
+            return StoreProblem(str(error), changed=True)
         except (StorageError, OSError, Cancelled) as error:
-            return UploadTrouble(str(error))
+            return StoreProblem(str(error))
         finally:
             upload.cancel()
             self.activity = ""
@@ -302,11 +302,11 @@ class Mirror:
             )
             await self._in_thread(self._committed, snapshot, point)
             return None
-        log.warning("a checkpoint was refused: %s", answer.reason)
+        log.warning("the application master rejected a checkpoint: %s", answer.reason)
         if answer.resend:
             self._directory.refused()
         await self._in_thread(self._remove, upload, wanted.uri)
-        return UploadTrouble(f"the application master refused it: {answer.reason}", refused=True)
+        return StoreProblem(f"the application master rejected it: {answer.reason}", refused=True)
 
     def _upload(self, wanted: tony_pb2.TakeSnapshot, upload: ArtifactUpload, reported: Optional[int]) -> Snapshot:
         """Upload a snapshot in the thread. Remove its objects if that fails, or if the mirror is closed meanwhile."""
@@ -350,7 +350,7 @@ class Mirror:
     def _remove(self, upload: ArtifactUpload, checkpoint: str) -> None:
         """Remove the objects of an upload, unless they were committed and the answer was lost.
 
-        The application master removes what is left when the next generation begins.
+        The application master removes remaining objects when the next generation begins.
         """
         storage = self._context.storage
         try:
@@ -358,7 +358,7 @@ class Mirror:
                 for name in upload.objects:
                     storage.remove(uris.join(objects_directory(self._chain), name))
         except StorageError as error:
-            log.warning("objects of an upload are left in the storage: %s", error)
+            log.warning("objects of a failed upload could not be removed from the storage: %s", error)
 
     async def _in_thread(self, work: Callable[..., T], *given: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, work, *given)

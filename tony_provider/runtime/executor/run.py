@@ -150,7 +150,7 @@ class Run:
     def look_for_checkpoint(self) -> None:
         """Look for a checkpoint to copy at once: there may be a new one."""
         if self._mirror is not None:
-            self._mirror.look_now()
+            self._mirror.inspect_now()
 
     def take_snapshot(self, wanted: tony_pb2.TakeSnapshot) -> None:
         """Take the snapshot of the checkpoint directory that the application master orders."""

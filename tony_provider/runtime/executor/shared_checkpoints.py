@@ -1,8 +1,8 @@
 """The checkpoint directory that all tasks of a job share, on a file system that all nodes have mounted.
 
-The leader restores the directory before each generation, and stores its snapshots. The other tasks wait until it has
-restored the directory. Each application holds a lock while its tasks use the directory, so that a retry changes nothing
-while processes of the former try may still write.
+The leader restores the directory before each generation, and stores its snapshots. The other tasks wait for the
+restore. Each application holds a lock while its tasks use the directory, so that a retry changes nothing while
+processes of the former try may still write.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from tony_provider.runtime.own_directory import ForeignDirectoryError, make_own_
 
 log = logging.getLogger(__name__)
 
-_SNAPSHOTS = "snapshots"  # what the leader is uploading
+_SNAPSHOTS = "snapshots"  # files that the leader is uploading
 _USERS = "applications"  # lock files of applications whose tasks use the directory
-_READY = "ready.json"  # what the leader has restored last
-_FINISHED = "finished"  # there once the leader has succeeded and its last snapshot is stored
+_READY = "ready.json"  # the last restore of the leader
+_FINISHED = "finished"  # exists once the leader has succeeded and its last snapshot is stored
 _POLL = 0.3  # seconds
 _FORMER_TIMEOUT = 180.0  # seconds for the tasks of a former try to end
 _LEADER_TIMEOUT = 600.0  # seconds for the leader to restore the directory
@@ -40,7 +40,7 @@ _LEADER_TIMEOUT = 600.0  # seconds for the leader to restore the directory
 
 @attrs.frozen
 class _Ready:
-    """The generation for which the directory was restored, and what its processes resume from."""
+    """The generation for which the directory was restored, and the checkpoint of its processes."""
 
     application_id: str
     generation: int
@@ -59,7 +59,7 @@ class SharedCheckpoints:
         former_timeout: float = _FORMER_TIMEOUT,
         leader_timeout: float = _LEADER_TIMEOUT,
     ) -> None:
-        """``directory``: of the training, in one of its user. ``guarded``: see ``guard.post``. Timeouts in seconds."""
+        """``directory``: the training's. ``guarded``: see ``guard.post``. Timeouts are in seconds."""
         self._directory = directory
         self._application_id = application_id
         self._guarded = guarded
@@ -94,23 +94,25 @@ class SharedCheckpoints:
             users = [name for name in os.listdir(self._directory / _USERS) if name != self._application_id]  # noqa: PTH208
             if all(self._is_gone(name) for name in users):
                 (self._directory / _FINISHED).unlink(missing_ok=True)
-                remove_tree(self._directory / _SNAPSHOTS)  # of a leader that was killed
+                remove_tree(self._directory / _SNAPSHOTS)  # files of a leader that was killed
                 (self._directory / _SNAPSHOTS).mkdir(mode=0o700)
                 return
-        raise OSError(f"tasks of {', '.join(users)}, a former try, still use {self._directory}")
+        raise OSError(
+            f"tasks of the former try {', '.join(users)} still use {self._directory} after {self._former_timeout:g} s"
+        )
 
     def ready(self, generation: int, resumed: Optional[Resumed]) -> None:
-        """Note that the directory is as the processes of this generation are to find it. Raises OSError."""
-        # In place, because other hosts may cache for a minute which file has a name.
+        """Note that the directory is restored for the processes of this generation. Raises OSError."""
+        # Write in place, because other hosts may cache for a minute which file has this name.
         (self._directory / _READY).write_bytes(dump_json(_Ready(self._application_id, generation, resumed)))
 
     def wait_ready(self, generation: int, cancelled: threading.Event) -> Optional[Resumed]:
-        """Wait until the leader has called ``ready``. Return what the processes resume from.
+        """Wait until the leader has called ``ready``. Return the checkpoint that the processes resume from.
 
         Raises OSError, Cancelled.
         """
         for _ in _polls(self._leader_timeout, cancelled):
-            os.listdir(self._directory)  # noqa: PTH208 - has NFS compare what it knows of the directory with the server
+            os.listdir(self._directory)  # noqa: PTH208 - makes NFS compare its cache of the directory with the server
             try:
                 found = load_json((self._directory / _READY).read_bytes(), _Ready)
             except (FileNotFoundError, CodecError):
@@ -118,16 +120,16 @@ class SharedCheckpoints:
             if (found.application_id, found.generation) == (self._application_id, generation):
                 return found.resumed
         raise OSError(
-            f"the leading task has not restored {self._directory} within {self._leader_timeout:g} s; the connection's "
-            "shared_dir must be the same directory on all nodes"
+            f"the leading task has not restored {self._directory} within {self._leader_timeout:g} s. Check that the "
+            "connection's shared_dir is the same directory on all nodes"
         )
 
     def finished(self) -> None:
-        """Note that the directory is not needed any more once the last task has ended. Raises OSError."""
+        """Note that the last task may remove the directory when it ends. Raises OSError."""
         (self._directory / _FINISHED).touch()
 
     def close(self) -> None:
-        """Stop using the directory. The last task of an application that has succeeded removes it."""
+        """Stop using the directory. The last task of a successful application removes it."""
         if self._held is None:
             return
         fcntl.flock(self._held, fcntl.LOCK_UN)  # the guard has a copy
@@ -154,11 +156,11 @@ class SharedCheckpoints:
 
 
 def _polls(seconds: float, cancelled: threading.Event) -> Iterator[None]:
-    """Yield now and then, at least once, for so many seconds. Raises Cancelled."""
+    """Yield at least once, then periodically for ``seconds``. Raises Cancelled."""
     deadline = time.monotonic() + seconds
     while True:
         yield
         if time.monotonic() >= deadline:
             return
         if cancelled.wait(_POLL):
-            raise Cancelled("stopped while it waited for the shared checkpoint directory")
+            raise Cancelled("stopped during the wait for the shared checkpoint directory")

@@ -1,4 +1,4 @@
-"""Limits of a snapshot of the checkpoint directory, and descriptions of what exceeds them or is left out."""
+"""Size limits of snapshots, and descriptions of directories that exceed them and of excluded entries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tony_provider.runtime.quantities import count, size, some
 from tony_provider.runtime.spec.model import Memory
 
 _ENTRY = 115  # bytes of an entry in the request for a commit, without its names
-_OBJECT = 60  # bytes of an object in that request; each large file has an object of its own
+_OBJECT = 60  # bytes of an object in that request; each large file has its own object
 _NAMED = 3  # entries in a message
 
 
@@ -36,7 +36,7 @@ def problem(tree: Tree, max_size: Optional[Memory]) -> str:
         sizes[top] = sizes.get(top, 0) + node.version.size
     largest = sorted(sizes, key=lambda top: (-sizes[top], top))
     return (
-        f"the directory has {size(tree.size)}, more than the {size(max_size << 20)} of checkpoint.max_size. "
+        f"the directory has {size(tree.size)}, more than checkpoint.max_size ({size(max_size << 20)}). "
         f"The largest entries are {some((f'{top} ({size(sizes[top])})' for top in largest), _NAMED)}. Have the "
         "program delete old saves, leave files out by checkpoint.exclude, or raise checkpoint.max_size"
     )
@@ -45,14 +45,14 @@ def problem(tree: Tree, max_size: Optional[Memory]) -> str:
 def too_many(entries: int, listed: int) -> str:
     """Describe a directory with too many entries, whose list takes ``listed`` bytes."""
     return (
-        f"it has {entries} files and directories, whose list takes {size(listed)}, more than the "
-        f"{size(limits.largest('uploaded'))} of a message: have the program write fewer and larger files, or leave "
-        "files out by checkpoint.exclude"
+        f"it has {entries} files and directories. Their list takes {size(listed)}, more than the limit of "
+        f"{size(limits.largest('uploaded'))}. Have the program write fewer and larger files, or leave files out by "
+        "checkpoint.exclude"
     )
 
 
 def describe_excluded(directory: Path, paths: Sequence[str]) -> str:
-    """Describe what ``checkpoint.exclude`` leaves out. Raises OSError if it cannot be read."""
+    """Describe the entries that ``checkpoint.exclude`` leaves out. Raises OSError if one cannot be read."""
     below = (each for path in paths for each in (directory / path, *(directory / path).rglob("*")))
     sizes = [each.stat().st_size for each in below if each.is_file() and not each.is_symlink()]
     files = f"{count(len(sizes), 'file')} ({size(sum(sizes))})"

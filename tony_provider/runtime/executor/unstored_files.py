@@ -1,4 +1,4 @@
-"""Find files that a program saves where nothing stores them, while it still runs.
+"""Find files that a running program saves in places that are not stored.
 
 These are saves in the working directory, and files in the checkpoint directory of a task that takes no part in
 checkpoints.
@@ -30,12 +30,12 @@ from tony_provider.runtime.text import one_line
 
 log = logging.getLogger(__name__)
 
-_LOOK = 5.0  # seconds between two looks
-_LOOK_SHARE = 20  # looks take at most this part of the time
-_LAST_LOOK = 5.0  # seconds for the look after the processes have ended
+_LOOK = 5.0  # seconds between two checks
+_CHECK_SHARE = 20  # checks take at most a twentieth of the time
+_LAST_CHECK = 5.0  # seconds for the check after the processes have ended
 _PATIENCE_NS = 20 * 10**9  # the program may be about to copy its save into the checkpoint directory
-_CLOCK_TICK_NS = 20 * 10**6  # the times of files may be older than the clock by this
-_NAMED = 3  # files that a notice names
+_CLOCK_TICK_NS = 20 * 10**6  # times of files may lag behind the clock by this
+_NAMED = 3  # number of files that a notice names
 
 
 class UnstoredFiles:
@@ -52,40 +52,40 @@ class UnstoredFiles:
         self._stores = stores
         self._leads = leads
         self._strays = StraySaves()
-        self._saves_in_place = False  # what the program saves in its working directory, it also saves where it should
+        self._saves_in_place = False  # the program also saves into its checkpoint directory
         self._directories: Optional[WorkingDirectories] = None
         self._not_stored = ""  # notice about the checkpoint directory of a task that takes no part
         self._work: Optional[asyncio.Future[None]] = None
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="unstored")
 
     def start(self) -> None:
-        """Begin, right before the processes do."""
+        """Start to watch, right before the processes start."""
         workspace = self._context.workspace
         without = (workspace.root, self._context.checkpoints.path)
         self._directories = WorkingDirectories(workspace.container, without, time.time_ns() - _CLOCK_TICK_NS)
         self._work = asyncio.ensure_future(self._watch())
 
     async def finish(self, problem: str) -> Optional[int]:
-        """Look the last time. Return the number of files that the processes left and that are not stored.
+        """Check a last time. Return the number of files of the processes that are not stored, or None if it is unknown.
 
-        Return None if the number is unknown. ``problem``: why the newest checkpoint of this task is not stored.
+        ``problem``: the reason if the newest checkpoint of this task is not stored, otherwise empty.
         """
         if self._work is None:
-            return 0  # nothing ever ran
+            return 0  # no process ever ran
         self._work.cancel()
         await asyncio.gather(self._work, return_exceptions=True)
         loop = asyncio.get_running_loop()
         try:
-            await within(loop.run_in_executor(self._pool, self._look, True), _LAST_LOOK)
-            return await within(loop.run_in_executor(self._pool, self._count, problem), _LAST_LOOK)
+            await within(loop.run_in_executor(self._pool, self._check, True), _LAST_CHECK)
+            return await within(loop.run_in_executor(self._pool, self._count, problem), _LAST_CHECK)
         except (OSError, asyncio.TimeoutError) as error:
             log.warning("the files that are not stored cannot be counted: %s", str(error) or type(error).__name__)
-        except Exception:  # an error of ours in a search for a hint must not change how the training ends
+        except Exception:  # a bug in this check must not change the result of the training
             log.exception("internal error in the search for files that are not stored")
         return None
 
     async def close(self) -> None:
-        """Cancel everything that is under way."""
+        """Cancel all operations in progress."""
         if self._work is not None:
             self._work.cancel()
             await asyncio.gather(self._work, return_exceptions=True)
@@ -97,17 +97,17 @@ class UnstoredFiles:
             await asyncio.sleep(pause)
             began = time.monotonic()
             try:
-                await asyncio.get_running_loop().run_in_executor(self._pool, self._look, False)
+                await asyncio.get_running_loop().run_in_executor(self._pool, self._check, False)
             except OSError as error:
                 log.warning("files that are not stored cannot be found: %s", error)
-            except Exception:  # an error of ours in a search for a hint ends no training
+            except Exception:  # a bug in this check must not end the training
                 log.exception("internal error in the search for files that are not stored")
                 return
-            pause = max(_LOOK, _LOOK_SHARE * (time.monotonic() - began))
+            pause = max(_LOOK, _CHECK_SHARE * (time.monotonic() - began))
 
-    def _look(self, ended: bool) -> None:
+    def _check(self, ended: bool) -> None:
         if not self._stores:
-            self._look_at_checkpoints(ended)
+            self._check_checkpoints(ended)
         stray = self._stray(ended)
         in_place = [_stray_notice(stray)] if stray is not None else []
         notices = [*in_place, *filter(None, [self._not_stored, self._context.checkpoints.left_out])]
@@ -118,7 +118,7 @@ class UnstoredFiles:
 
     def _stray(self, ended: bool) -> Optional[Stray]:
         container = self._context.container
-        keeps_itself = contract.NOTEBOOK_MODULE in container.command  # a notebook stores what people write there
+        keeps_itself = contract.NOTEBOOK_MODULE in container.command  # a notebook stores its working directory itself
         if self._directories is None or container.role is Role.SIDECAR or keeps_itself:
             return None
         pids = list(processes.descendants(os.getpid()))
@@ -133,8 +133,8 @@ class UnstoredFiles:
         files = scan(self._context.checkpoints.path).files
         return any(node.version.mtime_ns > stray.written_ns and not is_named_log(path) for path, node in files.items())
 
-    def _look_at_checkpoints(self, ended: bool) -> None:
-        """Make the notice. It changes no more until the processes have ended, because people see each text."""
+    def _check_checkpoints(self, ended: bool) -> None:
+        """Make the notice once, and again after the processes have ended, because users see each text."""
         files = self._context.checkpoints.unstored()
         if files and (ended or not self._not_stored):
             why = _why_not(self._context.container)

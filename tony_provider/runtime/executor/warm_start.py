@@ -32,7 +32,7 @@ _ADVICE = (
 
 
 def fetch(storage: Storage, uri: str, directory: Path, cancelled: threading.Event) -> None:
-    """Make ``directory`` hold what the directory at ``uri`` holds, whole or not at all; nothing is done a second time.
+    """Copy the directory at ``uri`` to ``directory``, completely or not at all. A second call has no effect.
 
     Blocks. Raises StorageError, OSError, Cancelled; of a checkpoint chain also DamagedCheckpoint.
     """
@@ -65,13 +65,13 @@ def _restore_newest(storage: Storage, uri: str, directory: Path, cancelled: thre
         catalog = foreign_catalog(storage, uri)
         chosen = catalog.choose()
         if chosen is None and tries_left:
-            continue  # perhaps it was removed while it was looked for, and there is a newer one
+            continue  # perhaps its owner has just removed it, and a newer checkpoint exists
         if chosen is None:
-            raise StorageNotFound(uri, "read", "it holds no whole checkpoint")
+            raise StorageNotFound(uri, "read", "it holds no complete checkpoint")
         point = chosen.checkpoint.point
         catalog.pin(point.uri, reader)
         try:
-            aside = directory.with_name(f"{directory.name}.aside")  # stays empty: the directory is not there yet
+            aside = directory.with_name(f"{directory.name}.aside")  # stays empty: no directory exists yet
             restore(storage, point, directory, 0, cancelled=cancelled, aside=aside)
         except DamagedCheckpoint as error:
             log.warning("%s", error)

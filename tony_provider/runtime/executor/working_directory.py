@@ -14,7 +14,7 @@ from typing import Optional
 from tony_provider.runtime.artifacts.tree import FileVersion
 from tony_provider.runtime.checkpoint.stray_saves import may_be_save
 
-_MOST_ENTRIES = 5000  # that one look reads
+_MOST_ENTRIES = 5000  # that one scan reads
 _MOST_ROOTS = 4
 _MOST_LEVELS = 8
 _SKIPPED = ("__pycache__", "node_modules", "site-packages", "dist-packages", "huggingface")
@@ -25,10 +25,10 @@ Identity = tuple[int, int]  # device and inode
 
 
 class WorkingDirectories:
-    """The working directories of the processes of one container: the container's own, and where a process has gone."""
+    """The working directories of a container's processes: the container's own, and those that a process changed to."""
 
     def __init__(self, container: Path, without: Iterable[Path], since_ns: int) -> None:
-        """``without``: directories to skip. ``since_ns``: epoch; files that are older do not count."""
+        """``without``: directories to skip. ``since_ns``: epoch; older files do not count."""
         self._container = os.path.realpath(container)
         self._since_ns = since_ns
         self._without = {identity for path in without if (identity := _identity(os.path.realpath(path))) is not None}
@@ -62,7 +62,7 @@ class WorkingDirectories:
                             break
                         self._enter(entry, level, found, changed, unchanged)
             except OSError:
-                continue  # it was removed, or is not the user's
+                continue  # it was removed, or the user may not read it
         return found
 
     def _enter(
@@ -89,7 +89,7 @@ class WorkingDirectories:
             found[path.encode(errors="replace").decode()] = FileVersion.of(status)
 
     def _find_roots(self, pids: Iterable[int]) -> None:
-        """Add the directories that processes have gone to. They stay when a process ends."""
+        """Add the current directories of processes. They stay when a process ends."""
         for pid in pids:
             if len(self._roots) >= _MOST_ROOTS:
                 return
@@ -101,7 +101,7 @@ class WorkingDirectories:
                 self._roots.insert(0, root)
 
     def _is_foreign(self, root: str) -> bool:
-        """Whether a directory has other things than what this container's processes write, or is stored."""
+        """Return whether a directory is stored, or also contains files of other programs."""
         if f"{self._container}/".startswith(f"{root.rstrip('/')}/"):
             return True
         above: Collection[str] = [root, *map(str, Path(root).parents)]
