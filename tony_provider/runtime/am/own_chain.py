@@ -136,7 +136,7 @@ class OwnChain:
         self._sweep_event_files()
 
     def _sweep_event_files(self) -> None:
-        """Remove temporary event files, whose writers have all ended. Other files of the chain may still have writers."""
+        """Remove temporary event files, whose writers have ended. The chain's other files may still have writers."""
         directory = uris.join(self._ownership.description.chain_dir or "", contract.TENSORBOARD_DIR)
         remove_leftovers(self._ownership.storage, directory)
 

@@ -1,1 +1,1 @@
-"""Checkpoints as far as they steer the job: which tasks make them, which are committed, which one is gone on from."""
+"""Effects of checkpoints on the session: which tasks save, which checkpoint is the newest, where the job resumes."""

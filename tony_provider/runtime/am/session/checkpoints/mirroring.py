@@ -1,4 +1,4 @@
-"""The tasks whose checkpoints count in a generation."""
+"""The tasks whose checkpoints are stored in a generation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def mirror_ranks(mirror: MirrorScope, members: Sequence[Task]) -> Sequence[tuple
 
 
 def checkpoint_makers(mirror: MirrorScope, members: Sequence[Task]) -> tuple[str, ...]:
-    """The tasks to ask for a checkpoint; rank 0 where the program writes to the store itself."""
+    """Return the tasks that receive requests for a checkpoint: rank 0, or all tasks with the scope ``all``."""
     return tuple(name for name, _ in _ranks(members, all_ranks=mirror is MirrorScope.ALL))
 
 

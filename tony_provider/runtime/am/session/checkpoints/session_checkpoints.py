@@ -1,4 +1,4 @@
-"""Checkpoints as far as they steer the job: asked for, committed, chosen, damaged."""
+"""Effects of checkpoints on the session: requests, commits, the choice of resume points, damage."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.protocol.status import Failure, FailureKind
 
 MOST_DAMAGED = 10  # resume points in a row
-CHECKPOINT_WAIT = 60.0  # seconds for one that was asked for to be committed, before processes are stopped without it
+CHECKPOINT_WAIT = 60.0  # seconds for a requested checkpoint, until processes are stopped without it
 
 
 class SessionCheckpoints:
-    """The part of the session that asks for checkpoints, and handles what becomes of them: committed, chosen, damaged.
+    """The part of the session that requests checkpoints and handles their commits, choices and damages.
 
     Times are the session's, in seconds.
     """
@@ -48,7 +48,7 @@ class SessionCheckpoints:
         self._set_aside: set[str] = set()
 
     def ranks(self) -> Sequence[tuple[str, int]]:
-        """Names and ranks of the tasks whose checkpoints are copied to the store."""
+        """Return names and ranks of the tasks whose checkpoints are stored."""
         return mirroring.mirror_ranks(self._state.job.checkpoint.stored, self._state.members())
 
     def group_of(self, task: Task) -> str:
@@ -56,17 +56,17 @@ class SessionCheckpoints:
         return self._groups.of(task).name
 
     def commit_refusal(self, task: Task, generation: int, start: int) -> Optional[str]:
-        """Why this start of the task may not commit (any more); None when it may."""
+        """Return the reason why this start of the task may not commit, or None if it may."""
         process = task.process
         if process is None or process.start != start or generation != process.generation:
             return f"start {start} of {task.name} in generation {generation} is not the newest"
         preparing = self._groups.preparing(task)
         if preparing and preparing.restart and preparing.restart.choice:
-            return f"generation {generation} is over: the next one's resume point is being chosen"
+            return f"generation {generation} is over: the resume point of the next generation is being chosen"
         return None
 
     def ask(self, reason: str) -> bool:
-        """Ask those that make checkpoints for one now. False when nobody can make one."""
+        """Request a checkpoint now. Return False if no task that saves is running."""
         makers = mirroring.checkpoint_makers(self._state.job.checkpoint.mirror, self._state.members())
         able = tuple(name for name in makers if self._state.by_name[name].runs)
         if able:
@@ -106,22 +106,22 @@ class SessionCheckpoints:
         self._starts.chosen(generation, resume)
 
     def _lower(self, resume: Optional[ResumePoint]) -> dict[str, Any]:
-        """What was committed after the resume point turned out to be of no use; for the event log."""
+        """Forget checkpoints that are newer than the resume point. Return the change for the event log."""
         known = self._state.checkpoint
         if known is None or (resume and resume.save >= known.save):
             return {}
-        # Of a chain that is continued, it is not one that this job has committed.
+        # The resume point may belong to a continued chain. Then this job has committed no usable checkpoint.
         own = resume if resume and _directory(resume) == _directory(known) else None
         self._state.checkpoint = own
         return {"checkpoint": attrs.asdict(own) if own else None}
 
     def not_chosen(self, generation: int, reason: str, now: float) -> None:
-        """No resume point could be chosen: the store does not say what there is."""
+        """Fail the job, because the storage does not list its checkpoints and no resume point could be chosen."""
         if self._starts.waiting_for_choice(generation):
             self._completion.fail(Failure(FailureKind.CHECKPOINT, f"no resume point could be chosen: {reason}"), now)
 
     def not_restored(self, task: Task, start: int, uri: str, damaged: bool, reason: str, now: float) -> None:
-        """A resume point could not be put into a task's directory, so that its process was not started."""
+        """Handle a resume point that a task could not restore, so that its process was not started."""
         process = task.process
         if process is None or process.start != start or not process.runs:
             return
@@ -134,7 +134,7 @@ class SessionCheckpoints:
             return
         if damaged:
             self._choose_another(task, failure, now)
-        else:  # perhaps it is its disk, or the way from its node to the store
+        else:  # the disk of the node, or its connection to the store, may be the cause
             task.unfit = True
             if task.node:
                 self._containers.blame(task.node)
@@ -155,7 +155,7 @@ class SessionCheckpoints:
         group = self._groups.of(task)
         group.damaged += 1
         if group.damaged > MOST_DAMAGED:
-            why = f"and so were the {MOST_DAMAGED} newer ones: nothing is left to try"
+            why = f"and so were the {MOST_DAMAGED} newer checkpoints: none is left to resume from"
             self._completion.fail(failures.given_up(failure, why), now)
         else:
             self._restarts.again(group, failure.message, now)
@@ -166,7 +166,7 @@ def _directory(point: ResumePoint) -> str:
 
 
 def _is_progress(point: ResumePoint, resumed: Optional[ResumePoint]) -> bool:
-    """Whether it is further than what the generation went on from; where nothing says a step, a newer save is."""
+    """Return whether a checkpoint has a later step than the last resume point. Unknown steps count as later."""
     if resumed is None:
         return True
     if point.step is not None and (point.step, point.reported) == (resumed.step, resumed.reported):

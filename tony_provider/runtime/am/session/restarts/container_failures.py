@@ -1,4 +1,4 @@
-"""Containers that are gone: what that means for their tasks."""
+"""Handle lost containers and their tasks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tony_provider.runtime.am.session.type_sizes import TypeSizes
 from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState, TaskState
 from tony_provider.runtime.spec.model import Role
 
-MOST_REPLACEMENTS = 3  # containers of one task lost in a row without its user process having run
+MOST_REPLACEMENTS = 3  # containers of a task that may be lost in a row before its user process has run
 
 _IN_A_ROW = (
     f"{MOST_REPLACEMENTS} more were lost before it without the user process having run: "
@@ -32,7 +32,7 @@ _NODE_TROUBLE = (
     ExitReason.KILLED_BY_CLUSTER,
     ExitReason.MADE_ROOM,
 )
-"""Reasons that have nothing to do with the job: the same again may well succeed elsewhere."""
+"""Reasons that are independent of the job. Another container may succeed."""
 _NODES_FAULT = (FailureKind.CONTAINER_LOST, FailureKind.LAUNCH, FailureKind.REGISTRATION_TIMEOUT)
 
 
@@ -79,7 +79,7 @@ class ContainerFailures:
         self._lost(task, failures.of_launch(task, reason), now)
 
     def not_registered(self, tasks: Sequence[Task], now: float) -> None:
-        """The executors of these tasks have not registered in time."""
+        """Handle executors that have not registered in time."""
         needed = [task for task in tasks if task.role is not Role.SIDECAR]
         for task in tasks:
             late = needed if task in needed else [task]
@@ -87,11 +87,11 @@ class ContainerFailures:
             self._take(task, failure, now, again=False)
 
     def silent(self, task: Task, seconds: float, now: float) -> None:
-        """Nothing was heard of the task's executor for so many seconds."""
+        """Handle an executor that has sent nothing for ``seconds``."""
         self._take(task, failures.of_silence(task, seconds), now)
 
     def not_stopped(self, task: Task, now: float) -> None:
-        """The task's executor was told to stop the user process, and did not say that it has."""
+        """Handle an executor that has not reported the end of a user process that it had to stop."""
         self._take(task, failures.of_stop(task), now)
 
     def _take(self, task: Task, failure: Failure, now: float, *, again: bool = True) -> None:
@@ -108,10 +108,10 @@ class ContainerFailures:
         chance: bool = False,
         better: Optional[Failure] = None,
     ) -> None:
-        """``again``: another container may do better though nothing of the job has run yet.
+        """Handle a lost container.
 
-        ``chance``: it may happen to any container that is held for long. ``better`` says more than a doubtful failure
-        of the task's own.
+        ``again``: another container may succeed, even before the job has run. ``chance``: any long-lived container may
+        be lost in this way. ``better``: a failure that explains more than a doubtful failure of the task.
         """
         if failure.kind in _NODES_FAULT and task.node and not task.told_to_stop:
             self._containers.blame(task.node)
@@ -122,12 +122,12 @@ class ContainerFailures:
         if self._groups.of(task).root_cause.settled(task, better) and better:
             self._restarts.know_failure(task, better)
         if self._state.phase is JobState.RECOVERING:
-            task.failure, task.process = failure, None  # it is missing, as others may be
+            task.failure, task.process = failure, None  # other tasks may also be missing
             return
         preparing = self._groups.preparing(task)
         process = task.process
         if process and process.runs and (preparing is None or preparing.root_cause.pending):
-            self._restarts.trouble(task, failure, now)  # perhaps the cause of what is stopping the others
+            self._restarts.trouble(task, failure, now)  # it may be the cause of the present restart
         if process:
             process.settled = True
         if preparing or task.state is not TaskState.SUCCEEDED:
@@ -136,7 +136,7 @@ class ContainerFailures:
             self._finished.look_at(task, now)
 
     def _replace(self, task: Task, failure: Failure, now: float, *, again: bool, chance: bool) -> None:
-        # While others are waited for, such ends say nothing about the job, however many there are.
+        # While the job waits for other containers, any number of such ends is independent of the job.
         taken_back = failure.kind is FailureKind.PREEMPTED or (chance and self._containers.gathers(task))
         if failure.kind is FailureKind.PREEMPTED and self._sizes.may_go(task):
             self._sizes.vacate(task)

@@ -1,4 +1,4 @@
-"""Makes of what happened to a task a Failure that people can act on."""
+"""Create failures with messages that users can act on."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tony_provider.runtime.quantities import some
 
 NOT_RUNNABLE = (shell.NOT_EXECUTABLE, shell.NOT_FOUND)
 KILL_SIGNALS = (9, 15)
-"""SIGKILL and SIGTERM: they come from outside the program."""
+"""SIGKILL and SIGTERM, which other programs send."""
 _OUT_OF_MEMORY = (ExitReason.EXCEEDED_MEMORY, ExitReason.EXCEEDED_VIRTUAL_MEMORY)
 _TAKEN_BACK = (ExitReason.PREEMPTED, ExitReason.MADE_ROOM)
-"""The cluster needed the room for others."""
+"""The cluster needed the resources for other applications."""
 
 
 def of_process(task: Task, end: ProcessEnd, *, started: bool) -> Failure:
-    """The failure of a user process that ended badly, or could not be started."""
+    """Return the failure of a user process that failed or could not be started."""
     what = f"{_where(task)}{':' if end.process else ''} {end.in_words}"
     known = hint(end.output_tail)
     return _failure(
@@ -40,7 +40,7 @@ def of_process(task: Task, end: ProcessEnd, *, started: bool) -> Failure:
 
 
 def of_early_end(task: Task, others: Sequence[Task], seconds: float) -> Failure:
-    """The failure of a parameter server that ended by itself, where ``others`` had not succeeded so long after."""
+    """Return the failure of a parameter server that ended by itself ``seconds`` ago, before ``others`` succeeded."""
     message = (
         f"{_where(task)} ended with exit code 0, and {some(other.name for other in others)} had not succeeded "
         f"{seconds:.0f} s later; a ps must run until it is stopped, and is not started again"
@@ -50,21 +50,21 @@ def of_early_end(task: Task, others: Sequence[Task], seconds: float) -> Failure:
 
 
 def of_container(task: Task, exit: ContainerExit, diagnostics: str) -> Failure:
-    """The failure of a task whose container ended before it had said how it ended itself."""
+    """Return the failure of a task whose container ended before the executor reported the end of the task."""
     end = task.process.end if task.process else None
-    said = (end.output_tail if end else "") or task.last_words or diagnostics
+    output = (end.output_tail if end else "") or task.last_words or diagnostics
     when = "" if task.host else " before its executor had registered"
     message = f"the container of {_where(task)} {words.container_exit(exit)}{when}"
-    return _failure(task, _container_kind(task, exit.reason), message, said, exit_code=exit.exit_code)
+    return _failure(task, _container_kind(task, exit.reason), message, output, exit_code=exit.exit_code)
 
 
 def of_launch(task: Task, reason: str) -> Failure:
-    """The failure of a task whose container a node refused to start."""
+    """Return the failure of a task whose container a node refused to start."""
     return _failure(task, FailureKind.LAUNCH, f"{_where(task)} could not be started: {reason}")
 
 
 def of_registration(tasks: Sequence[Task], seconds: float) -> Failure:
-    """The failure of tasks whose executors did not register in time."""
+    """Return the failure of tasks whose executors did not register in time."""
     message = (
         f"not registered within {seconds:g} s (timeouts.registration): "
         f"{some(_where(task) for task in tasks)}. "
@@ -74,18 +74,18 @@ def of_registration(tasks: Sequence[Task], seconds: float) -> Failure:
 
 
 def of_silence(task: Task, seconds: float) -> Failure:
-    """The failure of a task whose executor has not been heard of for so many seconds."""
+    """Return the failure of a task whose executor has sent nothing for ``seconds``."""
     kind = FailureKind.PREEMPTED if task.yields else FailureKind.CONTAINER_LOST
     return _failure(task, kind, f"{_where(task)} was lost: nothing was heard of it for {seconds:.0f} s")
 
 
 def of_stop(task: Task) -> Failure:
-    """The failure of a task whose executor does not do what it is told."""
-    return _failure(task, FailureKind.CONTAINER_LOST, f"{_where(task)} did not stop its user process when it was told")
+    """Return the failure of a task whose executor does not stop its user process on request."""
+    return _failure(task, FailureKind.CONTAINER_LOST, f"{_where(task)} did not stop its user process in time")
 
 
 def of_stall(task: Task, seconds: float) -> Failure:
-    """The failure of a task whose user process has taken no step for so many seconds."""
+    """Return the failure of a task whose user process has reported no step for ``seconds``."""
     step = task.process.step if task.process else None
     last = "took no step" if step is None else f"took no step after step {step}"
     message = f"{_where(task)} {last} for {seconds:g} s (timeouts.stall); its log has the stacks of its threads"
@@ -93,7 +93,7 @@ def of_stall(task: Task, seconds: float) -> Failure:
 
 
 def of_restore(task: Task, resume: Optional[ResumePoint], reason: str) -> Failure:
-    """The failure of a task whose directory could not be prepared; ``resume``: None where it was no checkpoint."""
+    """Return the failure of a task whose directory could not be prepared. ``resume``: None without a checkpoint."""
     if resume is None:
         return _failure(task, FailureKind.LAUNCH, f"{_where(task)} could not prepare for its user process: {reason}")
     message = f"{_where(task)} could not restore {resume.label}: {reason}"
@@ -101,18 +101,18 @@ def of_restore(task: Task, resume: Optional[ResumePoint], reason: str) -> Failur
 
 
 def of_upload(task: Task, end: ProcessEnd) -> Failure:
-    """The failure of a task whose user process ended well, and what it left did not get to the store."""
+    """Return the failure of a task whose user process succeeded, but whose files could not be stored."""
     return _failure(task, FailureKind.UPLOAD, f"{_where(task)} has ended well, but {end.not_kept}", "", exit_code=0)
 
 
 def of_absence(task: Task) -> Failure:
-    """The failure of a task that a former application master had running, and that is gone."""
+    """Return the failure of a lost task that ran under a former application master."""
     message = f"{task.name} was lost while no application master was there: its executor did not come back"
     return _failure(task, FailureKind.CONTAINER_LOST, message)
 
 
 def given_up(failure: Failure, why: str, *, permanent: bool = False) -> Failure:
-    """The failure with the reason why it is not tried again at the end of its first line."""
+    """Return the failure with the reason for giving up appended to its first line."""
     first, newline, rest = failure.message.partition("\n")
     message = f"{first}; {why}{newline}{rest}" if why else failure.message
     return attrs.evolve(failure, message=message, permanent=permanent)

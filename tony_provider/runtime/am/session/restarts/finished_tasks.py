@@ -1,7 +1,7 @@
-"""Tasks that are over before their job is: they have succeeded, or have failed for good and the job goes on.
+"""Tasks that end before their job: they have succeeded, or the job continues without them after a final failure.
 
-Nothing starts them again but a restart of the whole gang, so they give their containers back: one that trains long
-does not hold the devices of those that are done.
+Only a restart of the whole gang restarts them, so their containers are released. A long training then does not hold
+the devices of finished tasks.
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ from tony_provider.runtime.text import first_line
 
 
 class FinishedTasks:
-    """The part of the session that lets go of tasks which are over. Times are the session's, in seconds."""
+    """The part of the session that releases finished tasks. Times are the session's, in seconds."""
 
     def __init__(self, state: SessionState, containers: Containers, groups: RestartGroups) -> None:
         self._state = state
         self._containers = containers
         self._groups = groups
         members = {task.name for task in groups.gang.members}
-        # Of thousands, nobody is to be looked at in vain.
+        # Precomputed so that large jobs skip the scan of their tasks.
         self._outlives_gang = any(task.decisive and task.name not in members for task in state.tasks)
 
     def look_at(self, task: Task, now: float) -> None:
-        """Give the container of a task back if it is over, once the next application master would know that it is.
+        """Release the container of a finished task, once the event log contains its end.
 
-        A gang is over as a whole: until then the failure of one starts all of them again.
+        A gang finishes as a whole, because until then the failure of any member restarts all members.
         """
         if self._groups.of(task) is not self._groups.gang:
             if self._is_over(task):
-                self._let_go(task)
-        elif self._outlives_gang and self._going_on and self._groups.gang_has_succeeded:
+                self._finish(task)
+        elif self._outlives_gang and self._is_running and self._groups.gang_has_succeeded:
             for member in self._groups.gang.members:
                 if self._is_over(member):
-                    self._let_go(member)
+                    self._finish(member)
                 elif member.absent:
                     self.do_without(member, now)
 
-    def _let_go(self, task: Task) -> None:
+    def _finish(self, task: Task) -> None:
         if not task.recorded:
             self._note(task)
         if not task.has_container:
-            task.released = True  # it was lost meanwhile
+            task.released = True  # its container was lost
 
     def _note(self, task: Task) -> None:
         end = task.process.end if task.process else None
@@ -65,25 +65,25 @@ class FinishedTasks:
             self._state.note("over", "it has succeeded", task, data)
 
     def release(self, task: Task, now: float) -> None:
-        """Give the container of a task back, as the event log says that it is over."""
+        """Release the container of a task, because the event log contains its end."""
         if self._is_over(task) and task.recorded:
             task.released = True
             self._containers.dismiss(task, now, "it has succeeded")
 
     def _is_over(self, task: Task) -> bool:
-        """It has succeeded, nothing more comes of it, and nothing is about to start it again."""
+        """Return whether a task has succeeded, has reported everything, and is not about to restart."""
         if task.state is not TaskState.SUCCEEDED or not _is_settled(task):
             return False
         if task.told_to_stop or task.role is Role.PS:
             return False
-        return self._going_on and self._groups.preparing(task) is None
+        return self._is_running and self._groups.preparing(task) is None
 
     @property
-    def _going_on(self) -> bool:
+    def _is_running(self) -> bool:
         return self._state.phase not in (JobState.RECOVERING, JobState.FINISHING)
 
     def do_without(self, task: Task, now: float) -> None:
-        """Have no container for a task whose gang has succeeded, without it or before it failed."""
+        """Release the container and the request of a task whose gang has succeeded without it."""
         self._containers.dismiss(task, now, "the others have succeeded")
         self._state.emit(*self._containers.gang.withdraw(task))
         task.container_gone()
@@ -93,14 +93,14 @@ class FinishedTasks:
             self._state.note("not_needed", "the others have succeeded; no container is asked for", task)
 
     def do_without_the_rest(self, now: float) -> None:
-        """Have no containers for the rest of a gang that has succeeded: parameter servers, and who was missing."""
+        """Release the parameter servers and the missing tasks of a gang that has succeeded."""
         for task in self._groups.gang.members:
             succeeded = task.state is TaskState.SUCCEEDED and task.role is not Role.PS
             if not succeeded and not task.over:
                 self.do_without(task, now)
 
     def tolerates(self, task: Task) -> bool:
-        """Whether the job goes on though this task has failed for good."""
+        """Return whether the job continues after the final failure of this task."""
         if task.role is Role.SIDECAR:
             return True
         if not self._may_fail(task):
@@ -108,7 +108,7 @@ class FinishedTasks:
         return sum(1 for each in self._state.tasks if each.given_up and self._may_fail(each)) < self._most
 
     def too_many(self, task: Task) -> str:
-        """Why a failure is not tolerated where others were; empty where none of such a task is."""
+        """Return the reason if ``tolerated_failures`` is exceeded, or an empty text if it does not apply."""
         if not self._most or not self._may_fail(task):
             return ""
         return f"one more than the {self._most} that tolerated_failures allows"
@@ -121,7 +121,7 @@ class FinishedTasks:
         return self._state.job.most_failures
 
     def give_up(self, task: Task, failure: Failure, now: float) -> None:
-        """Go on without this task."""
+        """Continue the job without this task."""
         self._containers.dismiss(task, now, "it is given up")
         self._state.emit(*self._containers.gang.withdraw(task))
         group = self._groups.of(task)
@@ -138,7 +138,7 @@ class FinishedTasks:
         self._state.warnings.append(failure.message)
 
     def remember(self, outcomes: Mapping[str, Optional[TaskOutcome]]) -> None:
-        """Take over, by task, what former application masters knew: nobody is to run these again."""
+        """Take over the outcomes of finished tasks from former application masters, so that they do not run again."""
         for task in self._state.tasks:
             outcome = outcomes.get(task.name)
             if outcome is None:

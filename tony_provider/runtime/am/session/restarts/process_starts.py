@@ -1,4 +1,4 @@
-"""Starts of user processes, all of a generation or a single one, once everything that they need is there."""
+"""Start the user processes of a generation or of a single task, once their containers and checkpoints are ready."""
 
 from __future__ import annotations
 
@@ -32,26 +32,26 @@ class ProcessStarts:
         self._containers = containers
         self._groups = groups
 
-    # ---- stopping what runs ------------------------------------------------------------------------------------
+    # ---- stopping processes ------------------------------------------------------------------------------------
 
     def stop(self, task: Task, now: float, reason: str, *, stacks: bool = False) -> None:
-        """Have a task's user process end, and its executor stay for the next one."""
+        """Stop a task's user process, and keep its executor for the next process."""
         process = task.process
         if process is None or not task.busy or process.stop_by is not None:
             return
         grace = self._state.job.timeouts.grace if process.runs else 0.0
         process.stop_by = now + grace + self._state.last_copies + STOP_SLACK
         if process.runs and task.connected:
-            self._say_stop(task, process, reason, stacks=stacks)
+            self._order_stop(task, process, reason, stacks=stacks)
 
-    def _say_stop(self, task: Task, process: ProcessState, reason: str, *, stacks: bool = False) -> None:
+    def _order_stop(self, task: Task, process: ProcessState, reason: str, *, stacks: bool = False) -> None:
         copies, grace = self._state.last_copies, self._state.job.timeouts.grace
         self._state.emit(
             StopProcess(task.name, process.generation, process.start, grace, copies, first_line(reason), stacks)
         )
 
     def say_again(self, task: Task, start: int) -> None:
-        """Repeat what an executor may have missed, which is back and whose newest order was ``start``."""
+        """Repeat orders that a reconnected executor, whose newest order was ``start``, may have missed."""
         process = task.process
         if process is None or not process.runs:
             return
@@ -61,12 +61,12 @@ class ProcessStarts:
         elif start < process.start:
             process.settled = True  # it never began
         else:
-            self._say_stop(task, process, "told so before")
+            self._order_stop(task, process, "repeated order")
 
-    # ---- getting everything together ---------------------------------------------------------------------------
+    # ---- preparing a start -------------------------------------------------------------------------------------
 
     def renew(self, task: Task, now: float, reason: str) -> None:
-        """Ask for another container for a task where that is due; not for a task that has had its last one."""
+        """Request another container for a task that needs it, unless the task is stopped or given up."""
         if task.told_to_stop or task.given_up:
             return
         if task.unfit and not task.busy:
@@ -89,7 +89,7 @@ class ProcessStarts:
             self._begin(group, restart)
 
     def _waits_for_gang(self, restart: Restart) -> bool:
-        """Nobody starts alone while the gang does; but those of an earlier stage, while a later one gets containers."""
+        """Return whether a single start waits for a start of the gang. Tasks of earlier stages do not."""
         if self._groups.gang.restart is None:
             return False
         begun = self._state.generation.number > 0 and self._state.phase is not JobState.RESTARTING
@@ -108,7 +108,7 @@ class ProcessStarts:
                 group.restart.choice.made, group.restart.choice.resume = True, resume
 
     def waiting_for_choice(self, generation: int) -> list[RestartGroup]:
-        """Return the groups for which a resume point of this generation is being chosen."""
+        """Return the groups that wait for the resume point of this generation."""
         found = []
         for group in self._groups.every:
             choice = group.restart.choice if group.restart else None
@@ -117,10 +117,10 @@ class ProcessStarts:
         return found
 
     def _needs_choice(self, group: RestartGroup, restart: Restart) -> bool:
-        """A single task that restarts in its container resumes from its directory, unless that seems to be bad."""
+        """Return whether a start needs a stored checkpoint. A task alone in its container uses its directory."""
         if group is self._groups.gang:
             return True
-        # One resume point for all: while the gang starts again there is none to join.
+        # All tasks use one resume point, which does not exist while the gang restarts.
         is_kept = _keeps_checkpoints(restart.members) and group.suspect is None
         return self._state.phase is not JobState.RESTARTING and not is_kept
 
@@ -138,7 +138,7 @@ class ProcessStarts:
 
     @property
     def _knows_cluster(self) -> bool:
-        """Not after a recovery that lacks some, unless tasks do without each other: ranks follow from who is there."""
+        """Whether the addresses of all members are known, on which ranks depend. A recovery may lack some of them."""
         if self._state.first_come:
             return True
         addresses = self._state.generation.addresses
@@ -164,7 +164,7 @@ class ProcessStarts:
         state.enter(JobState.RUNNING)
         decided = self._begun(self._groups.gang, *map(self._groups.of, members))
         for group in self._groups.every:
-            if group.restart:  # it was made for the former generation, unless they begin now, each by itself
+            if group.restart:  # the choice belongs to the former generation, unless tasks start independently
                 group.restart.choice = choice if self._state.first_come else None
         absent = [task.name for task in state.tasks if task.absent]
         data = {
@@ -194,7 +194,7 @@ class ProcessStarts:
 
     @staticmethod
     def _begun(*groups: RestartGroup) -> dict[str, bool]:
-        """What they waited for is there; those that the event log says to be waiting."""
+        """Reset the groups that start now. Return the groups that the event log lists as restarting."""
         decided = {group.name: False for group in groups if group.decided}
         for group in groups:
             group.rest()
@@ -202,7 +202,7 @@ class ProcessStarts:
         return decided
 
     def _order(self, tasks: Sequence[Task], resume: Optional[ResumePoint], *, keep: bool) -> dict[str, object]:
-        """Tell them; the numbers for the event log: the count that is everybody's, as a rule, is noted once."""
+        """Order the starts of tasks. Return the start numbers for the event log, with the most common number once."""
         number = self._state.generation.number
         for task in tasks:
             task.start += 1
@@ -238,7 +238,7 @@ def _is_missing(task: Task) -> bool:
 
 
 def _held_up(restart: Restart, holds: Callable[[Task], bool]) -> bool:
-    """Whether a member holds the start up. Asked after each of the messages of thousands of executors."""
+    """Return whether a member delays the start. Start at the last such member, because jobs are large."""
     for _ in restart.members:
         if holds(restart.members[restart.looking_at % len(restart.members)]):
             return True

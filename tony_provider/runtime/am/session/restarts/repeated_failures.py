@@ -1,4 +1,4 @@
-"""Repeated failures: how often a program has failed in the same way without having got anywhere in between."""
+"""Repeated failures: how often a program has failed in the same way without progress in between."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TRACEBACK = "Traceback (most recent call last)"
 _VARYING = re.compile(
     "|".join(
         [
-            # With the folders before it: nodes, and disks of one node, have their containers in different ones.
+            # With the directories before it, which differ between nodes and between disks of a node.
             r"(?:/[^\s'\":,()]*)?\b(?:application|appattempt|container)(?:_e\d+)?(?:_\d+)+",
             r"\x1b\[[0-9;]*[A-Za-z]",  # colours
             r"(?m:^[IWEF]\d{4} [\d:.]+\s+\d+)",  # glog: severity, date, time, thread
@@ -29,7 +29,7 @@ _VARYING = re.compile(
             r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b",
             r"\b(?=[a-f]*\d)[0-9a-f]{8,}\b",
             r"\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b",  # addresses
-            r"/tmp/[^\s'\":,)]+|\btmp[a-z0-9_]{8}\b",  # noqa: S108 - what others have made
+            r"/tmp/[^\s'\":,)]+|\btmp[a-z0-9_]{8}\b",  # noqa: S108 - paths of other programs
             r"\[\d+\]:|==\d+==",  # a process in a log line
             r"\b(?:pid|tid|thread|process|rank|task|replica|chief|worker|ps|generation|attempt|start|try)[\s=:#(\[_-]*\d+",
             r"\d+[.,]\d+",  # seconds, losses
@@ -42,7 +42,7 @@ _VARYING = re.compile(
 
 @attrs.frozen
 class SeenFailure:
-    """A failure of a program, as it is recognised, and when it was."""
+    """The time and the recognised kind of a program's failure."""
 
     time: float
     what: str  # the same for the same failure
@@ -60,9 +60,9 @@ class RepeatedFailures:
         self.seen = list(seen)
 
     def add(self, failure: Failure, task_type: str, now: float) -> int:
-        """Count a failure; returns how often it was seen within the window, this time included.
+        """Count a failure. Return the number of equal failures within the window, including this one.
 
-        0 for what is not the program's own doing.
+        Return 0 if the program has not caused the failure.
         """
         self.seen = [each for each in self.seen if now - each.time < self._policy.window]
         what = recognise(failure, task_type)
@@ -72,15 +72,15 @@ class RepeatedFailures:
         return sum(1 for each in self.seen if each.what == what)
 
     def forget(self) -> None:
-        """Forget all: the program got somewhere."""
+        """Forget all failures, because the program has made progress."""
         self.seen = []
 
 
 def recognise(failure: Failure, task_type: str) -> Optional[str]:
-    """The text by which a failure is known again: the same whenever a task of this type fails in this way.
+    """Return a text that is the same whenever a task of this type fails in this way.
 
-    None for what the program has not done itself. Of a gang that runs one program, now this and now that task is the
-    first to fail: so the type counts.
+    Return None if the program has not caused the failure. The text names the type and not the task, because in a gang
+    that runs one program, each task may be the first to fail.
     """
     if failure.kind is not FailureKind.USER:
         return None
@@ -94,7 +94,7 @@ def recognise(failure: Failure, task_type: str) -> Optional[str]:
 
 
 def essence(output: str) -> str:
-    """The last lines of a program's output, from its last traceback on, without what differs from run to run."""
+    """Return the last lines of a program's output, from its last traceback on, without parts that vary between runs."""
     lines = [line.rstrip() for line in output.splitlines() if line.strip()][-_LINES:]
     begins = [number for number, line in enumerate(lines) if _TRACEBACK in line]
     return _VARYING.sub("#", "\n".join(lines[begins[-1] :] if begins else lines))

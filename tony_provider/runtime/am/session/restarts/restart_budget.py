@@ -1,4 +1,4 @@
-"""The limit on restarts: how often something may start again without getting anywhere, and how soon."""
+"""Limit and delay of restarts without progress."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from tony_provider.runtime.spec.model import RestartPolicy
 
 
 class RestartBudget:
-    """The restarts that are left, by the job's restart policy.
+    """The remaining restarts, by the job's restart policy.
 
     Times are the session's, in seconds.
     """
 
     def __init__(self, policy: RestartPolicy, times: Iterable[float] = ()) -> None:
-        """``times`` are those of the restarts so far, oldest first."""
+        """``times``: of the restarts so far, oldest first."""
         self._policy = policy
         self.times = list(times)
 
     def spend(self, now: float) -> Optional[float]:
-        """Take one restart; returns the seconds to wait before it, None when there may be no more."""
+        """Use one restart. Return the seconds to wait before it, or None if the budget is exhausted."""
         self.times = [time for time in self.times if now - time < self._policy.window]
         spent = len(self.times)
         if spent >= self._policy.budget:
@@ -29,7 +29,7 @@ class RestartBudget:
         return self._wait(spent)
 
     def progress(self) -> None:
-        """Forget the restarts so far: it got somewhere."""
+        """Forget the restarts so far, because the job has made progress."""
         self.times = []
 
     def _wait(self, spent: int) -> float:

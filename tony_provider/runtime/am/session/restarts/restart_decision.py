@@ -24,8 +24,8 @@ class RestartAt:
 class NoRestart:
     """The decision not to start again."""
 
-    why: str = ""  # beyond what the failure says; empty: that says it all
-    permanent: bool = False  # another application would not mend it either
+    why: str = ""  # in addition to the failure's message
+    permanent: bool = False  # another application would fail in the same way
     repeated: bool = False  # because the same failure was seen too often
 
 
@@ -35,19 +35,18 @@ Decision = Union[RestartAt, NoRestart]
 def decide(
     failure: Failure, scope: RestartScope, policy: RestartPolicy, budget: RestartBudget, now: float, *, times: int = 1
 ) -> Decision:
-    """Decide what comes of the failure of a task with this scope; a restart is taken from the budget.
+    """Decide whether a failed task with this scope restarts. A restart is taken from the budget.
 
-    ``times``: how often the same failure was seen without a step or a newer checkpoint in between, see
-    RepeatedFailures.
+    ``times``: number of the same failures without a step or a newer checkpoint in between, see RepeatedFailures.
     """
     permanent = is_permanent(failure, policy)
     if scope is RestartScope.NEVER:
         return NoRestart(permanent=permanent)
     if permanent:
         return NoRestart(_why_permanent(failure), permanent=True)
-    if failure.kind is FailureKind.UPLOAD:  # the training itself is done; another application may upload what it left
+    if failure.kind is FailureKind.UPLOAD:  # the training is complete; another application may upload its files
         return NoRestart()
-    if failure.kind is FailureKind.PREEMPTED:  # the cluster's doing: it says nothing about the job
+    if failure.kind is FailureKind.PREEMPTED:  # caused by the cluster, not by the job
         return RestartAt()
     if times > policy.same_failure:
         return NoRestart(
@@ -62,9 +61,9 @@ def decide(
 
 
 def is_permanent(failure: Failure, policy: RestartPolicy) -> bool:
-    """Whether the same job would fail again: its command cannot be run, or its program says so by its exit code.
+    """Return whether the same job would fail again: its command cannot be run, or its exit code is permanent.
 
-    Exit codes of our own executors in a container mean nothing of the kind, whatever the job calls permanent.
+    ``permanent_exit_codes`` do not apply to exit codes of our executors.
     """
     if failure.kind is FailureKind.LAUNCH:
         return failure.exit_code in NOT_RUNNABLE
@@ -72,7 +71,7 @@ def is_permanent(failure: Failure, policy: RestartPolicy) -> bool:
 
 
 def _why_permanent(failure: Failure) -> str:
-    """Beyond what the failure says."""
+    """Return the reason, unless the failure's message already contains it."""
     if failure.kind is FailureKind.LAUNCH:
         return ""
     return "this exit code is permanent (restart.permanent_exit_codes)"

@@ -22,11 +22,11 @@ GANG = "gang"
 
 @attrs.define
 class ResumeChoice:
-    """A resume point that was asked for, and the answer."""
+    """A request for a resume point, and its answer."""
 
-    generation: int  # that goes on from it
+    generation: int  # that resumes from it
     made: bool = False
-    resume: Optional[ResumePoint] = None  # None: there is no checkpoint
+    resume: Optional[ResumePoint] = None  # None if no checkpoint exists
 
 
 @attrs.frozen
@@ -44,9 +44,9 @@ class Restart:
 
     reason: str
     members: list[Task]
-    not_before: Optional[float] = None  # None: why it is needed, and so whether it is allowed, is not known yet
+    not_before: Optional[float] = None  # None until the cause is known, which decides whether a restart is allowed
     choice: Optional[ResumeChoice] = None
-    looking_at: int = 0  # the member that is not ready, by the last look
+    looking_at: int = 0  # index of the member that was not ready at the last check
 
 
 @attrs.define(eq=False)
@@ -59,12 +59,12 @@ class RestartGroup:
     budget: RestartBudget
     repeats: RepeatedFailures
     restart: Optional[Restart] = None
-    decided: bool = False  # the event log says that it starts again, and not yet that it has
-    damaged: int = 0  # resume points in a row that turned out to be damaged
+    decided: bool = False  # the event log contains the decision to restart, and not yet the restart
+    damaged: int = 0  # number of damaged resume points in a row
     suspect: Optional[SuspectResume] = None  # the restart that is being prepared needs another checkpoint
 
     def rest(self) -> None:
-        """Forget failures and a start that was being prepared: nothing of the group is under way."""
+        """Forget failures and a start that was being prepared."""
         self.restart = self.suspect = None
         self.root_cause.reset()
 
@@ -84,27 +84,27 @@ class RestartGroups:
         self.every = [self.gang, *self._own.values()]
 
     def of(self, task: Task) -> RestartGroup:
-        """The group that starts again when this task fails."""
+        """Return the group that restarts if this task fails."""
         return self._own.get(task.name, self.gang)
 
     def follow(self, tasks: Sequence[Task]) -> None:
-        """Have the gang be of these tasks: the job has got more, or has fewer. None of those starts again alone."""
+        """Set the tasks of the gang after a resize. Added or removed tasks never restart alone."""
         self.gang.members[:] = [task for task in tasks if in_cluster(task.role) or task.name not in self._own]
 
     @property
     def gang_has_succeeded(self) -> bool:
-        """Whether all of the gang have that could, while types that wait for them go on: it never starts again."""
+        """Whether all members that can succeed have done so. Then the gang never restarts, but later types may run."""
         if self.gang.restart:
             return False
         members = [task for task in self.gang.members if task.role is not Role.PS and not task.absent]
         return bool(members) and all(task.over or task.state is TaskState.SUCCEEDED for task in members)
 
     def is_needless(self, task: Task) -> bool:
-        """Whether nobody needs this task any more: a gang has succeeded with it, or without."""
+        """Return whether the task is no longer needed, because its gang has succeeded with or without it."""
         return self.of(task) is self.gang and self.gang_has_succeeded
 
     def preparing(self, task: Task) -> Optional[RestartGroup]:
-        """The group that prepares a start which this task takes part in."""
+        """Return the group that prepares a start of this task, or None."""
         for group in (self.gang, self.of(task)):
             if group.restart and task in group.restart.members:
                 return group

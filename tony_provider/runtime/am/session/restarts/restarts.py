@@ -1,4 +1,4 @@
-"""From a failure to the next start: what is stopped, what is decided, and what the job goes on with."""
+"""From a failure to the next start: stop processes, decide, and prepare the restart."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tony_provider.runtime.text import first_line
 
 
 class Restarts:
-    """The part of the session that collects failures, finds their cause, and has the right tasks start again.
+    """The part of the session that collects failures, finds their cause, and restarts the affected tasks.
 
     Times are the session's, in seconds.
     """
@@ -52,11 +52,11 @@ class Restarts:
         self._groups = groups
         self._starts = starts
         self._finished = finished
-        self.held = False  # nothing starts, and whatever ran was told to stop
-        self._active = {GANG: groups.gang}  # and those of which something is under way, among thousands; it goes first
+        self.held = False  # no process starts, and running processes are being stopped
+        self._active = {GANG: groups.gang}  # and other groups with pending work; the gang goes first
 
     def prepare_start(self, now: float) -> None:
-        """Prepare a start of all that begin together: the first one, or the first after everything was given back."""
+        """Prepare a start of the whole job: the first start, or the first after all containers were released."""
         wanted = self._containers.gang.wanted
         for group in (self._groups.gang, *map(self._groups.of, wanted)):
             group.rest()
@@ -66,7 +66,7 @@ class Restarts:
             self.begin_each(wanted, now)
 
     def begin_each(self, tasks: Iterable[Task], now: float) -> None:
-        """Have each of these tasks begin as soon as its container is there, for the first time."""
+        """Start each of these tasks for the first time as soon as its container is ready."""
         generation = self._state.generation
         for task in tasks:
             group = self._groups.of(task)
@@ -75,14 +75,14 @@ class Restarts:
             self._active[group.name] = group
 
     def trouble(self, task: Task, failure: Failure, now: float, *, doubtful: bool = False) -> None:
-        """Record that a task which was at work has failed; see RootCause.failed. ``check`` does what follows."""
+        """Record the failure of a running task; see RootCause.failed. ``check`` handles the consequences."""
         group = self._groups.of(task)
         group.root_cause.failed(task, failure, now, doubtful=doubtful)
         self._active[group.name] = group
         self.know_failure(task, failure)
 
     def know_failure(self, task: Task, failure: Failure) -> None:
-        """Write down why a task has failed, at once or, of a failure that was in doubt, at last."""
+        """Log why a task has failed: at once, or when a doubtful failure is explained."""
         self._state.note("failed", failure.message, task)
         if failure.kind is FailureKind.OUT_OF_MEMORY and self._containers.sizes.raise_memory(task.type):
             memory = self._containers.sizes.of(task.type).memory
@@ -91,15 +91,15 @@ class Restarts:
             task.unfit = task.has_container
 
     def again(self, group: RestartGroup, reason: str, now: float) -> None:
-        """Have a group start again for a reason that is no failure."""
+        """Restart a group for a reason other than a failure."""
         if group.restart is None and not (group is self._groups.gang and self._groups.gang_has_succeeded):
             self._open(group, reason, now)
             self._schedule(group, reason, now)
 
     def hold(self, reason: str, now: float) -> None:
-        """Stop whatever runs, and start nothing until ``let_go``, or until ``rest`` and a start that is prepared then.
+        """Stop all processes, and start none until ``let_go``, or until ``rest`` and a later start.
 
-        What has succeeded by itself alone stays what it is.
+        Tasks that have succeeded independently of a gang keep their state.
         """
         self.held = True
         for group in self._groups.every:
@@ -116,7 +116,7 @@ class Restarts:
         return task.state is not TaskState.SUCCEEDED or self._groups.of(task) is self._groups.gang
 
     def let_go(self, reason: str, now: float) -> None:
-        """Have everything that ``hold`` has stopped start again."""
+        """Restart all processes that ``hold`` has stopped."""
         if not self.held:
             return
         self.held = False
@@ -128,13 +128,13 @@ class Restarts:
                 self._schedule(group, reason, now)
 
     def rest(self) -> None:
-        """Forget every start that was being prepared: all containers are given back."""
+        """Forget all starts that were being prepared, because all containers are released."""
         self.held = False
         for group in self._groups.every:
             group.rest()
 
     def give_up(self, task: Task, failure: Failure, now: float) -> None:
-        """Do without this task, or end the job."""
+        """Continue without this task, or end the job."""
         if self._finished.tolerates(task):
             self._finished.give_up(task, failure, now)
         else:
@@ -143,11 +143,11 @@ class Restarts:
 
     @property
     def undecided(self) -> bool:
-        """Whether something has failed, and it is not known yet what comes of it."""
+        """Whether a failure waits for a decision."""
         return any(group.root_cause.pending for group in self._active.values())
 
     def decide(self, now: float) -> None:
-        """Draw the consequences of failures."""
+        """Decide about all pending failures."""
         for group in list(self._active.values()):
             if group.root_cause.pending:
                 self._decide(group, now)
@@ -162,7 +162,7 @@ class Restarts:
         self._active = {name: group for name, group in self._active.items() if self._is_under_way(group)}
 
     def _is_under_way(self, group: RestartGroup) -> bool:
-        """Whether there may be a next step before ``has_come``: most tasks of a large job wait for a container."""
+        """Return whether a group may continue before ``has_come``. Most tasks of a large job wait for a container."""
         if group is self._groups.gang or group.root_cause.pending:
             return True
         restart = group.restart
@@ -175,7 +175,7 @@ class Restarts:
             self._active[group.name] = group
 
     def _is_ending(self, restart: Restart) -> bool:
-        """The training has succeeded: evaluators may start again, nobody else."""
+        """Return whether a restart is obsolete, because the training has succeeded and its tasks must stop."""
         finishing = self._state.phase is JobState.FINISHING
         return finishing and any(task.told_to_stop for task in restart.members)
 
@@ -185,10 +185,10 @@ class Restarts:
             return
         cause = group.root_cause.cause(now)
         if cause is None or cause.failure is None:
-            self._open(group, group.root_cause.reason, now)  # whatever the cause: the others cannot go on
+            self._open(group, group.root_cause.reason, now)  # the other tasks cannot continue, for any cause
             return
         if cause.failure.kind is FailureKind.STALLED:
-            self._open(group, cause.failure.message, now)  # it writes its stacks, whatever comes of it
+            self._open(group, cause.failure.message, now)  # a stopped process writes its stacks
         times = group.repeats.add(cause.failure, cause.type, now)
         resume = self._note_failed_resume(group, cause, cause.failure) if times else None
         decision = decide(cause.failure, cause.scope, self._state.job.restart, group.budget, now, times=times)
@@ -223,14 +223,14 @@ class Restarts:
         return resume
 
     def _do_without(self, gang: RestartGroup, now: float) -> None:
-        """What has failed are parameter servers, and those that they served have succeeded."""
+        """Release failed parameter servers of a gang whose other tasks have succeeded."""
         gang.root_cause.reset()
         for task in gang.members:
             if task.state in (TaskState.FAILED, TaskState.LOST, TaskState.REQUESTED) and not task.over:
                 self._finished.do_without(task, now)
 
     def _open(self, group: RestartGroup, reason: str, now: float) -> None:
-        """Stop what has to start again."""
+        """Stop the processes of a group that must restart."""
         if group.restart:
             return
         self._halt(group, group.members, reason, now)
@@ -238,7 +238,7 @@ class Restarts:
             self._starts.renew(task, now, first_line(reason))
 
     def _halt(self, group: RestartGroup, members: Iterable[Task], reason: str, now: float) -> None:
-        """Stop these of a group, which are to start again together."""
+        """Stop these members of a group, which will restart together."""
         group.restart = Restart(first_line(reason), list(members))
         self._active[group.name] = group
         if group is self._groups.gang and self._state.phase is JobState.RUNNING:
@@ -277,7 +277,7 @@ class Restarts:
     # ---- progress ----------------------------------------------------------------------------------------------
 
     def stepped(self, task: Task, step: int) -> None:
-        """Record that a task's process has reported a step: a failure from now on is not the same as one before."""
+        """Record that a task's process has reported a step. Later failures are not repetitions of earlier failures."""
         group = self._groups.of(task)
         if task.process:
             task.process.stepped = True
@@ -286,9 +286,9 @@ class Restarts:
             self._state.note("stepped", f"it took step {step}", task, data={"failures": {group.name: []}})
 
     def progress(self) -> dict[str, Any]:
-        """Record that a newer checkpoint was committed than the generation went on from.
+        """Record the commit of a checkpoint that is newer than the resume point.
 
-        Returns what is forgotten for it, for the event log.
+        Return the forgotten failures and restarts, for the event log.
         """
         self._state.went_back = ""
         spent = [group for group in self._groups.every if group.budget.times or group.repeats.seen or group.damaged]

@@ -1,4 +1,4 @@
-"""The root cause: which of several failures was the first; later ones are its consequences."""
+"""Find the root cause: the first of several failures. Later failures are its consequences."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.protocol.status import Failure, FailureKind, TaskState
 
 DOUBT = 0.5  # seconds in which an executor dies with its user process when YARN kills both
-SETTLE = 5.0  # seconds that a failure waits for the cluster's word on what may have come before it
+SETTLE = 5.0  # seconds that a failure waits for the cluster's report of an earlier failure
 
 _LOST = (FailureKind.CONTAINER_LOST, FailureKind.PREEMPTED)
 
 
 @attrs.define
-class _Trouble:
+class _Recorded:
     failure: Failure
-    began: float  # the first sign of it
+    began: float  # time of its first symptom
     since: float  # when it was recorded
     doubtful: bool
 
@@ -29,62 +29,62 @@ class RootCause:
 
     def __init__(self, tasks: Sequence[Task]) -> None:
         self._tasks = tasks
-        self._troubles: dict[str, _Trouble] = {}
+        self._recorded: dict[str, _Recorded] = {}
 
     @property
     def pending(self) -> bool:
-        return bool(self._troubles)
+        return bool(self._recorded)
 
     @property
     def reason(self) -> str:
-        """The failure that was heard of first, in words; the cause may be another."""
-        return next((trouble.failure.message for trouble in self._troubles.values()), "")
+        """The message of the failure that was reported first. It may not be the cause."""
+        return next((recorded.failure.message for recorded in self._recorded.values()), "")
 
     @property
     def kinds(self) -> set[FailureKind]:
-        return {trouble.failure.kind for trouble in self._troubles.values()}
+        return {recorded.failure.kind for recorded in self._recorded.values()}
 
     def failed(self, task: Task, failure: Failure, now: float, *, doubtful: bool = False) -> None:
         """Record a failure.
 
-        Doubtful is one by a signal: it waits for the end of the container, which may tell the real reason, as long as
-        that may come.
+        ``doubtful``: a signal has ended the process. The end of its container may show the real reason, so the decision
+        waits for it.
         """
         task.fail(failure, TaskState.LOST if failure.kind in _LOST else TaskState.FAILED)
         began = now if task.trouble_at is None else task.trouble_at
-        self._troubles[task.name] = _Trouble(failure, began, now, doubtful)
+        self._recorded[task.name] = _Recorded(failure, began, now, doubtful)
 
     def settled(self, task: Task, better: Optional[Failure]) -> bool:
-        """Record that the end of a failed task's container is known; returns whether that was waited for."""
-        trouble = self._troubles.get(task.name)
-        if trouble is None or not trouble.doubtful:
+        """Record the end of a failed task's container. Return whether the decision has waited for it."""
+        recorded = self._recorded.get(task.name)
+        if recorded is None or not recorded.doubtful:
             return False
-        trouble.doubtful = False
+        recorded.doubtful = False
         if better:
-            task.failure = trouble.failure = better
+            task.failure = recorded.failure = better
         return True
 
     def cause(self, now: float) -> Optional[Task]:
-        """The task that failed first, once that can be said.
+        """Return the task that failed first, or None if that is not known yet.
 
-        A task whose stream broke without a word before another one failed is waited for: it may be the cause.
+        A task whose stream broke before another task failed may be the cause, so its report is awaited.
         """
-        if not self._troubles:
+        if not self._recorded:
             return None
-        first = min(trouble.since for trouble in self._troubles.values())
+        first = min(recorded.since for recorded in self._recorded.values())
         if now < first + SETTLE and any(task.silent for task in self._tasks):
             return None
         if any(self._in_doubt(task, now) for task in self._tasks):
             return None
-        began = {name: trouble.began for name, trouble in self._troubles.items()}
+        began = {name: recorded.began for name, recorded in self._recorded.items()}
         return min((task for task in self._tasks if task.name in began), key=lambda task: began[task.name])
 
     def _in_doubt(self, task: Task, now: float) -> bool:
-        trouble = self._troubles.get(task.name)
-        if trouble is None or not trouble.doubtful:
+        recorded = self._recorded.get(task.name)
+        if recorded is None or not recorded.doubtful:
             return False
-        return now < trouble.since + (DOUBT if task.connected else SETTLE)
+        return now < recorded.since + (DOUBT if task.connected else SETTLE)
 
     def reset(self) -> None:
-        """Forget the failures: it is decided what comes of them."""
-        self._troubles.clear()
+        """Forget the failures after the decision about them."""
+        self._recorded.clear()
