@@ -1,4 +1,4 @@
-"""One look at a job, by somebody who has not looked before: how it is, and what keeps that from being known."""
+"""Fetch the present state of a job once, with the reasons why the state may be outdated."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ from tony_provider.watching.silence import Silence
 
 @attrs.frozen
 class Glance:
-    """What one look at a job has shown: its application, its status, and what keeps them from being current."""
+    """The fetched state of a job: its application, its status, and the reasons why they may be outdated."""
 
     application_id: str
     application: Application | None
     status: JobStatus | None
-    directory: str | None  # None: nothing of it is in the staging directory, or that cannot be seen
+    directory: str | None  # None if the staging directory has no files of it, or cannot be read
     troubles: list[str]
     checkpoints: list[KeptCheckpoint] = attrs.field(factory=list)  # of its chain, the newest first
-    error: Exception | None = None  # why nothing is known of the job
+    error: Exception | None = None  # the reason if the state is unknown
 
 
 def glance(hook: TonyHook, args: Namespace) -> Glance:
-    """Look once at the application that the command line names.
+    """Fetch the state of the application that the command line names.
 
-    Raises NotFound, ClusterError, and StorageError where the cluster does not tell of the application either.
+    Raises NotFound, ClusterError, and StorageError if the cluster does not know the application either.
     """
-    found, seen = _look(hook, args)
+    found, seen = _observe(hook, args)
     if seen.unreadable is not None:
         raise seen.unreadable
     old = list(_old(seen))
@@ -56,14 +56,14 @@ def glance(hook: TonyHook, args: Namespace) -> Glance:
         application=seen.application,
         status=seen.newest,
         directory=hook.application_dir(found.identity, found.application_id) if found.identity is not None else None,
-        troubles=[*silence.lines, *old, *_master_says(seen), *unknown],
+        troubles=[*silence.lines, *old, *_answer_of_master(seen), *unknown],
         checkpoints=checkpoints,
         error=seen.outage if seen.newest is None else None,
     )
 
 
-def _look(hook: TonyHook, args: Namespace) -> tuple[ApplicationRef, Observation]:
-    """By the cluster's word alone where the store does not answer."""
+def _observe(hook: TonyHook, args: Namespace) -> tuple[ApplicationRef, Observation]:
+    """Return the application and its state, from the cluster alone if the store does not answer."""
     try:
         found = application_of(hook, args)
     except StorageError as error:
@@ -75,18 +75,18 @@ def _look(hook: TonyHook, args: Namespace) -> tuple[ApplicationRef, Observation]
 
 
 def _checkpoints(hook: TonyHook, found: ApplicationRef) -> tuple[list[KeptCheckpoint], list[str]]:
-    """The checkpoints of the chain that the application owns, and why they are not known."""
+    """Return the checkpoints of the application's chain, and the reason if they are unknown."""
     if found.identity is None:
         return [], []
     try:
         chain = CheckpointChains(hook.storage(), hook.layout, found.identity).owned_by(found.application_id)
         return kept_checkpoints(hook.storage(), chain.uri) if chain else [], []
     except (StorageError, RecordUnreadable) as error:
-        return [], [f"The checkpoints are not known: {error}"]
+        return [], [f"The checkpoints are unknown: {error}"]
 
 
 def _old(seen: Observation) -> Iterator[str]:
-    """By two clocks, which may differ: that is said, and the master is asked."""
+    """Yield a line if the status is old by the clock of this machine, which may differ from the master's clock."""
     status, application = seen.status, seen.application
     if status is None or application is None or application.state is not ApplicationState.RUNNING:
         return
@@ -96,8 +96,8 @@ def _old(seen: Observation) -> Iterator[str]:
         yield f"The job's status on the store is of {moment(status.updated_ms)}, {when} by this machine's clock"
 
 
-def _master_says(seen: Observation) -> Iterator[str]:
+def _answer_of_master(seen: Observation) -> Iterator[str]:
     if isinstance(seen.master, JobStatus):
-        yield "The application master was asked itself, and says what is shown here"
+        yield "The status shown here comes from the application master itself"
     elif isinstance(seen.master, ClusterError):
         yield f"The application master does not answer either: {seen.master}"

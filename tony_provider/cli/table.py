@@ -1,4 +1,4 @@
-"""A job as a table for the terminal: its state, how far it is, and its tasks."""
+"""Show a job as a table in the terminal: its state, progress and tasks."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def job_table(
     parts += [as_text(trouble, "yellow") for trouble in troubles]
     if status is not None and status.tasks:
         if status.total_steps and not status.state.is_final:
-            bar = Table.grid()  # by itself it does not end its line
+            bar = Table.grid()  # the bar alone does not end its line
             bar.add_row(ProgressBar(total=status.total_steps, completed=status.step or 0, width=60))
             parts.append(bar)
         parts.append(_tasks(status))
@@ -56,7 +56,7 @@ def job_table(
 def _facts(facts: Sequence[tuple[str, Text]]) -> Table:
     grid = Table.grid(padding=(0, 2))
     grid.add_column()
-    grid.add_column(overflow="fold")  # paths are to be copied
+    grid.add_column(overflow="fold")  # so that users can copy paths
     for name, value in facts:
         grid.add_row(as_text(name, "bold"), value)
     return grid
@@ -128,13 +128,13 @@ def _row(task: TaskStatus, over: bool) -> tuple[Text, ...]:
 
 
 def _process_row(process: ProcessStatus) -> tuple[Text, ...]:
-    """Below its task's."""
+    """Return the row of a process, which follows its task's row."""
     empty = Text()
     return (as_text(process.name), empty, empty, empty, *_figures(process.progress, process.rss_bytes), empty)
 
 
 def _figures(progress: TaskProgress | None, rss_bytes: int | None) -> tuple[Text, Text, Text]:
-    """Steps, steps in a second and memory."""
+    """Return steps, steps per second and memory."""
     return (
         as_text(steps(progress.step) if progress else ""),
         as_text(number(progress.steps_per_second) if progress and progress.steps_per_second is not None else ""),

@@ -1,4 +1,4 @@
-"""How an ended application ended: its result, or the exception that fails the task."""
+"""Evaluate an ended application: its result, or the exception that fails the task."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ if TYPE_CHECKING:
 
 
 def failure(application_id: str, application: Application | None, status: JobStatus | None) -> TonyJobFailed | None:
-    """The exception that fails the task; None when the job succeeded.
+    """Return the exception that fails the task, or None if the job succeeded.
 
-    The job's own result is the truth; the cluster's word counts where there is none.
+    The job's own result takes precedence over the state that the cluster reports.
     """
     if status is not None and status.state.is_final:
         return _failure_of_job(application_id, application, status)
     resumed_step = status.resumed_step if status is not None else None
     if application is None:
         return TonyJobFailed(
-            f"{application_id} is not known to the cluster (any more) and left no result",
+            f"{application_id} is unknown to the cluster, or no longer known, and left no result",
             application_id=application_id,
             resumed_step=resumed_step,
         )
@@ -61,9 +61,9 @@ def failure(application_id: str, application: Application | None, status: JobSta
         )
     if application.final_status is FinalStatus.SUCCEEDED:
         return None
-    said = application.diagnostics.strip() or "the cluster gives no reason"
+    reason = application.diagnostics.strip() or "the cluster gives no reason"
     return TonyJobFailed(
-        f"{application_id} {application.state}: {said}", application_id=application_id, resumed_step=resumed_step
+        f"{application_id} {application.state}: {reason}", application_id=application_id, resumed_step=resumed_step
     )
 
 
@@ -73,9 +73,9 @@ def _failure_of_job(application_id: str, application: Application | None, status
     why = status.failure
     message = (why.message if why else status.message) or "no reason was given"
     if status.state is JobState.KILLED or (why is not None and why.kind is FailureKind.KILLED):
-        told = (application.diagnostics if application else "") or message
+        reason = (application.diagnostics if application else "") or message
         return TonyKilledExternally(
-            _killed(application_id, told),
+            _killed(application_id, reason),
             application_id=application_id,
             failure=why,
             resumed_step=status.resumed_step,
@@ -90,10 +90,10 @@ def _failure_of_job(application_id: str, application: Application | None, status
 
 
 def _killed(application_id: str, diagnostics: str) -> str:
-    return f"{application_id} was killed: {diagnostics.strip() or 'the cluster does not say by whom'}"
+    return f"{application_id} was killed: {diagnostics.strip() or 'the cluster gives no reason'}"
 
 
-# A program that knows nothing of either saves its model beside itself, and all seems well.
+# A program that uses neither directory saves its model in its working directory, and the job still succeeds.
 _NOTHING_LEFT = (
     f"Nothing was left in {contract.ENV_MODEL_DIR} or {contract.ENV_CHECKPOINT_DIR}: "
     "files that the program wrote to its working directory are gone with its container"
@@ -102,12 +102,12 @@ _NOTHING_STORED = (
     f"Nothing of this job is on the store, although tasks left files in {contract.ENV_MODEL_DIR} or "
     f"{contract.ENV_CHECKPOINT_DIR}: %s. The warnings above name the reasons. Of models, only that of rank 0 is stored"
 )
-_SHOWN = 1000  # characters of what the job has returned, in the task's log
+_SHOWN = 1000  # characters of the returned value that the task's log shows
 
 
 @attrs.frozen
 class Outcome:
-    """What a try does once its application has ended, or is not waited for: the result, logs, clearing up."""
+    """Result, logs and cleanup of a try whose application has ended or is not waited for."""
 
     hook: TonyHook
     identity: Identity
@@ -119,10 +119,10 @@ class Outcome:
         clean_up(self.hook, self.identity, self.application_id, self.log.warning)
 
     def deliver(self, application: Application | None, status: JobStatus | None) -> dict[str, Any]:
-        """Log and return the task's result, made of what is known, and mark it delivered.
+        """Log and return the task's result, and mark it delivered.
 
-        This is the task's last act, after which a task that is cleared trains anew. Raises ClusterError and
-        StorageError when what the job has returned cannot be read.
+        This is the last step of the task. If the task is cleared afterwards, it trains from the beginning. Raises
+        ClusterError and StorageError if the job's returned value cannot be read.
         """
         runs = application is not None and not application.is_final
         returned = None if runs else call_through_outage(self._read_returned, self.log)
@@ -130,21 +130,23 @@ class Outcome:
         try:
             self.hook.mark_delivered(self.identity, self.application_id, self.this_try.delivers())
         except StorageError as error:
-            self.log.warning("A task that is cleared would get this very result again: %s", error)
-        self._tell(result, status.tasks if status is not None else ())
+            self.log.warning(
+                "The result could not be marked as delivered, so a cleared task would return it again: %s", error
+            )
+        self._log_result(result, status.tasks if status is not None else ())
         return result.to_dict()
 
-    def _tell(self, result: JobResult, tasks: Sequence[TaskStatus]) -> None:
-        """The last lines of the task's log: what those before it have not told, and where everything is."""
+    def _log_result(self, result: JobResult, tasks: Sequence[TaskStatus]) -> None:
+        """Log the last lines of the task: the result, and the places of its files."""
         if result.final_status is None:
             self.log.info("Not waiting for %s", self.application_id)
             return
         took = f" after {span(result.duration_s)}" if result.duration_s is not None else ""
-        if result.warnings:  # each was told when it came
+        if result.warnings:  # each warning was logged when it occurred
             took += f", with {len(result.warnings)} warning{'s' if len(result.warnings) > 1 else ''} (see above)"
         ended = "has succeeded" if result.final_status == FinalStatus.SUCCEEDED else f"is {result.final_status}"
-        tell = self.log.warning if result.warnings else self.log.info
-        tell("%s %s%s", self.application_id, ended, took)
+        log = self.log.warning if result.warnings else self.log.info
+        log("%s %s%s", self.application_id, ended, took)
         if result.returned is not None:
             self.log.info("Returned: %s", _short(one_line(str(result.returned))))
         places = {
@@ -159,10 +161,10 @@ class Outcome:
         for name, output in result.outputs.items():
             self.log.info("Output %s: %s (%s, %s)", name, output["uri"], *_amount(output))
         if not result.has_left_something:
-            self._tell_unstored(tasks)
+            self._log_unstored(tasks)
 
-    def _tell_unstored(self, tasks: Sequence[TaskStatus]) -> None:
-        """Log what became of the files of a job that has nothing on the store. Nothing is logged if it is unknown."""
+    def _log_unstored(self, tasks: Sequence[TaskStatus]) -> None:
+        """Log a line about the files of a job that has stored none, unless their number is unknown."""
         lost = {task.name: task.unstored for task in tasks if task.unstored}
         if lost:
             self.log.warning(_NOTHING_STORED, some(f"{name} ({count(files, 'file')})" for name, files in lost.items()))
@@ -176,14 +178,14 @@ class Outcome:
         try:
             found = self.hook.chain(self.identity, self.application_id)
         except Exception as error:
-            self.log.warning("Its checkpoint chain cannot be told: %s", error, exc_info=is_unforeseen(error))
+            self.log.warning("Its checkpoint chain is unknown: %s", error, exc_info=is_unforeseen(error))
             return None
         return found.uri if found is not None else None
 
     def tell_output(self, status: JobStatus, rest: RestOfOutput, but: str | None = None) -> None:
-        """Log the end of what the tasks have printed whose output is shown, less what is in the log already.
+        """Log the last output of the shown tasks, without lines that the log already contains.
 
-        ``but``: the name of a task whose end is told by itself.
+        ``but``: the name of a task whose last output is logged separately.
         """
         for task in rest.tasks(status):
             if task == but:
@@ -191,16 +193,16 @@ class Outcome:
             try:
                 lines = rest.lines(self.hook.storage(), self._directory, task)
             except Exception as problem:
-                said = "The end of the output of %s cannot be read: %s"
-                self.log.warning(said, task, problem, exc_info=is_unforeseen(problem))
+                message = "The end of the output of %s cannot be read: %s"
+                self.log.warning(message, task, problem, exc_info=is_unforeseen(problem))
                 continue
             for line in lines:
                 self.log.info("%s", line)
 
     def tell_failure(self, error: TonyJobFailed, status: JobStatus | None, rest: RestOfOutput) -> None:
-        """Log what a failed job had saved, and the end of its failed task's log.
+        """Log the newest checkpoint of a failed job, and the end of its failed task's log.
 
-        Where nothing says which task failed, it is the end of the application master's log.
+        If the failed task is unknown, log the end of the application master's log.
         """
         if status is not None:
             self.tell_output(status, rest, but=error.failure.task if error.failure is not None else None)
@@ -209,8 +211,8 @@ class Outcome:
         try:
             title, tail = self._log_tail(error, rest)
         except Exception as problem:  # the failure is what matters
-            said = "No logs of %s: %s"
-            self.log.warning(said, self.application_id, problem, exc_info=is_unforeseen(problem))
+            message = "No logs of %s: %s"
+            self.log.warning(message, self.application_id, problem, exc_info=is_unforeseen(problem))
             return
         if tail is None:
             self.log.info("The end of the output of %s is above", title)
@@ -220,7 +222,7 @@ class Outcome:
             self.log.warning("No output of %s was kept: it printed nothing, or had no time to keep it", title)
 
     def _log_tail(self, error: TonyJobFailed, rest: RestOfOutput) -> tuple[str, str | None]:
-        """Whose it is, and the text; None: it was told while the job ran."""
+        """Return the name of the log's owner, and the text, or None if it was shown while the job ran."""
         task = error.failure.task if error.failure is not None else None
         if task is None:
             return "the application master", self.hook.log_tail(self.application_id)
@@ -240,7 +242,7 @@ class Outcome:
 
 
 def with_own_outputs(status: JobStatus, job: JobSpec, log: Logger) -> JobStatus:
-    """Return the status without outputs that do not lie where the task's job says, and log a warning for each of them.
+    """Return the status without outputs that lie outside of the job's places, and log a warning for each.
 
     A job can report any place. An output is also left out if the job has changed since the application was submitted.
     """
@@ -250,8 +252,10 @@ def with_own_outputs(status: JobStatus, job: JobSpec, log: Logger) -> JobStatus:
         if output.uri == wanted.get(output.name):
             own.append(output)
         else:
-            said = "The output %r is left out of the result: the application reports it at %a, but the job specifies %s"
-            log.warning(said, output.name, output.uri, wanted.get(output.name, "no such output"))
+            message = (
+                "The output %r is left out of the result: the application reports it at %a, but the job specifies %s"
+            )
+            log.warning(message, output.name, output.uri, wanted.get(output.name, "no such output"))
     return attrs.evolve(status, outputs=own)
 
 
@@ -272,7 +276,7 @@ REST_LINES = 40  # of a task's output, at the end of a job
 
 
 def newest_log(storage: Storage, application_dir: str, task: str) -> FileStatus | None:
-    """The log that was kept of the task's newest container; None: none was. Raises StorageError."""
+    """Return the kept log of the task's newest container, or None. Raises StorageError."""
     prefix = contract.log_prefix(task)
     try:
         files = storage.list(join(application_dir, contract.LOGS_DIR))
@@ -283,25 +287,25 @@ def newest_log(storage: Storage, application_dir: str, task: str) -> FileStatus 
 
 @attrs.frozen
 class RestOfOutput:
-    """Whose output a task's log shows, and how much of it was shown while the job ran."""
+    """The tasks whose output is shown, and the bytes that were shown while the job ran."""
 
     wish: OutputWish | None
     told: Told = attrs.field(factory=dict)
     secrets: Collection[str] = attrs.field(factory=tuple, repr=False)  # values that are masked in it
 
     def tasks(self, status: JobStatus) -> list[str]:
-        """The names of the tasks whose output is shown."""
+        """Return the names of the tasks whose output is shown."""
         return self.wish.of(status) if self.wish is not None else []
 
     def told_of(self, task: str, log_name: str) -> int:
-        """How many bytes of this log of the task were shown."""
+        """Return the number of bytes of this log that were shown."""
         position = self.told.get(task)
         if position is None or position.attempt is None:
             return 0
         return position.offset if contract.log_name(task, position.attempt) == log_name else 0
 
     def lines(self, storage: Storage, application_dir: str, task: str) -> list[str]:
-        """The lines at the end of the task's output that were not shown, few. Raises StorageError."""
+        """Return the last lines of the task's output that were not shown, at most REST_LINES. Raises StorageError."""
         newest = newest_log(storage, application_dir, task)
         if newest is None:
             return []
@@ -314,7 +318,7 @@ class RestOfOutput:
 
 
 def task_log_tail(storage: Storage, application_dir: str, task: str) -> str:
-    """The last TAIL_BYTES that ``task`` (such as worker:0) printed in its newest container; empty when none are kept.
+    """Return the last TAIL_BYTES that ``task`` (such as worker:0) printed in its newest container, or an empty text.
 
     Raises StorageError.
     """
@@ -328,20 +332,20 @@ def task_log_tail(storage: Storage, application_dir: str, task: str) -> str:
 
 @attrs.frozen(kw_only=True)
 class JobResult:
-    """What ``TonyTrainOperator`` returns. Keys whose value is not known are there with ``None``."""
+    """The result of ``TonyTrainOperator``. Keys with an unknown value are ``None``."""
 
     application_id: str  # as YARN writes it: application_1700000000000_0001
     application_dir: str  # URI of the application's directory on the store: logs, status, events, model
     logs_dir: str  # URI of the directory with the kept end of each task's output
-    model_dir: str | None = None  # URI of what the chief, or rank 0, left in TONY_MODEL_DIR
+    model_dir: str | None = None  # URI of the files that the chief, or rank 0, left in TONY_MODEL_DIR
     outputs: dict[str, dict[str, Any]] = attrs.field(factory=dict)  # by name: `uri`, and the numbers `files`, `bytes`
-    returned: Any = None  # what the chief, or rank 0, left in TONY_RESULT_FILE, at most 1 MiB; "NaN" for no number
+    returned: Any = None  # the value that the chief, or rank 0, left in TONY_RESULT_FILE, at most 1 MiB; "NaN" for NaN
     checkpoint_chain: str | None = None  # URI of the directory of this training's checkpoints, over all tries
-    resumed_from: str | None = None  # the checkpoint that the tasks went on from at last: "step 120", or "save 7, …"
-    resumed_step: int | None = None  # its step; None: nothing says one, or they began at the beginning
-    checkpoint: str | None = None  # the newest that was committed to the store: "step 120", or "save 7, 14:03:12 UTC"
-    checkpoint_step: int | None = None  # its step; None: nothing says one
-    checkpoint_dir: str | None = None  # URI of that checkpoint; None where checkpoint.after_success is "remove"
+    resumed_from: str | None = None  # the checkpoint of the last resume: "snapshot 7 (step 120, …)"
+    resumed_step: int | None = None  # its step; None if it has no step, or if the tasks began at step 0
+    checkpoint: str | None = None  # the newest checkpoint in the storage: "snapshot 7 (step 120, saved 14:03:12 UTC)"
+    checkpoint_step: int | None = None  # its step; None if it has no step
+    checkpoint_dir: str | None = None  # URI of that checkpoint; None if checkpoint.after_success is "remove"
     export_dir: str | None = None  # URI of the newest export of the model that was made while it trained
     export_step: int | None = None  # its step
     tracking_url: str | None = None  # the application's page on the cluster
@@ -351,14 +355,14 @@ class JobResult:
     step: int | None = None  # the last one that the chief, or rank 0, reported
     total_steps: int | None = None  # as the chief, or rank 0, reported last
     steps_per_second: float | None = None  # as measured last
-    generation: int | None = None  # how often the tasks were brought together; more than 1 after restarts
+    generation: int | None = None  # number of common starts of all tasks; above 1 after restarts
     restarts: int | None = None  # of all tasks or some of them, within the application
     duration_s: float | None = None  # seconds, from submission to the end
     warnings: list[str] = attrs.field(factory=list)  # such as a side-car that failed, or a checkpoint that was lost
 
     @property
     def has_left_something(self) -> bool:
-        """Anything of the program's own beside what it has printed, for others or for the next application."""
+        """Whether the program has stored files or returned a value, in addition to its output."""
         kept = (self.model_dir, self.export_dir, self.checkpoint, self.resumed_from, self.outputs)
         return any(kept) or self.returned is not None
 
@@ -372,7 +376,7 @@ class JobResult:
         chain: str | None = None,
         returned: Any = None,
     ) -> JobResult:
-        """The result as far as it is known: little just after submission, no ``application`` when it was forgotten."""
+        """Return the result as far as it is known. ``application``: None if the cluster has forgotten it."""
         known: dict[str, Any] = {}
         if status is not None:
             resumed, newest = status.resumed, status.checkpoint
@@ -413,5 +417,5 @@ class JobResult:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The result as a dictionary of JSON types."""
+        """Return the result as a dictionary of JSON types."""
         return attrs.asdict(self)

@@ -1,4 +1,4 @@
-"""A task's arguments turned into what is submitted: a job, its identity, and what it begins with."""
+"""Turn a task's arguments into a submission: a job, its identity, and its origin."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def layers_of(
     allowed_overrides: Sequence[str],
     presets: Callable[[], Presets],
 ) -> Layers:
-    """What a job is made of: its preset, itself, the operator's arguments over it, and ``overrides`` over both.
+    """Return the layers of a job: preset, job, operator's arguments and ``overrides``. A later layer takes precedence.
 
-    ``allowed_overrides``: see ``check_overrides``. ``presets``: the connection's, asked for where a job names one.
+    ``allowed_overrides``: see ``check_overrides``. ``presets``: of the connection, called only if a job names a preset.
     Raises TonySpecError.
     """
     if env is not None and not isinstance(env, Mapping):
@@ -54,7 +54,7 @@ def layers_of(
     arguments: dict[str, Any] = {"name": name, "queue": queue, "env": dict(env or {}), "secrets": sorted(secrets)}
     given = {key: value for key, value in arguments.items() if value}
     if queue_timeout is not None:
-        # The application master keeps to it too, for jobs that nobody watches, and tells what was missing.
+        # The application master enforces this timeout for jobs without a watcher, and reports the missing containers.
         given["timeouts"] = {"queue": _seconds(queue_timeout)}
     try:
         over = load_source(overrides, "overrides") if overrides else {}
@@ -69,12 +69,12 @@ def layers_of(
 
 
 def job_alone(job: Mapping[str, Any] | str) -> Mapping[str, Any]:
-    """The job, without the parameters that its file may name: Airflow has filled in the DAG's. Raises SpecError."""
+    """Return the job without the parameters of its file, because Airflow renders those of the DAG. Raises SpecError."""
     return parted(load_source(job))[1]
 
 
 def job_of(layers: Layers, completed: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda _: {}) -> JobSpec:
-    """The job of its layers, and over them what ``completed`` makes of them all as one. Raises TonySpecError."""
+    """Return the job of merged layers, with the result of ``completed`` merged over it. Raises TonySpecError."""
     try:
         whole = layers.merged()
         return parse_job(merge(whole, completed(whole)))
@@ -97,7 +97,7 @@ def check_shown(wanted: Sequence[str], job: JobSpec) -> None:
 def request_of(
     task: TrainingTask, run: TaskRun, job: JobSpec, sent: JobSpec, secrets: Mapping[str, str]
 ) -> SubmissionRequest:
-    """What is submitted for ``task`` in ``run``, of its rendered arguments: the ``job``, as it is ``sent``.
+    """Return the submission of ``task`` in ``run``, from its rendered arguments. ``sent``: the job as it is submitted.
 
     Raises TonySpecError.
     """
@@ -124,7 +124,7 @@ def request_of(
 
 
 def search_path(dag: DAG) -> list[Path]:
-    """The directories in which files that the job names are looked for: the DAG's, then those of its templates."""
+    """Return the directories of the job's local files: the DAG's, then those of its templates."""
     further = dag.template_searchpath or []
     return [Path(dag.folder), *map(Path, [further] if isinstance(further, str) else further)]
 
@@ -148,7 +148,7 @@ _KEYS = ["dag_id", "run_id", "task_id", "map_index", "checkpoint_key", "snapshot
 
 
 def resume_of(given: str) -> Resume:
-    """The operator's argument ``resume`` as a Resume. Raises TonySpecError."""
+    """Return the operator's argument ``resume`` as a Resume. Raises TonySpecError."""
     try:
         return Resume(given)
     except ValueError as error:
@@ -163,9 +163,9 @@ def origin_of(
     warm_start: str | None,
     checkpoint_key: str | None,
 ) -> ChainOrigin:
-    """What a fresh checkpoint chain is to begin with, by the operator's arguments.
+    """Return the origin of a new checkpoint chain, from the operator's arguments.
 
-    ``checkpoint_key`` is this task's own. Raises TonySpecError.
+    ``checkpoint_key``: of this task. Raises TonySpecError.
     """
     if warm_start is not None and not isinstance(warm_start, str):
         raise TonySpecError(f"warm_start: should be the URI of a model's directory, not {shown(warm_start)}")

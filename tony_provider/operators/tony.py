@@ -35,9 +35,9 @@ class TonyTrainOperator(TellsLineage, RendersJobs, BaseOperator):
     """Run a distributed training on YARN, or on this machine, and wait for it.
 
     A try after the worker died attaches to the application that its predecessor left running, or returns the result
-    that it left. A try after a failure starts a new application, which goes on from the newest verified checkpoint of
-    the one before, as long as nothing has changed that checkpoints depend on. A task that is cleared after a success
-    trains anew. See docs/how-it-works.md, "Retry is resume".
+    that it left. A try after a failure starts a new application, which resumes from the newest verified checkpoint, as
+    long as the commands, the environment and the files are the same. A task that is cleared after a success trains
+    from the beginning. See docs/how-it-works.md, "Retry is resume".
 
     :param job: the job specification: a mapping, YAML or JSON text, or the name of a file beside the DAG that ends in
         ``.tony.yaml`` or ``.tony.json``. Text and files are parsed before their values are rendered. See
@@ -60,30 +60,31 @@ class TonyTrainOperator(TellsLineage, RendersJobs, BaseOperator):
     :param wait_for_completion: False: return as soon as the application is submitted.
     :param deferrable: wait in the triggerer, without a worker slot; default: Airflow's
         ``[operators] default_deferrable``.
-    :param poll_interval: seconds between two looks at the job's steps and metrics; default: ``[tony] poll_interval`` of
-        Airflow's configuration, which is 5. A worker that waits looks more often in the first minute; a triggerer less
-        often when it watches many jobs, see ``[tony] details_per_second``.
+    :param poll_interval: seconds between two polls of the job's steps and metrics; default: ``[tony] poll_interval`` of
+        Airflow's configuration, which is 5. A worker polls more often in the first minute. A triggerer with many jobs
+        polls less often, see ``[tony] details_per_second``.
     :param queue_timeout: seconds that the whole job's containers may take from submission until they are there;
         default: the job's ``timeouts.queue``, else no limit.
-    :param resume: what a new application does with the checkpoints of the one before. ``auto`` goes on from the newest
-        after a failure, unless the commands, the environment or the files have changed. ``always`` goes on whatever
-        has changed, and after a success. ``never`` begins at step 0. Templated.
-    :param resume_from: what this training begins with while it has no checkpoint of its own: the newest checkpoint of
-        another one, given as a mapping of ``run_id`` and, where they are not this task's own, ``dag_id``, ``task_id``
-        and ``map_index`` or ``checkpoint_key``. The key ``snapshot`` selects an older checkpoint by its number. Or give
-        the URI of a chain or a checkpoint: a result's ``checkpoint_chain`` or ``checkpoint_dir``. To return to an
-        older checkpoint of this training, add ``resume="never"``. An empty ``run_id`` or text has no effect. Templated.
+    :param resume: how a new application uses the checkpoints of earlier applications. ``auto`` resumes from the newest
+        checkpoint after a failure, unless the commands, the environment or the files have changed. ``always`` also
+        resumes after such changes, and after a success. ``never`` begins at step 0. Templated.
+    :param resume_from: the checkpoint with which this training begins while it has no checkpoint of its own: the newest
+        checkpoint of another training, given as a mapping of ``run_id`` and, if they differ from this task's,
+        ``dag_id``, ``task_id`` and ``map_index`` or ``checkpoint_key``. The key ``snapshot`` selects an older
+        checkpoint by its number. Or give the URI of a chain or a checkpoint: a result's ``checkpoint_chain`` or
+        ``checkpoint_dir``. To return to an older checkpoint of this training, add ``resume="never"``. An empty
+        ``run_id`` or text has no effect. Templated.
     :param warm_start: URI of the directory of a model on the job's store that the training code may take its initial
-        weights from, at step 0: it finds the files in ``TONY_WARM_START``. Or that of a checkpoint chain, whose newest
-        checkpoint it finds there. Nothing when empty. For an earlier period's
+        weights from, at step 0: it finds the files in ``TONY_WARM_START``. Or the URI of a checkpoint, or of a
+        checkpoint chain, whose newest checkpoint it finds there. An empty text has no effect. For an earlier period's
         model use ``macros.tony.newest_model``. Templated.
     :param checkpoint_key: a name for this training, unique among the mapped instances of the task, in place of the map
         index, whose meaning changes with the list; default: the map index. Templated.
     :param mlflow: the id of a connection with the address of an MLflow server, on which the training is a run; or a
         mapping of ``conn_id`` and, where wanted, ``experiment`` (default: the DAG's id) and ``run_name``. Needs
         ``tony-provider[mlflow]``. See docs/monitoring.md. Templated.
-    :param durable: False: ignore what earlier tries have started or reached: end it, and start a new application. What
-        ``resume`` says of checkpoints still applies.
+    :param durable: False: end an application of an earlier try, ignore its result, and start a new application. The
+        argument ``resume`` still applies to checkpoints.
     :param apply_advice: True: ask for the memory and vcores that former runs of this task say it needs, in place of
         what the job says, and take that back after a failure. A mapping names what may be changed, and the limits:
         ``{"memory": {"at_least": "1GiB", "at_most": "16GiB"}, "vcores": {"at_most": 8}}``; a limit that is not given is
@@ -202,14 +203,14 @@ class TonyTrainOperator(TellsLineage, RendersJobs, BaseOperator):
 
     @with_readable_errors
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> Any:
-        """Goes on where the trigger saw that there is nothing more to wait for; ``event`` is its plain WatchEvent."""
+        """Continue after the trigger has stopped waiting; ``event`` is its plain WatchEvent."""
         training = self._training(context)
         with training.ending_cleanly():
             return training.go_on(event)
 
     @with_readable_errors
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
-        """Go on with a deferred task: called by Airflow when its trigger has ended, failed, or gone silent."""
+        """Continue a deferred task. Airflow calls this when the trigger has ended, failed, or timed out."""
         self.has_links = True
         try:
             return super().resume_execution(next_method, next_kwargs, context)
@@ -221,23 +222,23 @@ class TonyTrainOperator(TellsLineage, RendersJobs, BaseOperator):
     def on_kill(self) -> None:
         """Stop waiting, and end the application as ``on_kill_action`` says.
 
-        Called by Airflow from a signal handler, in the midst of whatever the task is doing.
+        Airflow calls this from a signal handler, at any point of the task.
         """
         self.switch.pull(lambda: self.hook, KILL_REASON if self.on_kill_action == "kill" else None)
 
     @with_readable_errors
     def dry_run(self) -> None:
-        """Prints the exact submission as YAML, secrets masked: which files go where, and what the cluster is asked for.
+        """Print the exact submission as YAML with masked secrets: its files, and its requests to the cluster.
 
-        Outside a run: templates are what they were rendered to, if they were; what a training begins with is left out
-        where it is a template that was not. Raises as a try would, before it starts.
+        Outside a run, templates may not be rendered. Then the training's origin is left out if it is a template. Raises
+        the errors that a try raises before it starts.
         """
         from tony_provider.operators.dry_run import print_submission
 
         print_submission(self)
 
     def parse_job(self, secrets: Collection[str]) -> JobSpec:
-        """The job with all arguments laid over it; ``secrets`` are names. Raises TonySpecError."""
+        """Return the job with all arguments merged over it. ``secrets``: names. Raises TonySpecError."""
         from tony_provider.operators.submission import job_of, layers_of
 
         layers = layers_of(
@@ -254,10 +255,10 @@ class TonyTrainOperator(TellsLineage, RendersJobs, BaseOperator):
         )
         return job_of(layers, self.completed)
 
-    # -- what an operator that sends more than the job makes its own ---------------------------------------------------
+    # -- hooks of operators that submit more than the job -------------------------------------------------------------
 
     def completed(self, job: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What the operator itself lays over the job, given with the arguments and overrides laid over it."""
+        """Return keys that the operator merges over the job. ``job``: with arguments and overrides merged over it."""
         return {}
 
     @contextmanager
@@ -269,5 +270,5 @@ class TonyTrainOperator(TellsLineage, RendersJobs, BaseOperator):
         yield job
 
     def answer(self, context: Context, result: dict[str, Any]) -> Any:
-        """What the task returns, made of a training's ``result``."""
+        """Return the task's return value, made of a training's ``result``."""
         return pushable(result)
