@@ -1,4 +1,4 @@
-"""What a fresh checkpoint chain begins with: the newest checkpoint of another one, or a model's weights."""
+"""The origin of a new checkpoint chain: a checkpoint of another chain, or a model's weights."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class ChainOrigin:
 
 @attrs.frozen
 class OriginFinder:
-    """Finds what a chain is to begin with on the store.
+    """Finds the origin of a chain in the storage.
 
-    Raises SourceMissing, which says what is missing, and StorageError.
+    Raises SourceMissing, which names the missing source, and StorageError.
     """
 
     storage: Storage

@@ -25,7 +25,7 @@ class TrainingPlan:
     goes_on: bool  # in the newest one; else another is opened
     about: CheckpointChain  # what its file will say
     why: str  # for the task's log
-    resume: ResumePoint | None = None  # the newest checkpoint, which is to be gone on from
+    resume: ResumePoint | None = None  # the checkpoint from which the training resumes
     saved_in: str = ""  # URI of the chain that holds it
     not_from: str = ""  # describes a newer checkpoint that is not used, and why
 

@@ -278,7 +278,7 @@ def _compare(task: str, entry: SaveEntry, other: str, state: TaskDirectory) -> O
 
 
 def _divided(writers: Mapping[str, TaskDirectory]) -> Optional[Waiting]:
-    """Return the reason if processes of Orbax wait for each other's files, each in a directory of its own.
+    """Return the reason if processes of Orbax wait for each other's files in separate directories.
 
     A task reports an unfinished save only after the save has not changed for a minute.
     """

@@ -60,7 +60,7 @@ def process_end(message: tony_pb2.ProcessExited) -> ProcessEnd:
 
 
 def settlement(message: tony_pb2.Settled) -> Settlement:
-    """The message that nothing more comes of a start, as the session takes it."""
+    """Convert the last message about a start for the session."""
     unstored = message.unstored if message.HasField("unstored") else None
     return Settlement(message.start, message.problem, tuple(message.notices), unstored)
 

@@ -133,7 +133,7 @@ class Run:
 
     @property
     def notices(self) -> list[str]:
-        """What people should know about files of its processes that are not stored."""
+        """Notices about files of its processes that are not stored."""
         return [replaced(notice) for notice in self._unstored.notices]
 
     def stop(self, grace: float, copy_seconds: float, *, stacks: bool = False) -> None:

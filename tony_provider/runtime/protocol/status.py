@@ -140,7 +140,7 @@ class TaskStatus:
     signal: Optional[int] = None
     activity: str = ""
     further: list[ProcessStatus] = attrs.field(factory=list)  # its other processes, while they run
-    unstored: Optional[int] = None  # files that its newest process left and that are not stored; None: not known
+    unstored: Optional[int] = None  # number of files of its newest process that are not stored; None if unknown
 
     @property
     def name(self) -> str:

@@ -105,9 +105,10 @@ def warm_start() -> Optional[str]:
 
 
 def checkpoint_requested() -> bool:
-    """Whether a checkpoint is wanted now: the container is about to be taken away, or somebody asked. Says so once.
+    """Return whether a checkpoint is requested now, once for each request.
 
-    Costs microseconds: ask after each step.
+    The job requests checkpoints before preemptions, suspensions and resizes, and on a user's request. The call takes
+    microseconds, so call it after each step.
     """
     return _taken("TONY_CHECKPOINT_REQUEST")
 

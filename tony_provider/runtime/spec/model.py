@@ -314,8 +314,8 @@ class CheckpointSpec:
 
     mirror: MirrorScope = MirrorScope.AUTO
     format: CheckpointFormat = CheckpointFormat.AUTO
-    keep: int = 2  # newest ones
-    keep_every: Optional[int] = None  # and those whose step, if known, is a multiple of this; default: no others
+    keep: int = 2  # number of newest checkpoints that stay
+    keep_every: Optional[int] = None  # checkpoints whose step is a multiple of this also stay; default: no others
     after_success: AfterSuccess = AfterSuccess.KEEP_LAST
     bandwidth: Optional[Memory] = None  # MiB a second that one task copies at most; default: no limit
     max_size: Optional[Memory] = None  # MiB of a task's checkpoint directory; a larger one is not stored; default: any
@@ -324,7 +324,7 @@ class CheckpointSpec:
 
     @property
     def stored(self) -> MirrorScope:
-        """The tasks whose directories are stored: of a shared directory the leader stores everything."""
+        """The tasks whose directories are stored. The leader stores a shared directory."""
         return MirrorScope.LEADER if self.shared else self.mirror
 
 

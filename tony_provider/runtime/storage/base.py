@@ -51,7 +51,7 @@ class FileStatus:
 
 @attrs.frozen
 class QuotaRoom:
-    """What the quotas of a directory leave."""
+    """The free space in the quotas of a directory."""
 
     bytes: Optional[int]  # of new files; None if there is no such quota
     names: Optional[int]  # of new files and directories
@@ -172,7 +172,7 @@ class Storage(ABC):
         return None
 
     def quota_room(self, uri: str) -> Optional[QuotaRoom]:
-        """Return what the quotas of a directory leave. None if it has no quota, or the store does not tell.
+        """Return the free space in the quotas of a directory, or None if it has no quota or the quota is unknown.
 
         Quotas of directories above do not count. Raises StorageNotFound.
         """

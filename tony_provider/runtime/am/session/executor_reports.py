@@ -115,7 +115,7 @@ class ExecutorReports:
             self._restarts.stepped(task, step)
 
     def _compare(self, task: Task, process: ProcessState, first_step: int) -> None:
-        """Warn people if the program has not resumed from the checkpoint that the log names."""
+        """Warn if the program has not resumed from the checkpoint that the log names."""
         order = process.order
         resume = order.resume if order else self._state.generation.resume
         if resume is not None and not (order and order.keep_checkpoints) and resume.differs_from(first_step):
@@ -154,8 +154,8 @@ class ExecutorReports:
         task.notices, task.unstored = settlement.notices or task.notices, settlement.unstored
         self._starts.renew(task, now, "its container is not fit")
         if settlement.problem:
-            said = f"the newest checkpoint did not get to the store: {settlement.problem}"
-            self._state.note("not_copied", said, task)
+            warning = f"the newest checkpoint could not be stored: {settlement.problem}"
+            self._state.note("not_copied", warning, task)
         self._finished.look_at(task, now)
 
     def _look_at_output(self, task: Task, problem: str) -> None:

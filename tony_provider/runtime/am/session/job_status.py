@@ -55,7 +55,7 @@ def job_status(
 
 
 def _losses(session: Session) -> Iterator[str]:
-    """What does not get to the store at present or soon, or has not got there at the end of a task's newest process."""
+    """Yield warnings about files that cannot be stored now or soon, or that a task's newest process left unstored."""
     if session.state.quota_warning:
         yield session.state.quota_warning
     for task in session.tasks:
@@ -68,7 +68,7 @@ def _losses(session: Session) -> Iterator[str]:
 
 
 def _notices(session: Session) -> Iterator[str]:
-    """What people should know about files that no task stores. Tasks with the same notice share a line."""
+    """Yield notices about files that are not stored. Tasks with the same notice share a line."""
     if session.state.checkpoint_problem:
         yield session.state.checkpoint_problem
     tasks: dict[str, list[str]] = {}

@@ -355,14 +355,14 @@ class Session:
         return self._checked(now)
 
     def quota_warned(self, warning: str, now: float) -> list[Action]:
-        """The store may soon refuse checkpoints. ``warning`` is empty if that is over."""
+        """Handle a warning that a quota may soon prevent checkpoints. An empty ``warning`` ends it."""
         self.state.quota_warning = warning
         if warning:
             self.state.note("quota", warning)
         return self._checked(now)
 
     def checkpoint_waits(self, problem: str, now: float) -> list[Action]:
-        """No checkpoint can be stored, for this reason; empty: one can."""
+        """Handle the reason why no checkpoint can be stored. An empty reason ends the problem."""
         self.state.checkpoint_problem = problem
         return self._checked(now)
 
@@ -456,7 +456,7 @@ class Session:
         return self._checked(now)
 
     def settled(self, name: str, attempt: int, settlement: Settlement, now: float) -> list[Action]:
-        """The last copies of checkpoints after a user process are over."""
+        """Handle the end of the last uploads after a user process."""
         task = self._current(name, attempt)
         if task:
             self._reports.settled(task, settlement, now)

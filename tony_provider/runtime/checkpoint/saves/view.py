@@ -1,4 +1,4 @@
-"""What the readers of all formats share: a save, and the view of a directory in which they find it."""
+"""Classes for the finders of all formats: a save, and the view of a directory in which they find it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Save:
     step: Optional[int] = None  # from the content, or from a name in which the format has it
     problem: str = ""  # the reason why it is not complete
     proven: bool = False  # its content shows that it is complete
-    needs: Mapping[str, int] = attrs.field(factory=dict)  # other files of the save, and their least sizes in bytes
+    needs: Mapping[str, int] = attrs.field(factory=dict)  # other files of the save, and their minimum sizes in bytes
     is_manifest: bool = False
     preference: int = 0  # the lowest is what a program resumes from
 
@@ -87,12 +87,12 @@ class SaveView:
             return file.read(size)
 
     def below(self, directory: str) -> tuple[str, ...]:
-        """The files in a directory ("" for all) and in those below it, sorted."""
+        """Return the files below a directory ("" for all), sorted."""
         prefix = f"{directory}/" if directory else ""
         return tuple(sorted(path for path in self.files if path.startswith(prefix)))
 
     def newest_time(self, paths: Iterable[str]) -> int:
-        """The latest modification time of files, in nanoseconds since the epoch."""
+        """Return the latest modification time of files, in nanoseconds since the epoch."""
         return max((self.files[path].mtime_ns for path in paths if path in self.files), default=0)
 
 
@@ -102,10 +102,10 @@ def join(*parts: str) -> str:
 
 
 def beside(path: str, name: str) -> str:
-    """The path of a file in the same directory."""
+    """Return the path of a file in the same directory."""
     return join(dirname(path), name)
 
 
 def step_of(path: str) -> Optional[int]:
-    """The step that a name labels as one, such as ``step-120`` or ``iter_0100``."""
+    """Return the step that a name labels, as in ``step-120`` or ``iter_0100``, or None."""
     return labelled_step(basename(path))

@@ -200,7 +200,7 @@ class WebHdfsStorage(Storage):
             return None
 
     def quota_room(self, uri: str) -> Optional[QuotaRoom]:
-        """By ``GETQUOTAUSAGE``, which servers older than Hadoop 3.3 and gateways may not have.
+        """Use ``GETQUOTAUSAGE``, which servers older than Hadoop 3.3 and gateways may not have.
 
         Bytes are those of a file: a quota counts each replica, with the NameNode's default for new files.
         """
@@ -388,7 +388,7 @@ def _written(rights: int) -> str:
 
 
 def _quota_usage(json: dict[str, Any]) -> Optional[QuotaRoom]:
-    """Return the room for names, and for bytes of all replicas."""
+    """Return the free names, and the free bytes of all replicas."""
     usage = json["QuotaUsage"]
     names, space = int(usage["quota"]), int(usage["spaceQuota"])
     if names < 0 and space < 0:

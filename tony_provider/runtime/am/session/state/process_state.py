@@ -52,12 +52,12 @@ class ProcessEnd:
 
 @attrs.frozen
 class Settlement:
-    """What an executor reports once nothing more comes of a start of its user process."""
+    """The last report of an executor about a start of its user process."""
 
     start: int
-    problem: str = ""  # why the newest checkpoint is not on the store
+    problem: str = ""  # the reason if the newest checkpoint is not stored
     notices: tuple[str, ...] = ()  # as in ``Heartbeat``
-    unstored: Optional[int] = None  # files that it left and that are not on the store; None: not known
+    unstored: Optional[int] = None  # number of its files that are not stored; None if unknown
 
 
 @attrs.define(eq=False)
@@ -70,7 +70,7 @@ class ProcessState:
     started_at: Optional[float] = None
     moved_at: Optional[float] = None  # when it was last seen to take a step, or started
     step: Optional[int] = None  # the newest that it reported
-    stepped: bool = False  # it has reported a step itself, and not only its predecessor
+    stepped: bool = False  # this process has reported a step, not only its predecessor
     end: Optional[ProcessEnd] = None
     not_copied: str = ""  # once it is settled: why its newest checkpoint is not on the store
     ready: bool = False  # its readiness probe has succeeded

@@ -94,7 +94,7 @@ class SessionState:
         self._lifecycle = Lifecycle("the job", lifecycle.JOB, JobState.WAITING)
         self.generation = Generation()
         self.checkpoint: Optional[ResumePoint] = None  # the newest that was committed
-        self.checkpoint_problem = ""  # why no checkpoint can be stored; empty: one can, or none is needed
+        self.checkpoint_problem = ""  # the reason if no checkpoint can be stored
         self.export: Optional[ExportedModel] = None  # the newest that is on the store
         self.export_request: Optional[ExportRequest] = None  # that is not answered
         self.export_problem = ""  # why the newest is not on the store; empty: it is, or there is none
@@ -103,7 +103,7 @@ class SessionState:
         self.verdict: Optional[Verdict] = None
         self.parts: tuple[OutputPart, ...] = ()  # of outputs: those that count, once all that decide have succeeded
         self.warnings: list[str] = []
-        self.quota_warning = ""  # that the store may soon refuse checkpoints
+        self.quota_warning = ""  # that a quota may soon prevent checkpoints
         self.out: list[Action] = []
 
     @property

@@ -23,7 +23,7 @@ class Heartbeat:
     progress: Optional[TaskProgress] = None
     activity: str = ""
     trouble: str = ""  # what does not get to the store at present, and why
-    notices: tuple[str, ...] = ()  # what people should know about files of this start that are not stored
+    notices: tuple[str, ...] = ()  # about files of this start that are not stored
     output_problem: str = ""  # why lines that it printed are lost
     ready: bool = False  # its readiness probe has succeeded
     further: list[ProcessStatus] = attrs.field(factory=list)  # its other processes, where it has several
@@ -78,8 +78,8 @@ class Task:
     cpu_percent: Optional[float] = None
     activity: str = ""
     store_trouble: str = ""  # what does not get to the store at present, and why
-    notices: tuple[str, ...] = ()  # what people should know about files of its newest start that are not stored
-    unstored: Optional[int] = None  # files that its newest process left and that are not on the store
+    notices: tuple[str, ...] = ()  # about files of its newest start that are not stored
+    unstored: Optional[int] = None  # number of files of its newest process that are not stored
     output_problem: str = ""  # why lines that it printed in this container are lost
     last_words: str = ""  # the end of what was printed in it, when it was killed
 
