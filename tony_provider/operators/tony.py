@@ -1,4 +1,4 @@
-"""TonyTrainOperator: one distributed training on YARN as one task of a DAG.
+"""TonyTrainOperator: a distributed training on YARN as a task of a DAG.
 
 Every parse of a DAG file loads this module, and so it loads nothing that only a running task needs.
 """
@@ -39,19 +39,19 @@ class TonyTrainOperator(TellsLineage, RendersJobs, BaseOperator):
     long as the commands, the environment and the files are the same. A task that is cleared after a success trains
     from the beginning. See docs/how-it-works.md, "Retry is resume".
 
-    :param job: the job specification: a mapping, YAML or JSON text, or the name of a file beside the DAG that ends in
+    :param job: the job specification: a mapping, YAML or JSON text, or the name of a file next to the DAG that ends in
         ``.tony.yaml`` or ``.tony.json``. Text and files are parsed before their values are rendered. See
         docs/job-specification.md. Templated, every text in it.
     :param overrides: laid over the job, and over the arguments below as well. Mappings merge key by key, lists replace,
-        null deletes. They touch sizes and limits only, unless ``allowed_overrides`` says more: whoever may trigger the
-        DAG often writes them. See docs/job-specification.md, "Overrides". Templated.
-    :param allowed_overrides: keys of the job that ``overrides`` may touch beside sizes and limits, each with all that
-        is below it, such as ``["env.LEARNING_RATE", "tasks.*.env"]``; ``*`` stands for one name.
+        null deletes. They may change sizes and limits only, unless ``allowed_overrides`` lists other keys, because all
+        users who may trigger the DAG can often write them. See docs/job-specification.md, "Overrides". Templated.
+    :param allowed_overrides: keys of the job that ``overrides`` may change in addition to sizes and limits, each with
+        all keys below it, such as ``["env.LEARNING_RATE", "tasks.*.env"]``; ``*`` stands for one name.
     :param tony_conn_id: a connection of type ``tony``. See docs/connection.md. Templated.
     :param name: what the application is called; default: the job's ``name``, else ``<dag>.<task>``. Templated.
     :param yarn_queue: over the job's ``queue``; default: the job's, else the connection's. Templated.
-    :param proxy_user: run the job as this user, whom the cluster must let the connection's user impersonate; default:
-        the connection's user. Templated.
+    :param proxy_user: run the job as this user. The cluster must allow the connection's user to impersonate this user.
+        Default: the connection's user. Templated.
     :param env_vars: environment variables, over the job's ``env``. Templated.
     :param secrets: name -> value; each user process finds them in its environment, and they are nowhere else: they are
         masked in logs, and travel in the application's credentials. Text given literally is in the DAG's file, and in
@@ -63,13 +63,13 @@ class TonyTrainOperator(TellsLineage, RendersJobs, BaseOperator):
     :param poll_interval: seconds between two polls of the job's steps and metrics; default: ``[tony] poll_interval`` of
         Airflow's configuration, which is 5. A worker polls more often in the first minute. A triggerer with many jobs
         polls less often, see ``[tony] details_per_second``.
-    :param queue_timeout: seconds that the whole job's containers may take from submission until they are there;
-        default: the job's ``timeouts.queue``, else no limit.
+    :param queue_timeout: seconds from submission until all containers of the job must be there; default: the job's
+        ``timeouts.queue``, otherwise no limit.
     :param resume: how a new application uses the checkpoints of earlier applications. ``auto`` resumes from the newest
         checkpoint after a failure, unless the commands, the environment or the files have changed. ``always`` also
         resumes after such changes, and after a success. ``never`` begins at step 0. Templated.
-    :param resume_from: the checkpoint with which this training begins while it has no checkpoint of its own: the newest
-        checkpoint of another training, given as a mapping of ``run_id`` and, if they differ from this task's,
+    :param resume_from: the checkpoint with which this training begins while it has stored none itself. The newest
+        checkpoint of another training is given as a mapping of ``run_id`` and, if they differ from this task's,
         ``dag_id``, ``task_id`` and ``map_index`` or ``checkpoint_key``. The key ``snapshot`` selects an older
         checkpoint by its number. Or give the URI of a chain or a checkpoint: a result's ``checkpoint_chain`` or
         ``checkpoint_dir``. To return to an older checkpoint of this training, add ``resume="never"``. An empty
@@ -92,11 +92,11 @@ class TonyTrainOperator(TellsLineage, RendersJobs, BaseOperator):
     :param on_kill_action: what happens to the application when this task is marked, cleared, or its worker shuts down:
         ``kill`` stops it, with the grace of its user processes; ``keep`` lets the next try attach to it. A timeout of
         the task kills it in any case.
-    :param show_output: whose output appears in the task's log while the job runs, a line of it as
-        ``worker:0 | epoch 3, loss 0.21``, and its end once the job has ended: ``"leader"``, which is the chief or rank
-        0; tasks by their names, as in ``["worker:0", "evaluator:0"]``; or False: nobody's. Bounded, and without the
-        values of ``secrets``. See docs/operator.md, "What is in the task's log".
-    :param multiple_outputs: each key of the result is an XCom of its own, as in ``train.output["model_dir"]``.
+    :param show_output: tasks whose output appears in the task's log, in lines such as
+        ``worker:0 | epoch 3, loss 0.21``: ``"leader"``, which is the chief or rank 0, names of tasks, as in
+        ``["worker:0", "evaluator:0"]``, or False for none. The number of lines is limited, and values of ``secrets``
+        are masked. See docs/operator.md, "What is in the task's log".
+    :param multiple_outputs: each key of the result is a separate XCom, as in ``train.output["model_dir"]``.
     :return: see ``JobResult``.
 
     Raises TonySpecError and TonyJobRejected, which are not retried, TonyJobFailed, TonyQueueTimeout,
