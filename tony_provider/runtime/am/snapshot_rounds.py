@@ -241,7 +241,7 @@ def _without(state: TaskDirectory, names: Collection[str]) -> TaskDirectory:
 
 
 def _is_passed(entry: SaveEntry, state: TaskDirectory, other: TaskDirectory) -> bool:
-    """Whether both tasks have made a later save of this kind, so that the other one has removed its part of this one.
+    """Return whether both tasks have a later save of this kind, so that the other task has removed this one.
 
     The order is that of the task's own saves, by the clock of its node.
     """
