@@ -79,9 +79,10 @@ def test_a_training_returns_to_an_older_checkpoint_of_its_own(ready: Training) -
     for step in (5, 6, 7):
         ready.save(step)
     first = ready.newest.uri
-    done = ready.again(resume="never", resume_from={"run_id": RUN_ID, "snapshot": 6})
-    assert done.results["train"]["resumed_step"] == 6
-    assert ready.newest.uri != first
+    for _ in range(2):  # a retry finds the number in the first chain again
+        done = ready.again(resume="never", resume_from={"run_id": RUN_ID, "snapshot": 6})
+        assert done.results["train"]["resumed_step"] == 6
+        assert ready.newest.uri != first
 
 
 @pytest.mark.parametrize(

@@ -43,18 +43,31 @@ class OriginFinder:
         wanted = origin.resume_from
         if wanted is None:
             return None
-        uri = self._newest_of(wanted) if isinstance(wanted, Identity) else self._given(wanted)
-        if origin.snapshot is not None:
-            uri = self._snapshot(uri, origin.snapshot)
+        uri = self._of_training(wanted, origin.snapshot) if isinstance(wanted, Identity) else self._given(wanted)
         if choose_checkpoint(self.storage, uri) is None:
             raise SourceMissing(f"resume_from: {uri} holds no checkpoint to resume from{self._kept(uri)}")
         return uri
 
-    def _snapshot(self, chain: str, number: int) -> str:
-        found = [each.uri for each in foreign_catalog(self.storage, chain).list() if each.save == number]
-        if not found:
-            raise SourceMissing(f"resume_from: there is no snapshot {number} in {chain}{self._kept(chain)}")
-        return found[-1]
+    def _of_training(self, identity: Identity, snapshot: int | None) -> str:
+        """Return the URI of the newest chain of a training, or of its checkpoint with this number.
+
+        A chain that began with a checkpoint of another one continues its numbers. So the newest chain that has the
+        number is the right one.
+        """
+        chains = CheckpointChains(self.storage, self.layout, identity).all()
+        if not chains:
+            raise SourceMissing(
+                f"resume_from: that training has never run, there is nothing in {self.layout.job_dir(identity)}; "
+                "check dag_id, run_id, task_id and map_index or checkpoint_key"
+            )
+        if snapshot is None:
+            return chains[-1].uri
+        for chain in reversed(chains):
+            for each in reversed(foreign_catalog(self.storage, chain.uri).list()):
+                if each.save == snapshot:
+                    return each.uri
+        newest = chains[-1].uri
+        raise SourceMissing(f"resume_from: there is no snapshot {snapshot} in {newest}{self._kept(newest)}")
 
     def _kept(self, uri: str) -> str:
         chain = chain_of(uri) if save_of(uris.name(uri)) is not None else uri
@@ -74,15 +87,6 @@ class OriginFinder:
         if read_chain(self.storage, uri) is not None and choose_checkpoint(self.storage, uri) is None:
             raise SourceMissing(f"warm_start: {uri} holds no checkpoint yet")
         return status.path
-
-    def _newest_of(self, identity: Identity) -> str:
-        newest = CheckpointChains(self.storage, self.layout, identity).newest()
-        if newest is None:
-            raise SourceMissing(
-                f"resume_from: that training has never run, there is nothing in {self.layout.job_dir(identity)}; "
-                "check dag_id, run_id, task_id and map_index or checkpoint_key"
-            )
-        return newest.uri
 
     def _given(self, wanted: str) -> str:
         uri = self._own("resume_from", wanted)
