@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 from tests.cli.conftest import Tony
 from tests.hooks.jobs import SECONDS, ended, identity, job, running
@@ -29,7 +30,7 @@ def reached(local: TonyHook, which: Identity, application_id: str, state: str) -
     until(there, f"{application_id} {state}", SECONDS)
 
 
-def test_a_job_is_suspended_and_resumed_from_the_command_line(tony: Tony, local: TonyHook) -> None:
+def test_a_job_is_suspended_and_resumed_from_the_command_line(tony: Tony, local: TonyHook, tmp_path: Path) -> None:
     """By a program that is a shell script."""
     which = identity(local, "suspend")
     application_id = local.submit(SubmissionRequest(job(COMMAND, timeouts={"grace": "2s"}), which))
@@ -46,6 +47,14 @@ def test_a_job_is_suspended_and_resumed_from_the_command_line(tony: Tony, local:
     (told,) = json.loads(tony("status", application_id, "--output", "json").out)
     assert [(each["files"], each["suspicion"]) for each in told["checkpoints"]] == [("2", "")]
     assert local.storage().exists(told["checkpoints"][0]["uri"])
+    copied = tony("checkpoint", application_id, str(tmp_path / "copy"))
+    assert copied.out.startswith(f"{tmp_path}/copy holds snapshot 1 (step 7, saved ")
+    assert (tmp_path / "copy" / "mine-7").read_text() == "some\n"
+    assert "already exists" in tony("checkpoint", application_id, str(tmp_path / "copy")).error
+    missing = tony("checkpoint", application_id, str(tmp_path / "other"), "--snapshot", "4")
+    assert "has no snapshot 4 in the storage; it has snapshot 1 (step 7, saved " in missing.error
+    assert not (tmp_path / "other").exists()
+
     again = tony("suspend", application_id)
     assert (again.code, again.out) == (0, f"{application_id} is suspended already\n")
 

@@ -130,6 +130,18 @@ _RESIZE = ActionCommand(
         _REASON,
     ),
 )
+_CHECKPOINT = ActionCommand(
+    name="checkpoint",
+    help="Copy a checkpoint of a job to a local directory",
+    description="Restore and verify the files of the job's newest checkpoint, or of an older one that is still kept.",
+    func=lazily("tony_provider.cli.checkpoint.checkpoint"),
+    args=(
+        *_WHICH,
+        _arg("directory", help="A directory that the command creates"),
+        _arg("--snapshot", type=int, help="The number of the checkpoint, as `airflow tony status` lists it"),
+        _arg("--rank", type=int, default=0, help="The task whose own files come first (default: %(default)s)"),
+    ),
+)
 _EXPORT = ActionCommand(
     name="export",
     help="Have a job that trains export its model",
@@ -419,7 +431,7 @@ def get_tony_cli_commands() -> list[CLICommand]:
     """The group ``tony`` of commands that the provider adds to Airflow's command line."""
     runtime = GroupCommand(name="runtime", help="The runtime that travels to the nodes", subcommands=(_RUNTIME_BUILD,))
     env = GroupCommand(name="env", help="Python environments of jobs", subcommands=(_ENV_BUILD,))
-    shown = (_STATUS, _LOGS, _TENSORBOARD, _NOTEBOOK, _TUNNEL, _ADVISE, _LIST)
+    shown = (_STATUS, _LOGS, _CHECKPOINT, _TENSORBOARD, _NOTEBOOK, _TUNNEL, _ADVISE, _LIST)
     steered = (_KILL, _SUSPEND, _RESUME, _RESIZE, _EXPORT, _RENEW)
     commands = (_SUBMIT, *steered, *shown, _CHECK, _IMPORT, _DAG, _DOCTOR, _GC, env, runtime)
     return [GroupCommand(name="tony", help="Distributed training on YARN", subcommands=commands)]

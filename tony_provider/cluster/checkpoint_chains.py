@@ -182,6 +182,7 @@ def read_owner(storage: Storage, uri: str) -> Owner | None:
 class KeptCheckpoint:
     """A checkpoint of a chain, for people."""
 
+    number: int
     label: str
     uri: str
     size: int  # bytes
@@ -201,7 +202,12 @@ def kept_checkpoints(storage: Storage, uri: str) -> list[KeptCheckpoint]:
     failures = catalog.failed_resumes()
     return [
         KeptCheckpoint(
-            each.point.label, each.uri, each.manifest.size, each.manifest.file_count, failures.suspicion(each.uri)
+            each.save,
+            each.point.label,
+            each.uri,
+            each.manifest.size,
+            each.manifest.file_count,
+            failures.suspicion(each.uri),
         )
         for each in reversed(catalog.list())
     ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import secrets
 import threading
 from pathlib import Path
 from typing import Optional
@@ -11,11 +13,19 @@ import attrs
 from tony_provider.runtime.artifacts import restore as artifacts
 from tony_provider.runtime.artifacts.manifest import InvalidManifest
 from tony_provider.runtime.artifacts.upload import StoredFiles
-from tony_provider.runtime.checkpoint.catalog import read_stored
+from tony_provider.runtime.checkpoint.catalog import foreign_catalog, read_stored
 from tony_provider.runtime.checkpoint.checkpoint_model import StoredCheckpoint, chain_of, objects_directory
 from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.storage import Storage, StorageNotFound
+
+log = logging.getLogger(__name__)
+
+_TRIES = 3  # to copy a checkpoint
+_ADVICE = (
+    f"{_TRIES} checkpoints of the chain could not be copied. If its training still removes old checkpoints, wait until "
+    "it has ended, or raise its checkpoint.keep"
+)
 
 ASIDE = "set-aside"  # next to the checkpoint directory: its former content
 
@@ -66,6 +76,36 @@ def restore(
     except (artifacts.DamagedObject, InvalidManifest) as error:
         raise DamagedCheckpoint(resume.uri, str(error)) from error
     return Restored(stored, restored.stored, restored.copied, restored.reused)
+
+
+def copy_checkpoint(storage: Storage, uri: str, directory: Path, rank: int, cancelled: threading.Event) -> ResumePoint:
+    """Restore a checkpoint of another training into a new directory. Return the checkpoint.
+
+    ``uri`` names a checkpoint, or a chain, whose newest checkpoint is restored. The training may remove checkpoints
+    meanwhile. Blocks. Raises DamagedCheckpoint, Cancelled, StorageError, OSError.
+    """
+    reader = f"copy-{secrets.token_hex(4)}"
+    for tries_left in reversed(range(_TRIES)):
+        catalog = foreign_catalog(storage, uri)
+        chosen = catalog.choose()
+        if chosen is None and tries_left:
+            continue  # perhaps its owner has just removed it, and a newer checkpoint exists
+        if chosen is None:
+            raise StorageNotFound(uri, "read", "it holds no complete checkpoint")
+        point = chosen.checkpoint.point
+        catalog.pin(point.uri, reader)
+        try:
+            aside = directory.with_name(f"{directory.name}.aside")  # stays empty: no directory exists yet
+            restore(storage, point, directory, rank, cancelled=cancelled, aside=aside)
+        except DamagedCheckpoint as error:
+            log.warning("%s", error)
+            if not tries_left:
+                raise DamagedCheckpoint(error.uri, f"{error.reason}. {_ADVICE}") from error
+        else:
+            return point
+        finally:
+            catalog.unpin(point.uri, reader)
+    raise AssertionError("the last attempt returns or raises")
 
 
 def empty(directory: Path, *, aside: Optional[Path] = None) -> None:

@@ -5,8 +5,6 @@ A checkpoint chain stands for its newest checkpoint at that time.
 
 from __future__ import annotations
 
-import logging
-import secrets
 import shutil
 import threading
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
@@ -14,21 +12,12 @@ from pathlib import Path
 
 from tony_provider.runtime import contract
 from tony_provider.runtime.cancellation import Cancelled
-from tony_provider.runtime.checkpoint.catalog import foreign_catalog
 from tony_provider.runtime.checkpoint.checkpoint_model import save_of
-from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
-from tony_provider.runtime.checkpoint.restore import restore
+from tony_provider.runtime.checkpoint.restore import copy_checkpoint
 from tony_provider.runtime.storage import Storage, StorageNotFound, uris, walk
 from tony_provider.runtime.storage.base import CHUNK
 
-log = logging.getLogger(__name__)
-
 _AT_ONCE = 4  # files
-_TRIES = 3  # to copy a checkpoint
-_ADVICE = (
-    f"{_TRIES} checkpoints of the chain could not be copied. If its training still removes old checkpoints, wait until "
-    "it has ended, or raise its checkpoint.keep"
-)
 
 
 def fetch(storage: Storage, uri: str, directory: Path, cancelled: threading.Event) -> None:
@@ -39,7 +28,7 @@ def fetch(storage: Storage, uri: str, directory: Path, cancelled: threading.Even
     if directory.exists():
         return
     if _is_chain(storage, uri):
-        _restore_newest(storage, uri, directory, cancelled)
+        copy_checkpoint(storage, uri, directory, 0, cancelled)
         return
     partial = directory.with_name(directory.name + ".part")
     shutil.rmtree(partial, ignore_errors=True)
@@ -56,31 +45,6 @@ def _is_chain(storage: Storage, uri: str) -> bool:
         return not storage.status(uris.join(uri, contract.CHAIN_FILE)).is_directory
     except StorageNotFound:
         return False
-
-
-def _restore_newest(storage: Storage, uri: str, directory: Path, cancelled: threading.Event) -> None:
-    """Restore a checkpoint of a chain whose training may remove it meanwhile, because it has newer ones."""
-    reader = f"warm-start-{secrets.token_hex(4)}"
-    for tries_left in reversed(range(_TRIES)):
-        catalog = foreign_catalog(storage, uri)
-        chosen = catalog.choose()
-        if chosen is None and tries_left:
-            continue  # perhaps its owner has just removed it, and a newer checkpoint exists
-        if chosen is None:
-            raise StorageNotFound(uri, "read", "it holds no complete checkpoint")
-        point = chosen.checkpoint.point
-        catalog.pin(point.uri, reader)
-        try:
-            aside = directory.with_name(f"{directory.name}.aside")  # stays empty: no directory exists yet
-            restore(storage, point, directory, 0, cancelled=cancelled, aside=aside)
-        except DamagedCheckpoint as error:
-            log.warning("%s", error)
-            if not tries_left:
-                raise DamagedCheckpoint(error.uri, f"{error.reason}. {_ADVICE}") from error
-        else:
-            return
-        finally:
-            catalog.unpin(point.uri, reader)
 
 
 def _copy(storage: Storage, uri: str, directory: Path, cancelled: threading.Event) -> None:
