@@ -346,10 +346,44 @@ async def test_a_round_that_a_task_gives_up_is_refused_for_the_others(make: Make
         setting.report(task)
     orders = await setting.order()
     waiting = setting.asked(upload(setting.chain, orders["chief:0"], 20), "chief:0")
-    setting.report("worker:0")
+    setting.report("worker:0", ordered=orders["worker:0"].uri)
     setting.checkpoints.look()
     assert await asyncio.wait_for(waiting, DEADLINE) == (False, "worker:0 could not upload its part")
     assert {task for task, _ in setting.sent[2:]} == {"chief:0", "worker:0"}, "the next round has begun"
+
+
+async def test_a_report_that_crosses_an_order_does_not_end_the_round(make: Make) -> None:
+    setting = make()
+    setting.report(step=20)
+    order = (await setting.order())["worker:0"]
+    setting.report(step=30, ordered="another order")
+    [(_, repeated)] = setting.sent[1:]
+    assert repeated.take_snapshot == order
+    setting.report(step=30, ordered=order.uri, busy=True)
+    setting.checkpoints.look()
+    assert len(setting.sent) == 2
+    assert await setting.ask(upload(setting.chain, order, 20)) == (True, "")
+
+
+async def test_a_checkpoint_whose_commit_is_under_way_is_refused_by_no_report(make: Make) -> None:
+    """Seen: the task removed its objects after the refusal, and then the checkpoint was committed without them."""
+    setting = make()
+    setting.report(step=20)
+    order = (await setting.order())["worker:0"]
+    answer = setting.asked(upload(setting.chain, order, 20))
+    setting.report(step=30, ordered=order.uri)
+    setting.checkpoints.look()
+    assert await asyncio.wait_for(answer, DEADLINE) == (True, "")
+    assert setting.committed() == [20]
+    assert [message.take_snapshot.save for _, message in setting.sent] == [1]
+
+
+async def test_a_repeated_request_is_answered_once_by_the_commit(make: Make) -> None:
+    setting = make()
+    uploaded = await setting.ordered(20)
+    first, second = setting.asked(uploaded), setting.asked(uploaded)
+    assert await asyncio.wait_for(first, DEADLINE) == (True, "")
+    assert await asyncio.wait_for(second, DEADLINE) == (True, "")
 
 
 async def test_what_prevents_a_checkpoint_is_told_and_those_who_have_ended_are_let_go(make: Make) -> None:

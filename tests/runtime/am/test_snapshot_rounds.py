@@ -296,6 +296,20 @@ def test_a_part_that_was_not_ordered_is_refused(gang: Gang) -> None:
     assert gang.rounds.add("worker:0", "save-1", "part") == {"worker:0": "part"}
 
 
+def test_a_report_that_crosses_an_order_repeats_the_order(gang: Gang) -> None:
+    written(gang, ["worker:0", "worker:1"], "step-10")
+    plan = gang.plan()
+    assert isinstance(plan, list)
+    gang.rounds.order("save-2", 2, plan)
+    state = attrs.evolve(plan[0].state, version=9, ordered="save-1")
+    assert gang.rounds.report("worker:0", state, gang.now) == plan[0]
+    assert gang.rounds.broken() is None
+    assert gang.rounds.report("worker:0", attrs.evolve(state, ordered="save-2", busy=True), gang.now) is None
+    assert gang.rounds.broken() is None
+    assert gang.rounds.report("worker:0", attrs.evolve(state, start=2), gang.now) is None
+    assert gang.rounds.broken() == "worker:0 was restarted"
+
+
 @pytest.mark.parametrize("is_gone", [False, True])
 def test_a_round_is_given_up_if_a_task_could_not_upload_or_is_gone(gang: Gang, is_gone: bool) -> None:
     written(gang, ["worker:0", "worker:1"], "step-10")
@@ -307,7 +321,7 @@ def test_a_round_is_given_up_if_a_task_could_not_upload_or_is_gone(gang: Gang, i
     if is_gone:
         gang.rounds.forget(["worker:0"])
     else:
-        gang.report("worker:1", entry("step-10"))
+        gang.report("worker:1", entry("step-10"), ordered="save-1")
     assert gang.rounds.broken() == ("worker:1 is gone" if is_gone else "worker:1 could not upload its part")
     gang.rounds.ended("save-1", committed=False)
     assert gang.rounds.round is None

@@ -81,6 +81,7 @@ class Task:
     base: ResumePoint | None = None
     order: tuple[str, int, TakeOrder] | None = None  # URI, number of the save, and what to do
     state: DirectoryState | None = None  # as it was reported last
+    ordered: str = ""  # URI of the newest order
 
     @property
     def rank(self) -> int:
@@ -274,6 +275,8 @@ class Training(RuleBasedStateMachine):
             base.uri if base else "",
             base.save if base else 0,
             state.blocker,
+            ordered=task.ordered,
+            busy=task.order is not None,
         )
         self.rounds.report(str(task.rank), reported, self.clock.now)
 
@@ -284,7 +287,8 @@ class Training(RuleBasedStateMachine):
             uri = f"{self.chain}/checkpoints/save-{self.next_save:06}-00000000"
             self.rounds.order(uri, self.next_save, plan)
             for order in plan:
-                self.tasks[int(order.task)].order = uri, self.next_save, order
+                task = self.tasks[int(order.task)]
+                task.order, task.ordered = (uri, self.next_save, order), uri
             self.next_save += 1
 
     def _take(self, task: Task, uri: str, save: int, order: TakeOrder) -> None:

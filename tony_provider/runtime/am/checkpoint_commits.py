@@ -19,7 +19,7 @@ from tony_provider.runtime.am.own_chain import OwnChain
 from tony_provider.runtime.am.owner import FencedError
 from tony_provider.runtime.am.session.actions import Action, Note, NoteFailedResume
 from tony_provider.runtime.am.session.session import Session
-from tony_provider.runtime.am.snapshot_rounds import SnapshotRounds, TakeOrder, Waiting
+from tony_provider.runtime.am.snapshot_rounds import Round, SnapshotRounds, TakeOrder, Waiting
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.artifacts.manifest import StoredTree
 from tony_provider.runtime.checkpoint.catalog import Catalog, ChosenCheckpoint
@@ -127,7 +127,9 @@ class CheckpointCommits:
     def reported(self, task: str, attempt: int, message: tony_pb2.CheckpointState) -> None:
         """Note the state of a task's checkpoint directory."""
         self._next_save = max(self._next_save, message.save + 1)
-        self._rounds.report(task, wire_messages.task_state(attempt, message), time.monotonic())
+        repeated = self._rounds.report(task, wire_messages.task_state(attempt, message), time.monotonic())
+        if repeated is not None and self._rounds.round is not None:
+            self._send_order(repeated, self._rounds.round)
 
     def uploaded(self, request: CommitRequest) -> None:
         """Commit the uploaded parts when none is missing, or reject them. Each request is answered eventually."""
@@ -139,14 +141,11 @@ class CheckpointCommits:
         if refusal:
             self._refuse(request, refusal)
             return
-        former = self._rounds.round.parts.get(request.task) if self._rounds.round else None
         try:
             whole = self._rounds.add(request.task, uploaded.uri, request)
         except LookupError as error:
             self._work.put_nowait(partial(self._find_committed, request, str(error)))
             return
-        if former is not None:
-            former.answer(False, "the task has repeated the request", False)
         if whole is not None and self._chain.catalog is not None:
             self._work.put_nowait(partial(self._commit, self._chain.catalog, whole))
 
@@ -176,12 +175,16 @@ class CheckpointCommits:
     def _order(self, catalog: Catalog, orders: Sequence[TakeOrder]) -> None:
         save = self._next_save
         self._next_save += 1
-        uri = uris.join(catalog.uri, directory_name(save))
-        self._rounds.order(uri, save, orders)
+        ordered = self._rounds.order(uris.join(catalog.uri, directory_name(save)), save, orders)
         for order in orders:
-            state = order.state
-            take = wire_messages.take_snapshot(state.generation, state.start, state.version, save, uri, order.leave_out)
-            self._send(order.task, take)
+            self._send_order(order, ordered)
+
+    def _send_order(self, order: TakeOrder, ordered: Round[CommitRequest]) -> None:
+        state = order.state
+        take = wire_messages.take_snapshot(
+            state.generation, state.start, state.version, ordered.save, ordered.uri, order.leave_out
+        )
+        self._send(order.task, take)
 
     def _wait(self, waiting: Waiting, ranks: Mapping[str, int]) -> None:
         """Warn if the wait is long. Release ended tasks if no snapshot is possible any more."""
@@ -213,7 +216,7 @@ class CheckpointCommits:
     def _abandon(self, reason: str) -> None:
         """Give up the present round."""
         ordered = self._rounds.round
-        if ordered is not None:
+        if ordered is not None and not ordered.is_complete:  # otherwise the commit answers its requests
             self._rounds.ended(ordered.uri, committed=False)
             for request in ordered.parts.values():
                 self._refuse(request, reason)

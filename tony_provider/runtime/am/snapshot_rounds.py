@@ -59,6 +59,8 @@ class TaskDirectory:
     save: int = 0
     blocker: str = ""
     succeeded: bool = False  # its processes have ended with success
+    ordered: str = ""  # URI of the checkpoint in the newest order that it has received
+    busy: bool = False  # it has not finished this order
 
     @property
     def has_news(self) -> bool:
@@ -88,9 +90,14 @@ class Round(Generic[Part]):
 
     uri: str
     save: int
-    versions: dict[str, int]  # of the states, by task
+    orders: dict[str, TakeOrder]  # by task
     parts: dict[str, Part] = attrs.field(factory=dict)  # by task
     problem: str = ""  # why it cannot be completed
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all parts are there, so that the checkpoint is being committed."""
+        return self.parts.keys() == self.orders.keys()
 
 
 class SnapshotRounds(Generic[Part]):
@@ -106,20 +113,29 @@ class SnapshotRounds(Generic[Part]):
     def state(self, task: str) -> Optional[TaskDirectory]:
         return self._states.get(task)
 
-    def report(self, task: str, state: TaskDirectory, now: float) -> None:
-        """Note the state of a task's directory.
+    def report(self, task: str, state: TaskDirectory, now: float) -> Optional[TakeOrder]:
+        """Note the state of a task's directory. Return the order to repeat if the task has not received it yet.
 
-        A task that was ordered to take a snapshot reports again only if the snapshot failed.
+        A report may cross an order. So only a task that names the order can say that its snapshot has failed.
         """
         self._states[task] = state
         began = self._began.pop(task, now)
         if state.blocker:
             self._began[task] = began
-        if self.round is not None and task in self.round.versions and task not in self.round.parts:
-            self.round.problem = f"{task} could not upload its part"
         for entry in state.entries:
             self._writers.setdefault(entry.pattern, set()).add(task)
             self._seen.setdefault(entry.pattern, began)
+        ordered = self.round
+        if ordered is None or task not in ordered.orders or task in ordered.parts:
+            return None
+        order = ordered.orders[task]
+        if state.ordered == ordered.uri:
+            ordered.problem = "" if state.busy else f"{task} could not upload its part"
+        elif (state.attempt, state.start) != (order.state.attempt, order.state.start):
+            ordered.problem = f"{task} was restarted"
+        else:
+            return order
+        return None
 
     def forget(self, tasks: Collection[str]) -> None:
         """Forget all other tasks, because they are gone or may not write checkpoints any more."""
@@ -127,9 +143,9 @@ class SnapshotRounds(Generic[Part]):
 
     def broken(self) -> Optional[str]:
         """Return why the present round cannot be completed, or None."""
-        if self.round is None:
+        if self.round is None or self.round.is_complete:
             return None
-        gone = next((task for task in self.round.versions if task not in {*self._states, *self.round.parts}), None)
+        gone = next((task for task in self.round.orders if task not in {*self._states, *self.round.parts}), None)
         return f"{gone} is gone" if gone else self.round.problem or None
 
     def add(self, task: str, uri: str, part: Part) -> Optional[dict[str, Part]]:
@@ -138,22 +154,23 @@ class SnapshotRounds(Generic[Part]):
         Raises LookupError if the task was not ordered to upload it.
         """
         ordered = self.round
-        if ordered is None or ordered.uri != uri or task not in ordered.versions:
+        if ordered is None or ordered.uri != uri or task not in ordered.orders:
             raise LookupError("no snapshot of it was ordered, or another one has been ordered since")
         ordered.parts[task] = part
-        return dict(ordered.parts) if ordered.parts.keys() == ordered.versions.keys() else None
+        return dict(ordered.parts) if ordered.is_complete else None
 
-    def order(self, uri: str, save: int, orders: Sequence[TakeOrder]) -> None:
+    def order(self, uri: str, save: int, orders: Sequence[TakeOrder]) -> Round[Part]:
         """Begin the round of these orders."""
-        self.round = Round(uri, save, {order.task: order.state.version for order in orders})
+        self.round = Round(uri, save, {order.task: order for order in orders})
+        return self.round
 
     def ended(self, uri: str, *, committed: bool) -> None:
         """Note that a round is over. After a commit, its tasks have nothing new until they report it."""
         if self.round is None or self.round.uri != uri:
             return
-        for task in self.round.versions if committed else ():
+        for task, order in self.round.orders.items() if committed else ():
             state = self._states.get(task)
-            if state is not None and state.version == self.round.versions[task]:
+            if state is not None and state.version == order.state.version:
                 entries = tuple(attrs.evolve(entry, news=False) for entry in state.entries)
                 self._states[task] = attrs.evolve(state, entries=entries, base=uri)
         self.round = None

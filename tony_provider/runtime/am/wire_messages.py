@@ -170,6 +170,8 @@ def task_state(attempt: int, message: tony_pb2.CheckpointState) -> TaskDirectory
         message.save,
         message.blocker,
         message.succeeded,
+        message.ordered,
+        message.busy,
     )
 
 

@@ -101,6 +101,8 @@ class Mirror:
         self._nudge = asyncio.Event()
         self._state: Optional[tony_pb2.CheckpointState] = None  # the last reported state
         self._wanted: Optional[tony_pb2.TakeSnapshot] = None
+        self._ordered = ""  # URI of the checkpoint in the newest order
+        self._uploads = False  # for an order
         self._unstored_since: Optional[float] = None  # seconds since the epoch
         self._newest: Optional[StoreProblem] = None
         self._failed: Optional[StoreProblem] = None  # of the last upload, until one succeeds
@@ -116,7 +118,14 @@ class Mirror:
     @property
     def said(self) -> list[tony_pb2.FromExecutor]:
         """The messages that a new application master needs."""
-        return [] if self._state is None else [tony_pb2.FromExecutor(checkpoint_state=self._state)]
+        return [] if self._state is None else [self._state_message(self._state)]
+
+    def _state_message(self, state: tony_pb2.CheckpointState) -> tony_pb2.FromExecutor:
+        """The message about a state. It names the newest order, because it may cross another one."""
+        message = tony_pb2.FromExecutor(checkpoint_state=state)
+        message.checkpoint_state.ordered = self._ordered
+        message.checkpoint_state.busy = self._uploads or (self._wanted is not None and self._wanted.wanted)
+        return message
 
     def start(self) -> None:
         self._work = asyncio.ensure_future(self._mirror())
@@ -126,9 +135,11 @@ class Mirror:
         self._nudge.set()
 
     def take(self, wanted: tony_pb2.TakeSnapshot) -> None:
-        """Take the snapshot that the application master orders."""
-        if wanted.start == self._order.start:
+        """Take the snapshot that the application master orders. A repeated order has no effect."""
+        is_new = not wanted.wanted or wanted.uri != self._ordered
+        if wanted.start == self._order.start and is_new:
             self._wanted = wanted
+            self._ordered = wanted.uri if wanted.wanted else self._ordered
             self._nudge.set()
 
     async def finish(self, stopping: ProcessStop, deadline: Deadline, *, succeeded: bool) -> str:
@@ -191,24 +202,31 @@ class Mirror:
             log.exception("internal error in the checkpoint mirror")
             return last, StoreProblem(f"internal error in the checkpoint mirror: {error!r}")
         self._report(state, last)
-        has_news = any(entry.news for entry in state.entries)
-        if not has_news:
+        wanted, self._wanted = self._wanted, None
+        if wanted is not None and wanted.wanted:
+            return False, await self._obey(wanted)
+        if not any(entry.news for entry in state.entries):
             self._unstored_since = self._unstored_since if state.blocker else None
             trouble = (
                 StoreProblem(state.blocker, state.lasts, changed=True, remedy=state.remedy) if state.blocker else None
             )
             return last, trouble
-        wanted, self._wanted = self._wanted, None
         if wanted is None:
             return False, self._failed
-        if not wanted.wanted:
-            return True, StoreProblem(wanted.reason or "no checkpoint is wanted any more", refused=True)
-        trouble = self._failed = await self._upload_and_commit(wanted)
-        if trouble is None:
+        return True, StoreProblem(wanted.reason or "no checkpoint is wanted any more", refused=True)
+
+    async def _obey(self, wanted: tony_pb2.TakeSnapshot) -> Optional[StoreProblem]:
+        """Upload what the application master orders. Return None if it is committed, otherwise the reason."""
+        self._uploads = True
+        try:
+            self._failed = await self._upload_and_commit(wanted)
+        finally:
+            self._uploads = False
+        if self._failed is None:
             self._nudge.set()
         else:
             self._state = None  # reported again, so that the application master does not wait for it
-        return False, trouble
+        return self._failed
 
     def _inspect(self, last: bool) -> DirectoryState:
         began = time.monotonic()
@@ -245,7 +263,7 @@ class Mirror:
         if message == self._state or (self._state is None and is_empty):
             return
         self._state = message
-        self._send(tony_pb2.FromExecutor(checkpoint_state=message))
+        self._send(self._state_message(message))
 
     def _warn(self, trouble: Optional[StoreProblem]) -> None:
         """Update the warning, whose text stays the same while the problem lasts. Writing programs get a delay."""

@@ -241,7 +241,7 @@ class Settled(_message.Message):
     def __init__(self, generation: _Optional[int] = ..., start: _Optional[int] = ..., problem: _Optional[str] = ..., notices: _Optional[_Iterable[str]] = ..., unstored: _Optional[int] = ...) -> None: ...
 
 class CheckpointState(_message.Message):
-    __slots__ = ("generation", "start", "version", "ready", "last", "succeeded", "entries", "base", "blocker", "save")
+    __slots__ = ("generation", "start", "version", "ready", "last", "succeeded", "entries", "base", "blocker", "save", "ordered", "busy")
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -252,6 +252,8 @@ class CheckpointState(_message.Message):
     BASE_FIELD_NUMBER: _ClassVar[int]
     BLOCKER_FIELD_NUMBER: _ClassVar[int]
     SAVE_FIELD_NUMBER: _ClassVar[int]
+    ORDERED_FIELD_NUMBER: _ClassVar[int]
+    BUSY_FIELD_NUMBER: _ClassVar[int]
     generation: int
     start: int
     version: int
@@ -262,7 +264,9 @@ class CheckpointState(_message.Message):
     base: str
     blocker: str
     save: int
-    def __init__(self, generation: _Optional[int] = ..., start: _Optional[int] = ..., version: _Optional[int] = ..., ready: bool = ..., last: bool = ..., succeeded: bool = ..., entries: _Optional[_Iterable[_Union[DirectoryEntry, _Mapping]]] = ..., base: _Optional[str] = ..., blocker: _Optional[str] = ..., save: _Optional[int] = ...) -> None: ...
+    ordered: str
+    busy: bool
+    def __init__(self, generation: _Optional[int] = ..., start: _Optional[int] = ..., version: _Optional[int] = ..., ready: bool = ..., last: bool = ..., succeeded: bool = ..., entries: _Optional[_Iterable[_Union[DirectoryEntry, _Mapping]]] = ..., base: _Optional[str] = ..., blocker: _Optional[str] = ..., save: _Optional[int] = ..., ordered: _Optional[str] = ..., busy: bool = ...) -> None: ...
 
 class DirectoryEntry(_message.Message):
     __slots__ = ("name", "group", "news", "first", "step", "needs", "sizes")
