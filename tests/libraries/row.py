@@ -26,6 +26,7 @@ class Row:
     job: dict[str, Any] = field(default_factory=dict)  # over the specification, only what a user has to write
     saves: tuple[int, ...] = (2, 4, 6, 8)  # steps of four saves, see Training.run
     last: str = ""  # name of the fourth save, if its step has several
+    paused_save: int = 0  # step of the save in which the rank pauses, if it is not the second one
     paused_rank: int = 0  # the rank that pauses in the middle of a save
     piece: int = 1  # of the save, after which it pauses
     resumable_middle: bool = False  # half a save is a state that the library resumes from, as it would on any disk

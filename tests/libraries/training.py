@@ -57,7 +57,7 @@ class RowField:
         moments = self._new_moments("disturbed")
         row = self.row
         waits = [*map(str, row.saves[:3]), f"{row.saves[3]}{row.last}"]
-        pause = {"rank": row.paused_rank, "step": row.saves[1], "piece": row.piece, "slow": row.slow}
+        pause = {"rank": row.paused_rank, "step": row.paused_save or row.saves[1], "piece": row.piece, "slow": row.slow}
         (moments / "plan.json").write_text(json.dumps({**pause, "waits": waits}))
         training = Training(self, moments)
         told = training.run()
@@ -167,7 +167,7 @@ class Training:
         life = self._until_life(1, 0)
         self._until_committed(first)
         self._release(first)
-        paused = self._until(lambda: next(iter(self.events.all("paused")), None), f"save {second} to pause")
+        paused = self._until(lambda: next(iter(self.events.all("paused")), None), "a save to pause")
         time.sleep(HOLD)
         os.kill(paused.pid, signal.SIGKILL)
         life = self._until_life(2, first)

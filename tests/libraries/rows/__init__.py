@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tests.libraries.row import ROWS, Row
-from tests.libraries.rows import sklearn, torch, trainers  # noqa: F401 - they fill ROWS
+from tests.libraries.rows import files, jax, keras, sb3, sklearn, torch, trainers, xgboost  # noqa: F401 - fill ROWS
 
-KINDS = ("sklearn", "torch", "trainers")
+KINDS = ("sklearn", "torch", "trainers", "jax", "keras", "xgboost", "sb3", "files")
 
 
 def in_order() -> list[Row]:
