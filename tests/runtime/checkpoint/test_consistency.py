@@ -166,7 +166,7 @@ def test_an_append_by_each_save_is_news(world: World) -> None:
 
 
 def test_a_save_waits_for_files_that_the_former_had(world: World) -> None:
-    for name in ("G_100.pth", "D_100.pth", "config.yaml"):
+    for name in ("config.yaml", "G_100.pth", "D_100.pth"):
         world.write(name)
     assert world.look(QUIET) == Moment()
     world.take()
@@ -184,6 +184,78 @@ def test_a_file_that_does_not_come_again_delays_a_save_only(world: World) -> Non
     world.write("step-20/model.bin")
     assert "lacks" in reason(world.look(20))
     assert world.look(11) == Moment()
+
+
+def test_a_save_waits_for_files_that_each_save_overwrites(world: World) -> None:
+    for _ in range(3):
+        world.write("scaler.bin")
+        world.look(QUIET - 1)
+        world.write("model.bin")
+        assert world.look(QUIET) == Moment()
+        world.take()
+    world.write("scaler.bin")
+    assert reason(world.look(20)) == "model.bin is not written yet, unlike in the saves before"
+
+
+def test_a_save_waits_for_the_link_to_it(world: World) -> None:
+    for step in (10, 20):
+        world.write(f"{step}/model.pt")
+        if step > 10:
+            assert reason(world.look(20)) == "last is not written yet, unlike in the saves before"
+            assert world.watch.after_failure(world.now, Verified) is None
+            (world.directory / "last").unlink()
+            assert reason(world.look(2)).startswith("last ")
+            assert world.watch.after_failure(world.now, lambda: Verified(whole=["20/model.pt"])) is None
+        (world.directory / "last").symlink_to(str(step))
+        assert world.look(30) == Moment()
+        world.take()
+
+
+def test_a_file_that_only_some_saves_overwrite_delays_one_save(world: World) -> None:
+    world.write("model-10.pt")
+    world.write("config.json")
+    world.look(QUIET)
+    world.take()
+    for step in (20, 30, 40, 50):  # the program saves while the watch waits
+        world.write(f"model-{step}.pt")
+        found = world.look(10)
+    assert found == Moment()
+    world.take()
+    world.write("model-60.pt")
+    assert world.look(QUIET) == Moment()
+
+
+@pytest.mark.parametrize("name", ["model-{}.pt", "model.pt"])
+def test_a_configuration_at_the_start_delays_no_save(world: World, name: str) -> None:
+    world.write("config.json")
+    world.look(QUIET)
+    world.take()
+    for step in (10, 20):
+        world.write(name.format(step))
+        assert world.look(QUIET) == Moment()
+        world.take()
+
+
+def test_a_file_that_is_overwritten_again_ends_the_wait(world: World) -> None:
+    for name in ("best.pt", "last.pt"):
+        world.write(name)
+    world.look(QUIET)
+    world.take()
+    world.write("last.pt")
+    assert reason(world.look(10)).startswith("best.pt is not written yet")
+    world.write("last.pt")
+    assert world.look(QUIET) == Moment()
+
+
+def test_what_the_former_process_wrote_shows_what_a_save_lacks(world: World) -> None:
+    for name in ("scaler.bin", "model.bin"):
+        world.write(name)
+    world.look(QUIET)
+    world.take()
+    world.watch.restored(world.now, scan(world.directory))
+    assert world.look(10) is None
+    world.write("scaler.bin")
+    assert reason(world.look(10)).startswith("model.bin ")
 
 
 def test_a_program_that_pauses_within_a_save_is_waited_for_the_next_time(world: World) -> None:
@@ -318,6 +390,60 @@ def test_a_save_that_lacks_a_file_of_the_former_one_is_not_kept(world: World, wh
     world.write("D_200.pth")
     world.look(QUIET)
     assert world.watch.after_failure(world.now, lambda: verified) == Moment()
+
+
+@pytest.mark.parametrize("former", [False, True])
+def test_a_complete_file_does_not_stay_without_the_rest_of_its_save(world: World, former: bool) -> None:
+    """Keras replaces its last model, and is killed while it writes the best one."""
+    if former:
+        for name in ("last.keras", "best-1-12.25.keras"):
+            world.write(name)
+        world.look(QUIET)
+        world.take()
+    world.look(QUIET)
+    world.write("last.keras", "new")
+    world.write("best-2-9.75.keras")
+    world.look()
+    verified = Verified(whole=["last.keras"], broken={"best-2-9.75.keras": "it is cut short"})
+    left_out = Moment(frozenset({"last.keras", "best-2-9.75.keras"}))
+    assert world.watch.after_failure(world.now, lambda: verified) == (None if former else left_out)
+
+
+def test_a_complete_file_does_not_stay_without_a_counterpart_that_is_not_overwritten_yet(world: World) -> None:
+    for name in ("model.pt", "optimizer.pt"):
+        world.write(name)
+    world.look(QUIET)
+    world.take()
+    world.write("model.pt", "new")
+    world.look()
+    verified = Verified(whole=["model.pt", "optimizer.pt"])
+    assert world.watch.after_failure(world.now, lambda: verified) is None
+    world.write("optimizer.pt", "new")
+    world.look()
+    assert world.watch.after_failure(world.now, lambda: verified) == Moment()
+
+
+def test_a_complete_file_does_not_stay_without_its_half_written_counterpart(world: World) -> None:
+    for name in ("G_10.pth", "D_10.pth", "G_20.pth", "D_20.pth"):
+        world.write(name)
+    world.look()
+    verified = Verified(whole=["G_10.pth", "D_10.pth", "G_20.pth"], broken={"D_20.pth": "it is cut short"})
+    assert world.watch.after_failure(world.now, lambda: verified) == Moment(frozenset({"G_20.pth", "D_20.pth"}))
+
+
+@pytest.mark.parametrize("names", [["last.pt"], ["last.pt", "other.pt"]])
+def test_a_temporary_file_is_of_the_next_save(world: World, names: list[str]) -> None:
+    """The program gives its files their names when they are complete, and saves all the time."""
+    for name in names:
+        world.write(name)
+    world.look(QUIET)
+    world.take()
+    for name in names:
+        world.write(name, "new")
+    world.look()
+    world.write("last.pt.tmp", "newer")
+    world.look()
+    assert world.watch.after_failure(world.now, lambda: Verified(whole=names)) == Moment(frozenset({"last.pt.tmp"}))
 
 
 @pytest.mark.parametrize("place", ["step-20", "run/step-20"])

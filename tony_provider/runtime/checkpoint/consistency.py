@@ -13,12 +13,12 @@ from typing import Callable, Optional, Union
 import attrs
 
 from tony_provider.runtime.artifacts.tree import FileVersion, Kind, Tree, TreeNode
+from tony_provider.runtime.checkpoint.overwritten import PATIENCE, OverwrittenEntries
 from tony_provider.runtime.checkpoint.save_names import is_temporary
 
 QUIET = 3.0  # seconds without a change after which a save counts as complete
 _LONGEST_QUIET = 300.0  # seconds, for programs that pause longer within a save
 _YOUNG = 600.0  # seconds: files that come later into a directory are a new save, not the rest of one
-_SIBLINGS = 30.0  # seconds to wait for files that the save before also had
 _TEMPORARY = 60.0  # seconds without a change after which a temporary file counts as abandoned
 _BURST_NS = 10**9  # a longer pause between two writes ends a burst of writes
 _BURSTS = 2  # complete bursts that show what a save consists of
@@ -123,6 +123,7 @@ class DirectoryWatch:
         self._versions: dict[str, int] = {}  # of files that the program has written, by path
         self._written: list[tuple[int, str]] = []  # times and patterns of files in the present observation
         self._bursts = _Bursts()
+        self._overwritten = OverwrittenEntries()
         self._consistent_at = float("-inf")  # when the directory was consistent the last time
 
     # ---- changes of the directory --------------------------------------------------------------------------------
@@ -164,15 +165,18 @@ class DirectoryWatch:
             return False
         if seen is not None and _is_same(seen.node, node):
             return None
-        if node.kind is Kind.FILE and not any(map(is_temporary, path.split("/"))):
+        if node.kind is Kind.FILE and not _is_temporary(path):
             self._versions[path] = self._versions.get(path, 0) + 1
             self._written.append((node.version.mtime_ns, _pattern(path)))
+        is_log = is_named_log(path)
+        if node.kind is not Kind.DIRECTORY and not is_log and not _is_temporary(path):
+            self._overwritten.written(path, node.version.mtime_ns, was_open=path in self._writing)
         if seen is None:
             self._seen[path] = _Seen(node, now)
             return True
         appended = node.kind is Kind.FILE and _has_grown(seen.node.version, node.version)
         since = (seen.growing_since or seen.changed) if appended else None
-        is_log = since is not None and (is_named_log(path) or now - since >= _GROWTH)
+        is_log = since is not None and (is_log or now - since >= _GROWTH)
         self._seen[path] = _Seen(node, now, since, is_log)
         return None if is_log else False
 
@@ -197,6 +201,7 @@ class DirectoryWatch:
     def taken(self, tree: Tree) -> None:
         """Note that a snapshot holds this tree, or that a restore has made it."""
         self._snapshot = tree.nodes
+        self._overwritten.taken()
 
     def restored(self, now: float, tree: Tree) -> None:
         """Forget all changes: a restore has replaced the directory's content."""
@@ -204,6 +209,7 @@ class DirectoryWatch:
         self.observe(now, tree, ())
         self._changed, self._versions = {}, {}
         self._written, self._bursts, self._consistent_at = [], _Bursts(), float("-inf")
+        self._overwritten.restored()
         self.taken(tree)
 
     def moment(self, now: float, verify: Callable[[], Verified], clock_ns: int = 0) -> Union[Moment, Blocker]:
@@ -255,16 +261,21 @@ class DirectoryWatch:
         if not news:
             return Moment(growing=self._logs)
         verified = verify()
-        unfinished = {path for path in news if self._is_unsettled(now, path)} - set(verified.whole)
-        unfinished |= news & set(verified.broken)
+        if not verified.declared and self._overwritten.lacking(now, self._removed()) is not None:
+            return None
         listed = {path for paths in verified.declared.values() for path in paths}
-        unfinished |= {path for path in news if any(map(is_temporary, path.split("/")))} - listed
+        temporary = {path for path in news if _is_temporary(path)} - listed
+        cut_short = {path for path in news if self._is_unsettled(now, path)} - set(verified.whole) - temporary
+        cut_short |= news & set(verified.broken)
         lacking = self._lacking(now)
-        if unfinished or lacking:  # files of the same save may be complete
-            unfinished |= {path for path in news if self._is_newer_than_moment(path)} - set(verified.whole)
-        unfinished |= {path for path in news if _number(_top(path)) in lacking}
+        cut_short |= {path for path in news if _number(_top(path)) in lacking}
+        unfinished = cut_short | temporary
+        if unfinished:  # files of the same save may be complete
+            is_next_save = self._overwritten.are_known and not cut_short
+            complete = set(verified.whole) if is_next_save else self._complete_saves(verified, listed, cut_short)
+            unfinished |= {path for path in news if self._is_newer_than_moment(path)} - complete
         tops = {_top(path) for path in unfinished}
-        has_removed = any(path not in self._seen for path in self._snapshot)
+        has_removed = next(self._removed(), None) is not None
         has_complete = any(self._seen[path].node.kind is Kind.FILE for path in news - unfinished if path in self._seen)
         if any(top in self._snapshot for top in tops) or (tops and has_removed and not has_complete):
             return None
@@ -276,6 +287,15 @@ class DirectoryWatch:
         """The files that differ from the last snapshot, without logs that have only grown."""
         return [path for path in self._news() if path in self._seen and self._seen[path].node.kind is Kind.FILE]
 
+    def _complete_saves(self, verified: Verified, listed: Collection[str], cut_short: Collection[str]) -> set[str]:
+        """Return the complete files that are not of the save that was cut short.
+
+        Without a number in its name, a file shows its save only if the program lists it, or writes no other file.
+        """
+        numbers = {None, *(_number(_top(path)) for path in cut_short)}
+        is_only = sum(path in self._seen and not self._seen[path].is_log for path in self._versions) == 1
+        return {path for path in verified.whole if is_only or path in listed or _number(_top(path)) not in numbers}
+
     # ---- helpers -------------------------------------------------------------------------------------------------
 
     def _news(self) -> Iterator[str]:
@@ -286,7 +306,11 @@ class DirectoryWatch:
                 _is_same(before, seen.node) or (seen.is_log and _has_grown(before.version, seen.node.version))
             ):
                 yield path
-        yield from (path for path in self._snapshot if path not in self._seen)
+        yield from self._removed()
+
+    def _removed(self) -> Iterator[str]:
+        """Entries of the last snapshot that do not exist any more."""
+        return (path for path in self._snapshot if path not in self._seen)
 
     @property
     def _logs(self) -> frozenset[str]:
@@ -299,7 +323,7 @@ class DirectoryWatch:
             if path in self._seen and not self._seen[path].is_log:
                 return Blocker(path, "is open for writing", _CLOSE)
         for path, seen in self._seen.items():
-            if any(map(is_temporary, path.split("/"))) and now - seen.changed < _TEMPORARY:
+            if _is_temporary(path) and now - seen.changed < _TEMPORARY:
                 return Blocker(path, "has the name of a temporary file", _RENAME)
         return None
 
@@ -309,10 +333,13 @@ class DirectoryWatch:
             if now - changed < self._quiet_of(top):
                 return Blocker(top, "was changed a few seconds ago", _DECLARE)
         for path in sorted(self._empty_saves()):
-            if now - self._seen[path].changed < _SIBLINGS:
+            if now - self._seen[path].changed < PATIENCE:
                 return Blocker(path, "is still empty", _DECLARE)
         for number, former in self._lacking(now).items():
             return Blocker("", f"the save {number} still lacks files that the save {former} has", _DECLARE)
+        entry = self._overwritten.lacking(now, self._removed())
+        if entry is not None:
+            return Blocker(entry, "is not written yet, unlike in the saves before", _DECLARE)
         return None
 
     def _lacking(self, now: float) -> Mapping[str, str]:
@@ -320,7 +347,7 @@ class DirectoryWatch:
 
         Two saves are compared if their top-level names differ in numbers only: step-10 and step-20, G_10 and D_10.
         """
-        if now - max(self._changed.values(), default=now) >= _SIBLINGS:
+        if now - max(self._changed.values(), default=now) >= PATIENCE:
             return {}  # the files do not come any more
         saves: dict[str, set[str]] = {}
         for path, seen in self._seen.items():
@@ -417,6 +444,10 @@ def _number(top: str) -> Optional[str]:
 def is_named_log(path: str) -> bool:
     """Return whether a file has the name of a log."""
     return _LOG.fullmatch(path.rpartition("/")[2]) is not None
+
+
+def _is_temporary(path: str) -> bool:
+    return any(map(is_temporary, path.split("/")))
 
 
 def _is_manifest(path: str) -> bool:
