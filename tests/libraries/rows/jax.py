@@ -16,3 +16,16 @@ add(
         saves=(1, 2, 4, 6),  # the first step, and every second one
     )
 )
+add(
+    Row(
+        "jax-orbax-several",
+        "jax",
+        "Orbax CheckpointManager in two containers, shared: true",
+        "orbax_manager",
+        ("jax", "optax", "orbax-checkpoint"),
+        framework="jax",
+        arguments="several",
+        job={"checkpoint": {"shared": True}},
+        saves=(1, 2, 4, 6),
+    )
+)
