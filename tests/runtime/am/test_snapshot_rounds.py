@@ -213,19 +213,21 @@ def test_a_save_needs_the_files_that_it_lists(gang: Gang) -> None:
     assert gang.ordered() == ["worker:0", "worker:1"]
 
 
-def test_processes_of_orbax_that_wait_for_each_other_need_a_shared_directory(gang: Gang) -> None:
+@pytest.mark.parametrize("above", ["", "orbax/"])
+def test_processes_of_orbax_that_wait_for_each_other_need_a_shared_directory(gang: Gang, above: str) -> None:
+    save = f"{above}10.orbax-checkpoint-tmp"
     for task in RANKS:
-        gang.report(task, entry("10.orbax-checkpoint-tmp"))
+        gang.report(task, entry(save.partition("/")[0], sizes={f"{save}/_METADATA": 5}))
     plan = gang.plan()
     assert isinstance(plan, Waiting)
     assert plan.refused
-    assert "worker:0 and worker:1 have both begun 10.orbax-checkpoint-tmp" in plan.reason
+    assert f"worker:0 and worker:1 have both begun {save} in" in plan.reason
     assert "set checkpoint.shared to true" in plan.reason
 
 
 def test_an_unfinished_save_of_orbax_in_one_task_is_no_reason_to_share() -> None:
     gang = Gang({"worker:0": 0})
-    gang.report("worker:0", entry("10.orbax-checkpoint-tmp"))
+    gang.report("worker:0", entry("10.orbax-checkpoint-tmp", sizes={"10.orbax-checkpoint-tmp/_METADATA": 5}))
     assert gang.ordered() == ["worker:0"]
 
 

@@ -580,3 +580,13 @@ def test_another_container_has_no_excluded_files(excluding: CheckpointContainer,
     other = CheckpointContainer.make(tmp_path / "other", excluding.chain, clock)
     restore(other, stored.point)
     assert other.content() == {"step-1/model": b"x"}
+
+
+def test_a_save_that_orbax_has_not_finished_is_reported_with_its_files(container: CheckpointContainer) -> None:
+    path = container.path / "orbax" / "10.orbax-checkpoint-tmp"
+    path.mkdir(parents=True)
+    (path / "_METADATA").write_text("{}")
+    (container.path / "other").write_text("1")
+    state = container.look(130)
+    sizes = {entry.name: list(entry.sizes) for entry in state.entries}
+    assert sizes == {"orbax": ["orbax/10.orbax-checkpoint-tmp/_METADATA"], "other": []}

@@ -14,9 +14,11 @@ from typing import Generic, Optional, TypeVar, Union
 
 import attrs
 
+from tony_provider.runtime.checkpoint.saves.orbax import UNFINISHED
+
 FIRST_WAIT = 5.0  # seconds for other tasks to begin a save whose name no task has used before
 _NUMBER = re.compile(r"[0-9]+")
-_ORBAX_UNFINISHED = ".orbax-checkpoint-tmp"  # in the name of a save, until Orbax has finished it
+_ORBAX = re.compile(rf".*?{re.escape(UNFINISHED)}[^/]*")  # path of a save that Orbax has not finished
 
 Part = TypeVar("Part")  # what a task has uploaded
 
@@ -31,7 +33,7 @@ class SaveEntry:
     first: bool = False  # the task has written it once since its start
     step: Optional[int] = None
     needs: Mapping[str, int] = attrs.field(factory=dict)  # paths of other files of the save, and their minimum sizes
-    sizes: Mapping[str, int] = attrs.field(factory=dict)  # of its own files, if it needs other files
+    sizes: Mapping[str, int] = attrs.field(factory=dict)  # of its own files, if it needs other files or is unfinished
 
     @property
     def pattern(self) -> str:
@@ -300,10 +302,11 @@ def _divided(writers: Mapping[str, TaskDirectory]) -> Optional[Waiting]:
     A task reports an unfinished save only after the save has not changed for a minute.
     """
     unfinished = {
-        task: entry.name
+        task: save.group()
         for task, state in writers.items()
         for entry in state.entries
-        if entry.news and _ORBAX_UNFINISHED in entry.name
+        for save in map(_ORBAX.match, entry.sizes)
+        if entry.news and save is not None
     }
     if len(unfinished) <= 1:
         return None

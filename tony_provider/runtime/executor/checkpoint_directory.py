@@ -25,7 +25,7 @@ from tony_provider.runtime.checkpoint.consistency import Blocker, DirectoryWatch
 from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
 from tony_provider.runtime.checkpoint.restore import empty, restore
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
-from tony_provider.runtime.checkpoint.saves import Save, SaveFinder, Saves
+from tony_provider.runtime.checkpoint.saves import Save, SaveFinder, Saves, orbax
 from tony_provider.runtime.contract import ENV_CHECKPOINT_DIR
 from tony_provider.runtime.executor import disk, processes, snapshot_limits
 from tony_provider.runtime.executor.checkpoint_reader import CheckpointReader
@@ -64,7 +64,7 @@ class EntryState:
     first: bool  # this start has written it once
     step: Optional[int] = None
     needs: Mapping[str, int] = attrs.field(factory=dict)
-    sizes: Mapping[str, int] = attrs.field(factory=dict)  # of its files, if it or another entry needs any
+    sizes: Mapping[str, int] = attrs.field(factory=dict)  # of its files, if a save needs any or is unfinished
 
 
 @attrs.frozen
@@ -457,7 +457,7 @@ class CheckpointDirectory:
         sizes = {
             path: node.version.size
             for path, node in nodes.items()
-            if node.kind is Kind.FILE and (needs or path in needed)
+            if node.kind is Kind.FILE and (needs or path in needed or orbax.UNFINISHED in path)
         }
         step = newest.step if newest else None
         return EntryState(top, self._group(top), is_news, len(versions) <= 1, step, needs, sizes)

@@ -16,7 +16,7 @@ from tony_provider.runtime.checkpoint.saves.view import Save, SaveView, beside, 
 from tony_provider.runtime.spec.model import CheckpointFormat
 
 KIND = CheckpointFormat.ORBAX.value
-_TEMPORARY = ".orbax-checkpoint-tmp"
+UNFINISHED = ".orbax-checkpoint-tmp"  # in the name of a save, until Orbax has finished it
 _STEP_METADATA, _SUCCESS, _VERSION_1 = "_CHECKPOINT_METADATA", "commit_success.txt", "orbax.checkpoint"
 _TREE, _DATABASE = "_METADATA", "manifest.ocdbt"
 _PROCESS = "ocdbt.process_"  # of a database that is part of another
@@ -36,7 +36,7 @@ def find(view: SaveView) -> Iterator[Save]:
         else:
             yield Save(KIND, root, names, step_in(basename(root)), proven=proven)
     for path in view.files:
-        if _TEMPORARY in path:
+        if UNFINISHED in path:
             yield Save("", "", (path,), problem="Orbax has not given the directory its final name")
 
 
@@ -45,7 +45,7 @@ def _roots(view: SaveView) -> set[str]:
     found = set()
     for path in view.files:
         directory, name = dirname(path), basename(path)
-        if _TEMPORARY in path:
+        if UNFINISHED in path:
             continue
         if name in (_STEP_METADATA, _VERSION_1):
             found.add(directory)
