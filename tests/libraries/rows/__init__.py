@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from tests.libraries.row import ROWS, Row
-from tests.libraries.rows import files, jax, keras, sb3, sklearn, torch, trainers, xgboost  # noqa: F401 - fill ROWS
+from tests.libraries.rows import (  # noqa: F401 - they fill ROWS
+    files,
+    jax,
+    keras,
+    sb3,
+    sklearn,
+    tensorflow,
+    torch,
+    trainers,
+    xgboost,
+)
 
-KINDS = ("sklearn", "torch", "trainers", "jax", "keras", "xgboost", "sb3", "files")
+KINDS = ("sklearn", "torch", "trainers", "jax", "keras", "tensorflow", "xgboost", "sb3", "files")
 
 
 def in_order() -> list[Row]:
