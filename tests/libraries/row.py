@@ -29,7 +29,6 @@ class Row:
     paused_save: int = 0  # step of the save in which the rank pauses, if it is not the second one
     paused_rank: int = 0  # the rank that pauses in the middle of a save
     piece: int = 1  # of the save, after which it pauses
-    resumable_middle: bool = False  # half a save is a state that the library resumes from, as it would on any disk
     slow: float = 0.0  # seconds for which this rank pauses in every save
     tolerance: float = 0.0  # between the final weights of two runs
     refused: str = ""  # part of the message for people, if only the first save of each start can be stored

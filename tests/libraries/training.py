@@ -213,8 +213,6 @@ class Training:
         began = min(event.at for event in life.values())
         before = [save for save in self.events.saves() if _event(save).step == step and _event(save).at < began]
         save = before[-1] if before else {}
-        if self.row.resumable_middle and len(self.resumed) == 1:
-            save = self._middle()
         everything = {item for event in save.values() for item in event.files.items()}
         for rank, event in life.items():
             own = self.events.own(save[rank], save[0]) if save else {}
@@ -285,17 +283,10 @@ class Training:
 
     def _check(self, commit: Commit) -> None:
         """A committed checkpoint must be one of the saves that the program has reported, the same one in all ranks."""
-        saves = [*self._whole_saves(), *([self._middle()] if self.row.resumable_middle else [])]
-        found = (commit.differences(save, self.events) for save in saves)
+        found = (commit.differences(save, self.events) for save in self._whole_saves())
         nearest = min(found, key=len, default=["nothing was saved"])
         if nearest:
             self._problem(f"{commit.uri.rpartition('/')[2]} (step {commit.step}) is no save of the program: {nearest}")
-
-    def _middle(self) -> dict[int, Event]:
-        """Return what the ranks had when one of them paused in the middle of a save."""
-        (paused,) = self.events.all("paused")
-        before = [save for save in self._whole_saves() if _event(save).at < paused.at]
-        return {**before[-1], paused.rank: paused}
 
     def _whole_saves(self) -> list[dict[int, Event]]:
         """Return the saves that every rank has reported."""

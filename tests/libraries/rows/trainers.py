@@ -49,7 +49,6 @@ add(
         command="exec torchrun {program}",
         saves=(2, 3, 5, 7),
         piece=25,  # before last.ckpt, when the new best one has replaced the old one
-        resumable_middle=True,
     )
 )
 for stage in (1, 2):
