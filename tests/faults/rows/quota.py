@@ -10,7 +10,7 @@ from tests.faults.training import END_SECONDS, Training
 from tests.waiting import until
 from tony_provider.runtime.storage.uris import parent
 
-SAVES = "the newest checkpoint is not on the store yet"
+SAVES = "the newest checkpoint is not stored yet"
 KEEPS = "the results are not on the store yet"
 
 
