@@ -31,6 +31,7 @@ class Gang:
         self.rounds: SnapshotRounds[str] = SnapshotRounds()
         self.origins: dict[int, str] = {}
         self.now = 0.0
+        self.running: list[str] | None = None
         self.versions = dict.fromkeys(ranks, 0)
 
     def report(self, task: str, *entries: SaveEntry, **more: object) -> None:
@@ -41,7 +42,7 @@ class Gang:
         self.rounds.report(task, directory, self.now)
 
     def plan(self) -> Sequence[TakeOrder] | Waiting | None:
-        return self.rounds.plan(self.ranks, self.groups, self.origins, self.now)
+        return self.rounds.plan(self.ranks, self.groups, self.origins, self.now, self.running)
 
     def ordered(self) -> list[str]:
         plan = self.plan()
@@ -296,6 +297,23 @@ def test_a_part_that_was_not_ordered_is_refused(gang: Gang) -> None:
         with pytest.raises(LookupError):
             gang.rounds.add(task, uri, "part")
     assert gang.rounds.add("worker:0", "save-1", "part") == {"worker:0": "part"}
+
+
+def test_the_first_save_does_not_wait_for_tasks_that_cannot_write_any_more(gang: Gang) -> None:
+    written(gang, ["worker:0"], "step-10")
+    assert gang.reason() == "worker:0 has written step-10, and other tasks may be about to do so"
+    gang.report("worker:1", last=True)
+    gang.running = ["worker:0", "worker:1"]  # the container of worker:2 is lost
+    assert gang.ordered() == ["worker:0"]
+
+
+def test_a_save_is_not_stored_if_a_task_that_also_writes_such_saves_is_gone(gang: Gang) -> None:
+    """Otherwise its part would be of the save before."""
+    written(gang, ["worker:0", "worker:1"], "step-10")
+    gang.store()
+    written(gang, ["worker:0"], "step-20")
+    gang.rounds.forget(["worker:0", "worker:2"])
+    assert gang.reason() == "worker:0 has written step-20, and worker:1, which also did so, is gone"
 
 
 def test_a_report_that_crosses_an_order_repeats_the_order(gang: Gang) -> None:

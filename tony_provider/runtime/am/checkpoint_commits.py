@@ -161,7 +161,8 @@ class CheckpointCommits:
             self._abandon(broken)
         if self._rounds.round is not None:
             return
-        plan = self._rounds.plan(ranks, self._session.checkpoint_groups(), self._origins, time.monotonic())
+        running = [task for task in ranks if self._session.still_copies(task)]
+        plan = self._rounds.plan(ranks, self._session.checkpoint_groups(), self._origins, time.monotonic(), running)
         if isinstance(plan, Waiting):
             self._wait(plan, ranks)
         elif plan:

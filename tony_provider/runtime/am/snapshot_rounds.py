@@ -178,18 +178,24 @@ class SnapshotRounds(Generic[Part]):
         self.round = None
 
     def plan(
-        self, ranks: Mapping[str, int], groups: Mapping[str, str], origins: Mapping[int, str], now: float
+        self,
+        ranks: Mapping[str, int],
+        groups: Mapping[str, str],
+        origins: Mapping[int, str],
+        now: float,
+        running: Optional[Collection[str]] = None,
     ) -> Union[Sequence[TakeOrder], Waiting, None]:
         """Return the orders for the next snapshot, the reason to wait, or None if no task has news.
 
         ``ranks``: of the tasks that may write checkpoints. ``groups``: by task; groups are independent of each
         other, and a snapshot is of one group. ``origins``: by rank, the checkpoint for which the rank's part of the
-        newest checkpoint was uploaded; a task with another base uploads its part, also without news.
+        newest checkpoint was uploaded; a task with another base uploads its part, also without news. ``running``:
+        the tasks whose processes may still write; default: all.
         """
         waiting: Optional[Waiting] = None
         for group in sorted({groups[task] for task in ranks}):
             members = {task: rank for task, rank in ranks.items() if groups[task] == group}
-            plan = self._plan(members, origins, now)
+            plan = self._plan(members, origins, now, members if running is None else running)
             if isinstance(plan, Waiting):
                 waiting = waiting or plan
             elif plan:
@@ -197,7 +203,7 @@ class SnapshotRounds(Generic[Part]):
         return waiting
 
     def _plan(
-        self, ranks: Mapping[str, int], origins: Mapping[int, str], now: float
+        self, ranks: Mapping[str, int], origins: Mapping[int, str], now: float, running: Collection[str]
     ) -> Union[Sequence[TakeOrder], Waiting, None]:
         in_order = sorted(ranks, key=lambda task: ranks[task])
         states = {task: self._states[task] for task in in_order if task in self._states}
@@ -209,7 +215,7 @@ class SnapshotRounds(Generic[Part]):
                 return Waiting(f"in {task}, {state.blocker}")
         leftovers = {task: self._leftovers(task, states) for task in states}
         saves = {task: _without(state, leftovers[task]) for task, state in states.items()}
-        problem = _divided(writers) or self._mismatch(ranks, saves, now) or _unmet(saves)
+        problem = _divided(writers) or self._mismatch(ranks, saves, now, running) or _unmet(saves)
         if problem is not None:
             return problem
         again = {
@@ -228,14 +234,19 @@ class SnapshotRounds(Generic[Part]):
         ranks: Mapping[str, int],
         states: Mapping[str, TaskDirectory],
         now: float,
+        running: Collection[str],
     ) -> Optional[Waiting]:
         """Return the reason if the entries of several tasks are not the same save."""
+        ended = {task for task, state in states.items() if state.last}
         for task, state in states.items():
             for entry in (entry for entry in state.entries if entry.news):
                 others = self._writers[entry.pattern] & set(ranks) - {task}
-                if not others and len(ranks) > 1 and now - self._seen[entry.pattern] < FIRST_WAIT:
+                may_follow = (set(ranks) & set(running)) - ended - {task}
+                if not others and may_follow and now - self._seen[entry.pattern] < FIRST_WAIT:
                     return Waiting(f"{task} has written {entry.name}, and other tasks may be about to do so")
-                for other in sorted(others & set(states)):
+                for other in sorted(others):
+                    if other not in states:
+                        return Waiting(f"{task} has written {entry.name}, and {other}, which also did so, is gone")
                     if _is_passed(entry, state, states[other]):
                         continue
                     problem = _compare(task, entry, other, states[other])
