@@ -618,6 +618,19 @@ def test_failures_of_removed_checkpoints_are_forgotten(place: Place, catalog: Ca
     assert list(catalog.failed_resumes().by_checkpoint) == [uris.name(new.uri)]
 
 
+@pytest.mark.parametrize(("after_success", "kept"), [(AfterSuccess.KEEP_LAST, [2]), (AfterSuccess.REMOVE, [])])
+def test_the_newest_stays_after_a_success_also_if_all_are_suspect(
+    place: Place, catalog: Catalog, after_success: AfterSuccess, kept: list[int]
+) -> None:
+    """The failures had another cause, because a process that resumed from the newest has succeeded."""
+    for number in (1, 2):
+        stored = commit(place, catalog, number)
+        for _ in range(2):
+            catalog.note_failed_resume(stored.uri, failed())
+    catalog.finish(after_success)
+    assert [each.save for each in catalog.list()] == kept
+
+
 def test_an_unreadable_record_of_failures_makes_nothing_suspect(place: Place, catalog: Catalog) -> None:
     checkpoint = commit(place, catalog, 1)
     place.storage.write(uris.join(place.root, "failed-resumes.json"), b"{")

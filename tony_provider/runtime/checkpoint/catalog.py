@@ -218,10 +218,10 @@ class Catalog:
 
         Checkpoints whose step is a multiple of ``keep_every`` stay, those in ``keep`` (URIs that are in use), and
         those that readers have pinned.
-        Suspect checkpoints do not count. They stay as long as an older checkpoint stays.
+        Suspect checkpoints do not count, unless all are suspect. They stay as long as an older checkpoint stays.
         """
         stored = self.list()
-        trusted = [one for one in stored if not self.failed_resumes().suspicion(one.uri)]
+        trusted = [one for one in stored if not self.failed_resumes().suspicion(one.uri)] or stored
         newest = trusted[max(0, len(trusted) - keep_last) :]
         kept = {str(uris.parse(uri)) for uri in keep} | {one.uri for one in newest}
         kept |= {one.uri for one in stored if newest and one not in trusted and one.save > newest[0].save}
