@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tony_provider.runtime.artifacts.tree import scan
+from tony_provider.runtime.artifacts.tree import FileVersion, Kind, Tree, TreeNode, scan
 from tony_provider.runtime.checkpoint.consistency import QUIET, Blocker, DirectoryWatch, Moment, Verified
 
 INTERVAL = 1.5  # seconds between two looks at the directory
@@ -256,6 +256,31 @@ def test_what_the_former_process_wrote_shows_what_a_save_lacks(world: World) -> 
     assert world.look(10) is None
     world.write("scaler.bin")
     assert reason(world.look(10)).startswith("model.bin ")
+
+
+def test_a_save_waits_no_longer_because_other_files_change(world: World) -> None:
+    for name in ("model-100.bin", "vocabulary-100.bin"):
+        world.write(name)
+    world.look(QUIET)
+    world.take()
+    world.write("model-200.bin")
+    for count in range(3):
+        assert "lacks" in reason(world.look(9))
+        world.write("state.json", str(count))
+    assert world.look(QUIET + 1) == Moment()
+
+
+def test_the_files_of_many_saves_are_compared_in_a_limited_time() -> None:
+    def node(number: int) -> TreeNode:
+        return TreeNode(Kind.FILE, 0o600, FileVersion(1, number, 1, number, 0))
+
+    nodes = {f"sample-{number}.bin": node(number) for number in range(20_000)}
+    watch = DirectoryWatch()
+    watch.restored(0.0, Tree(nodes))
+    tree = Tree(nodes | {"sample-20000.bin": node(20_000)})
+    watch.observe(10.0, tree, ())
+    watch.observe(20.0, tree, ())
+    assert watch.moment(20.0, Verified) == Moment()
 
 
 def test_a_program_that_pauses_within_a_save_is_waited_for_the_next_time(world: World) -> None:

@@ -347,20 +347,22 @@ class DirectoryWatch:
 
         Two saves are compared if their top-level names differ in numbers only: step-10 and step-20, G_10 and D_10.
         """
-        if now - max(self._changed.values(), default=now) >= PATIENCE:
-            return {}  # the files do not come any more
         saves: dict[str, set[str]] = {}
+        newest: dict[str, float] = {}  # last change by number
         for path, seen in self._seen.items():
             number = _number(_top(path))
             if number is not None and seen.node.kind is Kind.FILE:
                 saves.setdefault(number, set()).add(_pattern(path))
+                newest[number] = max(seen.changed, newest.get(number, seen.changed))
         fresh = {_number(_top(path)) for path in self._news() if path in self._seen} - {None}
         former = [number for number in saves if number not in fresh]
         if not former:
             return {}
-        newest_former = max(former, key=lambda number: self._newest_change(number))
+        newest_former = max(former, key=lambda number: newest[number])
         lacking = {}
         for number in saves.keys() & fresh:
+            if now - newest[number] >= PATIENCE:
+                continue  # the files do not come any more
             missing = saves[newest_former] - saves[number]
             # A name with other numbers in it, such as a loss, never comes again.
             if missing and missing != saves[newest_former]:
@@ -377,9 +379,6 @@ class DirectoryWatch:
 
     def _is_directory(self, path: str) -> bool:
         return self._seen[path].node.kind is Kind.DIRECTORY
-
-    def _newest_change(self, number: str) -> float:
-        return max(seen.changed for path, seen in self._seen.items() if _number(_top(path)) == number)
 
     def _quiet_of(self, top: str) -> float:
         return self._quiet.get(_pattern(top), QUIET)
