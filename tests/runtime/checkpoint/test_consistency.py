@@ -393,6 +393,20 @@ def test_a_save_in_place_that_was_cut_short_leaves_the_last_snapshot_only(world:
     assert world.watch.after_failure(world.now, Verified) is None
 
 
+def test_a_complete_file_of_another_kind_does_not_replace_a_save_that_was_removed(world: World) -> None:
+    """The program removes its save before it writes the next one, and is killed in between."""
+    for name in ("last-10.bin", "results.json"):
+        world.write(name)
+    world.look(QUIET)
+    world.take()
+    world.write("results.json", "{}")
+    world.look(QUIET)
+    (world.directory / "last-10.bin").unlink()
+    world.write("last-20.bin", "half")
+    world.look()
+    assert world.watch.after_failure(world.now, Verified) is None
+
+
 def test_a_save_that_is_verified_stays_with_its_directory(world: World) -> None:
     world.write("step-20/a")
     world.write("step-20.tony.json")

@@ -255,7 +255,7 @@ class DirectoryWatch:
 
         Entries that came since the last snapshot, and were neither quiet nor verified, are left out. The directory is
         not consistent if the program was writing into an entry of the last snapshot, or if it has removed entries and
-        no new one is complete.
+        no new one of their kind is complete.
         """
         news = set(self._news())
         if not news:
@@ -275,9 +275,9 @@ class DirectoryWatch:
             complete = set(verified.whole) if is_next_save else self._complete_saves(verified, listed, cut_short)
             unfinished |= {path for path in news if self._is_newer_than_moment(path)} - complete
         tops = {_top(path) for path in unfinished}
-        has_removed = next(self._removed(), None) is not None
-        has_complete = any(self._seen[path].node.kind is Kind.FILE for path in news - unfinished if path in self._seen)
-        if any(top in self._snapshot for top in tops) or (tops and has_removed and not has_complete):
+        removed = {_pattern(path) for path in self._removed()}
+        is_replaced = any(_pattern(path) in removed for path in news - unfinished if path in self._seen)
+        if any(top in self._snapshot for top in tops) or (tops and removed and not is_replaced):
             return None
         left_out = {path for path in self._tree.nodes if _top(path) in tops}
         return Moment(frozenset(left_out | self._empty_saves()), self._logs)
