@@ -335,6 +335,25 @@ def test_a_program_that_pauses_within_its_saves_is_stored_when_it_is_quiet_only(
     assert world.look(1) == Moment()
 
 
+@pytest.mark.parametrize("name", ["shard-{1}.bin", "{1}.bin", "step-{0}/shard-{1}.bin", "run/step-{0}/{1}.bin"])
+def test_numbered_files_of_a_save_with_pauses_are_stored_when_all_are_quiet_only(world: World, name: str) -> None:
+    for step in (10, 20, 30):
+        for number in range(2):
+            world.write(name.format(step, number), str(step))
+            assert isinstance(world.look(QUIET - 1), Blocker)
+    assert world.look(1) == Moment()
+
+
+def test_a_program_that_writes_numbered_saves_all_the_time_is_stored(world: World) -> None:
+    found = None
+    for step in (10, 20, 30):
+        assert not isinstance(found, Moment)
+        world.write(f"run/step-{step}/model.bin")
+        world.write(f"run/step-{step}/optimizer.bin")
+        found = world.look(2)
+    assert found == Moment()
+
+
 def test_one_file_that_is_overwritten_is_stored_as_soon_as_it_is_verified(world: World) -> None:
     world.verified = Verified(whole=["last.pt"])
     world.write("last.pt", "1")

@@ -14,7 +14,7 @@ import attrs
 
 from tony_provider.runtime.artifacts.tree import FileVersion, Kind, Tree, TreeNode
 from tony_provider.runtime.checkpoint.overwritten import PATIENCE, OverwrittenEntries
-from tony_provider.runtime.checkpoint.save_names import is_temporary
+from tony_provider.runtime.checkpoint.save_names import is_temporary, step_in
 
 QUIET = 3.0  # seconds without a change after which a save counts as complete
 _LONGEST_QUIET = 300.0  # seconds, for programs that pause longer within a save
@@ -74,34 +74,48 @@ class _Bursts:
     """The bursts in which a program writes its files, told apart by the files' times.
 
     If every burst since the start has written the same kinds of files, each burst is a save. So a program that saves
-    every few seconds is also stored, as soon as its bursts have shown which files a save has.
+    every few seconds is also stored, as soon as its bursts have shown which files a save has. Bursts of numbered files,
+    such as ``shard-0`` and ``shard-1``, may also be the pieces of one save. They are saves only if each has another
+    step in its names, or if all have one path in common, such as ``latest``.
     """
 
     def __init__(self) -> None:
-        self._usual: Optional[set[str]] = None
+        self._usual: Optional[set[str]] = None  # patterns of paths
+        self._common: set[str] = set()  # paths that all bursts have written
+        self._steps: set[int] = set()  # in the paths of all bursts
         self._complete = 0
         self._is_irregular = False
         self._present: set[str] = set()
         self._last_ns = 0
 
     def add(self, written: Collection[tuple[int, str]]) -> None:
-        """Add the times and kinds of files that were written since the last observation."""
-        for when, kind in sorted(written):
+        """Add the times and paths of files that were written since the last observation."""
+        for when, path in sorted(written):
             if self._present and when - self._last_ns > _BURST_NS:
                 self._end()
-            self._present.add(kind)
+            self._present.add(path)
             self._last_ns = max(when, self._last_ns)
 
     def _end(self) -> None:
-        if self._usual is None:
-            self._usual = set(self._present)
-        self._is_irregular = self._is_irregular or self._usual != self._present
+        self._is_irregular = self._is_irregular or not self._is_save
+        self._usual = set(map(_pattern, self._present))
+        self._common = self._common & self._present if self._complete else self._present
+        self._steps |= _steps(self._present)
         self._complete += 1
         self._present = set()
 
+    @property
+    def _is_save(self) -> bool:
+        """Whether the present burst has written all files of a save, and may be another save than the former bursts."""
+        if self._usual is None:
+            return True
+        steps = _steps(self._present)
+        is_another = bool(self._common & self._present) or (len(steps) == 1 and not steps & self._steps)
+        return is_another and self._usual == set(map(_pattern, self._present))
+
     def is_complete(self, clock_ns: int) -> bool:
         """Return whether the present burst is over and has written all files of a save."""
-        if self._is_irregular or self._complete < _BURSTS or self._usual != self._present:
+        if self._is_irregular or self._complete < _BURSTS or not self._is_save:
             return False
         return clock_ns - self._last_ns > _BURST_NS
 
@@ -121,7 +135,7 @@ class DirectoryWatch:
         self._quiet: dict[str, float] = {}  # by pattern of top-level entries, where it is longer than usual
         self._writing: frozenset[str] = frozenset()
         self._versions: dict[str, int] = {}  # of files that the program has written, by path
-        self._written: list[tuple[int, str]] = []  # times and patterns of files in the present observation
+        self._written: list[tuple[int, str]] = []  # times and paths of files in the present observation
         self._bursts = _Bursts()
         self._overwritten = OverwrittenEntries()
         self._consistent_at = float("-inf")  # when the directory was consistent the last time
@@ -167,7 +181,7 @@ class DirectoryWatch:
             return None
         if node.kind is Kind.FILE and not _is_temporary(path):
             self._versions[path] = self._versions.get(path, 0) + 1
-            self._written.append((node.version.mtime_ns, _pattern(path)))
+            self._written.append((node.version.mtime_ns, path))
         is_log = is_named_log(path)
         if node.kind is not Kind.DIRECTORY and not is_log and not _is_temporary(path):
             self._overwritten.written(path, node.version.mtime_ns, was_open=path in self._writing)
@@ -432,6 +446,13 @@ def _parents(path: str) -> Iterator[str]:
 
 def _pattern(path: str) -> str:
     return _NUMBER.sub("#", path)
+
+
+def _steps(paths: Collection[str]) -> set[int]:
+    """Return the steps in the names of files, each from the first directory or name on its path that has one."""
+    found = ([step_in(part.rpartition(".")[0] or part) for part in path.split("/")] for path in paths)
+    firsts = (next((step for step in steps if step is not None), None) for steps in found)
+    return {step for step in firsts if step is not None}
 
 
 def _number(top: str) -> Optional[str]:
