@@ -631,6 +631,17 @@ def test_the_newest_stays_after_a_success_also_if_all_are_suspect(
     assert [each.save for each in catalog.list()] == kept
 
 
+def test_failures_before_a_step_are_forgotten(place: Place, catalog: Catalog) -> None:
+    old, new = commit(place, catalog, 1), commit(place, catalog, 2)
+    for checkpoint in (old, new, new):
+        catalog.note_failed_resume(checkpoint.uri, failed())
+    catalog.note_sound_resume(new.uri)
+    catalog.note_sound_resume(new.uri)
+    for each in (catalog, Catalog(place.storage, place.root)):
+        assert chosen_save(each) == 2
+        assert list(each.failed_resumes().by_checkpoint) == [uris.name(old.uri)]
+
+
 def test_an_unreadable_record_of_failures_makes_nothing_suspect(place: Place, catalog: Catalog) -> None:
     checkpoint = commit(place, catalog, 1)
     place.storage.write(uris.join(place.root, "failed-resumes.json"), b"{")

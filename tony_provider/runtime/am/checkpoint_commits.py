@@ -92,6 +92,7 @@ class CheckpointCommits:
         self._waiting_since: Optional[float] = None
         self._quota_warning = ""  # that was reported
         self._noted = ""  # the reason for waiting that was reported
+        self._sound = ""  # URI of the checkpoint after which a process has reported a step
         self._work: asyncio.Queue[Callable[[], Awaitable[None]]] = asyncio.Queue()
 
     async def run(self) -> None:
@@ -119,7 +120,17 @@ class CheckpointCommits:
     def note_failed_resume(self, failed: NoteFailedResume) -> None:
         """Record a failure after a resume. Two equal failures make the checkpoint suspect."""
         failure = FailedResume(failed.kind, failed.message, self._application_id, epoch_ms())
-        self._work.put_nowait(partial(self._note_failed_resume, failed.resume, failure))
+        self._sound = ""
+        note = partial(self._chain.note_failed_resume, failed.resume.uri, failure)
+        self._work.put_nowait(partial(self._note_resume, failed.resume, note))
+
+    def note_sound_resume(self, resume: ResumePoint) -> None:
+        """Forget the failures after a resume, because a process reported a step. Every task of a gang may report it."""
+        if resume.uri != self._sound:
+            self._sound = resume.uri
+            self._work.put_nowait(
+                partial(self._note_resume, resume, partial(self._chain.note_sound_resume, resume.uri))
+            )
 
     def set_aside(self, resume: ResumePoint, reason: str) -> None:
         self._work.put_nowait(partial(self._set_aside, resume, reason))
@@ -275,11 +286,11 @@ class CheckpointCommits:
         not_from = chosen.not_from if chosen else ""
         self._post(partial(self._session.resume_chosen, generation, point, not_from=not_from))
 
-    async def _note_failed_resume(self, resume: ResumePoint, failure: FailedResume) -> None:
+    async def _note_resume(self, resume: ResumePoint, note: Callable[[], None]) -> None:
         try:
-            await self._chain.do(partial(self._chain.note_failed_resume, resume.uri, failure))
+            await self._chain.do(note)
         except StorageError as error:
-            self._note("store_unavailable", f"a failure after {resume.label} could not be recorded: {error}")
+            self._note("store_unavailable", f"how the resume from {resume.label} went could not be recorded: {error}")
 
     def _is_own(self, checkpoint: StoredCheckpoint) -> bool:
         """Return whether a checkpoint's objects are in this chain, so that new checkpoints can refer to them."""

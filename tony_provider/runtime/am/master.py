@@ -399,6 +399,7 @@ class Master:
             actions.LaunchTask: self._launching.put_nowait,
             actions.ChooseResumePoint: lambda action: checkpoints.choose(action.generation, action.trusted),
             actions.NoteFailedResume: checkpoints.note_failed_resume,
+            actions.NoteSoundResume: lambda action: checkpoints.note_sound_resume(action.resume),
             actions.SetAside: lambda action: checkpoints.set_aside(action.resume, action.reason),
             actions.SendRendezvous: self._send_rendezvous,
             actions.StopProcess: lambda action: streams.send(action.task, wire_messages.stop_process(action)),

@@ -94,6 +94,11 @@ class OwnChain:
         if catalog := self._catalog_of(uri):
             catalog.note_failed_resume(uri, failure)
 
+    def note_sound_resume(self, uri: str) -> None:
+        """Forget the failures of a checkpoint, because a process that had resumed from it reported a step."""
+        if catalog := self._catalog_of(uri):
+            catalog.note_sound_resume(uri)
+
     def _catalog_of(self, uri: str) -> Optional[Catalog]:
         return self._former if self._former and uri.startswith(f"{self._former.uri}/") else self.catalog
 

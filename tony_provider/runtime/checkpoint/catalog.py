@@ -122,7 +122,14 @@ class Catalog:
 
     def note_failed_resume(self, uri: str, failure: FailedResume) -> None:
         """Record that a process failed that had resumed from the checkpoint at ``uri``."""
-        failures = self.failed_resumes().added(uri, failure)
+        self._change_failed_resumes(self.failed_resumes().added(uri, failure), uri)
+
+    def note_sound_resume(self, uri: str) -> None:
+        """Forget the failures of a checkpoint, because a process that had resumed from it reported a step."""
+        if uris.name(uri) in self.failed_resumes().by_checkpoint:
+            self._change_failed_resumes(self.failed_resumes().without(uri), uri)
+
+    def _change_failed_resumes(self, failures: FailedResumes, uri: str) -> None:
         if not self._read_only:
             there = {uris.name(found) for _, found in self._directories()} | {uris.name(uri)}
             failures = FailedResumes({name: each for name, each in failures.by_checkpoint.items() if name in there})

@@ -24,7 +24,8 @@ class FailedResume:
 class FailedResumes:
     """The failed resumes of a chain, by the name of the checkpoint's directory.
 
-    A checkpoint is suspect if processes that resumed from it failed twice in the same way.
+    A checkpoint is suspect if processes that resumed from it failed twice in the same way, and none reported a step in
+    between.
     """
 
     by_checkpoint: dict[str, list[FailedResume]] = attrs.field(factory=dict)
@@ -46,3 +47,8 @@ class FailedResumes:
         name = basename(uri)
         failures = [*self.by_checkpoint.get(name, []), failure][-_MOST_FAILURES:]
         return FailedResumes({**self.by_checkpoint, name: failures})
+
+    def without(self, uri: str) -> FailedResumes:
+        """Return these failures without those of one checkpoint."""
+        name = basename(uri)
+        return FailedResumes({each: failures for each, failures in self.by_checkpoint.items() if each != name})

@@ -23,6 +23,7 @@ from tony_provider.runtime.am.session.actions import (
     LookForRoom,
     Note,
     NoteFailedResume,
+    NoteSoundResume,
     PublishOutputs,
     ReleaseContainers,
     RequestContainers,
@@ -260,6 +261,8 @@ class World:
             self.failed_resumes = self.failed_resumes.added(
                 action.resume.uri, FailedResume(action.kind, action.message, "application_1_1", 0)
             )
+        elif isinstance(action, NoteSoundResume):
+            self.failed_resumes = self.failed_resumes.without(action.resume.uri)
         elif isinstance(action, SetAside):
             self.set_aside.append(action)
             self.checkpoints = [each for each in self.checkpoints if each.uri != action.resume.uri]

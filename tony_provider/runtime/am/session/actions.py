@@ -127,6 +127,13 @@ class NoteFailedResume:
 
 
 @attrs.frozen
+class NoteSoundResume:
+    """Forget the failures after this checkpoint, because a process that had resumed from it reported a step."""
+
+    resume: ResumePoint
+
+
+@attrs.frozen
 class Disconnect:
     """End the stream of an executor that was given up, so that it is refused when it comes back."""
 
@@ -198,6 +205,7 @@ Action = Union[
     AskExport,
     SetAside,
     NoteFailedResume,
+    NoteSoundResume,
     Disconnect,
     AvoidNodes,
     Note,

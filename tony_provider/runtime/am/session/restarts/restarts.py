@@ -7,7 +7,7 @@ from typing import Any, Optional
 
 import attrs
 
-from tony_provider.runtime.am.session.actions import NoteFailedResume
+from tony_provider.runtime.am.session.actions import NoteFailedResume, NoteSoundResume
 from tony_provider.runtime.am.session.containers.containers import Containers
 from tony_provider.runtime.am.session.job_completion import JobCompletion
 from tony_provider.runtime.am.session.restarts import failures
@@ -209,10 +209,8 @@ class Restarts:
 
         Only tasks that save count: a failing evaluator must not send the training back.
         """
-        process, state = cause.process, self._state
-        order = process.order if process else None
-        resume = order.resume if order and not order.keep_checkpoints else state.generation.resume
-        if not saves_checkpoints(cause.role) or resume is None or not resume.uri:
+        resume, state = self._resume_of(cause), self._state
+        if not saves_checkpoints(cause.role) or resume is None:
             return None
         has_stepped = any(task.process and task.process.stepped for task in group.members)
         has_saved = state.checkpoint is not None and state.checkpoint.save > resume.save
@@ -221,6 +219,12 @@ class Restarts:
             return None
         state.emit(NoteFailedResume(resume, kind, first_line(failure.message)))
         return resume
+
+    def _resume_of(self, task: Task) -> Optional[ResumePoint]:
+        """Return the stored checkpoint from which a task's process resumed, or None."""
+        order = task.process.order if task.process else None
+        resume = order.resume if order and not order.keep_checkpoints else self._state.generation.resume
+        return resume if resume and resume.uri else None
 
     def _do_without(self, gang: RestartGroup, now: float) -> None:
         """Release failed parameter servers of a gang whose other tasks have succeeded."""
@@ -279,8 +283,10 @@ class Restarts:
     def stepped(self, task: Task, step: int) -> None:
         """Record that a task's process has reported a step. Later failures are not repetitions of earlier failures."""
         group = self._groups.of(task)
-        if task.process:
+        if task.process and not task.process.stepped:
             task.process.stepped = True
+            if (resume := self._resume_of(task)) and saves_checkpoints(task.role):
+                self._state.emit(NoteSoundResume(resume))
         if group.repeats.seen:
             group.repeats.forget()
             self._state.note("stepped", f"it took step {step}", task, data={"failures": {group.name: []}})
