@@ -18,7 +18,7 @@ from tony_provider.runtime.am import snapshot_rounds
 from tony_provider.runtime.am.checkpoint_commits import CheckpointCommits, CommitRequest
 from tony_provider.runtime.am.own_chain import OwnChain
 from tony_provider.runtime.am.owner import SupersededError
-from tony_provider.runtime.am.session.actions import Note
+from tony_provider.runtime.am.session.actions import Note, NoteFailedResume
 from tony_provider.runtime.am.session.session import Session
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.checkpoint.catalog import Catalog
@@ -288,6 +288,31 @@ async def test_a_new_master_keeps_the_parts_of_tasks_that_have_nothing_new(
     assert newest is not None
     paths = {each.rank: [entry.path for entry in each.tree.entries] for each in newest.manifest.trees}
     assert paths == {0: ["ckpt-30", "ckpt-30/part-0"], 1: ["ckpt-10", "ckpt-10/part-1"]}
+
+
+async def test_a_task_that_goes_back_alone_leaves_the_parts_of_the_others(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others may have succeeded, and never upload their parts again."""
+    monkeypatch.setattr(Heard, "checkpoint_groups", lambda session: {task: task for task in session.ranks})
+    setting = make()
+    setting.session.ranks = {"worker:0": 0, "worker:1": 1}
+    for step, task in ((10, "worker:0"), (20, "worker:1")):
+        setting.report(task, step)
+        wanted = (await setting.order())[task]
+        setting.asked(upload(setting.chain, wanted, step, rank=setting.session.ranks[task]), task)
+        told, point = await setting.session.next()
+        assert (told, point.step) == ("checkpoint_committed", step)
+    for _ in range(2):
+        setting.checkpoints.note_failed_resume(NoteFailedResume(point, "worker exit 1", "it crashed"))
+    setting.checkpoints.choose(1, tasks=["worker:0"])
+    told, _, chosen = await setting.session.next()
+    assert (told, chosen.step) == ("resume_chosen", 10)
+    await setting.store(30)
+    newest = Catalog(LocalStorage(), setting.chain.as_uri()).newest()
+    assert newest is not None
+    paths = {each.rank: [entry.path for entry in each.tree.entries] for each in newest.manifest.trees}
+    assert paths == {0: ["ckpt-30", "ckpt-30/part-0"], 1: ["ckpt-20", "ckpt-20/part-1"]}
 
 
 def _nothing_new(catalog: Catalog) -> tony_pb2.CheckpointState:

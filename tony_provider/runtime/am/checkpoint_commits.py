@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Callable, Optional
 
@@ -108,14 +108,14 @@ class CheckpointCommits:
 
     # ---- requests ----------------------------------------------------------------------------------------------
 
-    def choose(self, generation: int, trusted: str = "") -> None:
+    def choose(self, generation: int, trusted: str = "", tasks: Collection[str] = ()) -> None:
         """Find the checkpoint that a generation resumes from. From now on, commits of older generations are rejected.
 
-        The checkpoint with the URI ``trusted`` never counts as suspect.
+        The checkpoint with the URI ``trusted`` never counts as suspect. ``tasks``: that resume from it.
         """
         self._chosen_for = max(self._chosen_for, generation)
         self._abandon(f"generation {generation} has begun")
-        self._work.put_nowait(partial(self._choose, generation, trusted))
+        self._work.put_nowait(partial(self._choose, generation, trusted, tasks))
 
     def note_failed_resume(self, failed: NoteFailedResume) -> None:
         """Record a failure after a resume. Two equal failures make the checkpoint suspect."""
@@ -270,7 +270,7 @@ class CheckpointCommits:
             log.info("%s: %s", uri, error)
         self._refuse(request, refusal)
 
-    async def _choose(self, generation: int, trusted: str) -> None:
+    async def _choose(self, generation: int, trusted: str, tasks: Collection[str]) -> None:
         def note(error: StorageError) -> None:
             self._note("store_unavailable", f"retrying the search for a checkpoint to resume from: {error}")
 
@@ -282,9 +282,21 @@ class CheckpointCommits:
             return
         self._is_newest(chosen, next_save)
         self._in_use = self._newest
+        if chosen and chosen.suspect:
+            self._keep_parts(chosen.suspect, tasks)
         point = chosen.checkpoint.point if chosen else None
         not_from = chosen.not_from if chosen else ""
         self._post(partial(self._session.resume_chosen, generation, point, not_from=not_from))
+
+    def _keep_parts(self, suspect: StoredCheckpoint, resuming: Collection[str]) -> None:
+        """Keep the parts of the tasks that do not go back. These tasks may have ended, and then upload nothing more."""
+        ranks = {rank for task, rank in self._session.mirror_ranks() if task not in resuming}
+        kept = [each for each in suspect.manifest.trees if each.rank in ranks]
+        if self._newest is None or not self._is_own(suspect) or not self._is_own(self._newest):
+            return
+        trees = [each for each in self._newest.manifest.trees if each.rank not in ranks] + kept
+        self._newest = attrs.evolve(self._newest, manifest=attrs.evolve(self._newest.manifest, trees=trees))
+        self._origins |= {each.rank: suspect.uri for each in kept}
 
     async def _note_resume(self, resume: ResumePoint, note: Callable[[], None]) -> None:
         try:

@@ -397,7 +397,9 @@ class Master:
             actions.AvoidNodes: lambda action: rm.avoid(action.nodes),
             actions.LookForRoom: lambda action: rm.look_for_room(action.request, action.most),
             actions.LaunchTask: self._launching.put_nowait,
-            actions.ChooseResumePoint: lambda action: checkpoints.choose(action.generation, action.trusted),
+            actions.ChooseResumePoint: lambda action: checkpoints.choose(
+                action.generation, action.trusted, action.tasks
+            ),
             actions.NoteFailedResume: checkpoints.note_failed_resume,
             actions.NoteSoundResume: lambda action: checkpoints.note_sound_resume(action.resume),
             actions.SetAside: lambda action: checkpoints.set_aside(action.resume, action.reason),

@@ -67,6 +67,7 @@ class ChooseResumePoint:
 
     generation: int  # that will resume from it
     trusted: str = ""  # URI of a checkpoint that does not count as suspect
+    tasks: tuple[str, ...] = ()  # that resume from it
 
 
 @attrs.frozen

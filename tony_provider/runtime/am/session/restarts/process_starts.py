@@ -83,7 +83,8 @@ class ProcessStarts:
             if _held_up(restart, _is_busy):
                 return
             restart.choice = ResumeChoice(self._next_generation(group))
-            self._state.emit(ChooseResumePoint(restart.choice.generation, self._state.went_back))
+            names = tuple(task.name for task in restart.members)
+            self._state.emit(ChooseResumePoint(restart.choice.generation, self._state.went_back, names))
         due = restart.not_before is not None and now >= restart.not_before
         if due and (restart.choice is None or restart.choice.made) and not self._lacks(restart):
             self._begin(group, restart)
