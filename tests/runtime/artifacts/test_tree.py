@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.ordinary_user import ordinary_user
 from tony_provider.runtime.artifacts.tree import Kind, inner_target, scan
 
 
@@ -156,3 +157,14 @@ def test_an_entry_that_vanishes_tears_the_scan(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(os, "scandir", scandir)
     assert scan(tmp_path).torn
+
+
+def test_a_directory_that_may_be_listed_and_not_entered_is_left_out() -> None:
+    with ordinary_user() as directory:
+        (directory / "model").write_text("x")
+        (directory / "locked").mkdir()
+        (directory / "locked" / "model").write_text("x")
+        (directory / "locked").chmod(0o400)
+        tree = scan(directory)
+    assert list(tree.files) == ["model"]
+    assert tree.left_out == {"locked/model": "it cannot be read: Permission denied"}

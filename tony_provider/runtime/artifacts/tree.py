@@ -115,6 +115,11 @@ class _Scan:
                 except FileNotFoundError:
                     self._torn = True
                     continue
+                except OSError as error:
+                    if not place:
+                        raise
+                    self._left_out[path] = f"it cannot be read: {error.strerror}"
+                    continue
                 if node is None:
                     continue
                 if node.kind is Kind.DIRECTORY and path.count("/") >= _MOST_LEVELS:
