@@ -13,6 +13,7 @@ import h5py  # type: ignore[import-untyped]
 import pytest
 
 from tests.files import files_below
+from tests.ordinary_user import ordinary_user
 from tests.runtime.artifacts.trees import snapshot as everything
 from tests.runtime.artifacts.trees import times
 from tests.runtime.checkpoint.conftest import SAMPLES, torch_like
@@ -478,6 +479,21 @@ def test_a_kept_directory_has_no_directory_of_a_save_that_had_only_begun(contain
     assert kept is not None
     assert kept.point.step == 10
     assert sorted(path.name for path in container.path.iterdir()) == ["step-10.tony.json", "weights-10"]
+
+
+def test_a_kept_directory_has_no_incomplete_file_in_a_directory_that_is_read_only(clock: Clock) -> None:
+    with ordinary_user() as directory:
+        container = CheckpointContainer.make(directory / "container", (directory / "chain").as_uri(), clock)
+        container.begin()
+        save(container, 10)
+        container.store()
+        (container.path / "weights-20").mkdir()
+        (container.path / "weights-20" / "a").write_text("half")
+        (container.path / "weights-20").chmod(0o500)
+        container.look()
+        container.directory.ended()
+        keep(container)
+        assert sorted(path.name for path in container.path.iterdir()) == ["step-10.tony.json", "weights-10"]
 
 
 def test_a_kept_directory_without_a_loadable_save_has_no_resume_path(container: CheckpointContainer) -> None:

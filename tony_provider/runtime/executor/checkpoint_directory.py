@@ -7,6 +7,7 @@ import math
 import os
 import re
 import shutil
+import stat
 import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -228,16 +229,19 @@ class CheckpointDirectory:
     def _set_aside(self, path: str) -> None:
         target = self._workspace.set_aside / path
         source = self.path / path
+        with suppress(OSError):  # the move will fail
+            source.parent.chmod(source.parent.stat().st_mode | stat.S_IRWXU)  # programs may make a save read-only
         if source.is_dir() and not source.is_symlink():
             with suppress(OSError):  # it is not empty: its files follow
                 source.rmdir()
             return
-        log.warning("moved %s out of the checkpoint directory: it was incomplete when its process ended", path)
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
             source.replace(target)
         except OSError as error:
             log.warning("cannot move the incomplete %s out of the checkpoint directory: %s", path, error)
+        else:
+            log.warning("moved %s out of the checkpoint directory: it was incomplete when its process ended", path)
         place = source.parent
         while place != self.path:
             try:
