@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import attrs
+import pytest
 
 from tests.runtime.am.session.world import World, job, point
 from tony_provider.runtime.spec.model import RestartPolicy, RestartScope, TaskSpec
@@ -206,6 +207,24 @@ def test_a_task_that_restarts_alone_goes_back_alone() -> None:
     assert world.rendezvous[-1].keep_checkpoints, "its directory still holds the checkpoint"
     crash(world)
     assert (world.rendezvous[-1].starts, source(world)) == ({"worker:0": 3}, 20)
+    crash(world)
+    assert "same failure 3 times" in failure(world)
+
+
+@pytest.mark.parametrize("before", [(), (10,)])
+def test_a_task_that_restarts_alone_goes_back_from_what_it_has_restored(before: tuple[int, ...]) -> None:
+    """The checkpoint is newer than the one that the job has resumed from."""
+    world = alone(*before)
+    for step in (20, 30):
+        assert world.commit(step) is None
+    world.lose("worker:0")
+    begin_again(world)
+    assert source(world) == 30
+    crash(world)
+    assert world.rendezvous[-1].keep_checkpoints
+    crash(world)
+    assert source(world) == 20
+    assert "resumes from snapshot 20" in world.status.warnings[-1]
     crash(world)
     assert "same failure 3 times" in failure(world)
 

@@ -94,13 +94,13 @@ class SessionCheckpoints:
         if self._state.verdict or not self._starts.waiting_for_choice(generation):
             return
         state = self._state
+        before = max((point.save for point in (state.generation.resume, state.checkpoint) if point), default=0)
         data = self._lower(resume)
         what = f"resumes from {resume.label}" if resume else "begins at step 0: there is no checkpoint"
         if resume and not_from:
             what = f"{what}, {not_from}"
             state.warnings.append(f"the job {what}")
-            before = state.generation.resume
-            if before and resume.save < before.save:
+            if resume.save < before:
                 state.went_back = data["went_back"] = resume.uri
         state.note("resume_chosen", f"generation {generation} {what}", data=data)
         self._starts.chosen(generation, resume)

@@ -209,7 +209,8 @@ class ProcessStarts:
             task.start += 1
         order = SendRendezvous(self._state.cluster(), {task.name: task.start for task in tasks}, resume, keep)
         for task in tasks:
-            task.process = ProcessState(task.start, number, order)
+            resumed = task.process.resumed if keep and task.process else resume
+            task.process = ProcessState(task.start, number, order, resumed)
             task.enter(TaskState.REGISTERED)
             task.failure = task.trouble_at = None
         self._state.emit(order)

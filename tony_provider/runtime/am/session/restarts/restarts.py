@@ -222,8 +222,8 @@ class Restarts:
 
     def _resume_of(self, task: Task) -> Optional[ResumePoint]:
         """Return the stored checkpoint from which a task's process resumed, or None."""
-        order = task.process.order if task.process else None
-        resume = order.resume if order and not order.keep_checkpoints else self._state.generation.resume
+        process = task.process
+        resume = process.resumed if process and process.order else self._state.generation.resume
         return resume if resume and resume.uri else None
 
     def _do_without(self, gang: RestartGroup, now: float) -> None:

@@ -8,6 +8,7 @@ import attrs
 
 from tony_provider.runtime.am import words
 from tony_provider.runtime.am.session.actions import SendRendezvous
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.outputs.output_part import OutputPart
 from tony_provider.runtime.protocol.status import TaskProgress
 
@@ -67,6 +68,7 @@ class ProcessState:
     start: int
     generation: int
     order: Optional[SendRendezvous] = None  # None: a former application master gave it
+    resumed: Optional[ResumePoint] = None  # what its directory was restored from, perhaps for a former process
     started_at: Optional[float] = None
     moved_at: Optional[float] = None  # when it was last seen to take a step, or started
     step: Optional[int] = None  # the newest that it reported
