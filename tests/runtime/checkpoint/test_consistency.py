@@ -149,6 +149,37 @@ def test_what_is_appended_for_minutes_is_taken_for_a_log(world: World) -> None:
     assert found == Moment(growing=frozenset({"history"}))
 
 
+@pytest.mark.parametrize("name", ["last.bin", "model.txt"])
+@pytest.mark.parametrize("pause", [20, 600])
+def test_a_file_that_is_overwritten_and_grows_is_not_taken_for_a_log(world: World, name: str, pause: float) -> None:
+    """Boosters grow by trees. LightGBM names its models ``model.txt``."""
+    for count in range(10):
+        world.write(name, "x" * (100 + count))
+        assert world.look(pause) == Moment()
+        world.take()
+
+
+def test_a_file_of_a_known_format_is_not_taken_for_a_log(world: World) -> None:
+    world.verified = Verified(whole=["last.pt"])
+    for count in range(40):
+        world.write("last.pt", "x" * (100 + count))
+        assert world.look(5) == Moment()
+        world.take()
+
+
+def test_a_log_stays_a_log_after_a_pause(world: World) -> None:
+    world.write("log.txt")
+    world.write("history")
+    for _ in range(100):
+        world.append("history")
+        world.look(INTERVAL)
+    world.take()
+    world.look(600)
+    for name in ("log.txt", "history"):
+        world.append(name)
+        assert world.look() is None
+
+
 def test_a_slow_save_is_not_taken_for_a_log(world: World) -> None:
     world.write("model.bin")
     for _ in range(30):

@@ -24,7 +24,13 @@ _BURST_NS = 10**9  # a longer pause between two writes ends a burst of writes
 _BURSTS = 2  # complete bursts that show what a save consists of
 _BROKEN = 120.0  # seconds without a change after which a broken file blocks no other files
 _GROWTH = 120.0  # seconds of appending after which any file counts as a log
-_LOG = re.compile(r".*\.(?:log|jsonl|csv|txt|out|err)|events\.out\.tfevents\..*|.*\.tfevents.*", re.IGNORECASE)
+_APPENDING = 10.0  # seconds between two appends at most; after a longer pause, a program may also have overwritten it
+# A model may also be a text file.
+_LOG = re.compile(
+    r".*\.(?:log|jsonl|csv|out|err)|.*(?:log|result|metric|loss|history|progress).*\.txt|events\.out\.tfevents\..*"
+    r"|.*\.tfevents.*",
+    re.IGNORECASE,
+)
 _NUMBER = re.compile(r"[0-9]+")
 _DECLARE = "have the program call tony_sdk.commit_checkpoint(step, path) when a save is complete"
 _CLOSE = "have the program close it after each save, or list it in checkpoint.exclude"
@@ -138,6 +144,7 @@ class DirectoryWatch:
         self._written: list[tuple[int, str]] = []  # times and paths of files in the present observation
         self._bursts = _Bursts()
         self._overwritten = OverwrittenEntries()
+        self._formatted: Collection[str] = ()  # paths of files that a reader of a known format has verified
         self._consistent_at = float("-inf")  # when the directory was consistent the last time
 
     # ---- changes of the directory --------------------------------------------------------------------------------
@@ -189,8 +196,10 @@ class DirectoryWatch:
             self._seen[path] = _Seen(node, now)
             return True
         appended = node.kind is Kind.FILE and _has_grown(seen.node.version, node.version)
-        since = (seen.growing_since or seen.changed) if appended else None
-        is_log = since is not None and (is_log or now - since >= _GROWTH)
+        goes_on = appended and now - seen.changed <= _APPENDING
+        since = (seen.growing_since or seen.changed) if goes_on else None
+        has_grown_long = seen.is_log or (since is not None and now - since >= _GROWTH)
+        is_log = appended and path not in self._formatted and (is_log or has_grown_long)
         self._seen[path] = _Seen(node, now, since, is_log)
         return None if is_log else False
 
@@ -243,6 +252,7 @@ class DirectoryWatch:
         if restless is not None and not (is_regular or self._is_one_file):
             return restless
         verified = verify()
+        self._formatted = verified.whole
         for path, reason in sorted(verified.broken.items()):
             seen = self._seen.get(path)
             if seen is not None and now - seen.changed < _BROKEN:
