@@ -75,6 +75,15 @@ async def test_copies_of_what_is_saved_are_not_reported(launch: Launch) -> None:
     assert (list(settled.notices), settled.unstored) == ([], 0)
 
 
+async def test_copies_that_follow_what_is_saved_are_not_reported(launch: Launch) -> None:
+    """MLflow and others copy each checkpoint of transformers after it was saved."""
+    save = "mkdir $TONY_CHECKPOINT_DIR/checkpoint-10; echo 1 > $TONY_CHECKPOINT_DIR/checkpoint-10/model.safetensors"
+    running = await started(launch, f"{save}; sleep 1; mkdir mlruns; cp -r $TONY_CHECKPOINT_DIR/* mlruns; sleep 1")
+    running.master.grants = True
+    settled = await running.master.first("settled")
+    assert (list(settled.notices), settled.unstored) == ([], 0)
+
+
 async def test_a_program_that_ends_at_once_is_reported_at_its_end(launch: Launch) -> None:
     running = await started(launch, "mkdir step-1; echo 1 > step-1/model.bin")
     settled = await running.master.first("settled")

@@ -18,7 +18,7 @@ from tony_provider.runtime import contract
 from tony_provider.runtime.artifacts.tree import scan
 from tony_provider.runtime.checkpoint.consistency import is_named_log
 from tony_provider.runtime.checkpoint.save_remedies import remedy
-from tony_provider.runtime.checkpoint.stray_saves import Stray, StraySaves
+from tony_provider.runtime.checkpoint.stray_saves import Stray, StraySaves, may_be_save
 from tony_provider.runtime.deadline import within
 from tony_provider.runtime.executor import processes
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
@@ -41,8 +41,8 @@ _NAMED = 3  # number of files that a notice names
 class UnstoredFiles:
     """Watches one start of the user processes. Call ``start``, ``finish`` and ``close`` once.
 
-    A program that has written into its checkpoint directory after its first save in the working directory saves there,
-    so its other files are copies or results and are not reported.
+    A program that writes into its checkpoint directory after its first save in the working directory saves there, so
+    its other files are copies or results and are not reported. Neither are they if it wrote a checkpoint there before.
     """
 
     def __init__(self, context: ExecutorContext, *, stores: bool, leads: bool) -> None:
@@ -53,6 +53,7 @@ class UnstoredFiles:
         self._leads = leads
         self._strays = StraySaves()
         self._saves_in_place = False  # the program also saves into its checkpoint directory
+        self._began_ns = 0  # epoch
         self._directories: Optional[WorkingDirectories] = None
         self._not_stored = ""  # notice about the checkpoint directory of a task that takes no part
         self._work: Optional[asyncio.Future[None]] = None
@@ -62,7 +63,8 @@ class UnstoredFiles:
         """Start to watch, right before the processes start."""
         workspace = self._context.workspace
         without = (workspace.root, self._context.checkpoints.path)
-        self._directories = WorkingDirectories(workspace.container, without, time.time_ns() - _CLOCK_TICK_NS)
+        self._began_ns = time.time_ns() - _CLOCK_TICK_NS
+        self._directories = WorkingDirectories(workspace.container, without, self._began_ns)
         self._work = asyncio.ensure_future(self._watch())
 
     async def finish(self, problem: str) -> Optional[int]:
@@ -130,8 +132,12 @@ class UnstoredFiles:
         return None if self._saves_in_place else stray
 
     def _has_saved_since(self, stray: Stray) -> bool:
-        files = scan(self._context.checkpoints.path).files
-        return any(node.version.mtime_ns > stray.written_ns and not is_named_log(path) for path, node in files.items())
+        """Return whether the program has also saved into its checkpoint directory."""
+        for path, node in scan(self._context.checkpoints.path).files.items():
+            since = self._began_ns if may_be_save(path) else stray.written_ns
+            if node.version.mtime_ns > since and not is_named_log(path):
+                return True
+        return False
 
     def _check_checkpoints(self, ended: bool) -> None:
         """Make the notice once, and again after the processes have ended, because users see each text."""
