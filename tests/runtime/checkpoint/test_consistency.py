@@ -228,6 +228,25 @@ def test_a_save_waits_for_files_that_each_save_overwrites(world: World) -> None:
     assert reason(world.look(20)) == "model.bin is not written yet, unlike in the saves before"
 
 
+def test_a_save_that_begins_while_the_former_one_is_uploaded_also_waits(world: World) -> None:
+    for _ in range(3):
+        for name in ("scaler.bin", "model.bin"):
+            world.write(name)
+        assert world.look(QUIET) == Moment()
+        world.take()
+    for _ in range(2):
+        for name in ("scaler.bin", "model.bin"):
+            world.write(name)
+        assert world.look(20) == Moment()
+        uploaded = scan(world.directory)
+        world.write("scaler.bin")
+        world.look(2)
+        world.watch.taken(uploaded)
+        assert reason(world.look(20)).startswith("model.bin is not written yet")
+        world.write("model.bin")
+        assert world.look(20) == Moment()
+
+
 def test_a_save_waits_for_the_link_to_it(world: World) -> None:
     for step in (10, 20):
         world.write(f"{step}/model.pt")

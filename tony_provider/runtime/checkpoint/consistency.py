@@ -224,7 +224,8 @@ class DirectoryWatch:
     def taken(self, tree: Tree) -> None:
         """Note that a snapshot holds this tree, or that a restore has made it."""
         self._snapshot = tree.nodes
-        self._overwritten.taken()
+        if not self.has_news:  # otherwise the program has begun the next save during the upload
+            self._overwritten.taken()
 
     def restored(self, now: float, tree: Tree) -> None:
         """Forget all changes: a restore has replaced the directory's content."""

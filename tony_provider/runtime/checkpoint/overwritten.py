@@ -62,6 +62,7 @@ class OverwrittenEntries:
         if self._is_begun:
             missing |= self._unwritten()
         if not missing:
+            self._waiting_since = None
             return None
         if self._waiting_since is None:
             self._waiting_since = now
