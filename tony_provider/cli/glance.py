@@ -79,7 +79,8 @@ def _checkpoints(hook: TonyHook, found: ApplicationRef) -> tuple[list[KeptCheckp
     if found.identity is None:
         return [], []
     try:
-        chain = CheckpointChains(hook.storage(), hook.layout, found.identity).owned_by(found.application_id)
+        chains = CheckpointChains(hook.storage(), hook.layout, found.identity)
+        chain = chains.owned_by(found.application_id) or chains.newest()  # of a retry
         return kept_checkpoints(hook.storage(), chain.uri) if chain else [], []
     except (StorageError, RecordUnreadable) as error:
         return [], [f"The checkpoints are unknown: {error}"]

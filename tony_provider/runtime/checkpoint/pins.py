@@ -50,6 +50,7 @@ class Pins:
             found = self._storage.list(self._uri)
         except StorageNotFound:
             return frozenset()
+        found = [status for status in found if "." in status.name]  # other files are not pins
         oldest_ms = epoch_ms() - LONGEST * 1000
         for status in found:
             if status.modified_ms < oldest_ms:
