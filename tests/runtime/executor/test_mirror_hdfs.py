@@ -52,7 +52,7 @@ async def test_a_checkpoint_moves_to_another_container(launch: Launch, store: St
     second = await launch(COMMAND, below=first.container.root / "another", attempt=2, **store.container)
     await second.begin(generation=2, **resume(uri, 120))
     assert (await second.master.first("started")).generation == 2
-    assert "step 120: copied 6000136 bytes from the storage, reused 0" in second.executor.stderr
+    assert ": copied 6000136 bytes from the storage, reused 0" in second.executor.stderr
     restored = second.container.directory / "tony-work" / "checkpoints" / "weights-120" / "b"
     assert restored.read_bytes() == trainer.content(120, "b", 3_000_000)
     second.order("exit 0")
