@@ -10,7 +10,7 @@ from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.layout import Layout
 from tony_provider.cluster.sources import in_store
 from tony_provider.runtime.checkpoint.catalog import foreign_catalog
-from tony_provider.runtime.checkpoint.checkpoint_model import chain_of, save_of
+from tony_provider.runtime.checkpoint.checkpoint_model import chain_named
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage
 from tony_provider.runtime.storage.errors import StorageInvalidPath, StorageNotFound
@@ -70,7 +70,7 @@ class OriginFinder:
         raise SourceMissing(f"resume_from: there is no snapshot {snapshot} in {newest}{self._kept(newest)}")
 
     def _kept(self, uri: str) -> str:
-        chain = chain_of(uri) if save_of(uris.name(uri)) is not None else uri
+        chain = chain_named(uri)
         labels = [each.point.label for each in foreign_catalog(self.storage, chain).list()]
         return f"; the chain holds {', '.join(labels)}" if labels else ""
 
@@ -90,7 +90,7 @@ class OriginFinder:
 
     def _given(self, wanted: str) -> str:
         uri = self._own("resume_from", wanted)
-        chain = chain_of(uri) if save_of(uris.name(uri)) is not None else uri
+        chain = chain_named(uri)
         if read_chain(self.storage, chain) is None:
             raise SourceMissing(
                 f"resume_from: {uri} is no directory of a checkpoint chain or checkpoint; write the `checkpoint_chain` "

@@ -365,9 +365,8 @@ class Catalog:
 
 def foreign_catalog(storage: Storage, uri: str) -> Catalog:
     """Return a read-only catalog. ``uri`` names a chain, or a checkpoint, which is then the only one in the catalog."""
-    if checkpoint_model.save_of(uris.name(uri)) is None:
-        return Catalog(storage, uri, read_only=True)
-    return Catalog(storage, checkpoint_model.chain_of(uri), read_only=True, only=uri)
+    only = uri if checkpoint_model.is_checkpoint(uri) else ""
+    return Catalog(storage, checkpoint_model.chain_named(uri), read_only=True, only=only)
 
 
 def read_stored(storage: Storage, uri: str, *, any_name: bool = False) -> StoredCheckpoint:

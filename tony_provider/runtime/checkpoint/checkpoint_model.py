@@ -159,6 +159,16 @@ def save_of(name: str) -> Optional[int]:
     return int(match[1]) if match else None
 
 
+def is_checkpoint(uri: str) -> bool:
+    """Return whether the URI is that of a checkpoint, and not of a chain."""
+    return save_of(uris.name(uri)) is not None
+
+
+def chain_named(uri: str) -> str:
+    """Return the URI of the chain that ``uri`` names itself, or by one of its checkpoints."""
+    return chain_of(uri) if is_checkpoint(uri) else uri
+
+
 def checkpoints_directory(chain_uri: str) -> str:
     """Return the URI of the directory of a chain's checkpoints."""
     return uris.join(chain_uri, contract.CHECKPOINTS_DIR)

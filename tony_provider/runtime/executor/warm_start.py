@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tony_provider.runtime import contract
 from tony_provider.runtime.cancellation import Cancelled
-from tony_provider.runtime.checkpoint.checkpoint_model import save_of
+from tony_provider.runtime.checkpoint.checkpoint_model import is_checkpoint
 from tony_provider.runtime.checkpoint.restore import copy_checkpoint
 from tony_provider.runtime.storage import Storage, StorageNotFound, uris, walk
 from tony_provider.runtime.storage.base import CHUNK
@@ -39,7 +39,7 @@ def fetch(storage: Storage, uri: str, directory: Path, cancelled: threading.Even
 
 def _is_chain(storage: Storage, uri: str) -> bool:
     """Return whether ``uri`` names a checkpoint chain, or one of its checkpoints."""
-    if save_of(uris.name(uri)) is not None:
+    if is_checkpoint(uri):
         return True
     try:
         return not storage.status(uris.join(uri, contract.CHAIN_FILE)).is_directory
