@@ -26,7 +26,7 @@ def checkpoint(args: Namespace) -> None:
         found = application_of(hook, args)
         storage = hook.storage()
         chains = CheckpointChains(storage, hook.layout, found.identity) if found.identity else None
-        chain = chains.owned_by(found.application_id) or chains.newest() if chains else None
+        chain = chains.used_by(found.application_id) if chains else None
         kept = kept_checkpoints(storage, chain.uri) if chain else []
         wanted = [each for each in kept if args.snapshot in (None, each.number)]
         if not wanted or chain is None:

@@ -80,7 +80,7 @@ def _checkpoints(hook: TonyHook, found: ApplicationRef) -> tuple[list[KeptCheckp
         return [], []
     try:
         chains = CheckpointChains(hook.storage(), hook.layout, found.identity)
-        chain = chains.owned_by(found.application_id) or chains.newest()  # of a retry
+        chain = chains.used_by(found.application_id)
         return kept_checkpoints(hook.storage(), chain.uri) if chain else [], []
     except (StorageError, RecordUnreadable) as error:
         return [], [f"The checkpoints are unknown: {error}"]

@@ -68,6 +68,10 @@ class CheckpointChains:
                 return state
         return None
 
+    def used_by(self, application_id: str) -> ChainState | None:
+        """Return the chain that this application owns, otherwise the newest chain, which a retry may own by now."""
+        return self.owned_by(application_id) or self.newest()
+
     def all(self) -> list[ChainState]:
         """Every one, the oldest first."""
         return [self.read(self.layout.chain_dir(self.identity, number)) for number in self._numbers()]

@@ -154,6 +154,6 @@ def trained_so_far(storage: Storage, layout: Layout, identity: Identity, applica
     Return None if there is no chain or no checkpoint in it. Raises StorageError.
     """
     chains = CheckpointChains(storage, layout, identity)
-    chain = chains.owned_by(application_id) or chains.newest()
+    chain = chains.used_by(application_id)
     chosen = choose_checkpoint(storage, chain.uri) if chain is not None else None
     return TrainedSoFar(chain.uri, chosen.checkpoint.point) if chain is not None and chosen is not None else None
