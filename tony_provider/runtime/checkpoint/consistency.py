@@ -415,7 +415,7 @@ class DirectoryWatch:
         if path in self._seen and self._is_directory(path):
             return False  # its entries are judged, each by itself
         top = _top(path)
-        if not any(_top(other) == top for other in self._seen):
+        if top not in self._seen:
             return False  # programs remove old saves, and a save that is gone is not half written
         changed = self._seen[path].changed if path in self._seen else self._changed.get(top, 0.0)
         return now - changed < self._quiet_of(top)
