@@ -44,3 +44,12 @@ def place(request: pytest.FixtureRequest) -> Place:
     """Each backend in turn."""
     found: Place = request.getfixturevalue(request.param)
     return found
+
+
+@pytest.fixture
+def wishes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory in which jobs and the test leave files for each other, with the test module's PROGRAM."""
+    wishes = tmp_path_factory.mktemp("wishes")
+    wishes.chmod(0o777)
+    (wishes / "train.py").write_text(request.module.PROGRAM)
+    return wishes

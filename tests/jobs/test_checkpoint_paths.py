@@ -7,8 +7,6 @@ import signal
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.jobs.job import Job
 from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import Place
@@ -34,14 +32,6 @@ while not (wishes / "end").exists():
     time.sleep(0.1)
 sys.exit(int((wishes / "end").read_text()))
 """
-
-
-@pytest.fixture
-def wishes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    wishes = tmp_path_factory.mktemp("wishes")
-    wishes.chmod(0o777)
-    (wishes / "train.py").write_text(PROGRAM)
-    return wishes
 
 
 def starts(wishes: Path) -> list[list[str]]:

@@ -49,14 +49,6 @@ sys.exit(int((wishes / "end").read_text()))
 
 
 @pytest.fixture
-def wishes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    wishes = tmp_path_factory.mktemp("wishes")
-    wishes.chmod(0o777)
-    (wishes / "train.py").write_text(PROGRAM)
-    return wishes
-
-
-@pytest.fixture
 def shared(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory in which that of the user is made; on YARN one that its connection names."""
     if isinstance(place, LocalPlace):
