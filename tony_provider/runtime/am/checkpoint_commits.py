@@ -176,11 +176,10 @@ class CheckpointCommits:
         plan = self._rounds.plan(ranks, self._session.checkpoint_groups(), self._origins, time.monotonic(), running)
         if isinstance(plan, Waiting):
             self._wait(plan, ranks)
-        elif plan:
-            self._waiting_since = None
+            return
+        self._waiting_since = None
+        if plan:
             self._order(catalog, plan)
-        else:
-            self._waiting_since = None
 
     # ---- snapshots ---------------------------------------------------------------------------------------------
 
