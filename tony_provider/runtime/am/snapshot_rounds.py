@@ -98,7 +98,7 @@ class Round(Generic[Part]):
 
     @property
     def is_complete(self) -> bool:
-        """Whether all parts are there, so that the checkpoint is being committed."""
+        """Whether no part is missing. Then the master commits the checkpoint."""
         return self.parts.keys() == self.orders.keys()
 
 

@@ -71,8 +71,8 @@ class OverwrittenEntries:
     def _end(self) -> None:
         """End the present save.
 
-        A file that was written only once, before those with numbers, may be a configuration. One that was written
-        after them probably names them.
+        A file that was written only once, before those with numbers, may be a configuration. A file that was
+        written after them probably names them.
         """
         self._rare |= self._unwritten()
         shown = {path for path, when in self._written.items() if path in self._former or when >= self._numbered_ns}

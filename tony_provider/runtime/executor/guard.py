@@ -2,9 +2,9 @@
 
 YARN's kill goes to the process group of the container, and a quarter of a second after SIGTERM it is SIGKILL: on a busy
 node an executor may die before it has stopped those descendants that went into sessions of their own. They carry a mark
-in their environment, by which they are found once the executor is gone, however it ended. What the executor has sent
-to the guard stays open until then: the locks on its GPUs and on the path of its checkpoint directory, which no other
-container may get before.
+in their environment, by which they are found once the executor is gone, however it ended. The guard keeps
+the locks that the executor has sent until then. So no other container gets the GPUs or the path of the checkpoint
+directory before.
 
 It is a shell, which waits in a tenth of the memory of a Python, and needs no file of the container's: those may be
 removed by then.

@@ -42,7 +42,8 @@ class UnstoredFiles:
     """Watches one start of the user processes. Call ``start``, ``finish`` and ``close`` once.
 
     A program that writes into its checkpoint directory after its first save in the working directory saves there, so
-    its other files are copies or results and are not reported. Neither are they if it wrote a checkpoint there before.
+    its other files are copies or results and are not reported. The same holds if the program wrote a
+    checkpoint there before.
     """
 
     def __init__(self, context: ExecutorContext, *, stores: bool, leads: bool) -> None:
