@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.jobs.places import LocalPlace
 from tests.jobs.processes import processes_of
-from tests.waiting import until
+from tests.waiting import settled, until
 from tony_provider.runtime.protocol.status import JobState
 
 LAUNCHER = """
@@ -49,7 +49,7 @@ def test_commands_run_in_every_container(local: LocalPlace, tmp_path: Path) -> N
         "tony-worker-1 slots=1",
         ["worker", "1", True, "two words"],
     ]
-    assert processes_of(job.id) == []
+    assert settled(lambda: processes_of(job.id)) == []  # a guard outlives its executor by a moment
 
 
 def test_each_container_can_have_its_part_of_an_input(local: LocalPlace, tmp_path: Path) -> None:

@@ -224,7 +224,7 @@ def test_work_that_the_store_refuses_is_told_and_never_said_to_be_kept(local: Lo
         full.rename(full.with_name("aside"))
         full.touch()  # no directory can be made in it
         opened.save("second.txt", "saved by hand")
-        warning = "Warning: notebook:0: its newest checkpoint does not get to the store"
+        warning = "Warning: notebook:0: its newest checkpoint is not stored since "
         until(lambda: warning in opened.said, job.describe)
         opened.session.post(f"{opened.address}/api/shutdown", timeout=60).raise_for_status()
         assert opened.end() == 0
