@@ -467,6 +467,23 @@ async def test_a_commit_takes_the_warning_back(make: Make, monkeypatch: pytest.M
     assert await setting.session.next() == ("checkpoint_waits", "")
 
 
+async def test_a_commit_that_waits_for_the_storage_is_told(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retrying, "FIRST_PAUSE", 0.01)
+    setting = make()
+    uploaded = await setting.ordered(20)
+    checkpoints = setting.chain / "checkpoints"
+    checkpoints.touch()  # no directory can be made in it
+    answer = setting.asked(uploaded)
+    waits, problem = await setting.session.next()
+    assert waits == "checkpoint_waits"
+    assert problem.startswith("no checkpoint can be stored: cannot make directory ")
+    assert [note.event for note in setting.notes] == ["checkpoint_waiting"]
+    checkpoints.unlink()
+    assert await asyncio.wait_for(answer, DEADLINE) == (True, "")
+    assert (await setting.session.next())[0] == "checkpoint_committed"
+    assert await setting.session.next() == ("checkpoint_waits", "")
+
+
 async def test_a_save_without_a_step_is_newer_than_the_one_before(make: Make) -> None:
     setting = make()
     for save in (1, 2):

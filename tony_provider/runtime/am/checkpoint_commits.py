@@ -205,10 +205,7 @@ class CheckpointCommits:
         if waiting.reason != self._noted and (
             waiting.refused or (not self._noted and now - self._waiting_since >= _PATIENCE)
         ):
-            self._noted = waiting.reason
-            problem = one_line(f"no checkpoint can be stored: {waiting.reason}")
-            self._note("checkpoint_waiting", problem)
-            self._post(partial(self._session.checkpoint_waits, problem))
+            self._warn(waiting.reason)
         states = {task: self._rounds.state(task) for task in ranks}
         may_change = any(
             not state.last if state else self._session.still_copies(task) for task, state in states.items()
@@ -217,6 +214,13 @@ class CheckpointCommits:
             for task, state in states.items():
                 if state is not None and state.last and state.has_news:
                     self._send(task, wire_messages.no_snapshot(state.generation, state.start, waiting.reason))
+
+    def _warn(self, reason: str) -> None:
+        """Warn until the next commit that no checkpoint can be stored."""
+        self._noted = reason
+        problem = one_line(f"no checkpoint can be stored: {reason}")
+        self._note("checkpoint_waiting", problem)
+        self._post(partial(self._session.checkpoint_waits, problem))
 
     def _may_write(self, task: str) -> bool:
         state = self._rounds.state(task)
@@ -318,7 +322,7 @@ class CheckpointCommits:
         made = self._manifest(whole, ranks)
         commit = partial(self._chain.do, partial(_commit, catalog, uri, made))
         try:
-            stored = await retry(commit, _COMMIT_TIMEOUT, StorageError, partial(log.warning, "%s"))
+            stored = await retry(commit, _COMMIT_TIMEOUT, StorageError, lambda error: self._warn(str(error)))
         except DamagedCheckpoint as error:
             self._give_up(uri, whole, str(error), resend=True)
             return
