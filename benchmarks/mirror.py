@@ -56,7 +56,7 @@ class Case:
 def cases(small_files: int) -> list[Case]:
     return [
         Case("1 GiB in 8 files", 8, 128 * _MEBIBYTE),
-        Case("8 ranks at once, 1 GiB in 64 files", 8, 16 * _MEBIBYTE, ranks=8, rounds=2),
+        Case("8 ranks at once, 1 GiB in 64 files", 8, 16 * _MEBIBYTE, ranks=8, rounds=4),
         Case(f"{small_files:,} files of 16 KiB", small_files, 16 << 10, rounds=2),
     ]
 
