@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 from collections.abc import Callable, Mapping
@@ -26,9 +27,10 @@ from tony_provider.runtime.checkpoint import checkpoint_model
 from tony_provider.runtime.checkpoint.catalog import Catalog, check_manifest
 from tony_provider.runtime.checkpoint.checkpoint_model import Manifest, RankTree, StoredCheckpoint
 from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
-from tony_provider.runtime.checkpoint.restore import Restored, empty, restore
+from tony_provider.runtime.checkpoint.restore import Restored, copy_checkpoint, empty, restore
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.codec import dump_json
-from tony_provider.runtime.storage import LocalStorage, StorageError, StorageTimeout, uris
+from tony_provider.runtime.storage import LocalStorage, Storage, StorageError, StorageTimeout, uris
 
 
 @pytest.fixture
@@ -50,7 +52,12 @@ def commit(place: Place, directories: Mapping[int, Path], entry: str = "") -> St
 
 
 def get(place: Place, stored: StoredCheckpoint, work: Path, rank: int | None = 0) -> Restored:
-    return restore(place.storage, stored.point, work / "checkpoints", rank, cancelled=threading.Event())
+    return restored(place.storage, stored.point, work / "checkpoints", rank)
+
+
+def restored(storage: Storage, point: ResumePoint, directory: Path, rank: int | None = 0) -> Restored:
+    aside = directory.with_name("set-aside")
+    return restore(storage, point, directory, rank, cancelled=threading.Event(), aside=aside)
 
 
 def content(directory: Path) -> dict[str, bytes]:
@@ -221,8 +228,8 @@ def test_a_resume_point_without_a_checksum_takes_any_manifest(tmp_path: Path, so
     stored = commit(place, {0: source})
     other_manifest(place, stored)
     point = attrs.evolve(stored.point, checksum="")
-    restored = restore(place.storage, point, work / "checkpoints", 0, cancelled=threading.Event())
-    assert restored.stored.manifest.generation == 2
+    found = restored(place.storage, point, work / "checkpoints")
+    assert found.stored.manifest.generation == 2
     assert trees.snapshot(work / "checkpoints") == trees.snapshot(source)
 
 
@@ -252,8 +259,9 @@ def test_a_restore_can_be_cancelled(tmp_path: Path, source: Path, work: Path) ->
     cancelled = threading.Event()
     cancelled.set()
     (work / "checkpoints" / "mine").write_text("x")
+    aside = work / "set-aside"
     with pytest.raises(Cancelled):
-        restore(LocalStorage(), stored.point, work / "checkpoints", 0, cancelled=cancelled)
+        restore(LocalStorage(), stored.point, work / "checkpoints", 0, cancelled=cancelled, aside=aside)
     assert content(work) == {"checkpoints/mine": b"x"}
 
 
@@ -261,16 +269,16 @@ def test_a_disk_that_cannot_be_written_is_no_damage(tmp_path: Path, source: Path
     stored = commit(local(tmp_path), {0: source})
     where = work / "checkpoints" / ("x" * 200) / ("y" * 200)
     with pytest.raises(OSError, match="No such file"):
-        restore(LocalStorage(), stored.point, where, 0, cancelled=threading.Event())
+        restored(LocalStorage(), stored.point, where)
     assert content(work) == {}
 
 
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (lambda entry: attrs.evolve(entry, path="../../outside"), "does not lie in a directory"),
-        (lambda entry: attrs.evolve(entry, path="/tmp/outside"), "does not lie in a directory"),
-        (lambda entry: attrs.evolve(entry, path="a/../../b"), "does not lie in a directory"),
+        (lambda entry: attrs.evolve(entry, path="../../outside"), "is not a path below the directory"),
+        (lambda entry: attrs.evolve(entry, path="/tmp/outside"), "is not a path below the directory"),
+        (lambda entry: attrs.evolve(entry, path="a/../../b"), "is not a path below the directory"),
         (lambda entry: attrs.evolve(entry, checksum="crc64:00"), "crc64"),
         (lambda entry: attrs.evolve(entry, object="../u0-0"), "does not fit"),
     ],
@@ -287,7 +295,7 @@ def test_a_manifest_cannot_lead_out_of_the_directory(
     write_manifest(place, stored, dump_json(evil))
     point = attrs.evolve(stored.point, checksum="")
     with pytest.raises(DamagedCheckpoint, match=reason):
-        restore(place.storage, point, work / "checkpoints", 0, cancelled=threading.Event())
+        restored(place.storage, point, work / "checkpoints")
     assert content(work) == {}
 
 
@@ -420,18 +428,54 @@ def test_a_rank_restores_its_own_tree_and_every_free_path_of_the_others(
     assert set(found.objects) == {entry.object for entry in found.entries} - {""}
 
 
+def test_saves_are_changed_in_the_order_of_their_times(place: Place, tmp_path: Path) -> None:
+    """accelerate's example chooses the newest save by ``os.path.getctime``, which no program can set."""
+    source = tmp_path / "source"
+    names = [*(f"step_{number}" for number in (2, 12, 4, 10, 6, 8)), "last.pt", "a.pt"]
+    source.mkdir()
+    for when, name in enumerate(names, 1):
+        path = source / name
+        if path.suffix:
+            path.write_text(name)
+        else:
+            path.mkdir()
+            (path / "state").write_text(name)
+            os.utime(path / "state", (when, when))
+        os.utime(path, (when, when))
+    stored = commit(place, {0: source})
+    work = tmp_path / "work"
+    work.mkdir()
+    restored(place.storage, stored.point, work / "checkpoints")
+    assert [path.name for path in sorted((work / "checkpoints").iterdir(), key=os.path.getctime)] == names
+    assert len({os.lstat(path).st_ctime_ns for path in (work / "checkpoints").iterdir()}) == len(names)
+
+
 # ---- a fresh start -------------------------------------------------------------------------------------------------
 
 
 def test_an_empty_directory_for_a_fresh_start(work: Path) -> None:
     for name in ("first", "second"):
         (work / "checkpoints" / name).write_text("x")
-        empty(work / "checkpoints")
+        empty(work / "checkpoints", aside=work / "set-aside")
         assert list((work / "checkpoints").iterdir()) == []
         assert (work / "checkpoints").stat().st_mode & 0o777 == 0o700
         assert [path.name for path in (work / "set-aside").iterdir()] == [name]
-    empty(work / "checkpoints", aside=work / "elsewhere")
-    assert sorted(path.name for path in work.iterdir()) == ["checkpoints", "elsewhere", "set-aside"]
+    assert sorted(path.name for path in work.iterdir()) == ["checkpoints", "set-aside"]
+
+
+def test_a_copy_of_a_checkpoint_leaves_the_directories_beside_it(place: Place, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "model").write_text("trained")
+    stored = commit(place, {0: source})
+    beside = tmp_path / "copy.aside"
+    beside.mkdir()
+    (beside / "notes").write_text("mine")
+    before = set(tmp_path.iterdir())
+    copy_checkpoint(place.storage, stored.uri, tmp_path / "copy", 0, threading.Event())
+    assert (tmp_path / "copy" / "model").read_text() == "trained"
+    assert (beside / "notes").read_text() == "mine"
+    assert set(tmp_path.iterdir()) - before == {tmp_path / "copy"}
 
 
 # ---- with the libraries --------------------------------------------------------------------------------------------
@@ -445,7 +489,7 @@ def test_tensorflow_and_keras_load_a_restored_directory(tensorflow_samples: Path
         stored = commit(place, {0: source})
         shutil.rmtree(source)
         (tmp_path / "restored").mkdir(exist_ok=True)
-        restore(place.storage, stored.point, tmp_path / "restored" / name, 0, cancelled=threading.Event())
+        restored(place.storage, stored.point, tmp_path / "restored" / name)
         shutil.rmtree(tmp_path / "store" / name)
     said = run_tensorflow("check", tmp_path / "restored").splitlines()
     assert said == [

@@ -6,6 +6,7 @@ import logging
 import os
 import secrets
 import shutil
+import stat
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -28,8 +29,10 @@ from tony_provider.runtime.storage.base import CHUNK
 log = logging.getLogger(__name__)
 
 _TEMPORARY = ".restoring-"
-_AT_ONCE = 4  # objects; each holds CHUNK bytes of memory
-_NOT_YET = 1.0  # minimum age in seconds of the newest file, so that later saves of the program are newer
+_PARALLEL = 4  # objects; each holds CHUNK bytes of memory
+_SEPARATE = 100  # newest saves that get different times of the inode's last change
+_TICK = 0.001  # seconds; the kernel's clock for files advances every 1 to 10 ms
+_MINIMUM_AGE = 1.0  # minimum age in seconds of the newest file, so that later saves of the program are newer
 
 
 class DamagedObject(Exception):  # noqa: N818 - describes what was found
@@ -64,11 +67,11 @@ def restore(
     """
     tree.check()
     if shutil.disk_usage(directory.parent).free < tree.size:
-        shutil.rmtree(aside, ignore_errors=True)
+        _remove(aside)
     prepared = directory.with_name(_TEMPORARY + secrets.token_hex(4))
     prepared.mkdir(mode=0o700)
     try:
-        work = _Work(storage, objects_uri, directory, prepared, cancelled)
+        work = _Restore(storage, objects_uri, directory, prepared, cancelled)
         copied = work.run(tree)
         _finish(prepared, tree)
         stored = _stored(prepared, tree)
@@ -90,7 +93,7 @@ def empty(directory: Path, *, aside: Path) -> None:
         raise
 
 
-class _Work:
+class _Restore:
     def __init__(
         self, storage: Storage, objects_uri: str, source: Path, target: Path, cancelled: threading.Event
     ) -> None:
@@ -114,7 +117,7 @@ class _Work:
                 target.touch(mode=0o600)
             elif entry.kind is Kind.FILE:
                 wanted.setdefault(entry.object, []).append(entry)
-        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="restore") as pool:
+        with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="restore") as pool:
             # The largest objects come first, so that no large object is left for the end.
             order = sorted(wanted.items(), key=lambda item: -sum(entry.size for entry in item[1]))
             fetching = [pool.submit(self._fetch, name, entries) for name, entries in order]
@@ -223,16 +226,34 @@ class _Stream:
 
 
 def _finish(prepared: Path, tree: StoredTree) -> None:
-    """Create the links, then set permissions and times. A directory comes after its entries, which change its time."""
-    newest = max((entry.mtime_ns for entry in tree.entries if entry.kind is Kind.FILE), default=0)
-    shift = max(0, newest - time.time_ns() + int(_NOT_YET * 1e9))
-    for entry in reversed(tree.entries):
-        target, when = prepared / entry.path, max(0, entry.mtime_ns - shift)
+    """Create the links, then set permissions and times.
+
+    Some programs choose their newest save by the time of the inode's last change, which nobody can set. So the entries
+    are changed in the order of their times.
+    """
+    for entry in tree.entries:
         if entry.kind is Kind.LINK:
-            target.symlink_to(entry.target)
-        else:
+            (prepared / entry.path).symlink_to(entry.target)
+    newest = max((entry.mtime_ns for entry in tree.entries if entry.kind is Kind.FILE), default=0)
+    shift = max(0, newest - time.time_ns() + int(_MINIMUM_AGE * 1e9))
+    children_first = list(reversed(tree.entries))
+    in_order = sorted(children_first, key=lambda entry: entry.mtime_ns)
+    saves = [entry for entry in in_order if entry.kind is Kind.DIRECTORY or "/" not in entry.path]
+    separate = {entry.path for entry in saves[-_SEPARATE:]}
+    closed = [entry for entry in in_order if entry.kind is Kind.DIRECTORY and not entry.mode & stat.S_IXUSR]
+    before_ns, mtime_ns = 0, 0
+    for entry in in_order:
+        target, when = prepared / entry.path, max(0, entry.mtime_ns - shift)
+        if entry.kind is not Kind.LINK and entry not in closed:
             target.chmod(entry.mode)
         os.utime(target, ns=(when, when), follow_symlinks=False)
+        while entry.path in separate and entry.mtime_ns > mtime_ns and target.lstat().st_ctime_ns <= before_ns:
+            time.sleep(_TICK)
+            os.utime(target, ns=(when, when), follow_symlinks=False)
+        if entry.path in separate:
+            before_ns, mtime_ns = target.lstat().st_ctime_ns, entry.mtime_ns
+    for entry in sorted(closed, key=lambda entry: entry.path, reverse=True):  # their entries cannot be changed any more
+        (prepared / entry.path).chmod(entry.mode)
 
 
 def _stored(prepared: Path, tree: StoredTree) -> StoredFiles:

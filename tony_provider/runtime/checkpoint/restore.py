@@ -23,11 +23,9 @@ log = logging.getLogger(__name__)
 
 _TRIES = 3  # to copy a checkpoint
 _ADVICE = (
-    f"{_TRIES} checkpoints of the chain could not be copied. If its training still removes old checkpoints, wait until "
+    f"{_TRIES} attempts to copy a checkpoint have failed. If its training still removes old checkpoints, wait until "
     "it has ended, or raise its checkpoint.keep"
 )
-
-ASIDE = "set-aside"  # next to the checkpoint directory: its former content
 
 
 @attrs.frozen
@@ -47,11 +45,11 @@ def restore(
     rank: Optional[int],
     *,
     cancelled: threading.Event,
-    aside: Optional[Path] = None,
+    aside: Path,
 ) -> Restored:
     """Make ``directory`` hold exactly a committed checkpoint, as ``Manifest.tree_of`` has it for the rank.
 
-    Files of ``directory`` that have the wanted bytes are not copied. ``aside`` (default: next to the directory)
+    Files of ``directory`` that have the wanted bytes are not copied. ``aside``, a path next to the directory,
     receives the former content. On any exception ``directory`` stays as it was.
 
     Blocks. Raises DamagedCheckpoint (also if the checkpoint is gone or is another one), Cancelled, StorageError,
@@ -70,7 +68,7 @@ def restore(
             objects,
             stored.manifest.tree_of(rank),
             directory,
-            aside=aside or directory.with_name(ASIDE),
+            aside=aside,
             cancelled=cancelled,
         )
     except (artifacts.DamagedObject, InvalidManifest) as error:
@@ -95,7 +93,7 @@ def copy_checkpoint(storage: Storage, uri: str, directory: Path, rank: int, canc
         point = chosen.checkpoint.point
         catalog.pin(point.uri, reader)
         try:
-            aside = directory.with_name(f"{directory.name}.aside")  # stays empty: no directory exists yet
+            aside = directory.with_name(f".{directory.name}-{secrets.token_hex(4)}")  # not created: there is no content
             restore(storage, point, directory, rank, cancelled=cancelled, aside=aside)
         except DamagedCheckpoint as error:
             log.warning("%s", error)
@@ -108,6 +106,6 @@ def copy_checkpoint(storage: Storage, uri: str, directory: Path, rank: int, canc
     raise AssertionError("the last attempt returns or raises")
 
 
-def empty(directory: Path, *, aside: Optional[Path] = None) -> None:
+def empty(directory: Path, *, aside: Path) -> None:
     """Make ``directory`` an empty one, for training from step 0; ``aside`` receives its content. Raises OSError."""
-    artifacts.empty(directory, aside=aside or directory.with_name(ASIDE))
+    artifacts.empty(directory, aside=aside)
