@@ -21,6 +21,7 @@ from tony_provider.runtime.am.owner import SupersededError
 from tony_provider.runtime.am.session.actions import Note, NoteFailedResume
 from tony_provider.runtime.am.session.session import Session
 from tony_provider.runtime.application import ApplicationDescription
+from tony_provider.runtime.checkpoint import catalog
 from tony_provider.runtime.checkpoint.catalog import Catalog
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.protocol import tony_pb2
@@ -253,6 +254,23 @@ async def test_an_upload_that_is_not_complete_is_refused_and_sent_again(make: Ma
     assert "damaged" in why
     assert setting.committed() == []
     await setting.store(20)
+
+
+async def test_a_checkpoint_whose_manifest_is_too_large_is_not_sent_again(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalog, "MANIFEST", 300)
+    setting = make()
+    answer = asyncio.get_running_loop().create_future()
+    uploaded = await setting.ordered(20)
+    setting.checkpoints.uploaded(
+        CommitRequest(
+            "worker:0", 1, uploaded, lambda granted, reason, resend: answer.set_result((granted, reason, resend))
+        )
+    )
+    granted, reason, resend = await asyncio.wait_for(answer, DEADLINE)
+    assert (granted, resend) == (False, False)
+    assert "fewer and larger files" in reason
 
 
 async def test_a_lost_answer_is_repeated(make: Make) -> None:

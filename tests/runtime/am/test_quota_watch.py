@@ -58,8 +58,8 @@ def test_the_room_of_a_quota_is_compared_with_what_the_newest_checkpoint_took(cl
     assert QuotaWatch(storage, CHAIN, 2).check(manifest(2 * GIB, 90 * GIB)) == ""
     warning = QuotaWatch(storage, CHAIN, 3).check(manifest(2 * GIB, 90 * GIB))
     assert warning == (
-        "the quota of hdfs:///user/alice leaves 6 GiB, and the newest checkpoint took 2 GiB: 4 more may not fit "
-        "(checkpoint.keep and one upload). Raise the quota, or remove what is not needed (airflow tony gc)"
+        "the quota of hdfs:///user/alice leaves 6 GiB, and the newest checkpoint took 2 GiB: checkpoint.keep + 1 "
+        "(4) more may not fit. Raise the quota, or remove old trainings (airflow tony gc)"
     )
 
 
@@ -89,6 +89,15 @@ def test_quotas_are_read_every_few_minutes_and_only_where_there_are_any(clock: S
 def test_a_quota_that_cannot_be_read_is_no_error(clock: SimpleNamespace) -> None:
     storage = Quotas({HOME: StorageUnreachable(HOME, "get the quota of", "nobody answers")})
     assert QuotaWatch(storage, CHAIN, 2).check(manifest(GIB)) == ""
+
+
+def test_a_quota_that_could_not_be_read_once_is_read_again(clock: SimpleNamespace) -> None:
+    storage = Quotas({HOME: StorageUnreachable(HOME, "get the quota of", "nobody answers")})
+    watch = QuotaWatch(storage, CHAIN, 2)
+    assert watch.check(manifest(GIB)) == ""
+    storage.rooms[HOME] = QuotaRoom(GIB, None)
+    clock.now += 300
+    assert "leaves 1 GiB" in watch.check(manifest(GIB))
 
 
 @pytest.mark.parametrize(

@@ -347,8 +347,8 @@ LINK = Entry("l", Kind.LINK, 0o777, 1, target="a")
 @pytest.mark.parametrize(
     ("entries", "reason"),
     [
-        ([attrs.evolve(FILE, path="../a")], "does not lie in a directory"),
-        ([attrs.evolve(FILE, path="/a")], "does not lie in a directory"),
+        ([attrs.evolve(FILE, path="../a")], "is not a path below the directory"),
+        ([attrs.evolve(FILE, path="/a")], "is not a path below the directory"),
         ([attrs.evolve(FILE, path="d/a")], "is not a directory in it"),
         ([LINK, attrs.evolve(FILE, path="l/a")], "is not a directory in it"),
         ([FILE, attrs.evolve(FILE, path="a/b")], "is not a directory in it"),

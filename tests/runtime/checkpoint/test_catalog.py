@@ -18,7 +18,7 @@ from tony_provider.runtime.artifacts.manifest import StoredTree
 from tony_provider.runtime.checkpoint import checkpoint_model
 from tony_provider.runtime.checkpoint.catalog import REASON_FILE, Catalog, ChosenCheckpoint, read_stored
 from tony_provider.runtime.checkpoint.checkpoint_model import Manifest, RankTree, StoredCheckpoint
-from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
+from tony_provider.runtime.checkpoint.errors import CheckpointTooLarge, DamagedCheckpoint
 from tony_provider.runtime.checkpoint.failed_resumes import FailedResume
 from tony_provider.runtime.codec import dump_json
 from tony_provider.runtime.spec.model import AfterSuccess
@@ -152,7 +152,7 @@ def test_a_manifest_that_is_too_large_to_be_read_again_is_not_committed(
     place: Place, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tony_provider.runtime.checkpoint.catalog.MANIFEST", 300)
-    with pytest.raises(DamagedCheckpoint, match=r"files.*fewer and larger"):
+    with pytest.raises(CheckpointTooLarge, match=r"files.*fewer and larger"):
         commit(place, catalog, 1)
     assert names(place, "checkpoints") == []
 
@@ -173,15 +173,15 @@ def test_each_object_must_exist_in_its_size_at_the_commit(place: Place, catalog:
     ("changes", "reason"),
     [
         ({"trees": []}, "names no files"),
-        ({"save": 6}, "is of save 6"),
-        ({"save": -5}, "save is beyond"),
-        ({"step": -1}, "step is beyond"),
-        ({"entry": "../x"}, "does not lie in a directory"),
-        ({"entry": "/x"}, "does not lie in a directory"),
-        ({"entry": "a/../x"}, "does not lie in a directory"),
-        ({"saved_ms": -1}, "saved_ms is beyond"),
-        ({"committed_ms": 1 << 60}, "committed_ms is beyond"),
-        ({"generation": 1 << 60}, "generation is beyond"),
+        ({"save": 6}, "has save number 6"),
+        ({"save": -5}, "save -5, which is not between"),
+        ({"step": -1}, "step -1, which"),
+        ({"entry": "../x"}, "is not a path below the directory"),
+        ({"entry": "/x"}, "is not a path below the directory"),
+        ({"entry": "a/../x"}, "is not a path below the directory"),
+        ({"saved_ms": -1}, "saved_ms -1, which"),
+        ({"committed_ms": 1 << 60}, "has committed_ms 1"),
+        ({"generation": 1 << 60}, "has generation 1"),
     ],
 )
 def test_an_impossible_manifest_is_not_committed(tmp_path: Path, changes: dict[str, object], reason: str) -> None:
@@ -212,12 +212,12 @@ def without_a_directory(tree: StoredTree) -> StoredTree:
     ("change", "reason"),
     [
         (lambda trees: [trees[0], trees[0]], "names a rank twice"),
-        (lambda trees: [attrs.evolve(trees[0], rank=-1)], "rank -1 is beyond"),
-        (lambda trees: [attrs.evolve(trees[0], rank=1 << 60)], "is beyond"),
+        (lambda trees: [attrs.evolve(trees[0], rank=-1)], "has rank -1, which"),
+        (lambda trees: [attrs.evolve(trees[0], rank=1 << 60)], "is not between"),
         *(
             (lambda trees, change=change: [attrs.evolve(trees[0], tree=change(trees[0].tree)), trees[1]], reason)
             for change, reason in (
-                (outside, "does not lie in a directory"),
+                (outside, "is not a path below the directory"),
                 (unknown_checksum, "not a checksum of a known algorithm"),
                 (object_outside, "not the name of a stored object"),
                 (without_a_directory, "is not a directory in it"),

@@ -87,7 +87,7 @@ def test_nothing_is_news_before_the_program_writes(world: World) -> None:
 
 def test_a_save_is_complete_after_a_quiet_time(world: World) -> None:
     world.write("model.pt")
-    assert reason(world.look(QUIET - 0.1)) == "model.pt was changed a few seconds ago"
+    assert reason(world.look(QUIET - 0.1)) == "model.pt was changed less than 3 s ago"
     assert world.asked == 0
     assert world.look(0.1) == Moment()
     world.take()

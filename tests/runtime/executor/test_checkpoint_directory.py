@@ -80,7 +80,7 @@ def test_a_state_is_ready_after_a_quiet_time(container: CheckpointContainer) -> 
     assert container.look() == DirectoryState(1, True)
     (container.path / "state.bin").write_text("one")
     state = container.look(QUIET - 0.1)
-    assert (state.ready, state.blocker) == (False, "state.bin was changed a few seconds ago")
+    assert (state.ready, state.blocker) == (False, "state.bin was changed less than 3 s ago")
     state = container.look(0.1)
     assert (state.ready, names(state), news(state)) == (True, ["state.bin"], ["state.bin"])
     assert container.look(10) == state, "the version stays as long as the content"
@@ -205,7 +205,7 @@ def test_a_directory_that_is_larger_than_the_job_allows_is_not_stored(tmp_path: 
     assert state.blocker == (
         "the directory has 1.4 MiB, more than checkpoint.max_size (1 MiB). The largest entries are "
         "step-a (488 KiB), step-b (488 KiB), step-c (488 KiB) and 1 more. Have the program delete old saves, leave "
-        "files out by checkpoint.exclude, or raise checkpoint.max_size"
+        "files out with checkpoint.exclude, or raise checkpoint.max_size"
     )
     shutil.rmtree(container.path / "step-a")
     assert container.look(6).ready, "excluded files do not count"

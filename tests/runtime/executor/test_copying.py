@@ -161,7 +161,7 @@ async def test_a_failed_upload_is_repeated_after_growing_pauses(tmp_path: Path) 
         await mirror.close()
         assert mirror.pauses == [1.5, 3, 6, 12, 24, 48, 60, 60, 60, 60]
         [trouble] = mirror.troubles
-        assert trouble.startswith("its newest checkpoint is not stored since ")
+        assert trouble.startswith("its newest checkpoint has not been stored since ")
         assert mirror.trouble == ""
 
 

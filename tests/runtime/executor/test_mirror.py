@@ -573,7 +573,7 @@ async def test_a_directory_above_the_size_limit_is_reported_within_a_look(launch
     running.master.grants = True
     running.order("save 70 700000")
     beat = await running.master.heartbeat_with(lambda beat: beat.trouble)
-    assert beat.trouble.startswith("its newest checkpoint is not stored since ")
+    assert beat.trouble.startswith("its newest checkpoint has not been stored since ")
     assert "more than checkpoint.max_size (1 MiB). The largest entries are weights-70 (1.3 MiB)" in beat.trouble
     assert uploads(running) == []
     running.order("exit 0")
@@ -599,7 +599,7 @@ async def test_a_storage_problem_is_reported_while_it_lasts(launch: Launch) -> N
     chain(running).write_text("a file where a directory should be")
     running.order("save 70")
     beat = await running.master.heartbeat_with(lambda beat: beat.trouble)
-    assert beat.trouble.startswith("its newest checkpoint is not stored since ")
+    assert beat.trouble.startswith("its newest checkpoint has not been stored since ")
     assert beat.trouble.endswith("chain is a file")
     chain(running).unlink()
     running.master.grants = True

@@ -20,7 +20,7 @@ from tony_provider.runtime.spec.model import CheckpointSpec, MirrorScope, Role, 
 # The times are short, so that the tests do not wait for minutes.
 IMPATIENT = """
 from tony_provider.runtime.executor import mirror, unstored_files
-unstored_files._LOOK, unstored_files._PATIENCE_NS, mirror._PATIENCE = 0.5, 4 * 10**9, 3.0
+unstored_files._INTERVAL, unstored_files._PATIENCE_NS, mirror._PATIENCE = 0.5, 4 * 10**9, 3.0
 import runpy
 runpy.run_module("tony_provider.runtime.executor", run_name="__main__")
 """
@@ -29,7 +29,7 @@ TWICE = "echo 1 > model.pt; sleep 4; echo 2 > new; mv new model.pt; sleep 60"
 
 
 async def started(launch: Launch, command: str, **container: Any) -> Running:
-    checkpoint = CheckpointSpec(mirror=container.pop("mirror", MirrorScope.AUTO))
+    checkpoint = CheckpointSpec(mirror=container.pop("mirror", MirrorScope.AUTO), shared=container.pop("shared", False))
     spec = container.pop("spec", job(command, checkpoint=checkpoint))
     running = await launch(spec, launcher=(sys.executable, "-c", IMPATIENT), **container)
     await running.begin()
@@ -114,6 +114,12 @@ async def test_a_task_whose_files_are_not_stored_says_so(launch: Launch, mirror:
     assert (settled.unstored, settled.problem) == (3, "")
 
 
+async def test_rank_0_stores_the_shared_directory_for_all(launch: Launch) -> None:
+    running = await started(launch, "echo 1 > $TONY_CHECKPOINT_DIR/a; sleep 3", shared=True, task="worker:1")
+    settled = await running.master.first("settled")
+    assert (list(settled.notices), settled.unstored, settled.problem) == ([], 0, "")
+
+
 async def test_a_parameter_server_whose_files_are_not_stored_says_so(launch: Launch) -> None:
     server = TaskSpec(command="echo 1 > $TONY_CHECKPOINT_DIR/a; sleep 60", role=Role.PS)
     spec = attrs.evolve(job(""), tasks={"server": server, "worker": TaskSpec(command="true", instances=2)})
@@ -138,7 +144,7 @@ async def test_models_of_other_ranks_are_counted(launch: Launch) -> None:
         ("exec 3> state.bin; echo 1 >&3; sleep 60", "state.bin is open for writing", "close it after each save"),
         (
             "i=0; while sleep 0.3; do i=$((i+1)); echo $i > a-$((i%7)).bin; echo $i > b-$((i%5)).bin; done",
-            "was changed a few seconds ago",
+            "was changed less than 3 s ago",
             "tony_sdk.commit_checkpoint(step, path)",
         ),
         (
@@ -153,7 +159,7 @@ async def test_what_prevents_a_snapshot_is_named_with_the_remedy(
 ) -> None:
     running = await started(launch, f"cd $TONY_CHECKPOINT_DIR; {command}")
     said = await trouble(running, reason)
-    assert said.startswith("its newest checkpoint is not stored since ")
+    assert said.startswith("its newest checkpoint has not been stored since ")
     assert remedy in said
 
 

@@ -30,7 +30,7 @@ from tony_provider.runtime.checkpoint.checkpoint_model import (
     chain_of,
     directory_name,
 )
-from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint, NoCheckpointLeft
+from tony_provider.runtime.checkpoint.errors import CheckpointTooLarge, DamagedCheckpoint, NoCheckpointLeft
 from tony_provider.runtime.checkpoint.failed_resumes import FailedResume
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.clock import epoch_ms
@@ -97,7 +97,7 @@ class CheckpointCommits:
 
     async def run(self) -> None:
         """Process requests until cancelled. Raises SupersededError, and internal errors."""
-        self._work.put_nowait(self._recall)
+        self._work.put_nowait(self._find_newest)
         while True:
             work = await self._work.get()
             try:
@@ -201,7 +201,7 @@ class CheckpointCommits:
         """Warn if the wait is long. Release ended tasks if no snapshot is possible any more."""
         now = time.monotonic()
         self._waiting_since = self._waiting_since or now
-        # A reason may name another save each time. It is reported once, unless its remedy is known.
+        # Only the first reason is reported, because each may name another save. One with a remedy always is.
         if waiting.reason != self._noted and (
             waiting.refused or (not self._noted and now - self._waiting_since >= _PATIENCE)
         ):
@@ -238,23 +238,23 @@ class CheckpointCommits:
 
     # ---- the work ----------------------------------------------------------------------------------------------
 
-    async def _recall(self) -> None:
+    async def _find_newest(self) -> None:
         """Find the newest checkpoint. A former application master may have committed it for the processes that run."""
         if self._chain.catalog is not None and not self._knows_newest:
-            recall = partial(self._chain.do, partial(self._find, self._chain.catalog.choose))
+            find = partial(self._chain.do, partial(self._find, self._chain.catalog.choose))
             try:
-                chosen, next_save = await retry(recall, CHOICE_TIMEOUT, StorageError, partial(log.warning, "%s"))
+                chosen, next_save = await retry(find, CHOICE_TIMEOUT, StorageError, partial(log.warning, "%s"))
             except StorageError as error:
                 log.warning("the newest checkpoint is not known: %s", error)
                 chosen, next_save = None, 1
-            self._is_newest(chosen, next_save)
+            self._set_newest(chosen, next_save)
 
     def _find(self, find: Callable[[], Optional[ChosenCheckpoint]]) -> tuple[Optional[ChosenCheckpoint], int]:
         """Find a checkpoint, and the number of the next one. Runs in the thread of the chain."""
         chosen = find()
         return chosen, self._chain.catalog.next_save() if self._chain.catalog else 1
 
-    def _is_newest(self, chosen: Optional[ChosenCheckpoint], next_save: int) -> None:
+    def _set_newest(self, chosen: Optional[ChosenCheckpoint], next_save: int) -> None:
         found = chosen.checkpoint if chosen else None
         self._newest, self._knows_newest, self._origins = found, True, {}
         self._next_save = max(self._next_save, next_save, found.save + 1 if found else 1)
@@ -283,7 +283,7 @@ class CheckpointCommits:
         except (StorageError, NoCheckpointLeft) as error:
             self._post(partial(self._session.resume_failed, generation, str(error)))
             return
-        self._is_newest(chosen, next_save)
+        self._set_newest(chosen, next_save)
         self._in_use = self._newest
         if chosen and chosen.suspect:
             self._keep_parts(chosen.suspect, tasks)
@@ -305,7 +305,9 @@ class CheckpointCommits:
         try:
             await self._chain.do(note)
         except StorageError as error:
-            self._note("store_unavailable", f"how the resume from {resume.label} went could not be recorded: {error}")
+            self._note(
+                "store_unavailable", f"the result of the resume from {resume.label} could not be recorded: {error}"
+            )
 
     def _is_own(self, checkpoint: StoredCheckpoint) -> bool:
         """Return whether a checkpoint's objects are in this chain, so that new checkpoints can refer to them."""
@@ -316,7 +318,7 @@ class CheckpointCommits:
         for request in whole.values():
             refusal = self._refusal(request)  # the task may have been replaced since the request
             if refusal:
-                self._give_up(uri, whole, refusal)
+                self._refuse_all(uri, whole, refusal)
                 return
         ranks = dict(self._session.mirror_ranks())
         made = self._manifest(whole, ranks)
@@ -324,13 +326,13 @@ class CheckpointCommits:
         try:
             stored = await retry(commit, _COMMIT_TIMEOUT, StorageError, lambda error: self._warn(str(error)))
         except DamagedCheckpoint as error:
-            self._give_up(uri, whole, str(error), resend=True)
+            self._refuse_all(uri, whole, str(error), resend=True)
             return
-        except StorageError as error:
-            self._give_up(uri, whole, str(error))
+        except (StorageError, CheckpointTooLarge) as error:
+            self._refuse_all(uri, whole, str(error))
             return
         except FencedError as error:
-            self._give_up(uri, whole, str(error))
+            self._refuse_all(uri, whole, str(error))
             raise
         self._newest = stored
         self._origins = {
@@ -408,7 +410,7 @@ class CheckpointCommits:
             return f"generation {self._chosen_for} has begun"
         return self._session.commit_refusal(request.task, request.attempt, uploaded.generation, uploaded.start)
 
-    def _give_up(self, uri: str, whole: Mapping[str, CommitRequest], reason: str, *, resend: bool = False) -> None:
+    def _refuse_all(self, uri: str, whole: Mapping[str, CommitRequest], reason: str, *, resend: bool = False) -> None:
         self._rounds.ended(uri, committed=False)
         for request in whole.values():
             self._refuse(request, reason, resend=resend)

@@ -71,7 +71,7 @@ class OwnChain:
     # ---- operations in the thread ------------------------------------------------------------------------------
 
     def choose(self, generation: int, trusted: str = "") -> Optional[ChosenCheckpoint]:
-        """Return the checkpoint that a generation resumes from. Commits of older generations are rejected.
+        """Return the checkpoint that a generation resumes from. The caller must reject commits of older generations.
 
         The checkpoint with the URI ``trusted`` never counts as suspect. Raises NoCheckpointLeft.
         """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
 
 from tony_provider.runtime.checkpoint.checkpoint_model import Manifest
 from tony_provider.runtime.quantities import count, size
@@ -40,13 +39,17 @@ class QuotaWatch:
             return self._warning
         self._next_check = now + _PAUSE
         rooms = {}
-        for directory in self._directories:
+        for directory in list(self._directories):
             try:
-                rooms[directory] = self._storage.quota_room(directory)
+                room = self._storage.quota_room(directory)
             except StorageError as error:
-                log.info("the quota of %s is unknown: %s", directory, error)
-        self._directories = [directory for directory, room in rooms.items() if room is not None]
-        warnings = (self._warn(directory, room, newest) for directory, room in rooms.items() if room is not None)
+                log.warning("the quota of %s is unknown: %s", directory, error)
+                continue
+            if room is None:
+                self._directories.remove(directory)
+            else:
+                rooms[directory] = room
+        warnings = (self._warn(directory, room, newest) for directory, room in rooms.items())
         found = next(filter(None, warnings), "")
         self._warning = found and (self._warning or found)  # the text stays the same while the problem lasts
         return self._warning
@@ -60,12 +63,12 @@ class QuotaWatch:
         else:
             return ""
         return (
-            f"the quota of {directory} leaves {left}, and the newest checkpoint took {took}: {self._wanted} more may "
-            "not fit (checkpoint.keep and one upload). Raise the quota, or remove what is not needed (airflow tony gc)"
+            f"the quota of {directory} leaves {left}, and the newest checkpoint took {took}: checkpoint.keep + 1 "
+            f"({self._wanted}) more may not fit. Raise the quota, or remove old trainings (airflow tony gc)"
         )
 
 
-def _directories(chain_uri: str) -> Sequence[str]:
+def _directories(chain_uri: str) -> list[str]:
     staging = chain_uri
     for _ in range(_ABOVE_CHAIN):
         staging = uris.parent(staging)

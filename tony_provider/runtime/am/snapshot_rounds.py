@@ -16,7 +16,7 @@ import attrs
 
 from tony_provider.runtime.checkpoint.saves.orbax import UNFINISHED
 
-FIRST_WAIT = 5.0  # seconds for other tasks to begin a save whose name no task has used before
+FIRST_WAIT = 5.0  # seconds from the start of a save with a new kind of name until its snapshot, for other tasks
 _NUMBER = re.compile(r"[0-9]+")
 _ORBAX = re.compile(rf".*?{re.escape(UNFINISHED)}[^/]*")  # path of a save that Orbax has not finished
 
@@ -30,7 +30,7 @@ class SaveEntry:
     name: str
     group: str  # the name without the numbers that stand for the task's ranks
     news: bool = True  # it has changed since the newest committed checkpoint
-    first: bool = False  # the task has written it once since its start
+    first: bool = False  # it was written at most once since the start of the processes
     step: Optional[int] = None
     needs: Mapping[str, int] = attrs.field(factory=dict)  # paths of other files of the save, and their minimum sizes
     sizes: Mapping[str, int] = attrs.field(factory=dict)  # of its own files, if it needs other files or is unfinished
@@ -310,7 +310,7 @@ def _compare(task: str, entry: SaveEntry, other: str, state: TaskDirectory) -> O
 def _divided(writers: Mapping[str, TaskDirectory]) -> Optional[Waiting]:
     """Return the reason if processes of Orbax wait for each other's files in separate directories.
 
-    A task reports an unfinished save only after the save has not changed for a minute.
+    A task reports an unfinished save only after the save has not changed for two minutes.
     """
     unfinished = {
         task: save.group()

@@ -16,12 +16,12 @@ from tony_provider.runtime.artifacts import checksum
 from tony_provider.runtime.artifacts.tree import Kind, inner_target
 from tony_provider.runtime.text import is_writable
 
-LARGEST_NUMBER = 1 << 53  # of a size, an offset or a time: JSON readers keep such integers exact
+LARGEST_NUMBER = 1 << 53  # limit of sizes, offsets and times in microseconds: JSON readers keep such integers exact
 _OBJECT = re.compile(r"[0-9a-z][0-9a-z-]{0,99}")
 
 
 class InvalidManifest(ValueError):  # noqa: N818 - describes what was found
-    """A manifest has an entry that no tree can hold. ``str()`` names it."""
+    """A manifest does not describe a valid tree. ``str()`` gives the reason."""
 
 
 @attrs.frozen
@@ -92,7 +92,7 @@ def is_inside(path: str) -> bool:
 def _check_entry(entry: Entry, objects: Mapping[str, int]) -> None:
     path = entry.path
     if not is_inside(path):
-        raise InvalidManifest(f"it names {path!r}, which does not lie in a directory")
+        raise InvalidManifest(f"it names {path!r}, which is not a path below the directory")
     _check_numbers(path, [entry.size, entry.offset, entry.mtime_ns // 1000])
     if not 0 <= entry.mode <= 0o777:
         raise InvalidManifest(f"the mode of {path!r} is not a permission")

@@ -28,7 +28,8 @@ from tony_provider.runtime.storage.base import CHUNK
 
 SMALL = 256 << 10  # bytes; HDFS takes up to 0.4 s to complete a file, so smaller files share an object
 PACK = 64 << 20  # bytes of one object of small files
-_AT_ONCE = 4  # objects; each holds CHUNK bytes of memory
+_PARALLEL = 4  # objects; each holds CHUNK bytes of memory
+_IN_MEMORY = 4  # packs at most that are held in memory because the disk is full
 _NO_LINKS = {errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}
 
 
@@ -92,7 +93,8 @@ class ArtifactUpload:
         changed files instead of links, so that the program may write into them meanwhile. ``growing``: paths of files
         that may change meanwhile; the result contains their bytes up to the scanned length.
 
-        Blocks. Raises TreeChanged, StorageError, OSError, Cancelled. Then ``objects`` may exist on the storage.
+        Blocks. Raises TreeChanged, StorageError, OSError, Cancelled. After an exception, some of ``objects`` may exist
+        in the storage.
         """
         reused = _Reuse(directory, tree, stored, self._cancelled).find()
         names: dict[tuple[int, int], list[str]] = {}  # of each changed file; hard links give it several
@@ -118,7 +120,7 @@ class ArtifactUpload:
     def _send_all(self, parcels: list[_Parcel]) -> list[Entry]:
         """Send all objects, the largest first. The first failure cancels the others."""
         self.objects = [f"{self._name}-{number}" for number in range(len(parcels))]
-        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="upload") as pool:
+        with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="upload") as pool:
             order = sorted(range(len(parcels)), key=lambda number: -parcels[number].size)
             sending = [pool.submit(self._send, parcels[number], self.objects[number]) for number in order]
             done, rest = wait(sending, return_when=FIRST_EXCEPTION)
@@ -226,7 +228,7 @@ class _Hold:
                 with local.open("xb") as file:
                     entries = self._pack(paths, small, file, cancelled)
             except OSError as error:
-                if error.errno != errno.ENOSPC:
+                if error.errno != errno.ENOSPC or len(self._in_memory) == _IN_MEMORY:
                     raise
                 local.unlink()
                 file = os.fdopen(os.memfd_create("pack"), "wb")

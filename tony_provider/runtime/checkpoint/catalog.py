@@ -17,10 +17,10 @@ import attrs
 
 from tony_provider.runtime import contract
 from tony_provider.runtime.artifacts.checksum import Checksum
-from tony_provider.runtime.artifacts.manifest import InvalidManifest, is_inside
+from tony_provider.runtime.artifacts.manifest import LARGEST_NUMBER, InvalidManifest, is_inside
 from tony_provider.runtime.checkpoint import checkpoint_model
 from tony_provider.runtime.checkpoint.checkpoint_model import Manifest, StoredCheckpoint
-from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
+from tony_provider.runtime.checkpoint.errors import CheckpointTooLarge, DamagedCheckpoint
 from tony_provider.runtime.checkpoint.failed_resumes import FailedResume, FailedResumes
 from tony_provider.runtime.checkpoint.pins import Pins
 from tony_provider.runtime.clock import epoch_ms
@@ -40,7 +40,6 @@ from tony_provider.runtime.storage import (
 log = logging.getLogger(__name__)
 
 _NUMBERS = ("save", "step", "reported_step", "saved_ms", "generation", "committed_ms")  # of a manifest
-_LARGEST_NUMBER = 1 << 53  # limit of counts and times, so that messages can carry them
 _REMOVED_MARK = "removed"  # file in a checkpoint that its owner is about to remove
 REASON_FILE = "set-aside.json"  # in a checkpoint that was set aside: why, and when
 
@@ -152,20 +151,16 @@ class Catalog:
         return stored
 
     def commit(self, uri: str, manifest: Manifest) -> StoredCheckpoint:
-        """Commit a checkpoint whose objects have been uploaded. To commit the same one twice is no error.
+        """Commit a checkpoint whose objects have been uploaded. A second commit of the same one has no effect.
 
-        Raises DamagedCheckpoint if objects are missing or the manifest is too large to be read again, StorageExists if
-        the directory has another manifest.
+        Raises DamagedCheckpoint if objects are missing, CheckpointTooLarge if its manifest is too large to be read
+        again, StorageExists if the directory has another manifest.
         """
         uri = str(uris.parse(uri))
         data = dump_json(manifest)
         if len(data) > MANIFEST:
             count = sum(len(each.tree.entries) for each in manifest.trees)
-            raise DamagedCheckpoint(
-                uri,
-                f"it has {count} files, and its manifest {len(data)} bytes, more than {MANIFEST}: have the program "
-                "write fewer and larger files",
-            )
+            raise CheckpointTooLarge(uri, f"{count} files and directories, {len(data)} of {MANIFEST} bytes")
         stored = StoredCheckpoint(uri, manifest, _checksum(data))
         check_manifest(uri, manifest)
         _verify(stored, self._sizes())
@@ -223,8 +218,8 @@ class Catalog:
     def prune(self, keep_last: int, keep_every: Optional[int] = None, *, keep: Collection[str] = ()) -> Sequence[str]:
         """Remove all but the ``keep_last`` newest checkpoints and some older ones. Return the URIs of the removed ones.
 
-        Checkpoints whose step is a multiple of ``keep_every`` stay, those in ``keep`` (URIs that are in use), and
-        those that readers have pinned.
+        Checkpoints also stay if their step is a multiple of ``keep_every``, if they are in ``keep`` (URIs that are in
+        use), or if readers have pinned them.
         Suspect checkpoints do not count, unless all are suspect. They stay as long as an older checkpoint stays.
         """
         stored = self.list()
@@ -233,14 +228,14 @@ class Catalog:
         kept = {str(uris.parse(uri)) for uri in keep} | {one.uri for one in newest}
         kept |= {one.uri for one in stored if newest and one not in trusted and one.save > newest[0].save}
         kept |= {one.uri for one in stored if keep_every and one.step is not None and one.step % keep_every == 0}
-        removed = self._take_from_readers([one for one in stored if one.uri not in kept])
+        removed = self._mark_for_removal([one for one in stored if one.uri not in kept])
         if removed:
             self._remove(one.uri for one in removed)
             gone = {name for one in removed for name in one.manifest.objects}
             self._remove_objects(gone - self._referenced())
         return [one.uri for one in removed]
 
-    def _take_from_readers(self, doomed: Sequence[StoredCheckpoint]) -> Sequence[StoredCheckpoint]:
+    def _mark_for_removal(self, doomed: Sequence[StoredCheckpoint]) -> Sequence[StoredCheckpoint]:
         """Mark checkpoints that are about to be removed, except for pinned ones. Return the marked ones.
 
         A reader pins a checkpoint and then checks for the mark. So either the reader finds the mark, or this method
@@ -284,7 +279,7 @@ class Catalog:
                 try:
                     _verify(found, sizes)
                 except DamagedCheckpoint as error:
-                    self._give_up(error)
+                    self._set_aside_damaged(error)
                 else:
                     yield found
 
@@ -333,7 +328,7 @@ class Catalog:
             except StorageNotFound:
                 continue  # not committed, or just removed
             except DamagedCheckpoint as error:
-                self._give_up(error)
+                self._set_aside_damaged(error)
         return sorted(found, key=lambda stored: (stored.save, stored.manifest.committed_ms))
 
     def _sizes(self) -> Mapping[str, int]:
@@ -344,7 +339,7 @@ class Catalog:
         except StorageNotFound:
             return {}
 
-    def _give_up(self, error: DamagedCheckpoint) -> None:
+    def _set_aside_damaged(self, error: DamagedCheckpoint) -> None:
         where = self.set_aside(error.uri, error.reason)
         log.warning("%s. %s", error, f"It was moved to {where}" if where else "It is not used")
 
@@ -404,9 +399,9 @@ def check_manifest(uri: str, manifest: Manifest, *, any_name: bool = False) -> N
         raise DamagedCheckpoint(uri, "its manifest names no files")
     _check_numbers(uri, manifest)
     if not any_name and manifest.save != checkpoint_model.save_of(uris.name(uri)):
-        raise DamagedCheckpoint(uri, f"its manifest is of save {manifest.save}")
+        raise DamagedCheckpoint(uri, f"its manifest has save number {manifest.save}, unlike its directory")
     if manifest.entry not in ("", ".") and not is_inside(manifest.entry):
-        raise DamagedCheckpoint(uri, f"its manifest names {manifest.entry!r}, which does not lie in a directory")
+        raise DamagedCheckpoint(uri, f"its manifest names {manifest.entry!r}, which is not a path below the directory")
     if len({each.rank for each in manifest.trees}) < len(manifest.trees):
         raise DamagedCheckpoint(uri, "its manifest names a rank twice")
     for each in manifest.trees:
@@ -418,8 +413,7 @@ def check_manifest(uri: str, manifest: Manifest, *, any_name: bool = False) -> N
 
 def _check_numbers(uri: str, manifest: Manifest) -> None:
     """Other programs of the same user can write any number into a manifest."""
-    numbers = {name: getattr(manifest, name) for name in _NUMBERS}
-    numbers |= {f"rank {each.rank}": each.rank for each in manifest.trees}
-    for name, number in numbers.items():
-        if number is not None and not 0 <= number <= _LARGEST_NUMBER:
-            raise DamagedCheckpoint(uri, f"its manifest has an impossible number: {name} is beyond 0 to 2**53")
+    numbers = [(name, getattr(manifest, name)) for name in _NUMBERS]
+    for name, number in [*numbers, *(("rank", each.rank) for each in manifest.trees)]:
+        if number is not None and not 0 <= number <= LARGEST_NUMBER:
+            raise DamagedCheckpoint(uri, f"its manifest has {name} {number}, which is not between 0 and 2**53")

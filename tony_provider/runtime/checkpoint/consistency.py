@@ -27,8 +27,7 @@ _GROWTH = 120.0  # seconds of appending after which any file counts as a log
 _APPENDING = 10.0  # seconds between two appends at most; after a longer pause, a program may also have overwritten it
 # A model may also be a text file.
 _LOG = re.compile(
-    r".*\.(?:log|jsonl|csv|out|err)|.*(?:log|result|metric|loss|history|progress).*\.txt|events\.out\.tfevents\..*"
-    r"|.*\.tfevents.*",
+    r".*\.(?:log|jsonl|csv|out|err)|.*(?:log|result|metric|loss|history|progress).*\.txt|.*\.tfevents.*",
     re.IGNORECASE,
 )
 _NUMBER = re.compile(r"[0-9]+")
@@ -48,7 +47,7 @@ class Verified:
 
 @attrs.frozen
 class Moment:
-    """The directory is consistent now, except for paths that are still being written."""
+    """A moment at which the directory is consistent, except for paths that are still being written."""
 
     unfinished: frozenset[str] = frozenset()  # paths that the snapshot leaves out
     growing: frozenset[str] = frozenset()  # logs, which may grow during the copy
@@ -77,7 +76,7 @@ class _Seen:
 
 
 class _Bursts:
-    """The bursts in which a program writes its files, told apart by the files' times.
+    """Bursts of writes of a program, separated by the files' modification times.
 
     If every burst since the start has written the same kinds of files, each burst is a save. So a program that saves
     every few seconds is also stored, as soon as its bursts have shown which files a save has. Bursts of numbered files,
@@ -356,7 +355,7 @@ class DirectoryWatch:
         """Return a reason if a save may be incomplete, judged by the times of changes alone."""
         for top, changed in self._changed.items():
             if now - changed < self._quiet_of(top):
-                return Blocker(top, "was changed a few seconds ago", _DECLARE)
+                return Blocker(top, f"was changed less than {self._quiet_of(top):g} s ago", _DECLARE)
         for path in sorted(self._empty_saves()):
             if now - self._seen[path].changed < PATIENCE:
                 return Blocker(path, "is still empty", _DECLARE)

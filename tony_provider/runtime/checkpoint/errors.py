@@ -19,6 +19,21 @@ class DamagedCheckpoint(CheckpointError):  # noqa: N818 - says what was found
         return f"the checkpoint {self.uri} is damaged: {self.reason}"
 
 
+class CheckpointTooLarge(CheckpointError):  # noqa: N818 - says what was found
+    """The manifest of a checkpoint is larger than readers accept. Another attempt fails in the same way."""
+
+    def __init__(self, uri: str, extent: str) -> None:
+        super().__init__(uri, extent)
+        self.uri = uri
+        self.extent = extent
+
+    def __str__(self) -> str:
+        return (
+            f"the manifest of the checkpoint {self.uri} is too large ({self.extent}). Have the program write fewer and "
+            "larger files"
+        )
+
+
 class NoCheckpointLeft(CheckpointError):  # noqa: N818 - says what was found
     """A chain that another training resumes from has no intact checkpoint any more."""
 

@@ -62,7 +62,7 @@ class ResumePoint:
             return None
         return self.step > than.step
 
-    def differs_from(self, first_step: int) -> bool:
+    def was_not_loaded(self, first_step: int) -> bool:
         """Return whether a program whose first reported step is ``first_step`` has not resumed from this checkpoint.
 
         The step in files may count other things than reports do, such as epochs. So it is compared only if the program
@@ -70,6 +70,6 @@ class ResumePoint:
         """
         if self.step is None:
             return False
-        if self.reported:  # reports continue during the snapshot, so the step may be slightly too high
+        if self.reported:  # reports continue during the snapshot, so only a much earlier step counts
             return 2 * first_step < self.step
         return first_step < self.step and 2 * (self.reported_step or 0) >= self.step

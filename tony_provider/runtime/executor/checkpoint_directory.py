@@ -62,7 +62,7 @@ class EntryState:
     name: str
     group: str  # the name without the numbers that stand for this task's ranks
     news: bool  # it has changed since the last committed checkpoint
-    first: bool  # this start has written it once
+    first: bool  # it was written at most once since the start of the processes
     step: Optional[int] = None
     needs: Mapping[str, int] = attrs.field(factory=dict)
     sizes: Mapping[str, int] = attrs.field(factory=dict)  # of its files, if a save needs any or is unfinished
@@ -128,7 +128,7 @@ class CheckpointDirectory:
         self._stored = StoredFiles()
         self.base: Optional[ResumePoint] = None  # the checkpoint that was restored or committed last
         self._others: Mapping[str, TreeNode] = {}  # restored entries that other tasks have written
-        self._writes: dict[str, list[_Version]] = {}  # versions of each top-level entry that this start has written
+        self._writes: dict[str, list[_Version]] = {}  # last two versions of each top-level entry since the start
         self._awaited: dict[str, frozenset[str]] = {}  # paths that the newest of these versions needs
         self._ready: Optional[_Ready] = None
         self._idle: Optional[DirectoryState] = None  # while nothing has changed since the last checkpoint
@@ -456,6 +456,7 @@ class CheckpointDirectory:
             if versions and version > versions[-1] and _paths(version - versions[-1]) <= self._awaited[top]:
                 versions.pop()  # the rest of the same save has come
             versions.append(version)
+            del versions[:-2]
         self._awaited[top] = frozenset(needs)
         needed = {path for save in saves.saves for path in save.needs}
         sizes = {

@@ -193,7 +193,10 @@ class Mirror:
                 pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def _store(self, *, last: bool) -> tuple[bool, Optional[StoreProblem]]:
-        """Report the directory's state, and upload it if that is ordered. Return whether nothing is left to do."""
+        """Report the directory's state, and upload it if that is ordered.
+
+        Return whether nothing is left to do, and the problem.
+        """
         try:
             state = await self._in_thread(self._inspect, last)
         except OSError as error:
@@ -206,7 +209,6 @@ class Mirror:
         if wanted is not None and wanted.wanted:
             return False, await self._obey(wanted)
         if not any(entry.news for entry in state.entries):
-            self._unstored_since = self._unstored_since if state.blocker else None
             trouble = (
                 StoreProblem(state.blocker, state.lasts, changed=True, remedy=state.remedy) if state.blocker else None
             )
@@ -274,8 +276,8 @@ class Mirror:
         is_short = trouble.changed and not trouble.refused and time.time() - self._unstored_since < _PATIENCE
         if not self._unstored and not is_short:
             since = clock.time_of_day(round(self._unstored_since * 1000))
-            remedy = f". To have it stored, {trouble.remedy}" if trouble.remedy else ""
-            self._unstored = f"its newest checkpoint is not stored since {since}: {trouble.text}{remedy}"
+            remedy = f". To store it, {trouble.remedy}" if trouble.remedy else ""
+            self._unstored = f"its newest checkpoint has not been stored since {since}: {trouble.text}{remedy}"
             log.warning("%s", self._unstored)
 
     async def _wait(self, seconds: float) -> None:
@@ -320,7 +322,6 @@ class Mirror:
             )
             await self._in_thread(self._committed, snapshot, point)
             return None
-        log.warning("the application master rejected a checkpoint: %s", answer.reason)
         if answer.resend:
             self._directory.refused()
         await self._in_thread(self._remove, upload, wanted.uri)

@@ -38,7 +38,7 @@ def problem(tree: Tree, max_size: Optional[Memory]) -> str:
     return (
         f"the directory has {size(tree.size)}, more than checkpoint.max_size ({size(max_size << 20)}). "
         f"The largest entries are {some((f'{top} ({size(sizes[top])})' for top in largest), _NAMED)}. Have the "
-        "program delete old saves, leave files out by checkpoint.exclude, or raise checkpoint.max_size"
+        "program delete old saves, leave files out with checkpoint.exclude, or raise checkpoint.max_size"
     )
 
 

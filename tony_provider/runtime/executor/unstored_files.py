@@ -30,7 +30,7 @@ from tony_provider.runtime.text import one_line
 
 log = logging.getLogger(__name__)
 
-_LOOK = 5.0  # seconds between two checks
+_INTERVAL = 5.0  # seconds between two checks
 _CHECK_SHARE = 20  # checks take at most a twentieth of the time
 _LAST_CHECK = 5.0  # seconds for the check after the processes have ended
 _PATIENCE_NS = 20 * 10**9  # the program may be about to copy its save into the checkpoint directory
@@ -41,16 +41,15 @@ _NAMED = 3  # number of files that a notice names
 class UnstoredFiles:
     """Watches one start of the user processes. Call ``start``, ``finish`` and ``close`` once.
 
-    A program that writes into its checkpoint directory after its first save in the working directory saves there, so
-    its other files are copies or results and are not reported. The same holds if the program wrote a
-    checkpoint there before.
+    If the program also saves into its checkpoint directory, its saves in the working directory are not reported. A
+    checkpoint there counts at any time, and any other file after the first save in the working directory.
     """
 
     def __init__(self, context: ExecutorContext, *, stores: bool, leads: bool) -> None:
         """``stores``: the mirror stores this task's checkpoints. ``leads``: this task has rank 0."""
         self.notices: Sequence[str] = ()
         self._context = context
-        self._stores = stores
+        self._stores = stores or context.container.job.checkpoint.shared  # rank 0 stores a shared directory
         self._leads = leads
         self._strays = StraySaves()
         self._saves_in_place = False  # the program also saves into its checkpoint directory
@@ -95,7 +94,7 @@ class UnstoredFiles:
         self._pool.shutdown(wait=False)
 
     async def _watch(self) -> None:
-        pause = _LOOK
+        pause = _INTERVAL
         while True:
             await asyncio.sleep(pause)
             began = time.monotonic()
@@ -106,7 +105,7 @@ class UnstoredFiles:
             except Exception:  # a bug in this check must not end the training
                 log.exception("internal error in the search for files that are not stored")
                 return
-            pause = max(_LOOK, _CHECK_SHARE * (time.monotonic() - began))
+            pause = max(_INTERVAL, _CHECK_SHARE * (time.monotonic() - began))
 
     def _check(self, ended: bool) -> None:
         if not self._stores:
@@ -159,8 +158,8 @@ class UnstoredFiles:
 
 def _stray_notice(stray: Stray) -> str:
     return one_line(
-        f"it saves checkpoints in its working directory ({stray.path}), which is not stored: after a restart or a "
-        f"retry they are gone. To keep them, {remedy(stray.path)}"
+        f"it saves checkpoints in its working directory ({stray.path}), which is not stored: another "
+        f"container or a retry does not have them. To keep them, {remedy(stray.path)}"
     )
 
 

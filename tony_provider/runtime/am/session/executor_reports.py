@@ -118,7 +118,7 @@ class ExecutorReports:
         """Warn if the program has not resumed from the checkpoint that the log names."""
         order = process.order
         resume = order.resume if order else self._state.generation.resume
-        if resume is not None and not (order and order.keep_checkpoints) and resume.differs_from(first_step):
+        if resume is not None and not (order and order.keep_checkpoints) and resume.was_not_loaded(first_step):
             warning = (
                 f"the job resumed from {resume.label}, but {task.name} continues at step {first_step}: its program may "
                 "not have loaded the checkpoint (see TONY_RESUME_FROM)"
