@@ -82,17 +82,16 @@ class SummedFile:
     A storage that loses its server reads the file again from the beginning. ``text`` belongs to the last pass.
     """
 
-    def __init__(self, file: BinaryIO, algorithm: str = ALGORITHM) -> None:
+    def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        self._algorithm = algorithm
-        self._checksum = Checksum(algorithm)
+        self._checksum = Checksum()
         self._summed = 0  # bytes in the checksum; only reads beyond them are added
 
     def read(self, size: int = -1) -> bytes:
         at = self._file.tell()
         data = self._file.read(size)
         if at == 0:
-            self._checksum, self._summed = Checksum(self._algorithm), 0
+            self._checksum, self._summed = Checksum(), 0
         if at != self._summed:
             raise OSError("a file with a checksum can be read only from its beginning to its end")
         self._checksum.update(data)

@@ -75,14 +75,14 @@ class Manifest:
         """Return the tree that the task of this rank restores.
 
         The task's own entries come first, then those of the other ranks whose paths are free, the lowest rank first.
-        Entries of other ranks are never newer than the task's own ones in the same top-level entry, because other
-        nodes have other clocks.
+        Those are never newer than the oldest file that is already in the same top-level entry, because other nodes
+        have other clocks.
         """
         trees = sorted(self.trees, key=lambda each: (each.rank != rank, each.rank))
         merged: dict[str, Entry] = {}
         objects: dict[str, int] = {}
-        for number, each in enumerate(trees):
-            oldest = _oldest(merged.values()) if number else {}
+        for each in trees:
+            oldest = _oldest(merged.values())
             for entry in each.tree.entries:
                 parent = dirname(entry.path)
                 has_place = not parent or (parent in merged and merged[parent].kind is Kind.DIRECTORY)
@@ -130,16 +130,16 @@ class StoredCheckpoint:
     def point(self) -> ResumePoint:
         manifest = self.manifest
         return ResumePoint(
-            self.step,
-            self.uri,
-            self.save,
-            manifest.saved_ms,
-            self.checksum,
-            manifest.reported,
-            manifest.reported_step,
-            manifest.file_count,
-            manifest.size,
-            manifest.sent,
+            step=self.step,
+            uri=self.uri,
+            save=self.save,
+            saved_ms=manifest.saved_ms,
+            checksum=self.checksum,
+            reported=manifest.reported,
+            reported_step=manifest.reported_step,
+            files=manifest.file_count,
+            size=manifest.size,
+            sent=manifest.sent,
         )
 
 

@@ -14,7 +14,7 @@ import attrs
 
 from tony_provider.runtime.artifacts.tree import FileVersion, Kind, Tree, TreeNode
 from tony_provider.runtime.checkpoint.overwritten import PATIENCE, OverwrittenEntries
-from tony_provider.runtime.checkpoint.save_names import is_temporary, step_in
+from tony_provider.runtime.checkpoint.save_names import MANIFEST_SUFFIX, is_temporary, step_in
 
 QUIET = 3.0  # seconds without a change after which a save counts as complete
 _LONGEST_QUIET = 300.0  # seconds, for programs that pause longer within a save
@@ -481,7 +481,7 @@ def _is_temporary(path: str) -> bool:
 
 
 def _is_manifest(path: str) -> bool:
-    return "/" not in path and path.endswith(".tony.json")
+    return "/" not in path and path.endswith(MANIFEST_SUFFIX)
 
 
 def _is_same(one: TreeNode, other: TreeNode) -> bool:

@@ -33,9 +33,8 @@ class ResumePoint:
         facts = [f"step {self.step}"] if self.step is not None else []
         if self.saved_ms:
             facts.append(f"saved {clock.time_of_day(self.saved_ms)}")
-        name = f"snapshot {self.save}" if self.save else "a snapshot"
-        if not self.uri:
-            name = "its directory"
+        stored = f"snapshot {self.save}" if self.save else "a snapshot"
+        name = stored if self.uri else "its directory"
         return f"{name} ({', '.join(facts)})" if facts else name
 
     @property

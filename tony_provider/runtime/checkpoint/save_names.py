@@ -8,6 +8,7 @@ from typing import Optional
 from tony_provider.runtime.checkpoint.content.unreadable import HIGHEST
 
 # Labels before a number that is a step. The first pattern that matches decides.
+MANIFEST_SUFFIX = ".tony.json"  # of manifests that programs write
 _STEPS = r"(?:global[-_]?)?(?:step|iter|iteration)s?"
 _SAVES = r"(?:epoch|ep|e|ckpt|chkpt|checkpoint|backup|save|snapshot|cp)s?"
 _LABELLED = re.compile(rf"(?:^|[^a-z])(?:{_STEPS})[-_=.]?([0-9]+)(?![0-9])")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
 import os
@@ -14,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from os.path import lexists
 from posixpath import dirname
-from typing import Callable, Optional
+from typing import Optional
 
 import attrs
 
@@ -270,8 +271,8 @@ class CheckpointDirectory:
                 self._idle = self._idle or self._without_news(tree)
                 return self._idle
             self._idle = None
-            saves = _Once(self._saves)
-            verify = lambda: saves.get().verified(alone=self._alone)  # noqa: E731
+            saves = functools.cache(self._saves)
+            verify = lambda: saves().verified(alone=self._alone)  # noqa: E731
             if ended and succeeded:
                 found: object = self._watch.at_exit()
             elif ended:
@@ -286,8 +287,8 @@ class CheckpointDirectory:
             whole = Tree(nodes, tree.left_out)
             if problem := snapshot_limits.problem(whole, self._max_size):
                 return self._not_ready(problem, lasts=True)
-            loadable = self._loadable(saves.get(), found.unfinished)
-            return self._is_ready(_Ready(whole, found, loadable, self._saved_ms(whole)), saves.get())
+            loadable = self._loadable(saves(), found.unfinished)
+            return self._is_ready(_Ready(whole, found, loadable, self._saved_ms(whole)), saves())
 
     def snapshot(
         self, version: int, leave_out: Collection[str], upload: ArtifactUpload, reported_step: Optional[int]
@@ -443,10 +444,17 @@ class CheckpointDirectory:
             files.setdefault(path.partition("/")[0], {})[path] = node
         ages = {top: -saves.view.newest_time(nodes) for top, nodes in files.items()}
         tops = sorted(files, key=lambda top: (top not in news, ages[top], top))[:_MOST_ENTRIES]
-        return tuple(self._entry(top, top in news, files[top], inside.get(top, []), saves) for top in tops)
+        needed = {path for save in saves.saves for path in save.needs}
+        return tuple(self._entry(top, top in news, files[top], inside.get(top, []), saves, needed) for top in tops)
 
     def _entry(
-        self, top: str, is_news: bool, nodes: Mapping[str, TreeNode], inside: Sequence[Save], saves: Saves
+        self,
+        top: str,
+        is_news: bool,
+        nodes: Mapping[str, TreeNode],
+        inside: Sequence[Save],
+        saves: Saves,
+        needed: Collection[str],
     ) -> EntryState:
         with_step = [save for save in inside if save.step is not None]
         newest = max(with_step, key=lambda save: saves.view.newest_time(save.files), default=None)
@@ -458,7 +466,6 @@ class CheckpointDirectory:
             versions.append(version)
             del versions[:-2]
         self._awaited[top] = frozenset(needs)
-        needed = {path for save in saves.saves for path in save.needs}
         sizes = {
             path: node.version.size
             for path, node in nodes.items()
@@ -473,19 +480,6 @@ class CheckpointDirectory:
 
     def _saved_ms(self, tree: Tree) -> int:
         return max((node.version.mtime_ns for node in tree.files.values()), default=0) // 1_000_000
-
-
-class _Once:
-    """The saves of one inspection, found at the first use."""
-
-    def __init__(self, find: Callable[[], Saves]) -> None:
-        self._find = find
-        self._found: Optional[Saves] = None
-
-    def get(self) -> Saves:
-        if self._found is None:
-            self._found = self._find()
-        return self._found
 
 
 def _paths(version: _Version) -> set[str]:

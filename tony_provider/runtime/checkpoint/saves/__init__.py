@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from posixpath import basename
 from typing import Callable, Optional
 
 import attrs
@@ -64,7 +63,7 @@ class Saves:
     def loadable(self, *, alone: bool) -> Optional[Save]:
         """Return the newest complete save that a framework can load, or None if there is none.
 
-        Saves inside a directory that is a save do not count, nor copies of the best one so far if there is another.
+        Saves inside a directory that is a save do not count. A save named "best" counts only if there is no other.
         """
         damaged = {path for save in self.saves if save.problem for path in save.files}
         roots = [save.entry for save in self.saves if save.entry in self.view.directories]
@@ -137,4 +136,4 @@ class SaveFinder:
             name = find.__module__
             if name not in self._faults:
                 self._faults.add(name)
-                log.exception("internal error in %s", basename(name))
+                log.exception("internal error in %s", name)

@@ -11,17 +11,17 @@ from posixpath import dirname
 
 from tony_provider.runtime.artifacts import checksum
 from tony_provider.runtime.checkpoint.content.unreadable import Unreadable
+from tony_provider.runtime.checkpoint.save_names import MANIFEST_SUFFIX
 from tony_provider.runtime.checkpoint.saves.view import Save, SaveView, join
 from tony_provider.runtime.spec.model import CheckpointFormat
 
 KIND = CheckpointFormat.MANIFEST.value
-SUFFIX = ".tony.json"
 
 
 def find(view: SaveView) -> Iterator[Save]:
     """Yield a save for each manifest; its first file is the manifest."""
     for path in sorted(view.files):
-        if path.endswith(SUFFIX):
+        if path.endswith(MANIFEST_SUFFIX):
             try:
                 yield _save(view, path)
             except Unreadable as error:
