@@ -497,4 +497,4 @@ def test_a_checkpoint_after_which_every_try_fails_is_passed_over(training: Train
     result = training.again(fails, resume="always").results["train"]
     assert result["resumed_step"] == 20
     assert training.said(r"trains from snapshot \d+ \(step 20\b[^)]*\) in \S+, not from snapshot \d+ \(step 40\b")
-    assert training.said(r"Warning: the job resumes from snapshot \d+ \(step 20\b.* failed 2 times in the same way")
+    assert training.said(r"Warning: the job resumed from snapshot \d+ \(step 20\b.* failed 2 times in the same way")

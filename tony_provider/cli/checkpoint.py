@@ -38,4 +38,4 @@ def checkpoint(args: Namespace) -> None:
             point = copy_checkpoint(storage, uri, directory, args.rank, threading.Event())
         except DamagedCheckpoint as error:
             raise SystemExit(str(error)) from error
-        say(f"{directory} holds {point.description}")
+        say(f"{directory} holds {point.label}")

@@ -52,7 +52,7 @@ def submit(args: Namespace) -> None:
         more = f" --conn-id {args.conn_id}" if args.conn_id != hook.default_conn_name else ""
         for word, what in (("status --watch", "Follow it"), ("logs --follow", "Its logs"), ("kill", "End it")):
             _tell(args, "", f"{what + ':':<11}airflow tony {word} {application_id}{more}")
-        again = f"Should it fail, --run-id {run_id} goes on from its newest checkpoint."
+        again = f"Should it fail, --run-id {run_id} goes on from its newest checkpoint, if the job stays the same."
         _tell(args, "", again)
 
 

@@ -122,7 +122,8 @@ class SubmissionAttempt:
         ]
         status = write_in_order(writes)[-1]
         assert status is not None  # noqa: S101 - of the last one
-        log.info("%s %s", self.application_id, chain.plan)
+        # It is easily missed in a log that the checkpoints of the training are not used.
+        log.log(logging.WARNING if chain.plan.begins_again else logging.INFO, "%s %s", self.application_id, chain.plan)
         return stored_resource(status, contract.APPLICATION_FILE, sha256=hashlib.sha256(content).hexdigest())
 
     def _open(self, chain: ChosenChain, before_it_appears: Before) -> None:

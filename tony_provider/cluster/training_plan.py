@@ -29,6 +29,11 @@ class TrainingPlan:
     saved_in: str = ""  # URI of the chain that holds it
     not_from: str = ""  # describes a newer checkpoint that is not used, and why
 
+    @property
+    def begins_again(self) -> bool:
+        """Whether the training has a chain and does not use it."""
+        return self.newest is not None and not self.goes_on and self.resume is None
+
     def __str__(self) -> str:
         where = f"goes on in {self.newest.uri}" if self.goes_on and self.newest else "opens a new checkpoint chain"
         if self.resume is not None:

@@ -433,6 +433,51 @@ def test_a_manifest_says_exactly_when_a_save_is_complete(world: World) -> None:
     assert "no manifest" in reason(world.look(600))
 
 
+def test_a_file_that_is_changed_after_its_manifest_waits_for_the_next_one(world: World) -> None:
+    for name in ("state", "state.tony.json"):
+        world.write(name)
+    world.verified = Verified(declared={"state.tony.json": ["state"]})
+    assert world.look() == Moment()
+    world.take()
+    world.write("state", "next")
+    world.write("other.tony.json")
+    world.verified = Verified(declared={"other.tony.json": []}, outdated=["state"])
+    assert reason(world.look(60)) == "state is newer than the manifest that lists it"
+    assert world.watch.after_failure(world.now, lambda: world.verified) is None
+
+
+@pytest.mark.parametrize(("pause", "between"), [(6, 9), (20, 60), (100, 200)])
+@pytest.mark.parametrize("names", [("model.pkl", "optimizer.json"), ("model-{}.pt", "last")])
+def test_a_program_that_pauses_between_its_overwritten_files_is_learned(
+    world: World, names: tuple[str, str], pause: int, between: int
+) -> None:
+    first, second = names
+    for step in (10, 20, 30):
+        world.write(first.format(step), str(step))
+        found = world.look(pause)
+        if step == 10:
+            assert found == Moment(), "nothing shows yet that a file is missing"
+            world.take()
+        else:
+            assert reason(found) == f"{second} is not written yet, unlike in the saves before"
+            assert world.watch.after_failure(world.now, Verified) is None
+        world.write(second, str(step))
+        assert world.look(QUIET) == Moment()
+        world.take()
+        world.look(between - QUIET)
+    world.watch.restored(world.now, scan(world.directory))
+    world.write(first.format(40))
+    assert reason(world.look(pause)).startswith(second)
+
+
+def test_two_files_at_equal_distances_are_stored_each_by_itself(world: World) -> None:
+    for count in range(4):
+        for name in ("a.bin", "b.bin"):
+            world.write(name, str(count))
+            assert world.look(7) == Moment()
+            world.take()
+
+
 # ---- after a failure -----------------------------------------------------------------------------------------------
 
 
@@ -472,6 +517,16 @@ def test_a_complete_file_of_another_kind_does_not_replace_a_save_that_was_remove
     world.look(QUIET)
     (world.directory / "last-10.bin").unlink()
     world.write("last-20.bin", "half")
+    world.look()
+    assert world.watch.after_failure(world.now, Verified) is None
+
+
+def test_the_directory_of_a_save_that_was_cut_short_replaces_no_save(world: World) -> None:
+    world.write("step-1/a")
+    world.look(QUIET)
+    world.take()
+    shutil.rmtree(world.directory / "step-1")
+    world.write("step-2/a")
     world.look()
     assert world.watch.after_failure(world.now, Verified) is None
 

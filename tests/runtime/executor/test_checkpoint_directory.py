@@ -96,6 +96,35 @@ def test_a_manifest_makes_a_state_ready_at_once(container: CheckpointContainer) 
     assert {entry.name: entry.step for entry in state.entries} == {"step-10.tony.json": 10, "weights-10": None}
 
 
+@pytest.mark.parametrize("seconds", [1.0, 20.0])
+@pytest.mark.parametrize("steps", [(10, 10), (10, 20)])
+def test_a_file_that_was_overwritten_after_its_manifest_is_no_save(
+    container: CheckpointContainer, clock: Clock, steps: tuple[int, int], seconds: float
+) -> None:
+    """A program overwrites its model, and is killed before it writes the manifest. The sizes are the same."""
+    for step in steps:
+        for name in ("model.pkl", "optimizer.json"):
+            clock.now += 1
+            (container.path / name).write_text(f"step {step}")
+            clock.date(container.path / name)
+        manifest(container, step, "model.pkl", "optimizer.json")
+        clock.date(container.path / f"step-{step}.tony.json")
+        state = container.look()
+        assert (state.ready, state.blocker) == (True, "")
+        container.store(state)
+    before = container.content()
+    clock.now += 1
+    (container.path / "model.pkl").write_text("step 30")
+    clock.date(container.path / "model.pkl")
+    assert not container.look().ready
+    clock.now += seconds
+    container.directory.ended()
+    assert not container.directory.look(ended=True).ready
+    resumed = keep(container)
+    assert resumed is not None
+    assert container.content() == before
+
+
 def test_a_file_that_is_open_for_writing_blocks(container: CheckpointContainer, clock: Clock) -> None:
     (container.path / "state.bin").write_text("half")
     clock.writing[container.path] = {"state.bin"}

@@ -43,6 +43,7 @@ class Verified:
     whole: Collection[str] = ()  # paths of files that are complete
     broken: Mapping[str, str] = attrs.field(factory=dict)  # path and reason of incomplete files
     declared: Mapping[str, Collection[str]] = attrs.field(factory=dict)  # complete manifests, and the paths they list
+    outdated: Collection[str] = frozenset()  # paths that were changed after the last manifest that lists them
 
 
 @attrs.frozen
@@ -290,7 +291,7 @@ class DirectoryWatch:
         listed = {path for paths in verified.declared.values() for path in paths}
         temporary = {path for path in news if _is_temporary(path)} - listed
         cut_short = {path for path in news if self._is_unsettled(now, path)} - set(verified.whole) - temporary
-        cut_short |= news & set(verified.broken)
+        cut_short |= news & {*verified.broken, *verified.outdated}
         lacking = self._lacking(now)
         cut_short |= {path for path in news if _number(_top(path)) in lacking}
         unfinished = cut_short | temporary
@@ -300,7 +301,8 @@ class DirectoryWatch:
             unfinished |= {path for path in news if self._is_newer_than_moment(path)} - complete
         tops = {_top(path) for path in unfinished}
         removed = {_pattern(path) for path in self._removed()}
-        is_replaced = any(_pattern(path) in removed for path in news - unfinished if path in self._seen)
+        kept = (path for path in news - unfinished if path in self._seen and not self._is_directory(path))
+        is_replaced = any(_pattern(path) in removed for path in kept)
         if any(top in self._snapshot for top in tops) or (tops and removed and not is_replaced):
             return None
         left_out = {path for path in self._tree.nodes if _top(path) in tops}
@@ -433,6 +435,9 @@ class DirectoryWatch:
         fresh = [path for path in verified.declared if path in news]
         if not fresh:
             return Blocker("", "the program has written no manifest since the last snapshot", _DECLARE)
+        outdated = min(news & set(verified.outdated), default="")
+        if outdated:
+            return Blocker(outdated, "is newer than the manifest that lists it", _DECLARE)
         listed = {path for paths in verified.declared.values() for path in paths} | set(verified.declared)
         unfinished = frozenset(
             path

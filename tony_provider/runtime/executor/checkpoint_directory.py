@@ -206,7 +206,6 @@ class CheckpointDirectory:
     def _restored(self, base: Optional[ResumePoint], stored: StoredFiles, others: Mapping[str, TreeNode]) -> None:
         self.base, self._stored, self._others, self._ready, self._idle = base, stored, others, None, None
         self._bring_back_excluded()
-        self._watch = DirectoryWatch()
         self._watch.restored(time.monotonic(), self._own(self._scan()))
         self.make_room()
 

@@ -56,9 +56,11 @@ class Saves:
         declared = {
             save.files[0]: save.files[1:]
             for save in self.saves
-            if save.is_manifest and not set(save.files) & set(broken)
+            if save.is_manifest and save.proven and not set(save.files) & set(broken)
         }
-        return Verified(whole - set(broken), broken, declared)
+        listed = {path for save in self.saves if save.is_manifest for path in save.files[1:]}
+        outdated = listed - {path for paths in declared.values() for path in paths} - set(broken)
+        return Verified(whole - set(broken), broken, declared, outdated)
 
     def loadable(self, *, alone: bool) -> Optional[Save]:
         """Return the newest complete save that a framework can load, or None if there is none.

@@ -1,7 +1,8 @@
 """Saves of any format with a manifest that the program writes last; see ``tony_sdk.commit_checkpoint``.
 
 ``<name>.tony.json`` holds ``{"step": 20, "entry": "model-20", "files": [{"path": "model-20/a", "size": 12}]}``. Paths
-are relative to the manifest's directory. A file may have a ``checksum`` such as ``crc32:0a1b2c3d``.
+are relative to the manifest's directory. A file may have a ``checksum`` such as ``crc32:0a1b2c3d``. A manifest says
+nothing about files that were changed after it.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ def _save(view: SaveView, manifest: str) -> Save:
         elif wanted is not None and _checksum(view, path, wanted) != wanted:
             problem = f"{path} does not have the checksum {wanted}"
     files = (manifest, *(path for path in paths if path in view.files))
+    if view.newest_time(paths) > view.files[manifest].mtime_ns:  # the next save has begun, or has a manifest of its own
+        return Save("", "", files, is_manifest=True)
     return Save(KIND, join(place, entry), files, step, problem, proven=True, is_manifest=True)
 
 

@@ -99,7 +99,7 @@ class SessionCheckpoints:
         what = f"resumes from {resume.label}" if resume else "begins at step 0: there is no checkpoint"
         if resume and not_from:
             what = f"{what}, {not_from}"
-            state.warnings.append(f"the job {what}")
+            state.warnings.append(f"the job resumed from {resume.label}, {not_from}")
             if resume.save < before:
                 state.went_back = data["went_back"] = resume.uri
         state.note("resume_chosen", f"generation {generation} {what}", data=data)
