@@ -63,7 +63,7 @@ def test_after_two_equal_failures_the_checkpoint_before_is_used() -> None:
     crash(world)
     assert source(world) == 20
     (warning,) = world.status.warnings
-    assert "resumes from snapshot 20 (step 20), " in warning
+    assert "resumed from snapshot 20 (step 20), " in warning
     assert "failed 2 times in the same way" in warning
     assert "worker:0 on node" in warning
 
@@ -111,7 +111,7 @@ def test_the_next_application_begins_at_the_checkpoint_before() -> None:
     third.checkpoints, third.failed_resumes = second.checkpoints, second.failed_resumes
     third.choose(1)
     assert third.run().rendezvous[-1].resume == point(20, "store/step-20")
-    assert "resumes from snapshot 20" in third.status.warnings[0]
+    assert "resumed from snapshot 20" in third.status.warnings[0]
 
 
 def test_without_an_older_checkpoint_the_job_fails_with_the_programs_failure() -> None:
@@ -224,7 +224,7 @@ def test_a_task_that_restarts_alone_goes_back_from_what_it_has_restored(before: 
     assert world.rendezvous[-1].keep_checkpoints
     crash(world)
     assert source(world) == 20
-    assert "resumes from snapshot 20" in world.status.warnings[-1]
+    assert "resumed from snapshot 20" in world.status.warnings[-1]
     crash(world)
     assert "same failure 3 times" in failure(world)
 
