@@ -114,9 +114,12 @@ def _broken_on_store(field: Field, broken: Breaking) -> Account:
 def truncated_locally(field: Field) -> Account:
     """Half of it is gone before it was copied, and the user process dies: the one before is taken."""
     training = field.train(environment=LARGE, pace=0.5)
-    committed = read_stored(training.job.hook.storage(), training.until_committed(10)).step or 0
-    step = max(entry.step or 0 for entry in training.diary.entries("saved", training.leader)) + 10
-    newest = training.until_saved(step)
+    step, committed = 0, 10
+    while committed >= step:  # on a busy machine, a save may be stored before the diary is read
+        committed = read_stored(training.job.hook.storage(), training.until_committed(step + 10)).step or 0
+        step = max(entry.step or 0 for entry in training.diary.entries("saved", training.leader)) + 10
+        newest = training.until_saved(step)
+        committed = read_stored(training.job.hook.storage(), training.until_committed(committed)).step or 0
     directory = Path(f"/proc/{newest.pid}/cwd/tony-work/checkpoints").resolve()
     with training.hit():
         largest = max((directory / path for path in files_below(directory) if f"-{step}" in path), key=_size)

@@ -18,7 +18,11 @@ from tony_provider.runtime.sdk import tony_sdk
 
 def complete(directory: Path) -> list[Save]:
     """The complete saves of a directory that have a manifest."""
-    return [save for save in SaveFinder(directory).find(scan(directory)).saves if save.is_manifest and not save.problem]
+    return [
+        save
+        for save in SaveFinder(directory).find(scan(directory)).saves
+        if save.is_manifest and save.proven and not save.problem
+    ]
 
 
 @pytest.fixture(autouse=True)
