@@ -78,7 +78,7 @@ def peer_sockets(connection: Connected, proc: Path = Path("/proc")) -> set[OpenS
     """
     try:
         (host, port), (own_host, own_port) = connection.getpeername()[:2], connection.getsockname()[:2]
-        both = list(zip(_as_kernel(host), _as_kernel(own_host), strict=False))
+        both = list(zip(_as_kernel(host), _as_kernel(own_host)))
     except (OSError, ValueError):  # it is closed already, or leads by another protocol
         return set()
     ends = {(f"{theirs}:{port:04X}", f"{ours}:{own_port:04X}") for theirs, ours in both}
