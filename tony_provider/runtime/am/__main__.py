@@ -9,7 +9,10 @@ import os
 import sys
 from pathlib import Path
 
-from tony_provider.runtime import own_log
+from tony_provider.runtime import (
+    grpc_without_fork_handlers,  # noqa: F401
+    own_log,
+)
 from tony_provider.runtime.am.master_lifecycle import MasterContext, run
 from tony_provider.runtime.am.resource_manager import ResourceManagerError
 from tony_provider.runtime.container_inputs import ContainerError

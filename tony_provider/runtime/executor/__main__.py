@@ -11,6 +11,7 @@ guarded = None
 if container := os.environ.get(contract.ENV_CONTAINER_ID):  # without one the executor says so itself
     guarded = guard.post(f"{contract.ENV_CONTAINER}={container}")  # before gRPC is there, beside which nothing may fork
 
-from tony_provider.runtime.executor.main import main  # noqa: E402 - loads gRPC
+from tony_provider.runtime import grpc_without_fork_handlers  # noqa: E402, F401
+from tony_provider.runtime.executor.main import main  # noqa: E402
 
 main(guarded)

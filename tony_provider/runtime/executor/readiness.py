@@ -95,13 +95,11 @@ class Readiness:
 
     async def _succeeds(self, command: str) -> bool:
         try:
-            # As the user's own, see UserProcess: what keeps Python 3.9 from posix_spawn breaks the child.
             process = await asyncio.create_subprocess_exec(
                 *("/bin/sh", "-c", command),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.DEVNULL,
                 stderr=asyncio.subprocess.DEVNULL,
-                close_fds=False,
                 env=dict(self._environ),
             )
         except OSError as error:

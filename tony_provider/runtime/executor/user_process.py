@@ -30,9 +30,8 @@ class UserProcess:
     @classmethod
     async def start(cls, launch: ProcessLaunch, capture: Capture) -> UserProcess:
         """Start it with its output in an open capture. Raises OSError when it cannot be started."""
-        # No session and no group of its own: YARN's kill goes to the container's process group. And nothing that would
-        # keep Python 3.9 from posix_spawn (cwd, close_fds): its fork would run gRPC's handlers, which break the child.
-        # All our files are close-on-exec, and the working directory is the container's.
+        # The process has no session and no group of its own, because YARN kills the container's process group.
+        # It inherits the locks of its GPUs, which last until the process ends. Other files are close-on-exec.
         process = await asyncio.create_subprocess_exec(
             "/bin/sh",
             *("-c", _START, "sh", launch.command),

@@ -66,13 +66,11 @@ def is_busy(name: str, environ: Mapping[str, str]) -> bool:
 
 def _output(program: str, environ: Mapping[str, str], *arguments: str) -> str:
     try:
-        # Neither cwd nor close_fds, as for the user process: nothing here may fork.
         process = subprocess.Popen(
             [program, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            close_fds=False,
             env=dict(environ),
             text=True,
             errors="replace",

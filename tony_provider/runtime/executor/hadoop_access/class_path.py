@@ -31,13 +31,11 @@ def class_path(program: str, environ: Mapping[str, str]) -> str:
     Blocks for a JVM's start; raises ClassPathError.
     """
     try:
-        # No cwd and no close_fds, see UserProcess: what keeps Python 3.9 from posix_spawn breaks the child.
         done = subprocess.run(
             [program, "classpath", "--glob"],
             env=dict(environ),
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            close_fds=False,
             timeout=_SECONDS,
             check=False,
         )
