@@ -13,11 +13,13 @@ Object stores promise less than HDFS and local disk:
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import glob
 import importlib
 import io
 import itertools
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
@@ -37,13 +39,14 @@ from tony_provider.runtime.storage.streams import Body, Range
 
 SINGLE_PUT = 8 << 20  # bytes
 
+_TIMEOUTS = (TimeoutError, socket.timeout, asyncio.TimeoutError)  # one class from Python 3.11
 _ERRORS: list[tuple[type[BaseException], type[errors.StorageError]]] = [
     (FileNotFoundError, errors.StorageNotFound),
     (FileExistsError, errors.StorageExists),
     (IsADirectoryError, errors.StorageIsADirectory),
     (NotADirectoryError, errors.StorageNotADirectory),
     (PermissionError, errors.StoragePermissionDenied),
-    (TimeoutError, errors.StorageTimeout),
+    *((kind, errors.StorageTimeout) for kind in _TIMEOUTS),
     (ConnectionError, errors.StorageUnreachable),
     (NotImplementedError, errors.StorageUnsupported),
 ]
@@ -277,7 +280,7 @@ def _translated(uri: str, operation: str, detail: str = "") -> Iterator[None]:
         yield
     except errors.StorageError:
         raise
-    except (OSError, NotImplementedError) as error:
+    except (OSError, NotImplementedError, *_TIMEOUTS) as error:
         kind = next((ours for theirs, ours in _ERRORS if isinstance(error, theirs)), errors.StorageError)
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             kind = errors.StorageNoSpace
