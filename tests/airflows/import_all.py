@@ -7,18 +7,15 @@ import pkgutil
 import sys
 
 import tony_provider
-from tests.pythons.import_all import PROGRAMS
+from tests.pythons.import_all import LEFT_OUT
 from tony_provider.airflow_versions.capabilities import AirflowTooOld
-
-# tony_mpi has its neighbours on the path in a job.
-_LEFT_OUT = (*PROGRAMS, "sdk.tony_mpi")
 
 
 def main() -> int:
     """The exit code: 1 where one cannot be imported for any other reason than that this Airflow is too old for it."""
     imported, too_old = 0, 0
     for module in pkgutil.walk_packages(tony_provider.__path__, "tony_provider."):
-        if module.name.endswith(_LEFT_OUT):
+        if module.name.endswith(LEFT_OUT):
             continue
         try:
             importlib.import_module(module.name)

@@ -6,6 +6,7 @@ PATH, with pyenv and with uv, and none is downloaded: those that are not here ar
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -50,7 +51,9 @@ def run(side: Side, version: str) -> str:
 
 def called(command: Sequence[str | Path]) -> int:
     """The exit code."""
-    return subprocess.run(command, cwd=ROOT, check=False).returncode
+    # Some tests have gRPC in their process, whose fork handlers crash programs that Python 3.9 starts.
+    environ = {**os.environ, "GRPC_ENABLE_FORK_SUPPORT": "0"}
+    return subprocess.run(command, cwd=ROOT, env=environ, check=False).returncode
 
 
 if __name__ == "__main__":

@@ -9,13 +9,14 @@ import importlib
 import pkgutil
 import sys
 
-PROGRAMS = ("sitecustomize", "__main__", "show_tensorboard", "launch.prepare", "launch.start")  # an import runs them
+_PROGRAMS = ("sitecustomize", "__main__", "show_tensorboard", "launch.prepare", "launch.start")  # an import runs them
+LEFT_OUT = (*_PROGRAMS, "sdk.tony_mpi")  # which has its neighbours on the path in a job
 
 
 def import_all(package: str) -> int:
     found = importlib.import_module(package)
     names = [module.name for module in pkgutil.walk_packages(found.__path__, package + ".")]
-    wanted = [name for name in names if not name.endswith(PROGRAMS)]
+    wanted = [name for name in names if not name.endswith(LEFT_OUT)]
     for name in wanted:
         importlib.import_module(name)
     return len(wanted)

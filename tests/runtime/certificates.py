@@ -41,7 +41,7 @@ def certificate(
     *,
     authority: bool = False,
 ) -> x509.Certificate:
-    now = datetime.datetime.now(datetime.UTC)
+    now = datetime.datetime.now(datetime.timezone.utc)  # noqa: UP017 - Python 3.9 runs this, too
     return (
         x509.CertificateBuilder()
         .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
