@@ -112,10 +112,11 @@ bench-keep: $(VENV)/.test  ## keep the newest run in benchmarks/kept, and show i
 
 # -- the work --------------------------------------------------------------------------------------------------------
 
-lint: $(VENV)/.test  ## ruff, and who imports whom (import-linter)
+lint: $(VENV)/.test  ## ruff, who imports whom (import-linter), and whether the runtime needs no newer Python than 3.9 (vermin)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/vermin --quiet --no-parse-comments --eval-annotations --target=3.9- --violations tony_provider/__init__.py tony_provider/runtime
 
 types: $(VENV)/.test  ## mypy, strict
 	$(BIN)/mypy
