@@ -18,6 +18,7 @@ from tony_provider.runtime.am import wire_messages
 from tony_provider.runtime.am.own_chain import OwnChain
 from tony_provider.runtime.am.owner import FencedError
 from tony_provider.runtime.am.session.actions import Action, Note, NoteFailedResume
+from tony_provider.runtime.am.session.restarts.progress import CommittedSave
 from tony_provider.runtime.am.session.session import Session
 from tony_provider.runtime.am.snapshot_rounds import Round, SnapshotRounds, TakeOrder, Waiting
 from tony_provider.runtime.application import ApplicationDescription
@@ -30,6 +31,7 @@ from tony_provider.runtime.checkpoint.checkpoint_model import (
     chain_of,
     directory_name,
 )
+from tony_provider.runtime.checkpoint.consistency import is_named_log
 from tony_provider.runtime.checkpoint.errors import CheckpointTooLarge, DamagedCheckpoint, NoCheckpointLeft
 from tony_provider.runtime.checkpoint.failed_resumes import FailedResume
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
@@ -322,6 +324,7 @@ class CheckpointCommits:
                 return
         ranks = dict(self._session.mirror_ranks())
         made = self._manifest(whole, ranks)
+        save = _progress_of(whole, made, self._newest)
         commit = partial(self._chain.do, partial(_commit, catalog, uri, made))
         try:
             stored = await retry(commit, _COMMIT_TIMEOUT, StorageError, lambda error: self._warn(str(error)))
@@ -340,7 +343,7 @@ class CheckpointCommits:
             for each in stored.manifest.trees
         }
         seconds = max(request.uploaded.copy_seconds for request in whole.values())
-        self._post(partial(self._session.checkpoint_committed, stored.point, copy_seconds=seconds))
+        self._post(partial(self._session.checkpoint_committed, stored.point, save, copy_seconds=seconds))
         for request in whole.values():
             request.answer(True, "", False)
         self._rounds.ended(uri, committed=True)
@@ -422,6 +425,26 @@ class CheckpointCommits:
     def _note(self, event: str, message: str, task: Optional[str] = None) -> None:
         note = Note(event, message, task)
         self._post(lambda _: [note])
+
+
+def _progress_of(
+    whole: Mapping[str, CommitRequest], made: Manifest, before: Optional[StoredCheckpoint]
+) -> CommittedSave:
+    """Return what a checkpoint that was uploaded in these parts says about progress."""
+    steps = [each.uploaded.content_step for each in whole.values() if each.uploaded.HasField("content_step")]
+    known = _contents(before.manifest) if before is not None else set()
+    return CommittedSave(
+        tasks=tuple(whole),
+        content_step=max(steps, default=None),
+        is_new=not _contents(made) <= known,
+        process_seconds=max(each.uploaded.process_seconds for each in whole.values()),
+    )
+
+
+def _contents(manifest: Manifest) -> set[tuple[int, str]]:
+    """Return the sizes and checksums of all files but logs, which also grow without progress."""
+    entries = (entry for tree in manifest.trees for entry in tree.tree.entries)
+    return {(entry.size, entry.checksum) for entry in entries if entry.checksum and not is_named_log(entry.path)}
 
 
 def _only(tree: StoredTree, tops: set[str]) -> StoredTree:

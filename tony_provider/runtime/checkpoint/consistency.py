@@ -309,6 +309,11 @@ class DirectoryWatch:
         return Moment(frozenset(left_out | self._empty_saves()), self._logs)
 
     @property
+    def last_change(self) -> float:
+        """When the newest of the changes since the last snapshot was seen; minus infinity without any."""
+        return max((self._seen[path].changed for path in self._news() if path in self._seen), default=float("-inf"))
+
+    @property
     def changed_files(self) -> list[str]:
         """The files that differ from the last snapshot, without logs that have only grown."""
         return [path for path in self._news() if path in self._seen and self._seen[path].node.kind is Kind.FILE]

@@ -89,6 +89,7 @@ class _Ready:
     moment: Moment
     loadable: Optional[Save]
     saved_ms: int  # epoch
+    process_seconds: float  # from the start of the processes until the last change
 
 
 @attrs.frozen
@@ -102,6 +103,7 @@ class Snapshot:
     reported_step: Optional[int]
     loadable: Optional[Save]
     saved_ms: int
+    process_seconds: float
 
 
 class CheckpointDirectory:
@@ -139,6 +141,7 @@ class CheckpointDirectory:
         self._rewrites = False  # the program writes into files while they are sent
         self._left_out: dict[str, str] = {}  # path and reason of entries that no snapshot can hold
         self._has_described_excluded = False
+        self._began_at = time.monotonic()  # when the processes started
         self._ended_at: Optional[float] = None  # when the processes ended, if the directory was watched until then
 
     # ---- before a process ----------------------------------------------------------------------------------------
@@ -148,7 +151,7 @@ class CheckpointDirectory:
         with self._lock:
             self._finder = SaveFinder(self.path, world_size=world_size, reading=self._reader.read)
             self._ranks, self._alone, self._writes = tuple(ranks), alone, {}
-            self._ended_at = self._idle = None
+            self._began_at, self._ended_at, self._idle = time.monotonic(), None, None
             self._left_out = {}
 
     def empty(self) -> None:
@@ -287,7 +290,7 @@ class CheckpointDirectory:
             if problem := snapshot_limits.problem(whole, self._max_size):
                 return self._not_ready(problem, lasts=True)
             loadable = self._loadable(saves(), found.unfinished)
-            return self._is_ready(_Ready(whole, found, loadable, self._saved_ms(whole)), saves())
+            return self._is_ready(self._state(whole, found, loadable), saves())
 
     def snapshot(
         self, version: int, leave_out: Collection[str], upload: ArtifactUpload, reported_step: Optional[int]
@@ -314,7 +317,9 @@ class CheckpointDirectory:
         found = ready.loadable
         step = found.step if found is not None and found.step is not None else reported_step
         is_reported = step is not None and (found is None or found.step is None)
-        return Snapshot(uploaded, ready.tree, step, is_reported, reported_step, found, ready.saved_ms)
+        return Snapshot(
+            uploaded, ready.tree, step, is_reported, reported_step, found, ready.saved_ms, ready.process_seconds
+        )
 
     def committed(self, snapshot: Snapshot, point: ResumePoint) -> None:
         """Note that a snapshot is part of a committed checkpoint."""
@@ -417,8 +422,11 @@ class CheckpointDirectory:
     def _without_news(self, tree: Tree) -> DirectoryState:
         """Return the state that is already stored. The application master compares other tasks' saves with it."""
         saves = self._saves()
-        ready = _Ready(tree, self._watch.at_exit(), self._loadable(saves, ()), self._saved_ms(tree))
-        return self._is_ready(ready, saves)
+        return self._is_ready(self._state(tree, self._watch.at_exit(), self._loadable(saves, ())), saves)
+
+    def _state(self, tree: Tree, moment: Moment, loadable: Optional[Save]) -> _Ready:
+        seconds = max(0.0, self._watch.last_change - self._began_at)
+        return _Ready(tree, moment, loadable, self._saved_ms(tree), seconds)
 
     def _not_ready(self, blocker: str, remedy: str = "", *, lasts: bool = False) -> DirectoryState:
         if self._ready is not None:

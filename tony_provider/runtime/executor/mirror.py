@@ -362,6 +362,8 @@ class Mirror:
             saved_ms=snapshot.saved_ms,
             reported=snapshot.reported,
             reported_step=snapshot.reported_step,
+            content_step=loadable.content_step if loadable else None,
+            process_seconds=snapshot.process_seconds,
             objects=tree.objects,
             copy_seconds=seconds,
         )

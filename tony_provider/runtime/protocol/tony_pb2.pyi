@@ -321,7 +321,7 @@ class TakeSnapshot(_message.Message):
     def __init__(self, generation: _Optional[int] = ..., start: _Optional[int] = ..., wanted: bool = ..., version: _Optional[int] = ..., save: _Optional[int] = ..., uri: _Optional[str] = ..., leave_out: _Optional[_Iterable[str]] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class CheckpointUploaded(_message.Message):
-    __slots__ = ("generation", "start", "request", "step", "uri", "format", "entry", "entries", "save", "saved_ms", "reported", "reported_step", "objects", "copy_seconds")
+    __slots__ = ("generation", "start", "request", "step", "uri", "format", "entry", "entries", "save", "saved_ms", "reported", "reported_step", "objects", "content_step", "process_seconds", "copy_seconds")
     class ObjectsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -342,6 +342,8 @@ class CheckpointUploaded(_message.Message):
     REPORTED_FIELD_NUMBER: _ClassVar[int]
     REPORTED_STEP_FIELD_NUMBER: _ClassVar[int]
     OBJECTS_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_STEP_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_SECONDS_FIELD_NUMBER: _ClassVar[int]
     COPY_SECONDS_FIELD_NUMBER: _ClassVar[int]
     generation: int
     start: int
@@ -356,8 +358,10 @@ class CheckpointUploaded(_message.Message):
     reported: bool
     reported_step: int
     objects: _containers.ScalarMap[str, int]
+    content_step: int
+    process_seconds: float
     copy_seconds: float
-    def __init__(self, generation: _Optional[int] = ..., start: _Optional[int] = ..., request: _Optional[int] = ..., step: _Optional[int] = ..., uri: _Optional[str] = ..., format: _Optional[str] = ..., entry: _Optional[str] = ..., entries: _Optional[_Iterable[_Union[TreeEntry, _Mapping]]] = ..., save: _Optional[int] = ..., saved_ms: _Optional[int] = ..., reported: bool = ..., reported_step: _Optional[int] = ..., objects: _Optional[_Mapping[str, int]] = ..., copy_seconds: _Optional[float] = ...) -> None: ...
+    def __init__(self, generation: _Optional[int] = ..., start: _Optional[int] = ..., request: _Optional[int] = ..., step: _Optional[int] = ..., uri: _Optional[str] = ..., format: _Optional[str] = ..., entry: _Optional[str] = ..., entries: _Optional[_Iterable[_Union[TreeEntry, _Mapping]]] = ..., save: _Optional[int] = ..., saved_ms: _Optional[int] = ..., reported: bool = ..., reported_step: _Optional[int] = ..., objects: _Optional[_Mapping[str, int]] = ..., content_step: _Optional[int] = ..., process_seconds: _Optional[float] = ..., copy_seconds: _Optional[float] = ...) -> None: ...
 
 class TreeEntry(_message.Message):
     __slots__ = ("path", "kind", "mode", "mtime_ns", "size", "checksum", "object", "offset", "target")

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.runtime.am.session.world import World, job, task_type
+from tony_provider.runtime.am.session.restarts.progress import CommittedSave
 from tony_provider.runtime.am.session.state.task import Heartbeat
 from tony_provider.runtime.protocol.job_figures import TimeUse, TypeUse
 from tony_provider.runtime.protocol.status import TaskProgress
@@ -283,8 +284,9 @@ def test_copies_of_checkpoints_add_up() -> None:
         job.commit(step)
         point = job.checkpoints[-1]
     assert point is not None
-    job.carry_out(job.session.checkpoint_committed(point, job.now, copy_seconds=2.5))
-    job.carry_out(job.session.checkpoint_committed(point, job.now, copy_seconds=4.0))
+    save = CommittedSave(["worker:0"], content_step=20, is_new=True, process_seconds=100.0)
+    job.carry_out(job.session.checkpoint_committed(point, save, job.now, copy_seconds=2.5))
+    job.carry_out(job.session.checkpoint_committed(point, save, job.now, copy_seconds=4.0))
     assert times(job).checkpoints == 6.5
 
 

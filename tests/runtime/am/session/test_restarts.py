@@ -354,7 +354,7 @@ def test_each_independent_task_has_its_own_budget() -> None:
     world.end("worker:1", exit_code=2)
     world.complete_all()
     assert world.verdict.status is FinalStatus.FAILED
-    assert "given up after 1 restart without a newer checkpoint" in world.verdict.message
+    assert "given up after 1 restart without progress" in world.verdict.message
 
 
 def test_the_types_own_scope_counts() -> None:
@@ -485,7 +485,7 @@ def test_the_budget_ends_the_job_with_the_last_cause() -> None:
     assert (failure.kind, failure.task, failure.exit_code) == (FailureKind.USER, "worker:2", 4)
     assert failure.message.splitlines() == [
         "worker:2 on node3:1 ended with exit code 4; "
-        "given up after 2 restarts without a newer checkpoint (restart.budget)",
+        "given up after 2 restarts without progress (restart.budget)",
         "ValueError",
     ]
 

@@ -54,7 +54,7 @@ def test_a_typo_is_tried_once_more() -> None:
     first, *rest = ended(world).splitlines()
     assert first == (
         "worker:1 on node2:1 ended with exit code 1; "
-        "the same failure 2 times, without a step or a newer checkpoint in between (restart.same_failure)"
+        "the same failure 2 times, without progress in between (restart.same_failure)"
     )
     assert rest[-1] == "NameError: name 'lodel' is not defined"
 
@@ -157,9 +157,34 @@ def test_a_step_in_between() -> None:
 
 def test_the_step_that_a_process_told_with_its_end() -> None:
     world = workers()
-    for _ in range(3):
-        fail(world, progress=TaskProgress(7))
+    for step in (7, 8, 9):
+        fail(world, progress=TaskProgress(step))
     assert world.generation == 4
+
+
+def test_steps_that_were_reached_before_are_no_progress() -> None:
+    """Such as those of a program that fails in its first validation, and has no checkpoint until then."""
+    world = workers()
+    fail(world, progress=TaskProgress(7))
+    fail(world, progress=TaskProgress(7))
+    assert "the same failure 2 times, without progress in between" in ended(world)
+
+
+def test_a_failure_after_other_steps_is_another() -> None:
+    """Such as a time-out of the network: then only the budget counts."""
+    world = workers(budget=3)
+    for step in (9, 5, 7):
+        fail(world, progress=TaskProgress(step))
+    assert world.generation == 4
+    fail(world, progress=TaskProgress(6))
+    assert "given up after 3 restarts without progress (restart.budget)" in ended(world)
+
+
+def test_a_failure_before_the_first_step_is_the_same_as_one_after_a_step() -> None:
+    world = workers()
+    fail(world, progress=TaskProgress(7))
+    fail(world)
+    assert "the same failure 2 times" in ended(world)
 
 
 def test_step_zero_is_none() -> None:

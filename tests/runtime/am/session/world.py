@@ -35,6 +35,7 @@ from tony_provider.runtime.am.session.actions import (
 )
 from tony_provider.runtime.am.session.recovery.history import History
 from tony_provider.runtime.am.session.recovery.recovery import REPLAY
+from tony_provider.runtime.am.session.restarts.progress import LONGEST_START, CommittedSave
 from tony_provider.runtime.am.session.session import Session
 from tony_provider.runtime.am.session.state.process_state import ProcessEnd, Settlement
 from tony_provider.runtime.am.session.state.task import Heartbeat, Task
@@ -595,7 +596,13 @@ class World:
         if refusal is None:
             saved = point(step, f"store/step-{step}-{executor.generation}")
             self.checkpoints.append(attrs.evolve(saved, reported=reported))
-            self.carry_out(self.session.checkpoint_committed(self.checkpoints[-1], self.now))
+            save = CommittedSave(
+                tasks=[executor.task],
+                content_step=None if reported else step,
+                is_new=True,
+                process_seconds=LONGEST_START,
+            )
+            self.carry_out(self.session.checkpoint_committed(self.checkpoints[-1], save, self.now))
         return refusal
 
     def restore_fails(self, name: str, *, damaged: bool) -> None:

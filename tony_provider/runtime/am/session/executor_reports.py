@@ -99,6 +99,7 @@ class ExecutorReports:
         if process is None or process.start != end.start or not process.runs:
             return
         if end.progress:
+            process.moved(end.progress.step, now)
             self._look_at_step(task, process, end.progress.step)
         task.heard_at, process.end = now, end
         task.progress = end.progress or task.progress

@@ -26,6 +26,7 @@ from tony_provider.runtime.am.session.restarts.container_failures import Contain
 from tony_provider.runtime.am.session.restarts.early_ends import EarlyEnds
 from tony_provider.runtime.am.session.restarts.finished_tasks import FinishedTasks
 from tony_provider.runtime.am.session.restarts.process_starts import ProcessStarts
+from tony_provider.runtime.am.session.restarts.progress import CommittedSave
 from tony_provider.runtime.am.session.restarts.restart_groups import RestartGroups
 from tony_provider.runtime.am.session.restarts.restarts import Restarts
 from tony_provider.runtime.am.session.stages import Stages
@@ -343,11 +344,13 @@ class Session:
         self._checkpoints.not_chosen(generation, reason, now)
         return self._checked(now)
 
-    def checkpoint_committed(self, point: ResumePoint, now: float, *, copy_seconds: float = 0.0) -> list[Action]:
+    def checkpoint_committed(
+        self, point: ResumePoint, save: CommittedSave, now: float, *, copy_seconds: float = 0.0
+    ) -> list[Action]:
         """A checkpoint is on the store, and counts; ``copy_seconds``: that it took to copy it there."""
         self.times.copied(copy_seconds)
         before = self.state.checkpoint or self.state.generation.resume
-        self._checkpoints.committed(point)
+        self._checkpoints.committed(point, save)
         self.suspension.committed(now)
         self._elastic.committed(now)
         self.resizing.committed(now)

@@ -24,15 +24,15 @@ def find(view: SaveView) -> Iterator[Save]:
         if not reader:
             continue
         try:
-            step = view.read(reader, path)
+            content = view.read(reader, path)
         except Unreadable as error:
             yield Save(kind, path, (path,), problem=str(error))
         except FileNotFoundError:
             continue
         else:
-            yield Save(kind, path, (path,), _step(path, step), proven=True)
+            labelled, inside = step_of(path), _step(content)
+            yield Save(kind, path, (path,), inside if labelled is None else labelled, proven=True, content_step=inside)
 
 
-def _step(path: str, content: object) -> Optional[int]:
-    labelled = step_of(path)
-    return content if labelled is None and isinstance(content, int) and not isinstance(content, bool) else labelled
+def _step(content: object) -> Optional[int]:
+    return content if isinstance(content, int) and not isinstance(content, bool) else None

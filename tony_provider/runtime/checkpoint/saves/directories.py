@@ -66,16 +66,19 @@ def _torch(view: SaveView, directory: str, names: list[str]) -> Optional[Save]:
         needs.update(_needs(view, directory, name))
     if not (is_distributed or is_trainer or needs or any(map(_DEEPSPEED_MODEL.fullmatch, names))):
         return None
-    step, problem = step_of(directory), ""
+    content_step: Optional[int] = None
+    problem = ""
     if is_trainer:
         needs[join(directory, _TRAINER_STATE)] = 1
         if _TRAINER_STATE in names:
-            step = view.read("trainer", join(directory, _TRAINER_STATE))
+            content_step = view.read("trainer", join(directory, _TRAINER_STATE))
     if is_distributed:
         problem = _distributed(view, directory, names, needs)
     is_proven = is_distributed and not is_trainer and not problem
     files = view.below(directory) if directory else tuple(names)
-    return Save(CheckpointFormat.PYTORCH.value, directory or ".", files, step, problem, is_proven, needs)
+    step = step_of(directory) if content_step is None else content_step
+    kind = CheckpointFormat.PYTORCH.value
+    return Save(kind, directory or ".", files, step, problem, is_proven, needs, content_step=content_step)
 
 
 def _needs(view: SaveView, directory: str, name: str) -> Iterator[tuple[str, int]]:
@@ -125,4 +128,4 @@ def _keras(view: SaveView, directory: str, names: list[str]) -> Optional[Save]:
     except Unreadable as error:
         problem = str(error)
     files = tuple(join(directory, name) for name in names if name in (_WEIGHTS, _EPOCH))
-    return Save(kind, directory or ".", files, step, problem, proven=True, needs={weights: 1})
+    return Save(kind, directory or ".", files, step, problem, proven=True, needs={weights: 1}, content_step=step)

@@ -76,8 +76,9 @@ def _torch(view: SaveView, path: str) -> Optional[Save]:
         if is_zip and _is_complete_zip(view, path):
             return Save("", path, (path,), proven=True)
         return Save(kind, path, (path,), problem=str(error)) if is_known and has_suffix else None
-    steps = (step_of(path), read.step, read.epoch)
-    return Save(kind, path, (path,), next((step for step in steps if step is not None), None), proven=read.is_sure)
+    inside = read.epoch if read.step is None else read.step
+    labelled = step_of(path)
+    return Save(kind, path, (path,), inside if labelled is None else labelled, proven=read.is_sure, content_step=inside)
 
 
 def _is_complete_zip(view: SaveView, path: str) -> bool:

@@ -47,7 +47,7 @@ def _save(view: SaveView, manifest: str) -> Save:
     files = (manifest, *(path for path in paths if path in view.files))
     if view.newest_time(paths) > view.files[manifest].mtime_ns:  # the next save has begun, or has a manifest of its own
         return Save("", "", files, is_manifest=True)
-    return Save(KIND, join(place, entry), files, step, problem, proven=True, is_manifest=True)
+    return Save(KIND, join(place, entry), files, step, problem, proven=True, is_manifest=True, content_step=step)
 
 
 def _checksum(view: SaveView, path: str, wanted: str) -> str:

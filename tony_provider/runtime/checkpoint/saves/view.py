@@ -30,6 +30,7 @@ class Save:
     needs: Mapping[str, int] = attrs.field(factory=dict)  # other files of the save, and their minimum sizes in bytes
     is_manifest: bool = False
     preference: int = 0  # the lowest is what a program resumes from
+    content_step: Optional[int] = None  # from the content
 
     @property
     def is_best(self) -> bool:

@@ -13,6 +13,7 @@ from tony_provider.runtime.am.session.containers.containers import Containers
 from tony_provider.runtime.am.session.job_completion import JobCompletion
 from tony_provider.runtime.am.session.restarts import failures
 from tony_provider.runtime.am.session.restarts.process_starts import ProcessStarts
+from tony_provider.runtime.am.session.restarts.progress import CommittedSave
 from tony_provider.runtime.am.session.restarts.restart_groups import RestartGroups
 from tony_provider.runtime.am.session.restarts.restarts import Restarts
 from tony_provider.runtime.am.session.state.session_state import SessionState
@@ -73,13 +74,12 @@ class SessionCheckpoints:
             self._state.emit(AskCheckpoint(able, reason))
         return bool(able)
 
-    def committed(self, point: ResumePoint) -> None:
+    def committed(self, point: ResumePoint, save: CommittedSave) -> None:
         state = self._state
         if state.checkpoint is None or point.save >= state.checkpoint.save:
             state.checkpoint = point
-        data: dict[str, Any] = {"checkpoint": attrs.asdict(state.checkpoint)}
-        if _is_progress(point, state.generation.resume):
-            data.update(self._restarts.progress())
+        savers = [state.by_name[name] for name, _ in self.ranks()]
+        data: dict[str, Any] = {"checkpoint": attrs.asdict(state.checkpoint), **self._restarts.saved(save, savers)}
         extent = f": {point.extent}" if point.extent else ""
         state.note("checkpoint", f"{point.label} is on the store{extent}", data=data)
 
@@ -163,12 +163,3 @@ class SessionCheckpoints:
 
 def _directory(point: ResumePoint) -> str:
     return point.uri.rpartition("/")[0]
-
-
-def _is_progress(point: ResumePoint, resumed: Optional[ResumePoint]) -> bool:
-    """Return whether a checkpoint has a later step than the last resume point. Unknown steps count as later."""
-    if resumed is None:
-        return True
-    if point.step is not None and (point.step, point.reported) == (resumed.step, resumed.reported):
-        return False
-    return point.is_later_step(resumed) is not False

@@ -298,6 +298,7 @@ class Recovery:
             times = history.restart_times.get(group.name, [])
             group.decided = history.restarting.get(group.name, False)
             group.budget = RestartBudget(state.job.restart, [time - state.epoch for time in times])
+            group.progress = history.progress.get(group.name, group.progress)
             seen = history.failures.get(group.name, [])
             group.repeats = RepeatedFailures(
                 state.job.restart, [attrs.evolve(each, time=each.time - state.epoch) for each in seen]

@@ -46,10 +46,11 @@ class SeenFailure:
 
     time: float
     what: str  # the same for the same failure
+    step: Optional[int] = None  # the newest that the processes had reported; None without any
 
 
 class RepeatedFailures:
-    """The failures since the last step and the last newer checkpoint.
+    """The failures since the last progress, see progress.py.
 
     Times are the session's, in seconds.
     """
@@ -59,17 +60,18 @@ class RepeatedFailures:
         self._policy = policy
         self.seen = list(seen)
 
-    def add(self, failure: Failure, task_type: str, now: float) -> int:
-        """Count a failure. Return the number of equal failures within the window, including this one.
+    def add(self, failure: Failure, task_type: str, step: Optional[int], now: float) -> int:
+        """Count a failure after a reported step. Return the number of equal ones within the window, with this one.
 
-        Return 0 if the program has not caused the failure.
+        Failures after different steps are not equal: they are not errors of the program, but of its network, for
+        example. Return 0 if the program has not caused the failure.
         """
         self.seen = [each for each in self.seen if now - each.time < self._policy.window]
         what = recognise(failure, task_type)
         if what is None:
             return 0
-        self.seen.append(SeenFailure(now, what))
-        return sum(1 for each in self.seen if each.what == what)
+        self.seen.append(SeenFailure(now, what, step))
+        return sum(each.what == what and (None in (step, each.step) or step == each.step) for each in self.seen)
 
     def forget(self) -> None:
         """Forget all failures, because the program has made progress."""

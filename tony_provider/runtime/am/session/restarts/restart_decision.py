@@ -37,7 +37,7 @@ def decide(
 ) -> Decision:
     """Decide whether a failed task with this scope restarts. A restart is taken from the budget.
 
-    ``times``: number of the same failures without a step or a newer checkpoint in between, see RepeatedFailures.
+    ``times``: number of the same failures without progress in between, see RepeatedFailures.
     """
     permanent = is_permanent(failure, policy)
     if scope is RestartScope.NEVER:
@@ -50,14 +50,14 @@ def decide(
         return RestartAt()
     if times > policy.same_failure:
         return NoRestart(
-            f"the same failure {times} times, without a step or a newer checkpoint in between (restart.same_failure)",
+            f"the same failure {times} times, without progress in between (restart.same_failure)",
             repeated=True,
         )
     delay = budget.spend(now)
     if delay is not None:
         return RestartAt(delay)
     restarts = count(policy.budget, "restart")
-    return NoRestart(f"given up after {restarts} without a newer checkpoint (restart.budget)" if policy.budget else "")
+    return NoRestart(f"given up after {restarts} without progress (restart.budget)" if policy.budget else "")
 
 
 def is_permanent(failure: Failure, policy: RestartPolicy) -> bool:

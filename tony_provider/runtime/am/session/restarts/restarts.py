@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Optional
 
 import attrs
@@ -13,6 +13,7 @@ from tony_provider.runtime.am.session.job_completion import JobCompletion
 from tony_provider.runtime.am.session.restarts import failures
 from tony_provider.runtime.am.session.restarts.finished_tasks import FinishedTasks
 from tony_provider.runtime.am.session.restarts.process_starts import ProcessStarts
+from tony_provider.runtime.am.session.restarts.progress import CommittedSave
 from tony_provider.runtime.am.session.restarts.repeated_failures import recognise
 from tony_provider.runtime.am.session.restarts.restart_decision import NoRestart, RestartAt, decide
 from tony_provider.runtime.am.session.restarts.restart_groups import (
@@ -189,7 +190,7 @@ class Restarts:
             return
         if cause.failure.kind is FailureKind.STALLED:
             self._open(group, cause.failure.message, now)  # a stopped process writes its stacks
-        times = group.repeats.add(cause.failure, cause.type, now)
+        times = group.repeats.add(cause.failure, cause.type, _newest_step(group), now)
         resume = self._note_failed_resume(group, cause, cause.failure) if times else None
         decision = decide(cause.failure, cause.scope, self._state.job.restart, group.budget, now, times=times)
         if isinstance(decision, NoRestart) and decision.repeated and resume and not self._state.went_back:
@@ -275,32 +276,46 @@ class Restarts:
             "restarts": self._state.restarts,
             "restart_times": {group.name: [epoch + time for time in group.budget.times]},
             "failures": {group.name: seen},
+            "progress": {group.name: group.progress.plain},
             "restarting": {group.name: True},
         }
 
     # ---- progress ----------------------------------------------------------------------------------------------
 
     def stepped(self, task: Task, step: int) -> None:
-        """Record that a task's process has reported a step. Later failures are not repetitions of earlier failures."""
+        """Record that a task's process has reported a step."""
         group = self._groups.of(task)
         if task.process and not task.process.stepped:
             task.process.stepped = True
             if (resume := self._resume_of(task)) and saves_checkpoints(task.role):
                 self._state.emit(NoteSoundResume(resume))
-        if group.repeats.seen:
-            group.repeats.forget()
-            self._state.note("stepped", f"it took step {step}", task, data={"failures": {group.name: []}})
+        if group.progress.has_reported(step) and (data := self._forget([group])):
+            self._state.note("stepped", f"it took step {step}", task, data=data)
 
-    def progress(self) -> dict[str, Any]:
-        """Record the commit of a checkpoint that is newer than the resume point.
+    def saved(self, save: CommittedSave, savers: Iterable[Task]) -> dict[str, Any]:
+        """Record a committed checkpoint. Return the failures and restarts that it makes obsolete, for the event log.
 
-        Return the forgotten failures and restarts, for the event log.
+        It is no progress of other groups that save by themselves. ``savers``: the tasks whose checkpoints are stored.
         """
-        self._state.went_back = ""
-        spent = [group for group in self._groups.every if group.budget.times or group.repeats.seen or group.damaged]
+        others = {self._groups.of(task).name for task in savers if task.name not in save.tasks}
+        others -= {self._groups.of(self._state.by_name[name]).name for name in save.tasks}
+        groups = [group for group in self._groups.every if group.name not in others]
+        return self._forget([group for group in groups if group.progress.has_saved(save)])
+
+    def _forget(self, groups: Sequence[RestartGroup]) -> dict[str, Any]:
+        """Forget failures and restarts of groups that have made progress. Return the change for the event log."""
+        spent = [group for group in groups if group.budget.times or group.repeats.seen or group.damaged]
+        if groups:
+            self._state.went_back = ""
         for group in spent:
             group.budget.progress()
             group.repeats.forget()
             group.damaged = 0
         nothing: dict[str, list[object]] = {group.name: [] for group in spent}
         return {"restart_times": nothing, "failures": nothing, "went_back": ""} if spent else {}
+
+
+def _newest_step(group: RestartGroup) -> Optional[int]:
+    """Return the highest step that the present processes of a group have reported, or None."""
+    processes = (task.process for task in group.members)
+    return max((process.step for process in processes if process and process.stepped and process.step), default=None)
