@@ -8,7 +8,7 @@ import shutil
 import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Optional
+from typing import Callable, Optional
 
 import attrs
 
@@ -56,7 +56,9 @@ class Exports:
     ``start``, ``finish`` and ``close`` it once. What goes wrong with an export never ends the training.
     """
 
-    def __init__(self, context: ExecutorContext, send: Send) -> None:
+    def __init__(self, context: ExecutorContext, send: Send, warn: Callable[[str], None]) -> None:
+        """``warn``: see TreeUpload."""
+        self._warn = warn
         self.activity = ""  # for people; empty while nothing is uploaded
         self.trouble = ""  # likewise: what does not get to the store at present, and why
         self.said: Sequence[tony_pb2.FromExecutor] = ()  # what a master that missed it must hear: the newest
@@ -161,7 +163,7 @@ class Exports:
         self.activity = f"uploading the export of step {found.step}"
         try:
             uri = uris.join(self._target, name)
-            await asyncio.to_thread(_commit, storage, found.local, uri, self._cancelled)
+            await asyncio.to_thread(_commit, storage, found.local, uri, self._cancelled, self._warn)
             await asyncio.to_thread(_prune, storage, self._target, name, self._keep_last)
         except _FINAL as error:
             await self._drop(found, str(error))
@@ -203,14 +205,14 @@ def _exports_in(directory: Path) -> Iterable[tuple[int, Path]]:
     return [(step, path) for _, step, path in sorted(found)]
 
 
-def _commit(storage: Storage, local: Path, uri: str, cancelled: threading.Event) -> None:
+def _commit(storage: Storage, local: Path, uri: str, cancelled: threading.Event, warn: Callable[[str], None]) -> None:
     """One that is there already stays: somebody may read it. Blocks; raises as commit_directory, and OSError."""
     if local.is_symlink() or not local.is_dir():
         raise OSError(f"{local.name} is no directory")
     if is_empty(local):
         raise OSError(f"{local.name} is empty")
     if not storage.exists(uri):
-        commit_directory(storage, local, uri, cancelled)
+        commit_directory(storage, local, uri, cancelled, warn)
 
 
 def _prune(storage: Storage, directory: str, newest: str, keep_last: int) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import threading
 from pathlib import Path
-from typing import Optional
+from typing import Callable, Optional
 
 import attrs
 
-from tony_provider.runtime.executor.tree_upload import TreeUpload, walk_local
+from tony_provider.runtime.executor.tree_upload import TreeUpload, stored_path, walk_local
 from tony_provider.runtime.outputs.output_place import DATA_DIRECTORY, DATA_FILE
 from tony_provider.runtime.storage import Storage, uris
 
@@ -26,13 +26,14 @@ class OutputDirectory:
     storage: Storage
     part: str  # URI
     cancelled: threading.Event
+    warn: Callable[[str], None]
     committed: dict[str, int] = attrs.field(factory=dict)  # sizes in bytes
     _copied: dict[str, int] = attrs.field(factory=dict)  # for commits that were not made (yet)
     _refused: set[str] = attrs.field(factory=set)  # of those, what is not to count
 
     @property
     def _upload(self) -> TreeUpload:
-        return TreeUpload(self.storage, self.cancelled, DATA_FILE, DATA_DIRECTORY, overwrite=True)
+        return TreeUpload(self.storage, self.cancelled, self.warn, DATA_FILE, DATA_DIRECTORY, overwrite=True)
 
     def name_of(self, path: Path) -> Optional[str]:
         """What a path is called in the directory, also one that is a link; None: it does not lie there."""
@@ -48,11 +49,11 @@ class OutputDirectory:
         path = self.path / name
         if not path.is_dir():
             return [name]
-        return [f"{name}/{below}" for each, below in walk_local(path) if not each.is_dir()]
+        return [f"{name}/{below}" for each, below in walk_local(path, self.warn) if not each.is_dir()]
 
     def copy(self, file: str) -> str:
         """Copy a file for a commit that is about to be asked for; returns its URI."""
-        uri, path = uris.join(self.part, file), self.path / file
+        uri, path = self._uri(file), self.path / file
         if path.exists() and not path.is_file():  # a FIFO would be read for ever
             raise OSError(f"{path} is neither a file nor a directory, nor a link to one")
         self._copied[file] = 0  # from now on something may be there
@@ -72,9 +73,12 @@ class OutputDirectory:
         """Have the part be what the directory holds now, but for what was refused; returns its files, and bytes."""
         for file in list(self._copied):
             if file in self._refused or not (self.path / file).exists():
-                self.storage.remove(uris.join(self.part, file))
+                self.storage.remove(self._uri(file))
         files, size = self._upload.run(self.path, self.part, self._is_wanted)
         return files + len(self.committed), size + sum(self.committed.values())
+
+    def _uri(self, file: str) -> str:
+        return uris.join(self.part, stored_path(self.part, file))
 
     def _is_wanted(self, file: str) -> bool:
         return file not in self.committed and file not in self._refused

@@ -7,6 +7,7 @@ import secrets
 import threading
 from functools import partial
 from pathlib import Path
+from typing import Callable
 
 from tony_provider.runtime import contract
 from tony_provider.runtime.executor.executor_context import ExecutorContext
@@ -20,27 +21,32 @@ from tony_provider.runtime.storage import Storage, StorageError, StorageExists, 
 log = logging.getLogger(__name__)
 
 
-async def keep_results(context: ExecutorContext, order: Order, stopping: ProcessStop, retries: UploadRetries) -> str:
+async def keep_results(
+    context: ExecutorContext, order: Order, stopping: ProcessStop, retries: UploadRetries, warn: Callable[[str], None]
+) -> str:
     """Commit what the user process left as its model to the store, and what it returned.
 
-    Returns the model's URI there, empty when it left none. Raises NotKeptError, UploadCancelledError.
+    Returns the model's URI there, empty when it left none. ``warn``: see TreeUpload. Raises NotKeptError,
+    UploadCancelledError.
     """
-    return await retries.run(partial(_keep, context, order, stopping.cancelled))
+    return await retries.run(partial(_keep, context, order, stopping.cancelled, warn))
 
 
-def _keep(context: ExecutorContext, order: Order, cancelled: threading.Event) -> str:
+def _keep(context: ExecutorContext, order: Order, cancelled: threading.Event, warn: Callable[[str], None]) -> str:
     directory, model = context.container.description.application_dir, context.workspace.model
     returned = read_returned(context.workspace.result_file)  # before the model, which may take long and be for nothing
     uri = ""
     if not is_empty(model):
-        uri = commit_directory(context.storage, model, uris.join(directory, contract.MODEL_DIR), cancelled)
+        uri = commit_directory(context.storage, model, uris.join(directory, contract.MODEL_DIR), cancelled, warn)
     keep_returned(
         context.storage, uris.join(directory, contract.RETURN_VALUE_FILE), returned, may_exist=order.start > 1
     )
     return uri
 
 
-def commit_directory(storage: Storage, directory: Path, target: str, cancelled: threading.Event) -> str:
+def commit_directory(
+    storage: Storage, directory: Path, target: str, cancelled: threading.Event, warn: Callable[[str], None]
+) -> str:
     """Make everything in ``directory`` the content of ``target``, a URI, which is returned. Blocks.
 
     What is there already (of a former generation) is replaced; between two renames there is nothing.
@@ -49,7 +55,7 @@ def commit_directory(storage: Storage, directory: Path, target: str, cancelled: 
     mark = secrets.token_hex(4)
     temporary = f"{target}.tmp-{mark}"
     try:
-        TreeUpload(storage, cancelled).run(directory, temporary)
+        TreeUpload(storage, cancelled, warn).run(directory, temporary)
         check(cancelled)
         _put_in_place(storage, temporary, target, f"{target}.old-{mark}")
     except BaseException:

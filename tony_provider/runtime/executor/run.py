@@ -42,6 +42,7 @@ from tony_provider.runtime.text import replaced
 log = logging.getLogger(__name__)
 
 _CANCEL_TIMEOUT = 5.0  # seconds for a copy from the store that was told to stop
+_MOST_LEFT_OUT = 10  # of which the status tells; the log has all
 _SHORT = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 
 
@@ -70,9 +71,10 @@ class Run:
         self._reading = asyncio.Lock()
         self._readiness: Optional[Readiness] = None  # from the preparation on, where the task has a probe
         self._uploads = UploadRetries(context, self._stopping)
-        self._outputs = RunOutputs(context, order.start, self._stopping, self._uploads)
+        self._left_out: list[str] = []  # warnings about entries of models and outputs
+        self._outputs = RunOutputs(context, order.start, self._stopping, self._uploads, self._warn)
         self._inputs = RunInputs(context, order.start, input_requests, self._outputs)
-        self._exports: Optional[Exports] = Exports(context, send) if self._leads else None
+        self._exports: Optional[Exports] = Exports(context, send, self._warn) if self._leads else None
         self._mirror: Optional[Mirror] = None
         if mirrors(context.container, leads=self._leads):
             self._mirror = Mirror(context, order, commit_requests, send, self._reported_step)
@@ -133,8 +135,8 @@ class Run:
 
     @property
     def notices(self) -> list[str]:
-        """Notices about files of its processes that are not stored."""
-        return [replaced(notice) for notice in self._unstored.notices]
+        """Notices about files of its processes that are not stored, or stored under other names."""
+        return [replaced(notice) for notice in [*self._unstored.notices, *self._left_out[:_MOST_LEFT_OUT]]]
 
     def stop(self, grace: float, copy_seconds: float, *, stacks: bool = False) -> None:
         """End the user process, with SIGKILL after ``grace`` seconds; copy its last checkpoint for so many seconds.
@@ -348,7 +350,9 @@ class Run:
         self._activity = "uploading"
         try:
             if self._leads:
-                exited.model_dir = await keep_results(self._context, self.order, self._stopping, self._uploads)
+                exited.model_dir = await keep_results(
+                    self._context, self.order, self._stopping, self._uploads, self._warn
+                )
             exited.outputs.extend(await self._outputs.keep())
         except UploadCancelledError:
             exited.stopped = True
@@ -368,6 +372,13 @@ class Run:
         async with self._reading:
             progress = await asyncio.to_thread(self._readers[0].reported, time.monotonic())
         return progress.step or None if progress else None
+
+    def _warn(self, warning: str) -> None:
+        """Tell about an entry that is not stored, or under another name, once. May be called from any thread."""
+        if warning not in self._left_out:
+            self._left_out.append(warning)
+            log.warning("%s", warning)
+            self._context.output.note(replaced(warning))
 
     def _say(self, message: tony_pb2.FromExecutor) -> None:
         self._said.append(message)

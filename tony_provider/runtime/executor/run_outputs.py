@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Optional
+from typing import Callable, Optional
 
 from tony_provider.runtime import contract
 from tony_provider.runtime.cancellation import Cancelled
@@ -42,8 +42,17 @@ class NotCopiedError(Exception):
 class RunOutputs:
     """What one start leaves for outputs of the job. ``open`` and ``keep`` it at most once, and ``close`` it."""
 
-    def __init__(self, context: ExecutorContext, start: int, stopping: ProcessStop, retries: UploadRetries) -> None:
+    def __init__(
+        self,
+        context: ExecutorContext,
+        start: int,
+        stopping: ProcessStop,
+        retries: UploadRetries,
+        warn: Callable[[str], None],
+    ) -> None:
+        """``warn``: see TreeUpload."""
         self._context = context
+        self._warn = warn
         self._start = start
         self._stopping = stopping
         self._retries = retries
@@ -76,7 +85,7 @@ class RunOutputs:
         if not there:
             message = "all nodes must have the file system mounted that it is on"
             raise NoSuchStoreError(f"{where}: {place.target} is not there on this node; {message}")
-        return OutputDirectory(name, path, storage, part, self._stopping.cancelled)
+        return OutputDirectory(name, path, storage, part, self._stopping.cancelled, self._warn)
 
     # ---- for shards --------------------------------------------------------------------------------------------
 

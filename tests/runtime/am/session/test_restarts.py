@@ -484,8 +484,7 @@ def test_the_budget_ends_the_job_with_the_last_cause() -> None:
     assert failure
     assert (failure.kind, failure.task, failure.exit_code) == (FailureKind.USER, "worker:2", 4)
     assert failure.message.splitlines() == [
-        "worker:2 on node3:1 ended with exit code 4; "
-        "given up after 2 restarts without progress (restart.budget)",
+        "worker:2 on node3:1 ended with exit code 4; given up after 2 restarts without progress (restart.budget)",
         "ValueError",
     ]
 
