@@ -19,6 +19,7 @@ from tony_provider.runtime.am.checkpoint_commits import CheckpointCommits, Commi
 from tony_provider.runtime.am.own_chain import OwnChain
 from tony_provider.runtime.am.owner import SupersededError
 from tony_provider.runtime.am.session.actions import Note, NoteFailedResume
+from tony_provider.runtime.am.session.restarts.progress import CommittedSave
 from tony_provider.runtime.am.session.session import Session
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.checkpoint import catalog
@@ -39,6 +40,7 @@ class Heard:
 
     ranks: dict[str, int] = attrs.field(factory=lambda: {"worker:0": 0})
     refused: str | None = None
+    saved: CommittedSave | None = None  # of the newest commit
     told: asyncio.Queue[tuple[Any, ...]] = attrs.field(factory=asyncio.Queue)
 
     def mirror_ranks(self) -> list[tuple[str, int]]:
@@ -55,7 +57,10 @@ class Heard:
 
     def __getattr__(self, name: str) -> Callable[..., list[Note]]:
         def told(*given: Any, **_: Any) -> list[Note]:
-            self.told.put_nowait((name, *given[:-1]))  # without the time
+            heard = given[:-1]  # without the time
+            if name == "checkpoint_committed":
+                heard, self.saved = heard[:1], heard[1]
+            self.told.put_nowait((name, *heard))
             return []
 
         return told
@@ -175,6 +180,19 @@ async def test_upload_is_committed_and_the_session_told(make: Make) -> None:
     setting.checkpoints.choose(2)
     name, generation, resume = await setting.session.next()
     assert (name, generation, resume.step) == ("resume_chosen", 2, 20)
+
+
+async def test_a_commit_says_what_shows_progress(make: Make) -> None:
+    setting = make()
+    uploaded = await setting.ordered(20)
+    uploaded.content_step, uploaded.process_seconds = 18, 3.5
+    assert await setting.ask(uploaded) == (True, "")
+    assert setting.session.saved == CommittedSave(("worker:0",), 18, is_new=True, process_seconds=3.5)
+    again = await setting.ordered(30)
+    for entry, before in zip(again.entries, uploaded.entries, strict=True):
+        entry.checksum, entry.size = before.checksum, before.size
+    assert await setting.ask(again) == (True, "")
+    assert setting.session.saved == CommittedSave(("worker:0",), None, is_new=False, process_seconds=0.0)
 
 
 async def test_no_checkpoint_is_an_answer_too(make: Make) -> None:

@@ -297,8 +297,8 @@ class Timeouts:
 class RestartPolicy:
     """How often, how soon and with what tasks are started again inside the job."""
 
-    budget: int = 3  # restarts without progress, within the window; a newer checkpoint in between is progress
-    same_failure: int = 1  # restarts after the same failure of a program, with no step and no newer checkpoint between
+    budget: int = 3  # restarts without progress, within the window
+    same_failure: int = 1  # restarts after the same failure of a program without progress in between
     window: Duration = Duration(3600)
     backoff: Duration = Duration(5)  # before the second restart without progress, doubled for each further one
     max_backoff: Duration = Duration(300)
