@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.jobs.left import assert_nothing_left
-from tests.jobs.places import Place, YarnPlace
+from tests.jobs.places import LocalPlace, Place, YarnPlace
 from tony_provider.runtime.protocol.status import FailureKind, JobState, TaskState
 from tony_provider.runtime.storage.helpers import write_atomically
 
@@ -140,3 +140,24 @@ def test_a_file_that_vanishes_before_the_nodes_have_fetched_it(yarn: YarnPlace) 
     assert "elsewhere/vanishing.txt" in diagnostics
     assert "\tat " not in diagnostics  # of Java's stack
     assert_nothing_left(yarn, job)
+
+
+SAVES_ITS_ARGUMENTS = """
+date +%N > $TONY_CHECKPOINT_DIR/args-$(date +%s).pkl
+sleep 5  # it is stored meanwhile
+echo "NameError: name 'lodel' is not defined" >&2
+exit 1
+"""
+
+
+def test_arguments_that_each_start_saves_do_not_keep_a_broken_program_alive(local: LocalPlace) -> None:
+    job = local.run(
+        {
+            "framework": "standalone",
+            "restart": {"backoff": "0s"},
+            "tasks": {"worker": {"memory": "128MiB", "command": SAVES_ITS_ARGUMENTS}},
+        }
+    )
+    assert "the same failure 2 times, without progress in between (restart.same_failure)" in job.failed()
+    assert [event for event in job.events() if event["event"] == "checkpoint"], "what it saves is stored all the same"
+    assert job.status().restarts == 1
