@@ -102,8 +102,9 @@ class State:
             content = json.loads(layout.state.read_text())
         except FileNotFoundError:
             return None
+        lists = {name: tuple(value) for name, value in content["settings"].items() if isinstance(value, list)}
         return cls(
-            settings=Settings(**content["settings"]),
+            settings=Settings(**content["settings"] | lists),
             addresses=_addresses(content["addresses"]),
             processes={name: Process(**process) for name, process in content["processes"].items()},
             owner=Process(**content["owner"]) if content["owner"] else None,
