@@ -89,6 +89,13 @@ def test_when_it_opens_next() -> None:
 _zones = st.sampled_from(["UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe"])
 
 
+def test_an_hour_that_the_clocks_repeat_opens_twice() -> None:
+    week = Week([read_hours("Sun 02:15-02:45")], OFFSETS["Europe/Berlin"])
+    assert week.next_opening(moment("2027-10-31T01:00:00+02:00")) == moment("2027-10-31T02:15:00+02:00")
+    assert week.next_opening(moment("2027-10-31T02:50:00+02:00")) == moment("2027-10-31T02:15:00+01:00")
+    assert week.next_opening(moment("2027-10-31T02:50:00+01:00")) == moment("2027-11-07T02:15:00+01:00")
+
+
 @given(
     zone=_zones,
     seconds=st.integers(0, 9 * 365 * 86400),

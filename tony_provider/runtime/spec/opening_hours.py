@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from typing import Optional
@@ -100,13 +101,14 @@ class Week:
         return self._is_open_at(self._minute(now))
 
     def next_opening(self, now: float) -> float:
-        """When it opens next, or now where it is open. Hours that the clocks skip are none."""
+        """Return when it opens next, or ``now`` if it is open. Hours that the clocks skip do not exist."""
         starts = [start for each in self._hours for start, _ in each.spans]
         while not self.is_open(now):
-            minute = self._minute(now)
-            later = float(round(now + 60 * min((start - minute) % WEEK for start in starts)))
-            by_clock = later + self._offset(now) - self._offset(later)  # that is changed in between, perhaps
-            now = by_clock if by_clock > now and self.is_open(by_clock) else later
+            later = float(round(now + 60 * min((start - self._minute(now)) % WEEK for start in starts)))
+            change = min((each.since for each in self._offsets if each.since > now), default=math.inf)
+            if later < change:
+                return later
+            now = change
         return now
 
     def in_words(self, moment: float) -> str:
