@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from datetime import timedelta
 from typing import Any
 
@@ -15,6 +16,7 @@ import requests
 from tests.airflow_dags import run
 from tests.operators.jobs import DEADLINE, Marker, dag_of, ended, job, train
 from tests.waiting import until
+from tony_provider.cli.wait_for_job import JobEndedBadly, wait_for
 from tony_provider.cluster.base import ApplicationState, Pages
 from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.exceptions import TonyJobRejected, TonyQueueTimeout, TonyTaskKilled
@@ -32,6 +34,7 @@ from tony_provider.operators import training
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.protocol.status import FinalStatus
 from tony_provider.watching.termination import killed_by_airflow
+from tony_provider.watching.watch_result import WatchLimits
 
 
 @pytest.fixture
@@ -66,6 +69,24 @@ def test_queue_timeout_says_what_was_missing_and_ends_the_application(
     assert isinstance(error, TonyQueueTimeout)
     assert "1 of 3" in str(error)
     assert not marker.path.exists()
+    assert ended(yarn)
+
+
+@pytest.mark.long
+def test_a_command_that_waits_for_the_job_ends_it_after_its_queue_timeout(
+    yarn: TonyHook, marker: Marker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection = json.loads(os.environ["AIRFLOW_CONN_TONY_DEFAULT"])
+    connection["extra"]["autoscaling"] = True  # or it would be refused
+    monkeypatch.setenv("AIRFLOW_CONN_TONY_DEFAULT", json.dumps(connection))
+    spec = job(marker.forever)
+    spec["tasks"]["worker"] |= {"instances": 3, "memory": "2500MiB"}  # one fits on each of two nodes
+    with TonyHook() as hook:
+        identity = hook.identity(dag_id="cli", run_id="queue", task_id="train")
+        application_id = hook.submit(SubmissionRequest(parse_job(spec), identity))
+        until(lambda: hook.job_status(identity, application_id), "the job's master", DEADLINE)
+        with pytest.raises(JobEndedBadly, match=r"did not get its containers within timeouts\.queue.*waiting for"):
+            wait_for(hook, identity, application_id, WatchLimits(queue=time.time()))
     assert ended(yarn)
 
 

@@ -44,8 +44,10 @@ def submit(args: Namespace) -> None:
         try:
             if args.wait:
                 from tony_provider.cli.wait_for_job import wait_for
+                from tony_provider.operators.waiting import deadlines_of
 
-                _conclude(wait_for(hook, identity, application_id))
+                limits = deadlines_of(hook, application_id, job, started=None, execution_timeout=None)
+                _conclude(wait_for(hook, identity, application_id, limits))
                 return
         except KeyboardInterrupt:
             _tell(args, "", "\nThe job goes on.")

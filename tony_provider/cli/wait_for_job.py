@@ -19,13 +19,14 @@ from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.text import printable
 from tony_provider.watching.looker import Looker
 from tony_provider.watching.observation import Observation, observe
-from tony_provider.watching.termination import clean_up
+from tony_provider.watching.termination import Kill, clean_up, end_application
 from tony_provider.watching.token_renewal import TokenRenewal
 from tony_provider.watching.watch import JobWatch
-from tony_provider.watching.watch_result import WatchLimits, WatchResult
+from tony_provider.watching.watch_result import Reason, WatchLimits, WatchResult
 
 log = logging.getLogger(__name__)
 
+NO_LIMITS = WatchLimits()
 _LOOK = 1.0  # seconds between two looks of somebody who watches a table
 
 
@@ -33,17 +34,24 @@ class JobEndedBadly(ClusterError):  # noqa: N818 - named for what it is
     """The followed job did not succeed: makes the command exit with 1. Its message is the job's own."""
 
 
-def wait_for(hook: TonyHook, identity: Identity, application_id: str) -> JobStatus | None:
+def wait_for(
+    hook: TonyHook, identity: Identity, application_id: str, limits: WatchLimits = NO_LIMITS
+) -> JobStatus | None:
     """Follow the job until it ends, clear up after it, and return its last status.
 
-    On a terminal a table follows the job; elsewhere news is printed line by line. Raises JobEndedBadly, and
-    ClusterError and StorageError when the cluster is out of reach for long.
+    On a terminal a table follows the job; elsewhere news is printed line by line. A job that waits longer than the
+    limits allow is ended. Raises JobEndedBadly, and ClusterError and StorageError when the cluster is out of reach for
+    long.
     """
     console = Console()
-    if console.is_terminal:
-        ending = _in_table(console, hook, identity, application_id)
-    else:
-        ending = _in_lines(console, hook, identity, application_id)
+    follow = _in_table if console.is_terminal else _in_lines
+    ending = follow(console, hook, identity, application_id, limits)
+    if ending.reason is Reason.QUEUE_TIMEOUT:
+        end_application(
+            hook, identity, application_id, Kill("timeouts.queue is over", by="`airflow tony submit --wait`")
+        )
+        waited = f"{application_id} did not get its containers within timeouts.queue, and was ended"
+        raise JobEndedBadly(f"{waited}: {ending.last_message}")
     clean_up(hook, identity, application_id, log.warning)
     if problem := failure(application_id, ending.application, ending.status):
         raise JobEndedBadly(str(problem))
@@ -54,6 +62,7 @@ def until_the_end(
     hook: TonyHook,
     identity: Identity,
     application_id: str,
+    limits: WatchLimits = NO_LIMITS,
     *,
     pause: float,
     say: Callable[[str], None],
@@ -63,7 +72,7 @@ def until_the_end(
 
     ``say`` is given lines of news; ``show`` is given each observation, and who keeps silent.
     """
-    watch = JobWatch(application_id, WatchLimits(), say)
+    watch = JobWatch(application_id, limits, say)
     renewal = TokenRenewal(identity, application_id)
 
     def look() -> Observation:
@@ -89,14 +98,18 @@ def until_the_end(
         return looker.until_the_end(lambda: time.sleep(pause), meanwhile, seen)
 
 
-def _in_lines(console: Console, hook: TonyHook, identity: Identity, application_id: str) -> WatchResult:
+def _in_lines(
+    console: Console, hook: TonyHook, identity: Identity, application_id: str, limits: WatchLimits
+) -> WatchResult:
     def say(line: str) -> None:
         console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
 
-    return until_the_end(hook, identity, application_id, pause=poll_interval(), say=say, show=lambda *_: None)
+    return until_the_end(hook, identity, application_id, limits, pause=poll_interval(), say=say, show=lambda *_: None)
 
 
-def _in_table(console: Console, hook: TonyHook, identity: Identity, application_id: str) -> WatchResult:
+def _in_table(
+    console: Console, hook: TonyHook, identity: Identity, application_id: str, limits: WatchLimits
+) -> WatchResult:
     directory = hook.application_dir(identity, application_id)
     with Live(console=console, refresh_per_second=2) as live:
         last: list[Observation] = []
@@ -109,4 +122,4 @@ def _in_table(console: Console, hook: TonyHook, identity: Identity, application_
             if last or troubles:
                 live.update(job_table(application_id, application, status, directory, troubles))
 
-        return until_the_end(hook, identity, application_id, pause=_LOOK, say=lambda _: None, show=show)
+        return until_the_end(hook, identity, application_id, limits, pause=_LOOK, say=lambda _: None, show=show)
