@@ -139,7 +139,7 @@ def gets_another_trigger(store: StateStore, this_try: TaskTry, log: Logger) -> b
     times = _counted(store, FAILURES_KEY, this_try, LATELY)
     if times is None:
         return False
-    log.warning("The trigger failed, for the %d. time of %d", times, MOST_TRIGGER_FAILURES + 1)
+    log.warning("The trigger failed, %d times of at most %d", times, MOST_TRIGGER_FAILURES + 1)
     return times <= MOST_TRIGGER_FAILURES
 
 

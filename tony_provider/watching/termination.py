@@ -207,7 +207,7 @@ def _told(act: Callable[[], None], application_id: str) -> None:
 
 
 def clean_up(hook: TonyHook, identity: Identity, application_id: str, warn: Callable[..., object]) -> None:
-    """Remove what an application that has ended no longer needs, see ``TonyHook.cleanup``.
+    """Remove what an application that has ended no longer needs, see ``TonyHook.clean_up``.
 
     ``warn`` is told what could not be removed, as by somebody who may only read.
     """

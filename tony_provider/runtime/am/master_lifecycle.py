@@ -136,8 +136,6 @@ async def serve(context: MasterContext, storage: Storage, resource_manager: Reso
             await web_app.close()
 
 
-log = logging.getLogger(__name__)
-
 _MOST_DIAGNOSTICS = 8192  # characters; ResourceManagers keep 64 KiB of an attempt's
 
 

@@ -65,7 +65,7 @@ def test_what_a_restart_waits_for() -> None:
     assert said(world) == f"starting again: stopping worker:0, worker:2; {why}"
     world.obey("worker:2")
     world.obey("worker:0", settles=False)
-    assert said(world) == f"starting again: the last checkpoint of worker:0 is copied; {why}"
+    assert said(world) == f"starting again: copying the last checkpoint of worker:0; {why}"
     world.settle("worker:0")
     assert [task.state for task in status(world).tasks] == [
         TaskState.REGISTERED,

@@ -649,7 +649,7 @@ def test_what_is_said_of_it() -> None:
     assert jobs.status.message == f"to be suspended: stopping worker:0, worker:1; {REASON}"
     jobs.obey("worker:0")
     jobs.obey("worker:1", settles=False)
-    assert jobs.status.message == f"to be suspended: the last checkpoint of worker:1 is copied; {REASON}"
+    assert jobs.status.message == f"to be suspended: copying the last checkpoint of worker:1; {REASON}"
     jobs.settle("worker:1")
     assert jobs.status.message == f"suspended: {REASON}; `airflow tony resume` has it go on"
     jobs.resume()

@@ -110,7 +110,7 @@ def _stopping(busy: Sequence[Task]) -> str:
     running = [task for task in busy if task.process and task.process.runs]
     if running:
         return f"stopping {_names(running)}"
-    return f"the last checkpoint of {_names(busy)} is copied" if busy else ""
+    return f"copying the last checkpoint of {_names(busy)}" if busy else ""
 
 
 def _wait(not_before: Optional[float], now: float) -> str:

@@ -274,7 +274,7 @@ class Session:
         return self._checked(now)
 
     def completed(self, container_id: str, exit: ContainerExit, diagnostics: str, now: float) -> list[Action]:
-        """A container has ended; ``exit_status`` as in Completed."""
+        """Handle the end of a container, as the cluster reports it."""
         self.recovery.ended(container_id)
         self._container_failures.completed(container_id, exit, diagnostics, now)
         return self._checked(now)
