@@ -91,7 +91,7 @@ def test_a_task_without_a_new_step_has_failed_and_writes_its_stacks() -> None:
     world.obey_all()
     world.start_all()
     assert world.generation == 2
-    assert "took no step after step 2" in world.noted("failed")[0]
+    assert "reported no step after step 2" in world.noted("failed")[0]
 
 
 def test_a_process_that_never_takes_a_step_has_failed_too() -> None:

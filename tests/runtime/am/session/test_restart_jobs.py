@@ -148,7 +148,7 @@ async def test_a_user_process_that_hangs_says_where(tmp_path: Path) -> None:
     result = await job.end()
     assert result.failure
     assert result.failure.kind is FailureKind.STALLED
-    assert "took no step after step 7 for 3 s" in result.message
+    assert "reported no step after step 7 for 3 s" in result.message
     log = (job.store / contract.LOGS_DIR / contract.log_name("worker:0", 1)).read_text()
     assert "hang_in_a_collective_operation" in log
 

@@ -237,6 +237,24 @@ def test_a_container_that_is_lost_again_and_again_before_its_process_ran_ends_th
     assert "exit code 65" in failure.message
 
 
+@pytest.mark.parametrize("exit_code", [137, 143])
+def test_a_container_that_is_killed_before_its_executor_has_registered_is_replaced(exit_code: int) -> None:
+    world = workers()
+    world.grant_all()
+    world.lose("worker:1", exit_code)
+    assert len(world.outstanding) == 1
+    world.run()
+    assert (world.generation, world.attempt("worker:1")) == (1, 2)
+
+
+def test_a_container_whose_executor_cannot_start_ends_the_job_at_once() -> None:
+    world = workers()
+    world.grant_all()
+    world.lose("worker:1", 1)
+    world.complete_all()
+    assert world.verdict.status is FinalStatus.FAILED
+
+
 def test_a_former_containers_executor_may_not_speak_or_commit() -> None:
     world = workers().run()
     former = world.executor("worker:0")

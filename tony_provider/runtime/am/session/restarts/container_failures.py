@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Optional
 
+from tony_provider.runtime import shell
 from tony_provider.runtime.am.resource_manager import ContainerExit, ExitReason
 from tony_provider.runtime.am.session.actions import ReleaseContainers
 from tony_provider.runtime.am.session.containers.containers import Containers
@@ -66,7 +67,8 @@ class ContainerFailures:
         self._state.note("container_completed", f"exit status {exit.status}", task)
         failure = failures.of_container(task, exit, diagnostics)
         better = failure if exit.exit_code is None else None
-        chance = exit.reason in _NODE_TROUBLE or failure.kind is FailureKind.CONTAINER_LOST
+        is_killed = shell.killed_by(exit.exit_code or 0) in failures.KILL_SIGNALS  # by the node, or by a person
+        chance = exit.reason in _NODE_TROUBLE or failure.kind is FailureKind.CONTAINER_LOST or is_killed
         self._lost(task, failure, now, again=chance, chance=chance, better=better)
 
     def not_launched(self, container_id: str, reason: str, now: float) -> None:

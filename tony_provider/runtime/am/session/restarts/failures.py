@@ -87,7 +87,7 @@ def of_stop(task: Task) -> Failure:
 def of_stall(task: Task, seconds: float) -> Failure:
     """Return the failure of a task whose user process has reported no step for ``seconds``."""
     step = task.process.step if task.process else None
-    last = "took no step" if step is None else f"took no step after step {step}"
+    last = "reported no step" if step is None else f"reported no step after step {step}"
     message = f"{_where(task)} {last} for {seconds:g} s (timeouts.stall); its log has the stacks of its threads"
     return _failure(task, FailureKind.STALLED, message)
 
