@@ -20,6 +20,7 @@ import attrs
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
+_COMMAND = 80  # characters of a command line
 _STOP_POLL = 0.05  # seconds between looks at processes that are ending: nothing tells of a grandchild's end
 KILL_TIMEOUT = 10.0  # seconds for the kernel to end what got SIGKILL; a process stuck in a device may take for ever
 
@@ -119,6 +120,15 @@ def hold_sockets(table: Table, inodes: set[str]) -> bool:
     return False
 
 
+def command_of(pid: int) -> str:
+    """Return the first words of a process's command line; empty if it has ended. Blocks."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace").strip()
+    except OSError:
+        return ""
+    return words[:_COMMAND]
+
+
 def _socket_inode(path: str) -> str:
     try:
         target = os.readlink(path)  # noqa: PTH115 - the link has no target file
@@ -205,6 +215,11 @@ async def kill_all(root: int, keep: Collection[int], seconds: float) -> int:
     """Kill everything below ``root`` (SIGKILL); returns how many were still there after so many seconds."""
     until = time.monotonic() + seconds
     return await _wait_gone(root, keep, lambda: until, signal.SIGKILL)
+
+
+async def wait_until_gone(root: int, keep: Collection[int], deadline: Callable[[], float]) -> int:
+    """Wait until nothing is left below ``root``, as ``stop_all`` does. Returns how many are left at the deadline."""
+    return await _wait_gone(root, keep, deadline, None)
 
 
 async def _wait_gone(root: int, keep: Collection[int], deadline: Callable[[], float], number: Optional[int]) -> int:

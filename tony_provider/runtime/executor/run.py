@@ -65,7 +65,7 @@ class Run:
         self._send = send
         self._activity = "starting"
         self._stopping = ProcessStop()
-        self._processes = UserProcesses(context, self._stopping)
+        self._processes = UserProcesses(context, self._stopping, self._warn)
         # By local rank; empty until the metrics files are no former processes' any more.
         self._readers: list[UserProgress] = []
         self._reading = asyncio.Lock()

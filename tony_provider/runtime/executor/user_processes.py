@@ -22,10 +22,13 @@ from tony_provider.runtime.executor.process_stop import ProcessStop
 from tony_provider.runtime.executor.shell_failures import command_problem
 from tony_provider.runtime.executor.user_process import UserProcess
 from tony_provider.runtime.protocol import tony_pb2
+from tony_provider.runtime.quantities import some
 from tony_provider.runtime.text import masked_bytes, without_cut_secret
 
 log = logging.getLogger(__name__)
 
+_CHILDREN_SECONDS = 1.0  # for what ends together with its parent
+_NAMED = 3  # processes that a warning names
 LEFTOVER_GRACE = 5.0  # seconds that what user processes leave running gets between SIGTERM and SIGKILL
 
 
@@ -35,8 +38,10 @@ class UserProcesses:
     It is over when all have ended well, or the first has not: then the others are stopped.
     """
 
-    def __init__(self, context: ExecutorContext, stopping: ProcessStop) -> None:
+    def __init__(self, context: ExecutorContext, stopping: ProcessStop, warn: Callable[[str], None]) -> None:
+        """``warn`` is called with a warning about processes that have outlived the user's command."""
         self._context = context
+        self._warn = warn
         self._stopping = stopping
         self._memory = OutOfMemoryWatch()
         self.running: list[UserProcess] = []  # by local rank, until all are gone
@@ -92,6 +97,8 @@ class UserProcesses:
     async def _until_gone(self, exited: tony_pb2.ProcessExited) -> UserProcess:
         """Fill in ``exited``. Returns the process that it tells of."""
         first_bad = await self._until_over()
+        if first_bad is None and all(process.ending.done() for process in self.running):
+            await self._look_at_children()
         living = [process for process in self.running if not process.ending.done()]
         by_itself = first_bad is not None or not living
         exited.stopped = not by_itself
@@ -130,6 +137,21 @@ class UserProcesses:
                 await asyncio.wait({*living, stopping}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             stopping.cancel()
+
+    async def _look_at_children(self) -> None:
+        """Wait for what the commands have started, or warn that it is stopped although they ended with exit code 0."""
+        root, waits = os.getpid(), self._context.container.spec.wait_for_children
+        latest = float("inf") if waits else time.monotonic() + _CHILDREN_SECONDS
+        if await processes.wait_until_gone(root, self.pids, lambda: min(latest, self._stopping.asked_at)) and not waits:
+            left = await asyncio.to_thread(processes.descendants, root)
+            secrets = self._context.container.user_secrets.values()
+            commands = [processes.command_of(pid) for pid, process in sorted(left.items()) if not process.zombie]
+            names = [masked_bytes(each.encode(), secrets).decode("utf-8", "replace") for each in commands]
+            what = "process that it had started is" if len(names) == 1 else "processes that it had started are"
+            self._warn(
+                f"the command has ended with exit code 0, so {len(names)} {what} stopped: {some(names, _NAMED)}. If they "
+                "are part of the training, have the command wait for them, or set wait_for_children to true"
+            )
 
     def _take_ports_back(self) -> None:
         try:

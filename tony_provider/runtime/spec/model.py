@@ -244,6 +244,7 @@ class TaskSpec:
     after: dict[str, Milestone] = attrs.field(factory=dict)  # task types that must have got so far before
     ready: Optional[ReadinessProbe] = None  # for types that wait for this one to be ready
     decides: bool = True  # false: the job does not wait for workers of this type to end; their failure still counts
+    wait_for_children: bool = False  # its command has ended only when all processes that it started have
     restart: Optional[RestartScope] = None  # when one of them fails; default: what the framework needs
     processes: Processes = Processes("1")  # in each container, each with a rank; gpus: one for each GPU
     min_instances: Optional[int] = None  # the least that goes on when lost ones cannot be replaced; default: all
