@@ -97,10 +97,8 @@ class UserProcesses:
     async def _until_gone(self, exited: tony_pb2.ProcessExited) -> UserProcess:
         """Fill in ``exited``. Returns the process that it tells of."""
         first_bad = await self._until_over()
-        if first_bad is None and all(process.ending.done() for process in self.running):
-            await self._look_at_children()
         living = [process for process in self.running if not process.ending.done()]
-        by_itself = first_bad is not None or not living
+        by_itself = first_bad is not None or (not living and await self._until_children_gone())
         exited.stopped = not by_itself
         killed = by_itself and await asyncio.to_thread(self._memory.killed_recently)
         if self._stopping.stacks and not by_itself:
@@ -138,20 +136,27 @@ class UserProcesses:
         finally:
             stopping.cancel()
 
-    async def _look_at_children(self) -> None:
-        """Wait for what the commands have started, or warn that it is stopped although they ended with exit code 0."""
+    async def _until_children_gone(self) -> bool:
+        """Wait for what the commands have started, after they ended with exit code 0. Return False if it has to stop.
+
+        Without ``wait_for_children``, warn that it will be stopped.
+        """
         root, waits = os.getpid(), self._context.container.spec.wait_for_children
         latest = float("inf") if waits else time.monotonic() + _CHILDREN_SECONDS
-        if await processes.wait_until_gone(root, self.pids, lambda: min(latest, self._stopping.asked_at)) and not waits:
-            left = await asyncio.to_thread(processes.descendants, root)
-            secrets = self._context.container.user_secrets.values()
-            commands = [processes.command_of(pid) for pid, process in sorted(left.items()) if not process.zombie]
-            names = [masked_bytes(each.encode(), secrets).decode("utf-8", "replace") for each in commands]
-            what = "process that it had started is" if len(names) == 1 else "processes that it had started are"
-            self._warn(
-                f"the command has ended with exit code 0, so {len(names)} {what} stopped: {some(names, _NAMED)}. If they "
-                "are part of the training, have the command wait for them, or set wait_for_children to true"
-            )
+        if not await processes.wait_until_gone(root, self.pids, lambda: min(latest, self._stopping.asked_at)):
+            return True
+        if waits:
+            return False
+        left = await asyncio.to_thread(processes.descendants, root)
+        secrets = self._context.container.user_secrets.values()
+        commands = [processes.command_of(pid) for pid, process in sorted(left.items()) if not process.zombie]
+        names = [masked_bytes(each.encode(), secrets).decode("utf-8", "replace") for each in commands]
+        what = "process that it had started is" if len(names) == 1 else "processes that it had started are"
+        self._warn(
+            f"the command has ended with exit code 0, so {len(names)} {what} stopped: {some(names, _NAMED)}. If they "
+            "are part of the training, have the command wait for them, or set wait_for_children to true"
+        )
+        return True
 
     def _take_ports_back(self) -> None:
         try:
