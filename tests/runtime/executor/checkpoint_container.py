@@ -63,15 +63,19 @@ def controlled_clock() -> Iterator[Clock]:
     """Have this clock in checkpoint directories. Readers read in this process, because that is faster."""
     clock = Clock()
 
-    def written_paths(directory: Path, _: object) -> set[str]:
-        return clock.writing.get(directory, set())
+    @attrs.define
+    class Writers:
+        directory: Path
+
+        def look(self, _: object, now: float) -> set[str]:
+            return clock.writing.get(self.directory, set())
 
     def read(_: CheckpointReader, reader: str, path: Path) -> object:
         return read_here(reader, path)
 
     with (
         mock.patch.object(checkpoint_directory, "time", clock),
-        mock.patch.object(checkpoint_directory, "written_paths", written_paths),
+        mock.patch.object(checkpoint_directory, "Writers", Writers),
         mock.patch.object(CheckpointReader, "read", read),
     ):
         yield clock

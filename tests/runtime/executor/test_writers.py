@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from tony_provider.runtime.executor.writers import written_paths
+from tests.waiting import until
+from tony_provider.runtime.executor import processes
+from tony_provider.runtime.executor.writers import Writers, writers_of
 
 _PROGRAM = """
 import mmap, os, sys
@@ -21,6 +25,10 @@ sys.stdin.read()
 """
 
 Start = Callable[[str], int]
+
+
+def paths(directory: Path, pids: Sequence[int]) -> set[str]:
+    return set(writers_of(directory, pids))
 
 
 @pytest.fixture
@@ -57,7 +65,7 @@ def start(directory: Path) -> Iterator[Start]:
 @pytest.mark.parametrize("mode", ["wb", "ab", "r+b", "xb"])
 def test_a_file_that_is_open_for_writing(directory: Path, start: Start, mode: str) -> None:
     path = "new" if mode == "xb" else "step 1/model.bin"
-    assert written_paths(directory, [start(f"held.append(open({path!r}, {mode!r}))")]) == {path}
+    assert paths(directory, [start(f"held.append(open({path!r}, {mode!r}))")]) == {path}
 
 
 @pytest.mark.parametrize(
@@ -74,7 +82,7 @@ def test_a_file_that_is_open_for_writing(directory: Path, start: Start, mode: st
     ids=["reading", "directory", "mapped for reading", "mapped private", "closed", "outside", "like-named directory"],
 )
 def test_other_open_files_do_not_count(directory: Path, start: Start, code: str) -> None:
-    assert written_paths(directory, [start(code)]) == set()
+    assert paths(directory, [start(code)]) == set()
 
 
 def test_a_file_that_is_mapped_shared_and_writable(directory: Path, start: Start) -> None:
@@ -91,33 +99,72 @@ for number in map(int, os.listdir('/proc/self/fd')):  # mmap keeps a descriptor 
 """
     pid = start(code)
     assert not [path for path in Path(f"/proc/{pid}/fd").iterdir() if path.readlink().is_relative_to(directory)]
-    assert written_paths(directory, [pid]) == {"step 1/model.bin"}
+    assert paths(directory, [pid]) == {"step 1/model.bin"}
 
 
 def test_a_deleted_file_keeps_its_name(directory: Path, start: Start) -> None:
     """Its process may still write into it, and give it its name back."""
     pid = start("held.append(open('step 1/model.bin', 'ab')); os.unlink('step 1/model.bin')")
-    assert written_paths(directory, [pid]) == {"step 1/model.bin"}
+    assert paths(directory, [pid]) == {"step 1/model.bin"}
 
 
 def test_a_name_may_end_like_that_of_a_deleted_file(directory: Path, start: Start) -> None:
-    assert written_paths(directory, [start("held.append(open('a (deleted) b', 'wb'))")]) == {"a (deleted) b"}
+    assert paths(directory, [start("held.append(open('a (deleted) b', 'wb'))")]) == {"a (deleted) b"}
 
 
 def test_files_of_all_processes_are_found(directory: Path, start: Start) -> None:
     pids = [start(f"held.append(open('file-{number}', 'wb'))") for number in range(2)]
-    assert written_paths(directory, pids) == {"file-0", "file-1"}
-    assert written_paths(directory, pids[1:]) == {"file-1"}
+    assert paths(directory, pids) == {"file-0", "file-1"}
+    assert paths(directory, pids[1:]) == {"file-1"}
 
 
 def test_processes_that_have_ended_are_skipped(directory: Path, start: Start) -> None:
     with subprocess.Popen(["true"]) as ended:
         pass
     pid = start("held.append(open('file', 'wb'))")
-    assert written_paths(directory, [ended.pid, pid]) == {"file"}
+    assert paths(directory, [ended.pid, pid]) == {"file"}
 
 
 def test_a_directory_that_is_reached_by_a_link(directory: Path, start: Start) -> None:
     link = directory.parent / "link"
     link.symlink_to(directory)
-    assert written_paths(link, [start("held.append(open('file', 'wb'))")]) == {"file"}
+    assert paths(link, [start("held.append(open('file', 'wb'))")]) == {"file"}
+
+
+# ---- from look to look ---------------------------------------------------------------------------------------------
+
+
+def look(writers: Writers, now: float) -> set[str]:
+    return writers.look(processes.descendants(os.getpid()), now)
+
+
+def test_a_file_whose_writer_was_killed_counts_for_some_time(directory: Path, start: Start) -> None:
+    """Also while other processes of the container live: a launcher may notice the death seconds later."""
+    writers = Writers(directory)
+    start("pass")
+    pid = start("held.append(open('half', 'wb'))")
+    assert look(writers, 0.0) == {"half"}
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: processes.descendants(os.getpid())[pid].zombie, "the end of the writer")
+    assert look(writers, 1.5) == {"half"}
+    assert look(writers, 31.4) == {"half"}
+    assert look(writers, 31.5) == set()
+
+
+def test_a_file_that_its_writer_has_closed_does_not_count(directory: Path, start: Start) -> None:
+    writers = Writers(directory)
+    start("import threading; file = open('whole', 'wb'); threading.Timer(1.0, file.close).start()")
+    assert look(writers, 0.0) == {"whole"}
+    until(lambda: not look(writers, 1.0), "the end of the write")
+
+
+def test_an_abandoned_file_that_another_process_writes_again(directory: Path, start: Start) -> None:
+    writers = Writers(directory)
+    pid = start("held.append(open('file', 'wb'))")
+    assert look(writers, 0.0) == {"file"}
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: processes.descendants(os.getpid())[pid].zombie, "the end of the writer")
+    assert look(writers, 1.0) == {"file"}
+    start("import threading; file = open('file', 'wb'); threading.Timer(1.0, file.close).start()")
+    assert look(writers, 2.0) == {"file"}
+    until(lambda: not look(writers, 3.0), "the end of the write")

@@ -33,7 +33,7 @@ from tony_provider.runtime.executor import disk, processes, snapshot_limits
 from tony_provider.runtime.executor.checkpoint_reader import CheckpointReader
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.executor.workspace import Workspace
-from tony_provider.runtime.executor.writers import written_paths
+from tony_provider.runtime.executor.writers import Writers
 from tony_provider.runtime.spec.model import CheckpointFormat
 from tony_provider.runtime.storage import Storage
 from tony_provider.runtime.text import one_line
@@ -123,6 +123,7 @@ class CheckpointDirectory:
         self._reader = CheckpointReader()
         self._lock = threading.Lock()
         self._watch = DirectoryWatch()
+        self._writers = Writers(self.path)
         self._whole = Tree({})  # the directory at the last inspection, with the entries of other tasks
         self._foreign: frozenset[str] = frozenset()  # paths of other tasks in it
         self._finder = SaveFinder(self.path, reading=self._reader.read)
@@ -153,6 +154,7 @@ class CheckpointDirectory:
             self._ranks, self._alone, self._writes = tuple(ranks), alone, {}
             self._began_at, self._ended_at, self._idle = time.monotonic(), None, None
             self._left_out = {}
+            self._writers = Writers(self.path)
 
     def empty(self) -> None:
         """Empty the directory, for training from step 0. Raises OSError."""
@@ -386,7 +388,7 @@ class CheckpointDirectory:
         self._whole, self._foreign = whole, frozenset(whole.nodes.keys() - tree.nodes.keys())
         self._watch.observe(time.monotonic(), tree, () if writers else None)
         if writers and self._watch.has_news:
-            self._watch.opened(written_paths(self.path, processes.descendants(os.getpid())))
+            self._watch.opened(self._writers.look(processes.descendants(os.getpid()), time.monotonic()))
         return tree
 
     def _scan(self) -> Tree:

@@ -3,22 +3,54 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+
+from tony_provider.runtime.executor.processes import Process
 
 _ACCESS_MODE = 0o3  # of a file's flags in /proc/PID/fdinfo: 0 for files that are open for reading only
 _SHARED = "s"
 _DELETED = " (deleted)"  # after the path of a deleted file
+_ABANDONED = 30.0  # seconds; by then, a process that was killed has stopped the others of its container
 
 
-def written_paths(directory: Path, pids: Iterable[int]) -> set[str]:
-    """Return the paths below the directory that any of the processes can write into. Blocks shortly.
+class Writers:
+    """Follows which files of a directory are being written."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._before: dict[str, set[tuple[int, int]]] = {}  # PIDs and start times of the writers, by path
+        self._abandoned: dict[str, float] = {}  # when the writers of a path were found to be gone
+
+    def look(self, table: Mapping[int, Process], now: float) -> set[str]:
+        """Return the paths that any of the processes can write into. Blocks shortly. ``now`` in monotonic seconds.
+
+        A path whose writers have all ended since the last look is one of them for some seconds more: a process that was
+        killed may have written only half of the file.
+        """
+        living = {pid: (pid, process.started) for pid, process in table.items() if not process.zombie}
+        found = {path: {living[pid] for pid in pids} for path, pids in writers_of(self._directory, living).items()}
+        for path, writers in self._before.items():
+            if path not in found and not writers & set(living.values()):
+                self._abandoned[path] = now
+        self._abandoned = {
+            path: since for path, since in self._abandoned.items() if path not in found and now - since < _ABANDONED
+        }
+        self._before = found
+        return {*found, *self._abandoned}
+
+
+def writers_of(directory: Path, pids: Iterable[int]) -> dict[str, set[int]]:
+    """Return the processes that can write into paths below the directory, by path.
 
     Processes that have ended, and those of other users, are skipped.
     """
     root = os.path.realpath(directory) + "/"
-    found = {path for pid in pids for path in (*_open(pid, root), *_mapped(pid, root))}
-    return {path[len(root) :].removesuffix(_DELETED) for path in found}
+    found: dict[str, set[int]] = {}
+    for pid in pids:
+        for path in (*_open(pid, root), *_mapped(pid, root)):
+            found.setdefault(path[len(root) :].removesuffix(_DELETED), set()).add(pid)
+    return found
 
 
 def _open(pid: int, root: str) -> Iterator[str]:
