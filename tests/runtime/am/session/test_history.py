@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.runtime.am.session.world import EPOCH, World, job, point
 from tony_provider.runtime.am.session.recovery.history import History, TaskHistory, merge
-from tony_provider.runtime.am.session.restarts.progress import Progress
+from tony_provider.runtime.am.session.restarts.progress import GroupProgress
 from tony_provider.runtime.am.session.restarts.repeated_failures import SeenFailure, recognise
 from tony_provider.runtime.codec import CodecError
 from tony_provider.runtime.protocol.status import Failure, FailureKind
@@ -47,7 +47,7 @@ def test_of_a_job_that_has_seen_something() -> None:
         restarts=2,
         restart_times={"gang": [EPOCH + 100, EPOCH + 100]},
         failures={"gang": [SeenFailure(EPOCH + 100, NO_OUTPUT)]},
-        progress={"gang": Progress(saved=10)},
+        progress={"gang": GroupProgress(saved=10)},
         restarting={"gang": True},
         nodes={"node2:1": 1},
         checkpoint=point(10, "store/step-10-2"),

@@ -6,7 +6,7 @@ import pytest
 
 from tests.runtime.am.session.test_same_failure import ended, fail, workers
 from tests.runtime.am.session.world import World
-from tony_provider.runtime.am.session.restarts.progress import LONGEST_START, CommittedSave, Progress
+from tony_provider.runtime.am.session.restarts.progress import LONGEST_START, CommittedSave, GroupProgress
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.spec.model import MirrorScope
 
@@ -43,12 +43,12 @@ def test_arguments_that_each_start_saves_are_no_progress() -> None:
     ],
 )
 def test_a_save_is_progress_by_its_content(save: CommittedSave, is_progress: bool) -> None:
-    progress = Progress(reported=50, saved=10)
+    progress = GroupProgress(reported=50, saved=10)
     assert progress.has_saved(save) is is_progress
 
 
 def test_steps_count_once() -> None:
-    progress = Progress()
+    progress = GroupProgress()
     assert [progress.has_reported(step) for step in (3, 3, 2, 4)] == [True, False, False, True]
 
 

@@ -13,7 +13,7 @@ from typing import Any, Optional
 import attrs
 
 from tony_provider.runtime.am.session.actions import Verdict
-from tony_provider.runtime.am.session.restarts.progress import Progress
+from tony_provider.runtime.am.session.restarts.progress import GroupProgress
 from tony_provider.runtime.am.session.restarts.repeated_failures import SeenFailure
 from tony_provider.runtime.am.session.state.task_outcome import TaskOutcome
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
@@ -45,7 +45,7 @@ class History:
     restarts: int = 0  # all of them
     restart_times: dict[str, list[float]] = attrs.field(factory=dict)  # those without progress since, by restart group
     failures: dict[str, list[SeenFailure]] = attrs.field(factory=dict)  # of programs, without progress, by group
-    progress: dict[str, Progress] = attrs.field(factory=dict)  # by restart group
+    progress: dict[str, GroupProgress] = attrs.field(factory=dict)  # by restart group
     restarting: dict[str, bool] = attrs.field(factory=dict)  # by group: one was decided, and did not begin yet
     nodes: dict[str, int] = attrs.field(factory=dict)  # containers lost, by host:port
     memory: dict[str, int] = attrs.field(factory=dict)  # MiB by task type, where it was raised

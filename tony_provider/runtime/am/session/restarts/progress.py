@@ -21,7 +21,7 @@ class CommittedSave:
 
 
 @attrs.define
-class Progress:
+class GroupProgress:
     """The highest steps of a restart group so far, across all starts.
 
     Reports and files may count different things, such as steps and epochs, so they have a highest step each.

@@ -7,7 +7,7 @@ from typing import Optional
 
 import attrs
 
-from tony_provider.runtime.am.session.restarts.progress import Progress
+from tony_provider.runtime.am.session.restarts.progress import GroupProgress
 from tony_provider.runtime.am.session.restarts.repeated_failures import RepeatedFailures
 from tony_provider.runtime.am.session.restarts.restart_budget import RestartBudget
 from tony_provider.runtime.am.session.restarts.root_cause import RootCause
@@ -59,7 +59,7 @@ class RestartGroup:
     root_cause: RootCause
     budget: RestartBudget
     repeats: RepeatedFailures
-    progress: Progress = attrs.field(factory=Progress)
+    progress: GroupProgress = attrs.field(factory=GroupProgress)
     restart: Optional[Restart] = None
     decided: bool = False  # the event log contains the decision to restart, and not yet the restart
     damaged: int = 0  # number of damaged resume points in a row
