@@ -16,7 +16,8 @@ from tests.runtime.executor.stored import commit_uploaded
 from tests.runtime.executor.test_mirror import COMMAND
 from tests.runtime.executor.test_preparation import resume
 from tony_provider.runtime.spec.model import CheckpointSpec, Memory
-from tony_provider.runtime.storage import Storage, WebHdfsConfig, open_storage
+from tony_provider.runtime.storage import Storage, WebHdfsConfig, open_storage, uris
+from tony_provider.runtime.storage.helpers import read_text
 
 
 @attrs.frozen
@@ -74,11 +75,15 @@ async def test_a_copy_that_is_given_up_leaves_nothing(launch: Launch, store: Sto
     await running.end()
 
 
-async def test_a_model_whose_names_hdfs_cannot_have_is_the_end_at_once(launch: Launch, store: Store) -> None:
-    """Waiting for the store would not mend it."""
-    running = await launch('touch "$TONY_MODEL_DIR/12:30"', **store.container)
+async def test_colons_in_the_names_of_a_model_are_escaped(launch: Launch, store: Store) -> None:
+    make = "mkdir epoch:3; echo 1 > epoch:3/loss:0.1; echo 2 > twice:x; echo 3 > twice%3Ax"
+    running = await launch(f'cd "$TONY_MODEL_DIR"; {make}', **store.container)
     await running.begin()
-    ended = await running.master.first("exited")
-    assert ended.not_kept.startswith("what it left cannot be kept: ")
-    assert "12:30" in ended.not_kept
+    exited = await running.master.first("exited")
+    assert exited.not_kept == ""
+    kept = {"epoch%3A3/loss%3A0.1": "1\n", "twice%3Ax": "3\n"}
+    assert {name: read_text(store.storage, uris.join(exited.model_dir, name)) for name in kept} == kept
+    notices = list((await running.master.first("settled")).notices)
+    assert len(notices) == 2
+    assert any("twice:x is not stored, because twice%3Ax" in notice for notice in notices)
     await running.end()
