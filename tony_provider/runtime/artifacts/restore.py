@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 _TEMPORARY = ".restoring-"
 _PARALLEL = 4  # objects; each holds CHUNK bytes of memory
-_SEPARATE = 100  # newest saves that get different times of the inode's last change
+_SEPARATE = 100  # newest saves that get different values of st_ctime
 _TICK = 0.001  # seconds; the kernel's clock for files advances every 1 to 10 ms
 _MINIMUM_AGE = 1.0  # minimum age in seconds of the newest file, so that later saves of the program are newer
 
@@ -228,8 +228,8 @@ class _Stream:
 def _finish(prepared: Path, tree: StoredTree) -> None:
     """Create the links, then set permissions and times.
 
-    Some programs choose their newest save by the time of the inode's last change, which nobody can set. So the entries
-    are changed in the order of their times.
+    Some programs choose their newest save by ``st_ctime``, which no system call can set. So the entries are changed in
+    the order of their times.
     """
     for entry in tree.entries:
         if entry.kind is Kind.LINK:
@@ -240,11 +240,15 @@ def _finish(prepared: Path, tree: StoredTree) -> None:
     in_order = sorted(children_first, key=lambda entry: entry.mtime_ns)
     saves = [entry for entry in in_order if entry.kind is Kind.DIRECTORY or "/" not in entry.path]
     separate = {entry.path for entry in saves[-_SEPARATE:]}
-    closed = [entry for entry in in_order if entry.kind is Kind.DIRECTORY and not entry.mode & stat.S_IXUSR]
+    closed = {  # the entries of such a directory cannot be changed any more, so it gets its permissions last
+        entry.path: entry.mode
+        for entry in children_first
+        if entry.kind is Kind.DIRECTORY and not entry.mode & stat.S_IXUSR
+    }
     before_ns, mtime_ns = 0, 0
     for entry in in_order:
         target, when = prepared / entry.path, max(0, entry.mtime_ns - shift)
-        if entry.kind is not Kind.LINK and entry not in closed:
+        if entry.kind is not Kind.LINK and entry.path not in closed:
             target.chmod(entry.mode)
         os.utime(target, ns=(when, when), follow_symlinks=False)
         while entry.path in separate and entry.mtime_ns > mtime_ns and target.lstat().st_ctime_ns <= before_ns:
@@ -252,8 +256,8 @@ def _finish(prepared: Path, tree: StoredTree) -> None:
             os.utime(target, ns=(when, when), follow_symlinks=False)
         if entry.path in separate:
             before_ns, mtime_ns = target.lstat().st_ctime_ns, entry.mtime_ns
-    for entry in sorted(closed, key=lambda entry: entry.path, reverse=True):  # their entries cannot be changed any more
-        (prepared / entry.path).chmod(entry.mode)
+    for path, mode in closed.items():
+        (prepared / path).chmod(mode)
 
 
 def _stored(prepared: Path, tree: StoredTree) -> StoredFiles:

@@ -58,10 +58,7 @@ class _Followers:
             self._rare.add(pair)
 
     def _pairs(self) -> list[tuple[str, str]]:
-        never = 0
-        return [
-            (first, each) for first, each in self._pauses if self._last.get(each, never) < self._last.get(first, never)
-        ]
+        return [(first, each) for first, each in self._pauses if self._last.get(each, 0) < self._last.get(first, 0)]
 
 
 class OverwrittenEntries:

@@ -30,8 +30,9 @@ class Writers:
         """
         living = {pid: (pid, process.started) for pid, process in table.items() if not process.zombie}
         found = {path: {living[pid] for pid in pids} for path, pids in writers_of(self._directory, living).items()}
+        present = set(living.values())
         for path, writers in self._before.items():
-            if path not in found and not writers & set(living.values()):
+            if path not in found and not writers & present:
                 self._abandoned[path] = now
         self._abandoned = {
             path: since for path, since in self._abandoned.items() if path not in found and now - since < _ABANDONED
