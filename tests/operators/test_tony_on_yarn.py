@@ -54,17 +54,23 @@ def opened_links(marker: Marker, monkeypatch: pytest.MonkeyPatch) -> dict[str, i
     return answers
 
 
-@pytest.mark.parametrize("deferrable", [False, True])
-@pytest.mark.long
-def test_queue_timeout_says_what_was_missing_and_ends_the_application(
-    yarn: TonyHook, marker: Marker, monkeypatch: pytest.MonkeyPatch, deferrable: bool
-) -> None:
+@pytest.fixture
+def too_large(marker: Marker, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """A job that waits for its containers for ever."""
     connection = json.loads(os.environ["AIRFLOW_CONN_TONY_DEFAULT"])
     connection["extra"]["autoscaling"] = True  # or it would be refused
     monkeypatch.setenv("AIRFLOW_CONN_TONY_DEFAULT", json.dumps(connection))
     spec = job(marker.forever)
     spec["tasks"]["worker"] |= {"instances": 3, "memory": "2500MiB"}  # one fits on each of two nodes
-    done = train(spec, queue_timeout=timedelta(seconds=20), deferrable=deferrable)
+    return spec
+
+
+@pytest.mark.parametrize("deferrable", [False, True])
+@pytest.mark.long
+def test_queue_timeout_says_what_was_missing_and_ends_the_application(
+    yarn: TonyHook, marker: Marker, too_large: dict[str, Any], deferrable: bool
+) -> None:
+    done = train(too_large, queue_timeout=timedelta(seconds=20), deferrable=deferrable)
     error = done.errors["train"]
     assert isinstance(error, TonyQueueTimeout)
     assert "1 of 3" in str(error)
@@ -74,16 +80,11 @@ def test_queue_timeout_says_what_was_missing_and_ends_the_application(
 
 @pytest.mark.long
 def test_a_command_that_waits_for_the_job_ends_it_after_its_queue_timeout(
-    yarn: TonyHook, marker: Marker, monkeypatch: pytest.MonkeyPatch
+    yarn: TonyHook, too_large: dict[str, Any]
 ) -> None:
-    connection = json.loads(os.environ["AIRFLOW_CONN_TONY_DEFAULT"])
-    connection["extra"]["autoscaling"] = True  # or it would be refused
-    monkeypatch.setenv("AIRFLOW_CONN_TONY_DEFAULT", json.dumps(connection))
-    spec = job(marker.forever)
-    spec["tasks"]["worker"] |= {"instances": 3, "memory": "2500MiB"}  # one fits on each of two nodes
     with TonyHook() as hook:
         identity = hook.identity(dag_id="cli", run_id="queue", task_id="train")
-        application_id = hook.submit(SubmissionRequest(parse_job(spec), identity))
+        application_id = hook.submit(SubmissionRequest(parse_job(too_large), identity))
         until(lambda: hook.job_status(identity, application_id), "the job's master", DEADLINE)
         with pytest.raises(JobEndedBadly, match=r"did not get its containers within timeouts\.queue.*waiting for"):
             wait_for(hook, identity, application_id, WatchLimits(queue=time.time()))
