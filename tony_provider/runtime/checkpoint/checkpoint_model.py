@@ -75,8 +75,8 @@ class Manifest:
         """Return the tree that the task of this rank restores.
 
         The task's own entries come first, then those of the other ranks whose paths are free, the lowest rank first.
-        Those are never newer than the oldest file that is already in the same top-level entry, because other nodes
-        have other clocks.
+        A file of another rank gets at most the time of the oldest file that is already in the same top-level entry,
+        because other nodes have other clocks.
         """
         trees = sorted(self.trees, key=lambda each: (each.rank != rank, each.rank))
         merged: dict[str, Entry] = {}

@@ -1,9 +1,9 @@
 """The path by which a task's processes find their checkpoint directory: the same in each container of the task.
 
 Libraries write absolute paths into their checkpoints, and each container has its own directory. So the path leads
-through a private symbolic link: ``tony-USER/TASK-HASH/work/checkpoints``. The last part is not a link, because
-some programs do not follow links in their arguments. One container at a time has a link: it locks the link's directory
-until all of its processes have ended.
+through a private symbolic link, ``work`` in ``tony-USER/TASK-HASH``, to ``checkpoints`` below it. That is not a link,
+because some programs do not follow links in their arguments. One container at a time has a link: it locks the link's
+directory until all of its processes have ended.
 """
 
 from __future__ import annotations

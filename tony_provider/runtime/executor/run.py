@@ -374,7 +374,7 @@ class Run:
         return progress.step or None if progress else None
 
     def _warn(self, warning: str) -> None:
-        """Tell about an entry that is not stored, or under another name, once. May be called from any thread."""
+        """Add a warning to the log and the notices, once. May be called from any thread."""
         if warning not in self._left_out:
             self._left_out.append(warning)
             log.warning("%s", warning)

@@ -90,7 +90,7 @@ def stored_path(target: str, path: str) -> str:
 def walk_local(directory: Path, warn: Callable[[str], None]) -> Iterator[tuple[Path, str]]:
     """Every directory and file with its path below ``directory``, the directory itself first as the empty path.
 
-    Symbolic links are followed, as copying would. Those to a directory above them are left out. Raises OSError.
+    Symbolic links are followed, as copying would. Links to a directory above them are left out. Raises OSError.
     """
     for place, directories, names in os.walk(directory, onerror=_raise, followlinks=True):
         real = os.path.realpath(place)

@@ -1,8 +1,8 @@
 """Saves of any format with a manifest that the program writes last; see ``tony_sdk.commit_checkpoint``.
 
 ``<name>.tony.json`` holds ``{"step": 20, "entry": "model-20", "files": [{"path": "model-20/a", "size": 12}]}``. Paths
-are relative to the manifest's directory. A file may have a ``checksum`` such as ``crc32:0a1b2c3d``. A manifest says
-nothing about files that were changed after it.
+are relative to the manifest's directory. A file may have a ``checksum`` such as ``crc32:0a1b2c3d``. A manifest does
+not apply to files that were changed after it.
 """
 
 from __future__ import annotations

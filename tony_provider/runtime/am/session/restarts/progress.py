@@ -1,4 +1,4 @@
-"""Progress of a restart group: what shows that a restart was worth it."""
+"""Progress of a restart group, which makes its former restarts and failures obsolete."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LONGEST_START = 60.0  # seconds: a younger process may have saved its arguments,
 
 @attrs.frozen
 class CommittedSave:
-    """What a committed checkpoint says about the progress of the tasks that took part in it."""
+    """Facts about a committed checkpoint that show whether its tasks have made progress."""
 
     tasks: Collection[str]
     content_step: Optional[int]  # in its files, not only in their names
