@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 
 _GRACE = 0.1  # seconds between SIGTERM and SIGKILL for the user process: YARN itself leaves 0.25
 _KILL_TIMEOUT = 1.0  # seconds for the kernel then
+_LAST_WORDS_TIMEOUT = 5.0  # seconds for the last words when nobody sends SIGKILL: a busy machine needs more than 0.1
 
 
 class SigtermHandler:
@@ -63,7 +64,7 @@ class SigtermHandler:
         try:
             until = time.monotonic() + _GRACE
             await processes.stop_all(os.getpid(), self._pids, lambda: until)
-            await asyncio.wait({saying}, timeout=_GRACE)
+            await asyncio.wait({saying}, timeout=_LAST_WORDS_TIMEOUT)
         finally:
             await cancel(saying)
         return exit_codes.TERMINATED
