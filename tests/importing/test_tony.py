@@ -134,11 +134,40 @@ def test_sources_that_are_elsewhere_are_taken_as_a_whole(tmp_path: Path, monkeyp
     assert found.job["tasks"]["worker"]["command"] == "cd 'my src' && ../venv/x/bin/python train.py"
 
 
-def test_an_environment_with_its_bin_at_the_top_is_our_own(tmp_path: Path) -> None:
-    given = ["-python_venv", "hdfs:///envs/tf.tar.gz", "-python_binary_path", "bin/python", "-executes", "train.py"]
-    found = imported(*CLIENT, *given, "-conf", "tony.worker.instances=1")
-    assert found.job["python_env"] == "hdfs:///envs/tf.tar.gz"
-    assert found.job["tasks"]["worker"]["command"] == "python train.py"
+@pytest.mark.parametrize(
+    ("given", "command"),
+    [
+        (("-python_binary_path", "bin/python", "-executes", "train.py"), "venv/bin/python train.py"),
+        (("-executes", "venv/bin/python train.py"), "venv/bin/python train.py"),
+        (("-conf", "tony.worker.command=sh venv/run.sh"), "sh venv/run.sh"),
+    ],
+)
+def test_an_environment_is_unpacked_where_tony_unpacks_it(given: tuple[str, ...], command: str) -> None:
+    """Also without -executes and without -python_binary_path, and where the archive is no environment at all."""
+    environment = ("-python_venv", "hdfs:///envs/tf.zip")
+    found = imported(*CLIENT, *environment, *given, "-conf", "tony.worker.instances=1")
+    assert found.job["archives"] == ["hdfs:///envs/tf.zip::venv"]
+    assert "python_env" not in found.job
+    assert found.job["tasks"]["worker"]["command"] == command
+
+
+def test_times_after_a_group_are_carried_over_or_listed() -> None:
+    after = "tony.application.dependency.{}.timeout.after.all"
+    given = {
+        "tony.application.group.all": "worker",
+        **{f"tony.{name}.instances": "1" for name in ("worker", "evaluator", "reporter")},
+        **{after.format(name): "30" for name in ("evaluator", "reporter")},
+        after.format("reporter") + ".ignored": "true",
+        "tony.containers.command": "python train.py",
+    }
+    ignored = after.format("evaluator") + ".ignored"
+    for value, is_listed in (("true", False), ("false", True)):
+        options = [each for key in {**given, ignored: value}.items() for each in ("-conf", "=".join(key))]
+        found = imported(*CLIENT, *options)
+        assert found.job["timeouts"]["evaluator"] == "30s"
+        keys = [each.key for each in found.left]
+        assert {after.format("reporter"), after.format("reporter") + ".ignored"} <= set(keys)
+        assert (ignored in keys) == is_listed
 
 
 def test_a_tool_that_starts_the_client_has_options_of_its_own() -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from tony_provider.importing.draft import Draft
 
-_PACKED = re.compile(r"bin/python[\d.]*")  # an environment whose top is that of the archive
 _VENV = "venv"  # the directory that TonY unpacks an environment into
 _BASH = re.compile(r"(?:^|[;&|(\n][ \t]*)(?:source|declare|shopt|pushd|popd)\s|\[\[|<<<|<\(|\bpipefail\b|&>|\$\{!")
 
@@ -18,27 +17,26 @@ def for_sh(text: str) -> str:
     return f"bash -c {shlex.quote(text)}" if _BASH.search(text) else text
 
 
-def python_call(
-    draft: Draft, program: str, *, arguments: str | None, python: str | None, environment: str | None, top: str
-) -> str:
-    """The command of TonY's client for a program; its environment comes along as it was packed.
+def python_call(program: str, *, arguments: str | None, python: str | None, in_venv: bool, top: str) -> str:
+    """Return the command that TonY's client makes of a program.
 
-    ``top``: the way from where the command runs to the working directory, which the environment is in.
+    ``in_venv``: a relative ``python`` lies in the environment, as ``unpacked_environment`` unpacks it. ``top``: the way
+    from where the command runs to the working directory.
     """
-    if environment is not None:
-        if python is None or _PACKED.fullmatch(python):
-            draft.put("python_env", environment, "-python_venv")
-            python = None if python is None else "python"
-        else:
-            draft.add("archives", f"{environment}::{_VENV}", "-python_venv")
-            draft.leave(
-                "-python_venv",
-                "is unpacked as TonY does it. Packed anew by venv-pack or conda-pack, it can be `python_env`, whose "
-                "`bin` comes first on PATH",
-                environment,
-            )
-            python = python if python.startswith("/") else f"{top}{_VENV}/{python}"
+    if python is not None and in_venv and not python.startswith("/"):
+        python = f"{top}{_VENV}/{python}"
     return " ".join(part for part in (python, program, arguments) if part)
+
+
+def unpacked_environment(draft: Draft, environment: str) -> None:
+    """Unpack an environment where TonY always does: commands of any kind may name a file in it."""
+    draft.add("archives", f"{environment}::{_VENV}", "-python_venv")
+    draft.leave(
+        "-python_venv",
+        "is unpacked as TonY does it. Packed by venv-pack or conda-pack, it can be `python_env`, whose `bin` comes "
+        "first on PATH",
+        environment,
+    )
 
 
 def source_folder(draft: Draft, name: str, below: Path, key: str) -> str:

@@ -10,7 +10,7 @@ from tony_provider.importing.draft import Draft
 from tony_provider.importing.hadoop_xml import filled_in, of_the_client, read_properties
 from tony_provider.importing.imported import NotImportable
 from tony_provider.importing.options import Options, read_options
-from tony_provider.importing.shell_call import for_sh, python_call, source_folder
+from tony_provider.importing.shell_call import for_sh, python_call, source_folder, unpacked_environment
 from tony_provider.importing.shell_variables import say_unfilled
 from tony_provider.importing.source import Source, read_text
 from tony_provider.importing.system import System
@@ -215,13 +215,15 @@ def _commands(draft: Draft, known: Mapping[str, str], options: Options | None, f
     everybody = known.get("tony.containers.command")
     sources = options.last("src_dir") if options is not None else None
     inside = "" if sources is None else source_folder(draft, sources, folder, "-src_dir")
+    environment = options.last("python_venv") if options is not None else None
+    if environment:
+        unpacked_environment(draft, environment)
     if options is not None and (executes := options.last("executes")):
         everybody = python_call(
-            draft,
             executes if sources is None else executes.removeprefix(f"{sources.rstrip('/')}/"),
             arguments=options.last("task_params"),
             python=options.last("python_binary_path"),
-            environment=options.last("python_venv"),
+            in_venv=bool(environment),
             top="../" if inside else "",
         )
     for name, task in draft.tasks.items():

@@ -9,7 +9,7 @@ from tony_provider.importing.docker_variables import take_image
 from tony_provider.importing.draft import Draft
 from tony_provider.importing.keys import Keys, argument, by, elsewhere, left, to
 from tony_provider.importing.shell_call import for_sh
-from tony_provider.importing.values import environment, memory, milliseconds, number, pairs, seconds, some, words
+from tony_provider.importing.values import environment, memory, milliseconds, number, pairs, seconds, some, truth, words
 from tony_provider.runtime.spec.model import Role
 
 _NO_SERVER = (
@@ -23,6 +23,7 @@ _POOLS = (
 )
 ADDRESSES = "addresses are in the connection; a program that needs such files has them in `files`"
 _FALLBACK = "rules of `placement` hold always; a job that may be placed otherwise is another job"
+_NO_TIME_AFTER = "only evaluators have a time of their own after the end: `timeouts.evaluator`"
 _CHIEF = "the chief is the task type of that name, or `role: chief`; else rank 0 leads"
 _TESTS = "for TonY's own tests"
 _VERSION = "says which TonY submitted it"
@@ -118,7 +119,14 @@ def _evaluator_timeout(draft: Draft, key: str, value: Any, names: Sequence[str])
         if (timeout := seconds(value)) is not None:
             draft.put("timeouts.evaluator", timeout, key)
     else:
-        draft.leave(key, "only evaluators have a time of their own after the end: `timeouts.evaluator`", value)
+        draft.leave(key, _NO_TIME_AFTER, value)
+
+
+def _ignored_timeout(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
+    if names[0] != Role.EVALUATOR.value:
+        draft.leave(key, _NO_TIME_AFTER, value)
+    elif not truth(value):
+        draft.leave(key, "an evaluator that goes on for too long is stopped, and the job succeeds", value)
 
 
 def _distributed_mode(value: Any) -> str | None:
@@ -189,7 +197,7 @@ KEYS = Keys(
             "min_instances",
         ),
         "tony.application.group.<group>": left("an evaluator's time counts from the end of those that decide"),
-        "tony.application.dependency.<type>.timeout.after.<group>.ignored": left("a time that is set always counts"),
+        "tony.application.dependency.<type>.timeout.after.<group>.ignored": by(_ignored_timeout, "timeouts.evaluator"),
         "tony.application.security.enabled": left("`kerberos` of the connection", "kerberos"),
         "tony.application.hdfs-conf-path": left(ADDRESSES, "files"),
         "tony.application.yarn-conf-path": left(ADDRESSES, "files"),
