@@ -36,7 +36,7 @@ _PROGRAM = """
 import json, os, sys
 print(json.dumps({
     "executable": sys.executable, "program": __file__, "isolated": sys.flags.isolated, "argv": sys.argv[1:],
-    "pid": os.getpid(), "env": dict(os.environ),
+    "pid": os.getpid(), "env": dict(os.environ), "stdin": os.readlink("/proc/self/fd/0"),
 }))
 sys.exit(7)
 """
@@ -55,6 +55,7 @@ class Container:
     path: str = ""  # PATH
     environment: LocalizedResource | None = None  # the job's own
     submitted: list[str] | None = None  # the launch command; None: that of the archive as it is
+    stdin: int | None = None  # None: that of the test
 
     def bring(self, *pythons: str, **files: bytes) -> Path:
         """Bring a runtime archive for these Pythons (such as cp311), with these further files."""
@@ -85,6 +86,7 @@ class Container:
             executable=shutil.which(shell),
             cwd=self.directory,
             env={"PATH": self.path, "HOME": "/nowhere", **env},
+            stdin=self.stdin,
             capture_output=True,
             text=True,
             timeout=60,
@@ -221,6 +223,21 @@ def test_the_program_is_the_process_that_was_started(container: Container) -> No
     )
     output, _ = process.communicate(timeout=60)
     assert json.loads(output)["pid"] == process.pid
+
+
+def test_nothing_waits_for_the_stdin_of_the_container(container: Container) -> None:
+    """YARN leaves a pipe open there. An interpreter that is no Python, such as the text of a link, could read it."""
+    container.bring(OWN)
+    first = container.script("first", "cat >/dev/null; exit 1")
+    second = container.script("second", f'read -r line && exit 1; exec {sys.executable} "$@"')
+    container.stdin, written = os.pipe()
+    try:
+        done = container.run(**{contract.ENV_PYTHON_CANDIDATES: f"{first}:{second}"})
+        assert done.returncode == 7, done.stderr
+        assert json.loads(done.stdout)["stdin"] == os.devnull
+    finally:
+        os.close(container.stdin)
+        os.close(written)
 
 
 def bring_environment(container: Container, *, changed: bool = False) -> None:

@@ -12,6 +12,9 @@
 # - the interpreter of the job's own environment.
 # It verifies the environment before unpacking, because programs of other jobs may have changed the node's copy.
 
+# YARN gives containers a pipe that never ends. A program that reads it by mistake would wait for ever.
+exec </dev/null
+
 prepare=$1 program=$2 sha256=$3 pythons=$4 environment=$5 environment_sha256=$6
 
 # The home directory of the node belongs to another user, or to root: keep all files in the container.
@@ -34,7 +37,7 @@ fi
 found=
 try() {
     path=$(command -v "$1" 2>/dev/null) || return 1
-    said=$("$path" -I -S -c "$prepare" "$sha256" 2>/dev/null </dev/null)
+    said=$("$path" -I -S -c "$prepare" "$sha256" 2>/dev/null)
     case $? in
         0) exec "$path" -I -S "$PWD/tony/start.py" "$program" ;;
         3) echo "$said" >&2; exit 66 ;;
