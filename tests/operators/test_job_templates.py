@@ -76,6 +76,19 @@ def test_objects_stay_objects_where_a_dag_renders_them(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("native", [False, True])
+def test_a_secret_of_digits_is_text(airflow_db: None, folder: Path, native: bool) -> None:
+    """Where a DAG renders native objects, Airflow makes numbers of such texts."""
+    secrets = {"PLAIN": "0042", "TEXT": "{{ params.text }}", "NUMBER": "{{ params.number }}", "BOTH": "{{ 1 }}{{ 2 }}"}
+    train = operator(folder, "x.tony.yaml", native=native, secrets=secrets)
+    assert render_secrets(train, {"params": {"text": "0042", "number": 42}}) == {
+        "PLAIN": "0042",
+        "TEXT": "0042",
+        "NUMBER": "42",
+        "BOTH": "12",
+    }
+
+
+@pytest.mark.parametrize("native", [False, True])
 def test_only_the_whole_job_is_the_name_of_a_file(folder: Path, native: bool) -> None:
     """Not a value within it, nor any other argument, whoever has written it."""
     name = "x.tony.yaml"

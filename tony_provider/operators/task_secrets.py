@@ -27,7 +27,7 @@ def render_secrets(task: TrainingTask, context: Context) -> dict[str, str]:
     if not isinstance(given, Mapping):
         raise TonySpecError(f"secrets: must be a mapping of names to values, not {type(given).__name__}")
     with naming_field("secrets"):
-        rendered: dict[str, str] = dict(given) if task.has_secret_values else task.render_template(dict(given), context)
+        rendered: dict[str, str] = dict(given) if task.has_secret_values else task.render_texts(given, context)
     for name, value in rendered.items():
         if not isinstance(value, str):
             raise TonySpecError(f"secrets.{name}: must be text, not {type(value).__name__}")
