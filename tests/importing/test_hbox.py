@@ -194,7 +194,7 @@ def test_variables_of_lightlda_are_set(tmp_path: Path) -> None:
     call = "hbox-submit --app-type lightlda --files demo.sh --worker-num 2 --ps-num 1 sh demo.sh\n"
     found = imported_text(tmp_path, "run.sh", call)
     assert found.job["tasks"]["ps"]["command"] == 'export LIGHTLDA_ROLE="$TONY_TASK_TYPE" && sh demo.sh'
-    assert "nothing here says" in why(found, "LIGHTLDA_SERVER_ENDPOINT")
+    assert "TONY_CLUSTER_SPEC" in why(found, "LIGHTLDA_SERVER_ENDPOINT")
 
 
 def test_paths_that_begin_in_a_home_are_told_of() -> None:

@@ -194,7 +194,7 @@ def test_variables_that_a_program_names_are_set(tmp_path: Path, monkeypatch: pyt
     command = found.job["tasks"]["worker"]["command"]
     assert command == 'export CLUSTER_SPEC="$TONY_CLUSTER_SPEC" && python3 train.py'
     assert "set by the command" in why(found, "CLUSTER_SPEC")
-    assert "nothing here says" in why(found, "TB_PORT")
+    assert "set `tensorboard: true`" in why(found, "TB_PORT")
     torch = imported(*CLIENT, *given, "-conf", "tony.worker.instances=1", "-conf", "tony.application.framework=pytorch")
     assert 'CLUSTER_SPEC="$TONY_CLUSTER_SPEC"' in torch.job["tasks"]["worker"]["command"]
 

@@ -30,8 +30,13 @@ _VARIABLES = {
     "LIGHTGBM_LOCAL_LISTEN_PORT": "$TONY_PORT",
     "LIGHTLDA_ROLE": "$TONY_TASK_TYPE",
     "LIGHTLDA_RANK": "$TONY_TASK_INDEX",
-    **dict.fromkeys(("LIGHTLDA_WORKER_NUM", "LIGHTLDA_SERVER_NUM", "LIGHTLDA_SERVER_ENDPOINT"), ""),
-    "INPUT_FILE_LIST": "",
+}
+_INSTEAD = {
+    **dict.fromkeys(
+        ("LIGHTLDA_WORKER_NUM", "LIGHTLDA_SERVER_NUM", "LIGHTLDA_SERVER_ENDPOINT"),
+        "read the addresses of workers and servers in TONY_CLUSTER_SPEC",
+    ),
+    "INPUT_FILE_LIST": "read the list in the file that TONY_INPUT_<NAME> names",
 }
 _INTERACTIVE = ("vpc", "digits")
 _WITH_SERVERS = (
@@ -83,7 +88,7 @@ def _read(source: Source) -> Draft:
     _ports(draft, settings)
     _commands(draft, options, kind)
     say_unfilled(draft, source, _is_call)
-    carry_variables(draft, source.folder, _VARIABLES)
+    carry_variables(draft, source.folder, _VARIABLES, _INSTEAD)
     return draft
 
 

@@ -38,8 +38,10 @@ _VARIABLES = {
     "WORLD": "$TONY_WORLD_SIZE",
     "INIT_METHOD": "tcp://$TONY_RENDEZVOUS",
     "SESSION_ID": "$TONY_GENERATION",
-    "TASK_NUM": "",
-    "TB_PORT": "",
+}
+_INSTEAD = {
+    "TASK_NUM": "count the addresses of the task's type in TONY_CLUSTER_SPEC",
+    "TB_PORT": "leave out the program's own TensorBoard, write into TONY_TENSORBOARD_DIR, and set `tensorboard: true`",
 }
 _LISTS = ("tony.containers.envs", "tony.execution.envs", "tony.containers.resources")  # -conf appends to these
 _DEFAULTS = {"memory": "2g", "vcores": "1", "gpus": "0"}  # of ps and worker, in tony-default.xml
@@ -120,7 +122,7 @@ def _draft(properties: Mapping[str, str], options: Options | None, folder: Path)
     _commands(draft, known, options, folder)
     for each in ("files", "archives"):
         draft.share(each)
-    carry_variables(draft, folder, _VARIABLES)
+    carry_variables(draft, folder, _VARIABLES, _INSTEAD)
     return draft
 
 

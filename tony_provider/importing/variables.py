@@ -15,13 +15,14 @@ _MOST_BYTES = 1 << 20  # of a program that is looked at
 _MOST_FILES = 10_000  # of a directory
 
 
-def carry_variables(draft: Draft, folder: Path, variables: Mapping[str, str]) -> None:
-    """Have commands set what their programs name of another system's ``variables``.
+def carry_variables(draft: Draft, folder: Path, variables: Mapping[str, str], instead: Mapping[str, str]) -> None:
+    """Have commands set the variables of another system that their programs read, and list those that nothing sets.
 
-    These are given with our expression for each, empty where there is none. A program is looked at where it is among
-    the job's files, and on this machine; where none is, what would not be set is listed.
+    A program is read if it is among the job's files and on this machine. ``variables``: their names -> our expressions.
+    ``instead``: names of variables without an expression -> what the program has to do instead.
     """
-    wanted = {name: ours for name, ours in variables.items() if name not in _given(draft.get("framework"))}
+    already = _given(draft.get("framework"))
+    wanted = [name for name in (*variables, *instead) if name not in already]
     programs = list(_texts(draft, folder))
     if not programs:
         told = ", ".join(wanted)
@@ -31,10 +32,10 @@ def carry_variables(draft: Draft, folder: Path, variables: Mapping[str, str]) ->
         return
     named = [name for name in wanted if any(_names(text, name) for text in programs)]
     for name in named:
-        if not wanted[name]:
-            draft.leave(name, "is read by the program, and nothing here says what it does")
-    if found := [name for name in named if wanted[name]]:
-        draft.exports = "export " + " ".join(f'{name}="{wanted[name]}"' for name in found)
+        if name in instead:
+            draft.leave(name, f"is read by the program, and nothing sets it: {instead[name]}")
+    if found := [name for name in named if name in variables]:
+        draft.exports = "export " + " ".join(f'{name}="{variables[name]}"' for name in found)
         draft.leave(", ".join(found), "are set by the command, since the program reads them; it can read ours instead")
 
 
