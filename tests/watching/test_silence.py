@@ -185,6 +185,24 @@ def test_a_master_that_cannot_write_it_says_why(watcher: Watcher) -> None:
     assert seen.newest.troubles == [trouble]
 
 
+def test_a_reason_that_changes_is_told_once(watcher: Watcher) -> None:
+    """A store that refuses each attempt names its temporary file, which has another name each time."""
+
+    def seen(*reasons: str) -> Observation:
+        troubles = [f"{name} could not be written since 12:00:01 UTC: {reason}" for name, reason in enumerate(reasons)]
+        return written(master=status("RUNNING", troubles=troubles))
+
+    def told(seen: Observation) -> list[str]:
+        return [line for line in watcher.look(seen, 1) if "says" in line]
+
+    watcher.look(written())
+    assert len(told(seen("no quota for .a7f3"))) == 1
+    assert told(seen("no quota for .09c1")) == []
+    assert len(told(seen("no quota for .be52", "no quota for .4411"))) == 1
+    assert told(seen()) == []
+    assert len(told(seen("no quota for .77aa"))) == 1
+
+
 def test_a_status_that_never_comes(watcher: Watcher) -> None:
     assert watcher.look(Observation(running())) == []
     assert watcher.look(Observation(running()), STATUS_STALE + 1) == ["The job has no status on the store since then"]

@@ -16,7 +16,7 @@ from tony_provider.watching.contact import Contact, Peer, side_of
 from tony_provider.watching.observation import Observation, Outage
 from tony_provider.watching.troubles import Troubles
 
-_MOST_DIAGNOSTICS = 500  # characters
+_MOST_CHARACTERS = 500  # of what a cluster or a master says
 
 
 class _Key(Enum):
@@ -40,7 +40,7 @@ class Silence:
         self._attempt: int | None = None  # of the application master, that was seen running
         self._written: int | None = None  # when the newest status was written, by its master's clock; 0: there is none
         self._written_seen = 0.0
-        self._told_of_master: tuple[str, ...] = ()
+        self._told_of_master: tuple[str, ...] = ()  # the troubles without their reasons
         self._looked_at = self._awake_since = clock()
 
     @property
@@ -109,7 +109,7 @@ class Silence:
 
     def _waits_for(self, attempt: int, application: Application) -> None:
         what = f"The application master was lost: {application.id} waits for attempt {attempt} of it"
-        self._troubles.goes_on(_Key.MASTER, what, _line(application.diagnostics)[:_MOST_DIAGNOSTICS])
+        self._troubles.goes_on(_Key.MASTER, what, _line(application.diagnostics)[:_MOST_CHARACTERS])
 
     def _look_at_status(self, seen: Observation, application: Application) -> None:
         if application.state is not ApplicationState.RUNNING or (seen.status and seen.status.state.is_final):
@@ -132,13 +132,18 @@ class Silence:
         return f"its application master does not answer either ({seen.master})" if seen.master is not None else ""
 
     def _tell_of_master(self, seen: Observation) -> None:
-        """Whom it cannot reach itself, each once."""
+        """Tell once of each trouble that the master has itself.
+
+        What is wrong and since when identify a trouble. The reason after the colon may change with each attempt: it can
+        hold the name of a temporary file.
+        """
         if (status := seen.newest) is None or status.state.is_final:
             return
-        for trouble in status.troubles:
-            if trouble not in self._told_of_master:
-                self._tell(f"The application master says: {trouble}")
-        self._told_of_master = tuple(status.troubles)
+        found = {trouble.partition(": ")[0]: trouble for trouble in status.troubles}
+        for what, trouble in found.items():
+            if what not in self._told_of_master:
+                self._tell(f"The application master says: {_line(trouble)[:_MOST_CHARACTERS]}")
+        self._told_of_master = tuple(found)
 
 
 def _does(error: Outage) -> str:
