@@ -11,7 +11,7 @@ import yaml
 from airflow.sdk import DAG, BaseOperator, literal, task
 from hypothesis import given
 from hypothesis import strategies as st
-from jinja2 import Environment, FileSystemLoader
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, UndefinedError
 
 from tests.airflow_dags import run
 from tests.operators.jobs import dag_of, job
@@ -86,6 +86,15 @@ def test_a_secret_of_digits_is_text(airflow_db: None, folder: Path, native: bool
         "NUMBER": "42",
         "BOTH": "12",
     }
+
+
+@pytest.mark.parametrize("native", [False, True])
+def test_a_value_that_is_missing_is_named(airflow_db: None, native: bool) -> None:
+    """Native templates evaluate it later than others: when the text is put together."""
+    with DAG("a", schedule=None, render_template_as_native_obj=native, template_undefined=StrictUndefined):
+        train = TonyTrainOperator(task_id="train", job={"name": "a-{{ params.missing }}"})
+    with pytest.raises(UndefinedError, match=r"^job: .*missing.*, in .a-{{ params.missing }}"):
+        train.render_template(train.job, {"params": {}})
 
 
 @pytest.mark.parametrize("native", [False, True])

@@ -86,7 +86,9 @@ class RendersJobs(ReadableTemplates):
         """Render a mapping whose texts stay text: digits too, where the DAG renders native objects."""
         env = self.get_template_env()
         return {
-            name: _text(value, context, env) if isinstance(value, str) else self.render_template(value, context, env)
+            name: _rendered_text(value, context, env, as_text=True)
+            if isinstance(value, str)
+            else self.render_template(value, context, env)
             for name, value in values.items()
         }
 
@@ -156,30 +158,24 @@ def _rendered(value: Any, context: Context, env: Environment, other: Callable[[A
     return other(value)
 
 
-def _rendered_text(text: str, context: Context, env: Environment) -> Any:
-    """Render a text.
+def _rendered_text(text: str, context: Context, env: Environment, *, as_text: bool = False) -> Any:
+    """Render a text. Return a text without templates unchanged, because Jinja would change its line ends.
 
-    If the DAG renders native objects, return the object that a single expression evaluates to. Unlike in Airflow, text
-    stays text, because otherwise a value of a form such as ``{'paths': […]}`` would become a mapping.
+    If the DAG renders native objects, return the object that a single expression evaluates to, but not ``as_text``.
+    Unlike in Airflow, text stays text, because otherwise a value of a form such as ``{'paths': […]}`` would become a
+    mapping.
     """
-    parts = _parts(text, context, env)
-    is_object = isinstance(env, NativeEnvironment) and len(parts) == 1
-    return parts[0] if is_object and not isinstance(parts[0], (str, Undefined)) else "".join(map(str, parts))
-
-
-def _text(text: str, context: Context, env: Environment) -> str:
-    return "".join(map(str, _parts(text, context, env)))
-
-
-def _parts(text: str, context: Context, env: Environment) -> list[Any]:
-    """Render a text, and return its parts. Return a text without templates unchanged: Jinja changes line ends."""
     marks = (env.variable_start_string, env.block_start_string, env.comment_start_string)
     lines = (env.line_statement_prefix, env.line_comment_prefix)
     if not any(mark in text for mark in (*marks, *filter(None, lines))):
-        return [text]
+        return text
     with naming_text(text, env):
         template = env.from_string(text)
-        return list(template.root_render_func(template.new_context({**context})))
+        parts = list(template.root_render_func(template.new_context({**context})))
+        is_object = not as_text and isinstance(env, NativeEnvironment) and len(parts) == 1
+        if is_object and not isinstance(parts[0], (str, Undefined)):
+            return parts[0]
+        return "".join(map(str, parts))
 
 
 def without_literals(value: Any) -> Any:
