@@ -7,7 +7,7 @@ from typing import Any
 
 from tony_provider.importing.docker_variables import take_image
 from tony_provider.importing.draft import Draft
-from tony_provider.importing.keys import Keys, argument, by, elsewhere, left, to
+from tony_provider.importing.keys import Carry, KeyRule, Keys, argument, by, elsewhere, left, to
 from tony_provider.importing.shell_call import for_sh
 from tony_provider.importing.values import environment, memory, milliseconds, number, pairs, seconds, some, truth, words
 from tony_provider.runtime.spec.model import Role
@@ -23,7 +23,6 @@ _POOLS = (
 )
 ADDRESSES = "addresses are in the connection; a program that needs such files has them in `files`"
 _FALLBACK = "rules of `placement` hold always; a job that may be placed otherwise is another job"
-_NO_TIME_AFTER = "only evaluators have a time of their own after the end: `timeouts.evaluator`"
 _CHIEF = "the chief is the task type of that name, or `role: chief`; else rank 0 leads"
 _TESTS = "for TonY's own tests"
 _VERSION = "says which TonY submitted it"
@@ -114,18 +113,20 @@ def _after(draft: Draft, name: str, other: str, key: str) -> None:
     draft.put(("tasks", name, "after", other), "succeeded", key)
 
 
-def _evaluator_timeout(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
-    if names[0] == Role.EVALUATOR.value:
-        if (timeout := seconds(value)) is not None:
-            draft.put("timeouts.evaluator", timeout, key)
-    else:
-        draft.leave(key, _NO_TIME_AFTER, value)
+def _of_evaluators(carry: Carry) -> KeyRule:
+    """Carry a key over for evaluators, and list it for other types, which have no time of their own after the end."""
+
+    def carry_or_leave(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
+        if names[0] == Role.EVALUATOR.value:
+            carry(draft, key, value, names)
+        else:
+            draft.leave(key, "only evaluators have a time of their own after the end: `timeouts.evaluator`", value)
+
+    return by(carry_or_leave, "timeouts.evaluator")
 
 
-def _ignored_timeout(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
-    if names[0] != Role.EVALUATOR.value:
-        draft.leave(key, _NO_TIME_AFTER, value)
-    elif not truth(value):
+def _ignored_timeout(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
+    if not truth(value):
         draft.leave(key, "an evaluator that goes on for too long is stopped, and the job succeeds", value)
 
 
@@ -157,7 +158,9 @@ KEYS = Keys(
         "tony.application.sidecar.jobtypes": by(_sidecars, "tasks.<type>.role"),
         "tony.application.prepare-stage": by(_prepare_stage, "tasks.<type>.after"),
         "tony.application.training-stage": left("what waits for the other stage says so itself", "after"),
-        "tony.application.dependency.<type>.timeout.after.<group>": by(_evaluator_timeout, "timeouts.evaluator"),
+        "tony.application.dependency.<type>.timeout.after.<group>": _of_evaluators(
+            to("timeouts.evaluator", seconds).carry
+        ),
         "tony.application.tensorboard-log-dir": by(tensorboard_directory, "tensorboard"),
         "tony.tensorboard.memory": elsewhere("tensorboard"),
         "tony.tensorboard.vcores": elsewhere("tensorboard"),
@@ -197,7 +200,7 @@ KEYS = Keys(
             "min_instances",
         ),
         "tony.application.group.<group>": left("an evaluator's time counts from the end of those that decide"),
-        "tony.application.dependency.<type>.timeout.after.<group>.ignored": by(_ignored_timeout, "timeouts.evaluator"),
+        "tony.application.dependency.<type>.timeout.after.<group>.ignored": _of_evaluators(_ignored_timeout),
         "tony.application.security.enabled": left("`kerberos` of the connection", "kerberos"),
         "tony.application.hdfs-conf-path": left(ADDRESSES, "files"),
         "tony.application.yarn-conf-path": left(ADDRESSES, "files"),
