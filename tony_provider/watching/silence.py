@@ -134,8 +134,8 @@ class Silence:
     def _tell_of_master(self, seen: Observation) -> None:
         """Tell once of each trouble that the master has itself.
 
-        What is wrong and since when identify a trouble. The reason after the colon may change with each attempt: it can
-        hold the name of a temporary file.
+        The text before the colon identifies a trouble: it says what is wrong, and since when. The reason after the
+        colon may change with each attempt, because it can contain the name of a temporary file.
         """
         if (status := seen.newest) is None or status.state.is_final:
             return

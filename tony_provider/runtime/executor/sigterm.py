@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 _GRACE = 0.1  # seconds between SIGTERM and SIGKILL for the user process: YARN itself leaves 0.25
 _KILL_TIMEOUT = 1.0  # seconds for the kernel then
-_LAST_WORDS_TIMEOUT = 5.0  # seconds for the last words when nobody sends SIGKILL: a busy machine needs more than 0.1
+_LAST_WORDS_TIMEOUT = 5.0  # seconds in which a busy machine sends the last words; YARN's SIGKILL comes earlier
 
 
 class SigtermHandler:
