@@ -48,7 +48,6 @@ SINKS = {
             "macros.py",
             "notifications/news_source.py",
             "operators/job_templates.py",
-            "operators/task_secrets.py",
             "operators/training_task.py",
             "readable_errors.py",
             "runtime/checkpoint/content/pickles.py",  # ast.literal_eval, of a checkpoint's numbers
