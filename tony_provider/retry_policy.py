@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _AT_ONCE = timedelta(0)
 
 # What the cluster did: the next application goes on from the newest checkpoint, on other nodes.
-_OF_THE_CLUSTER = (FailureKind.CONTAINER_LOST, FailureKind.PREEMPTED, FailureKind.FENCED)
+_OF_THE_CLUSTER = (FailureKind.CONTAINER_LOST, FailureKind.NODE, FailureKind.PREEMPTED, FailureKind.FENCED)
 # What a node, the network or the store did not manage, and may do in a while.
 _PASSING = (
     FailureKind.LAUNCH,

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.faults.account import Account
-from tests.faults.field import Field
+from tests.faults.field import EVERY, Field
 from tests.faults.row import TRAIN, row
 from tests.faults.rows.process import HIT_AT
 from tests.hadoop.config import Configuration
@@ -41,6 +41,24 @@ def disk_full(field: Field) -> Account:
     with training.hit(), _small_disk(directory):
         training.until_step(HIT_AT + 10, after=training.until_restarted(training.leader).at)
     return training.finish(replaced=[training.leader])
+
+
+@row("disk-full-at-first", "the disk below rank 0's checkpoints is full before the first checkpoint")
+def disk_full_at_first(field: Field) -> Account:
+    """No restart is allowed, so rank 0 goes elsewhere because of its node's fault, which the budget does not pay for."""
+    if os.geteuid() != 0:
+        return Account(did="not run: mounting a small disk takes root", problems=["needs root"])
+    training = field.train(restart={"budget": 0})
+    training.until_step(EVERY - 5)
+    task = training.leader
+    node = next(each.node for each in training.job.status().tasks if each.name == task)
+    directory = Path(f"/proc/{training.user_process(task).pid}/cwd/tony-work/checkpoints").resolve()
+    with training.hit(), _small_disk(directory):
+        training.until_step(HIT_AT, after=training.until_restarted(task).at)
+    account = training.finish(replaced=[task])
+    after = next(each.node for each in training.job.status().tasks if each.name == task)
+    account.expect(after != node, f"{task} restarted on {node}, whose disk is full")
+    return account
 
 
 @contextmanager

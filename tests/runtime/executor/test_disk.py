@@ -44,7 +44,7 @@ async def test_a_full_disk_is_told_and_outlived(running: Running) -> None:
     running.order("exit 3")
     exited = await running.master.first("exited")
     assert exited.exit_code == 3
-    assert exited.error.startswith("the disk of its container is full (")
+    assert exited.node_problem.startswith("the disk of its container is full (")
     assert exited.output_tail == "cannot save: No space left on device"
     assert (await running.master.first("settled")).problem == ""
     await running.begin(generation=2, **resume(uri, 10))

@@ -16,7 +16,13 @@ from tony_provider.runtime.quantities import count
 _TIMES = 2  # containers lost in this application, or applications that failed there
 _TIMES_OF_A_PROGRAM = 3  # applications whose program failed there: two may be there by chance
 _NODES_FAULT = {
-    each.value for each in (FailureKind.CONTAINER_LOST, FailureKind.LAUNCH, FailureKind.REGISTRATION_TIMEOUT)
+    each.value
+    for each in (
+        FailureKind.CONTAINER_LOST,
+        FailureKind.LAUNCH,
+        FailureKind.NODE,
+        FailureKind.REGISTRATION_TIMEOUT,
+    )
 }
 _MOST = 0.6  # of all that failed: a program that fails does so on any node
 _GAIN = 0.3  # what the next failure there will cost is not known

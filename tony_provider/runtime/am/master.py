@@ -37,6 +37,7 @@ from tony_provider.runtime.am.resource_manager import (
     Event,
     LaunchFailed,
     NodeLeaving,
+    NodesCounted,
     NotPlaced,
     Preempting,
     Registered,
@@ -340,6 +341,8 @@ class Master:
             return session.preempting(event.container_ids, event.seconds, now)
         if isinstance(event, NodeLeaving):
             return session.node_leaving(event.node, event.seconds, now)
+        if isinstance(event, NodesCounted):
+            return session.nodes_counted(event.nodes)
         if isinstance(event, Room):
             return session.room(event, now)
         if isinstance(event, AttemptOver):

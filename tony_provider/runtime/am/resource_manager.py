@@ -182,6 +182,13 @@ class NodeLeaving:
 
 
 @attrs.frozen
+class NodesCounted:
+    """Event: the cluster's number of usable nodes, when it changes."""
+
+    nodes: int
+
+
+@attrs.frozen
 class Room:
     """Event: for how many containers there was room, the answer to ``look_for_room``."""
 
@@ -199,6 +206,7 @@ Event = Union[
     ConnectionRestored,
     Preempting,
     NodeLeaving,
+    NodesCounted,
     Room,
 ]
 

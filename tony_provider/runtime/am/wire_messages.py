@@ -54,6 +54,7 @@ def process_end(message: tony_pb2.ProcessExited) -> ProcessEnd:
         model_dir=message.model_dir,
         progress=_progress(message),
         output_problem=message.output_problem,
+        node_problem=message.node_problem,
         process=message.process,
         outputs=tuple(OutputPart(each.name, each.part, each.files, each.bytes) for each in message.outputs),
     )

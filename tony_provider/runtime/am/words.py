@@ -27,6 +27,8 @@ _CONTAINER = {
     ExitReason.EXCESS_LOGS: "wrote more logs than the cluster allows, so YARN killed it",
 }
 _SHELL = {shell.NOT_EXECUTABLE: " (the command cannot be executed)", shell.NOT_FOUND: " (command not found)"}
+_LAST_LINES = 10  # of a program that show why it failed
+_TRACEBACK = "Traceback (most recent call last)"
 _FRAME = re.compile(r"\s+(at \S+\(.*\)|\.\.\. \d+ (more|common frames omitted))\s*")
 
 
@@ -72,3 +74,10 @@ def last_lines(text: str, *, lines: int = 30, size: int = 4096) -> str:
     while len(kept) > 1 and sum(len(line) + 1 for line in kept) > size:
         kept.pop(0)
     return "\n".join(kept)[-size:]
+
+
+def last_traceback(output: str) -> str:
+    """Return a program's last lines, from its last Python traceback on."""
+    lines = [line.rstrip() for line in output.splitlines() if line.strip()][-_LAST_LINES:]
+    begins = [number for number, line in enumerate(lines) if _TRACEBACK in line]
+    return "\n".join(lines[begins[-1] :] if begins else lines)

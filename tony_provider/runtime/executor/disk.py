@@ -15,7 +15,7 @@ _LARGEST_RESERVE = 1 << 30  # bytes
 
 
 def problem(directory: Path) -> Optional[str]:
-    """What to say of a full disk; None while there is room, or where that cannot be told. Blocks shortly."""
+    """Describe a disk that takes no more data. Return None if it does, or if that is unknown. Blocks shortly."""
     try:
         status = os.statvfs(directory)
     except OSError:
@@ -23,6 +23,8 @@ def problem(directory: Path) -> Optional[str]:
     free = status.f_bavail * status.f_frsize
     if free < _LEAST:
         return f"the disk of its container is full ({free} bytes left below {directory})"
+    if status.f_flag & os.ST_RDONLY:
+        return f"the disk of its container is read-only (below {directory})"
     if status.f_files and not status.f_favail:
         return f"the disk of its container holds no more files (below {directory})"
     return None

@@ -212,6 +212,8 @@ class Run:
             # A node that is short of something may have it later; nothing else would be mended by another try.
             exited.exit_code = 1 if isinstance(error, OSError) and error.errno in _SHORT else shell.NOT_EXECUTABLE
             exited.error = replaced(f"the command could not be started: {error}")
+            if exited.exit_code == 1:
+                exited.node_problem = "its node is short of processes, memory or file handles"
         await self._close_readiness()
         await self._end(exited)
 
@@ -300,7 +302,7 @@ class Run:
             await self._keep_results(exited)
             self._say(tony_pb2.FromExecutor(exited=exited))
         else:
-            await self._look_at_disk(exited)
+            await self._inspect_disk(exited)
             self._say(tony_pb2.FromExecutor(exited=exited))
             problem = await self._copy_last(ended_at, succeeded=False)
         if problem:
@@ -359,11 +361,12 @@ class Run:
         except NotKeptError as error:
             exited.not_kept = replaced(str(error))
 
-    async def _look_at_disk(self, exited: tony_pb2.ProcessExited) -> None:
-        """A process that found no room seldom says so in its last words."""
-        full = await asyncio.to_thread(disk.problem, self._context.workspace.root)
-        if full and not exited.error and not exited.stopped:
-            exited.error = full
+    async def _inspect_disk(self, exited: tony_pb2.ProcessExited) -> None:
+        """Report a full disk, because the last words of a process that found no room seldom name it."""
+        for directory in (self._context.workspace.root, self._context.checkpoints.path):
+            problem = await asyncio.to_thread(disk.problem, directory)
+            if problem and not exited.node_problem and not exited.stopped:
+                exited.node_problem = problem
 
     async def _reported_step(self) -> Optional[int]:
         """By its own reports: steps of event files may be epochs, or begin anew with each start."""

@@ -69,6 +69,7 @@ class FailureKind(str, Enum):
     OUT_OF_MEMORY = "OUT_OF_MEMORY"
     CONTAINER_LOST = "CONTAINER_LOST"
     LAUNCH = "LAUNCH"  # a container or command could not be started
+    NODE = "NODE"  # its node or container lacked something: its disk was full, a port was taken, a GPU was lost
     QUEUE_TIMEOUT = "QUEUE_TIMEOUT"
     REGISTRATION_TIMEOUT = "REGISTRATION_TIMEOUT"
     DEPENDENCY_TIMEOUT = "DEPENDENCY_TIMEOUT"  # a task type has waited too long for others

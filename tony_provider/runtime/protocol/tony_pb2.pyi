@@ -183,7 +183,7 @@ class ProcessStarted(_message.Message):
     def __init__(self, generation: _Optional[int] = ..., pid: _Optional[int] = ..., start: _Optional[int] = ...) -> None: ...
 
 class ProcessExited(_message.Message):
-    __slots__ = ("generation", "exit_code", "signal", "out_of_memory", "stopped", "output_tail", "error", "model_dir", "progress", "start", "not_kept", "process", "outputs", "output_problem")
+    __slots__ = ("generation", "exit_code", "signal", "out_of_memory", "stopped", "output_tail", "error", "model_dir", "progress", "start", "not_kept", "node_problem", "process", "outputs", "output_problem")
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
     SIGNAL_FIELD_NUMBER: _ClassVar[int]
@@ -195,6 +195,7 @@ class ProcessExited(_message.Message):
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     NOT_KEPT_FIELD_NUMBER: _ClassVar[int]
+    NODE_PROBLEM_FIELD_NUMBER: _ClassVar[int]
     PROCESS_FIELD_NUMBER: _ClassVar[int]
     OUTPUTS_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_PROBLEM_FIELD_NUMBER: _ClassVar[int]
@@ -209,10 +210,11 @@ class ProcessExited(_message.Message):
     progress: Progress
     start: int
     not_kept: str
+    node_problem: str
     process: str
     outputs: _containers.RepeatedCompositeFieldContainer[KeptOutput]
     output_problem: str
-    def __init__(self, generation: _Optional[int] = ..., exit_code: _Optional[int] = ..., signal: _Optional[int] = ..., out_of_memory: bool = ..., stopped: bool = ..., output_tail: _Optional[str] = ..., error: _Optional[str] = ..., model_dir: _Optional[str] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., start: _Optional[int] = ..., not_kept: _Optional[str] = ..., process: _Optional[str] = ..., outputs: _Optional[_Iterable[_Union[KeptOutput, _Mapping]]] = ..., output_problem: _Optional[str] = ...) -> None: ...
+    def __init__(self, generation: _Optional[int] = ..., exit_code: _Optional[int] = ..., signal: _Optional[int] = ..., out_of_memory: bool = ..., stopped: bool = ..., output_tail: _Optional[str] = ..., error: _Optional[str] = ..., model_dir: _Optional[str] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., start: _Optional[int] = ..., not_kept: _Optional[str] = ..., node_problem: _Optional[str] = ..., process: _Optional[str] = ..., outputs: _Optional[_Iterable[_Union[KeptOutput, _Mapping]]] = ..., output_problem: _Optional[str] = ...) -> None: ...
 
 class KeptOutput(_message.Message):
     __slots__ = ("name", "part", "files", "bytes")

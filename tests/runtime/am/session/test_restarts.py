@@ -565,7 +565,9 @@ def test_a_task_that_never_starts_again_says_whether_another_application_might_d
 ) -> None:
     tasks = {"worker": task_type(2, restart=RestartScope.NEVER)}
     world = workers(tasks, permanent_exit_codes=[3]).run()
-    world.end("worker:1", exit_code=exit_code)
+    for name in world.states:
+        world.end(name, exit_code=exit_code)
+    world.tick()
     world.complete_all()
     assert world.verdict.failure
     assert world.verdict.failure.permanent is permanent
@@ -596,7 +598,9 @@ def test_a_container_that_ends_before_anything_has_run(exit_code: int, permanent
 
 def test_a_command_that_does_not_exist_is_not_tried_again() -> None:
     world = workers().run()
-    world.end("worker:1", exit_code=127)
+    for name in world.states:
+        world.end(name, exit_code=127)
+    world.tick()
     world.complete_all()
     assert world.verdict.failure
     assert (world.verdict.failure.kind, world.verdict.failure.permanent) == (FailureKind.LAUNCH, True)

@@ -551,7 +551,9 @@ def test_killed_process_in_a_living_container_is_the_users_failure() -> None:
 )
 def test_kinds_of_failure(how: dict[str, Any], kind: FailureKind, words: str) -> None:
     world = workers().run()
-    world.end("worker:0", **how)
+    for name in world.states:
+        world.end(name, **how)
+    world.tick()
     world.complete_all()
     failure = world.verdict.failure
     assert failure

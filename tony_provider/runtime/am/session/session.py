@@ -291,6 +291,11 @@ class Session:
         self._notices.node_leaving(node, seconds)
         return self._checked(now)
 
+    def nodes_counted(self, nodes: int) -> list[Action]:
+        """The cluster has this number of usable nodes."""
+        self.containers.nodes_counted(nodes)
+        return self.state.taken()
+
     def room(self, room: Room, now: float) -> list[Action]:
         """The cluster has told what room there is for more."""
         self.spare_room.heard(room, now)

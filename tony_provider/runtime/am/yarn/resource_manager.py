@@ -22,6 +22,7 @@ from tony_provider.runtime.am.resource_manager import (
     Largest,
     Launch,
     LaunchFailed,
+    NodesCounted,
     NotPlaced,
     Registered,
     ResourceManager,
@@ -85,6 +86,7 @@ class YarnResourceManager(ResourceManager):
         self._events = EventQueue()
         self._background = Background(self._events.fail)
         self._wake = asyncio.Event()
+        self._counted = 0  # usable nodes of the cluster
         self._progress = 0.0
         self._busy_until = 0.0
         self._reachable = True
@@ -223,6 +225,9 @@ class YarnResourceManager(ResourceManager):
 
     def _take(self, answer: service.AllocateResponseProto) -> None:
         self._nodes.learn(answer.nm_tokens)
+        if answer.num_cluster_nodes != self._counted:
+            self._counted = answer.num_cluster_nodes
+            self._events.put(NodesCounted(self._counted))
         for container in answer.containers_from_previous_attempts:
             self._found_late(container)
         for container in answer.allocated_containers:

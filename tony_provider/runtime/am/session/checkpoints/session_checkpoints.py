@@ -134,10 +134,11 @@ class SessionCheckpoints:
             return
         if damaged:
             self._choose_another(task, failure, now)
-        else:  # the disk of the node, or its connection to the store, may be the cause
-            task.unfit = True
-            if task.node:
-                self._containers.blame(task.node)
+        else:
+            if failure.kind is not FailureKind.NODE:  # the node's connection to the store may be the cause
+                task.unfit = True
+                if task.node:
+                    self._containers.blame(task.node)
             self._restarts.trouble(task, failure, now)
 
     def _take_out(self, resume: ResumePoint, reason: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Optional
 
 from tony_provider.runtime.am.resource_manager import Container
-from tony_provider.runtime.am.session.actions import Disconnect, LaunchTask, ReleaseContainers
+from tony_provider.runtime.am.session.actions import AvoidNodes, Disconnect, LaunchTask, ReleaseContainers
 from tony_provider.runtime.am.session.containers.container_shutdowns import ContainerShutdowns
 from tony_provider.runtime.am.session.containers.container_sizes import ContainerSizes
 from tony_provider.runtime.am.session.containers.gang import Gang
@@ -141,12 +141,22 @@ class Containers:
         """Whether the gang that it is of waits for its containers: there is a time of its own for that."""
         return self._state.phase is JobState.WAITING and self.gang.brings(task)
 
-    def blame(self, node: str) -> None:
-        """Count a container as lost by its node's fault: one that loses several is avoided."""
-        avoid = self.nodes.lost(node)
+    def blame(self, node: str, *, lacks: str = "") -> None:
+        """Count a container as lost by its node's fault. A node that loses several is avoided.
+
+        ``lacks``: what the node lacks, for which it is avoided at once.
+        """
+        avoid = self.nodes.lost(node, unfit=bool(lacks))
         losses = self.nodes.losses[node]
         data = {"nodes": {node: losses}}
-        self._state.note("node_loss", f"{count(losses, 'container')} lost on {node}", data=data)
+        self._state.note("node_loss", lacks or f"{count(losses, 'container')} lost on {node}", data=data)
+        self._avoid(avoid)
+
+    def nodes_counted(self, nodes: int) -> None:
+        """Record the number of nodes in the cluster, of which at most half are avoided."""
+        self._avoid(self.nodes.counted(nodes))
+
+    def _avoid(self, avoid: Optional[AvoidNodes]) -> None:
         if avoid:
             avoided = some(avoid.nodes) if avoid.nodes else "no node"
             self._state.note("avoiding", f"containers are asked for elsewhere than on {avoided}")

@@ -1,4 +1,4 @@
-"""Nodes to avoid: those that containers are lost on again and again, as long as enough others are left."""
+"""Nodes to avoid because they lose containers or lack something, as long as enough other nodes are left."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ class NodeBlocklist:
         """``most_losses`` on one node until it is avoided; 0: never."""
         self._most_losses = most_losses
         self._seen: set[str] = set()
+        self._in_cluster = 0  # number of nodes, as far as the cluster reports it
         self._avoided: tuple[str, ...] = ()
         self.losses: Counter[str] = Counter()
 
@@ -28,10 +29,18 @@ class NodeBlocklist:
         self.losses.update(losses)
         self._seen.update(losses)
 
-    def lost(self, node: str) -> Optional[AvoidNodes]:
-        """Count a container that was lost on this node; returns what to avoid, when that has changed."""
+    def counted(self, nodes: int) -> Optional[AvoidNodes]:
+        """Record the number of nodes in the cluster. Return the nodes to avoid if they have changed."""
+        self._in_cluster = nodes
+        return self.choose()
+
+    def lost(self, node: str, *, unfit: bool = False) -> Optional[AvoidNodes]:
+        """Count a container that was lost on this node. Return the nodes to avoid if they have changed.
+
+        ``unfit``: the node lacks something, so it is avoided from the first loss on.
+        """
         self.saw(node)
-        self.losses[node] += 1
+        self.losses[node] = max(self.losses[node] + 1, self._most_losses if unfit else 0)
         return self.choose()
 
     def lift(self) -> Optional[AvoidNodes]:
@@ -39,9 +48,10 @@ class NodeBlocklist:
         return self._avoid(())
 
     def choose(self) -> Optional[AvoidNodes]:
-        """Choose by all that is known; returns what to avoid, when that has changed."""
+        """Choose by all that is known. Return the nodes to avoid if they have changed."""
         bad = [node for node, losses in self.losses.most_common() if 0 < self._most_losses <= losses]
-        return self._avoid(tuple(sorted(bad[: len(self._seen) // 2])))  # never all: a small cluster would be locked out
+        most = max(len(self._seen), self._in_cluster) // 2  # never all: a small cluster would be locked out
+        return self._avoid(tuple(sorted(bad[:most])))
 
     def _avoid(self, nodes: tuple[str, ...]) -> Optional[AvoidNodes]:
         if nodes == self._avoided:

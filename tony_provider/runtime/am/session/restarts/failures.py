@@ -11,6 +11,7 @@ from tony_provider.runtime import shell
 from tony_provider.runtime.am import words
 from tony_provider.runtime.am.hints import hint
 from tony_provider.runtime.am.resource_manager import ContainerExit, ExitReason
+from tony_provider.runtime.am.session.restarts import node_faults
 from tony_provider.runtime.am.session.state.process_state import ProcessEnd
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
@@ -28,7 +29,7 @@ _TAKEN_BACK = (ExitReason.PREEMPTED, ExitReason.MADE_ROOM)
 def of_process(task: Task, end: ProcessEnd, *, started: bool) -> Failure:
     """Return the failure of a user process that failed or could not be started."""
     what = f"{_where(task)}{':' if end.process else ''} {end.in_words}"
-    known = hint(end.output_tail)
+    known = end.node_problem or node_faults.of_output(end.output_tail) or hint(end.output_tail)
     return _failure(
         task,
         _process_kind(end, started),
@@ -95,7 +96,7 @@ def of_stall(task: Task, seconds: float) -> Failure:
 def of_restore(task: Task, resume: Optional[ResumePoint], reason: str) -> Failure:
     """Return the failure of a task whose directory could not be prepared. ``resume``: None without a checkpoint."""
     if resume is None:
-        return _failure(task, FailureKind.LAUNCH, f"{_where(task)} could not prepare for its user process: {reason}")
+        return _failure(task, FailureKind.NODE, f"{_where(task)} could not prepare for its user process: {reason}")
     message = f"{_where(task)} could not restore {resume.label}: {reason}"
     return _failure(task, FailureKind.CHECKPOINT, message)
 
@@ -129,6 +130,8 @@ def _container_kind(task: Task, reason: ExitReason) -> FailureKind:
 def _process_kind(end: ProcessEnd, started: bool) -> FailureKind:
     if end.out_of_memory:
         return FailureKind.OUT_OF_MEMORY
+    if not end.stopped and (end.node_problem or node_faults.of_output(end.output_tail)):
+        return FailureKind.NODE
     if end.exit_code in NOT_RUNNABLE or (end.error and not started):
         return FailureKind.LAUNCH
     if end.error and end.exit_code == 0 and not end.signal:

@@ -10,12 +10,11 @@ from typing import Optional
 import attrs
 
 from tony_provider.runtime import shell
+from tony_provider.runtime.am import words
 from tony_provider.runtime.am.session.restarts.failures import KILL_SIGNALS
 from tony_provider.runtime.protocol.status import Failure, FailureKind
 from tony_provider.runtime.spec.model import RestartPolicy
 
-_LINES = 10  # of a program's output that are compared
-_TRACEBACK = "Traceback (most recent call last)"
 _VARYING = re.compile(
     "|".join(
         [
@@ -96,7 +95,5 @@ def recognise(failure: Failure, task_type: str) -> Optional[str]:
 
 
 def essence(output: str) -> str:
-    """Return the last lines of a program's output, from its last traceback on, without parts that vary between runs."""
-    lines = [line.rstrip() for line in output.splitlines() if line.strip()][-_LINES:]
-    begins = [number for number, line in enumerate(lines) if _TRACEBACK in line]
-    return _VARYING.sub("#", "\n".join(lines[begins[-1] :] if begins else lines))
+    """Return a program's last traceback, or its last lines, without parts that vary between runs."""
+    return _VARYING.sub("#", words.last_traceback(output))

@@ -12,6 +12,9 @@ from tony_provider.runtime.protocol.status import Failure, FailureKind
 from tony_provider.runtime.quantities import count
 from tony_provider.runtime.spec.model import RestartPolicy, RestartScope
 
+FREE_MOVES = 3
+"""Restarts on other nodes, because a node lacked something, that the budget does not pay for."""
+
 
 @attrs.frozen
 class RestartAt:
@@ -33,11 +36,19 @@ Decision = Union[RestartAt, NoRestart]
 
 
 def decide(
-    failure: Failure, scope: RestartScope, policy: RestartPolicy, budget: RestartBudget, now: float, *, times: int = 1
+    failure: Failure,
+    scope: RestartScope,
+    policy: RestartPolicy,
+    budget: RestartBudget,
+    now: float,
+    *,
+    times: int = 1,
+    moves: int = 0,
 ) -> Decision:
     """Decide whether a failed task with this scope restarts. A restart is taken from the budget.
 
-    ``times``: number of the same failures without progress in between, see RepeatedFailures.
+    ``times``: number of the same failures without progress in between, see RepeatedFailures. ``moves``: number of
+    times without progress in between that a task has left a node which lacked something.
     """
     permanent = is_permanent(failure, policy)
     if scope is RestartScope.NEVER:
@@ -47,6 +58,8 @@ def decide(
     if failure.kind is FailureKind.UPLOAD:  # the training is complete; another application may upload its files
         return NoRestart()
     if failure.kind is FailureKind.PREEMPTED:  # caused by the cluster, not by the job
+        return RestartAt()
+    if failure.kind is FailureKind.NODE and moves <= FREE_MOVES:
         return RestartAt()
     if times > policy.same_failure:
         return NoRestart(
@@ -67,7 +80,7 @@ def is_permanent(failure: Failure, policy: RestartPolicy) -> bool:
     """
     if failure.kind is FailureKind.LAUNCH:
         return failure.exit_code in NOT_RUNNABLE
-    return failure.kind is FailureKind.USER and failure.exit_code in policy.permanent_exit_codes
+    return failure.kind in (FailureKind.USER, FailureKind.NODE) and failure.exit_code in policy.permanent_exit_codes
 
 
 def _why_permanent(failure: Failure) -> str:

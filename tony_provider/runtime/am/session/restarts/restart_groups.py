@@ -63,7 +63,13 @@ class RestartGroup:
     restart: Optional[Restart] = None
     decided: bool = False  # the event log contains the decision to restart, and not yet the restart
     damaged: int = 0  # number of damaged resume points in a row
+    moves: int = 0  # number of times that a task has left a node which lacked something, without progress in between
     suspect: Optional[SuspectResume] = None  # the restart that is being prepared needs another checkpoint
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether failures since the last progress count."""
+        return bool(self.budget.times or self.repeats.seen or self.damaged or self.moves)
 
     def rest(self) -> None:
         """Forget failures and a start that was being prepared."""

@@ -10,7 +10,7 @@ import attrs
 from tony_provider.runtime.am.session.actions import NoteFailedResume, NoteSoundResume
 from tony_provider.runtime.am.session.containers.containers import Containers
 from tony_provider.runtime.am.session.job_completion import JobCompletion
-from tony_provider.runtime.am.session.restarts import failures
+from tony_provider.runtime.am.session.restarts import failures, node_faults
 from tony_provider.runtime.am.session.restarts.finished_tasks import FinishedTasks
 from tony_provider.runtime.am.session.restarts.process_starts import ProcessStarts
 from tony_provider.runtime.am.session.restarts.progress import CommittedSave
@@ -78,7 +78,8 @@ class Restarts:
     def trouble(self, task: Task, failure: Failure, now: float, *, doubtful: bool = False) -> None:
         """Record the failure of a running task; see RootCause.failed. ``check`` handles the consequences."""
         group = self._groups.of(task)
-        group.root_cause.failed(task, failure, now, doubtful=doubtful)
+        peers = node_faults.peers(task, self._state) if node_faults.lacking(failure) else ()
+        group.root_cause.failed(task, failure, now, doubtful=doubtful, peers=peers)
         self._active[group.name] = group
         self.know_failure(task, failure)
 
@@ -90,6 +91,14 @@ class Restarts:
             data = {"memory": self._containers.sizes.raised}
             self._state.note("memory_raised", f"containers of {task.type} get {memory} MiB from now on", data=data)
             task.unfit = task.has_container
+        if failure.kind is FailureKind.NODE:
+            self._leave_node(task, failure)
+
+    def _leave_node(self, task: Task, failure: Failure) -> None:
+        """Have the task restart in another container on another node, because its node lacks something."""
+        task.unfit = task.has_container
+        if task.node:
+            self._containers.blame(task.node, lacks=first_line(failure.message))
 
     def again(self, group: RestartGroup, reason: str, now: float) -> None:
         """Restart a group for a reason other than a failure."""
@@ -186,13 +195,21 @@ class Restarts:
             return
         cause = group.root_cause.cause(now)
         if cause is None or cause.failure is None:
-            self._open(group, group.root_cause.reason, now)  # the other tasks cannot continue, for any cause
+            if not group.root_cause.compares:
+                self._open(group, group.root_cause.reason, now)  # the other tasks cannot continue, for any cause
             return
         if cause.failure.kind is FailureKind.STALLED:
             self._open(group, cause.failure.message, now)  # a stopped process writes its stacks
+        if (failure := node_faults.compare(cause, cause.failure, self._state)) is not cause.failure:
+            cause.failure = failure
+            self._leave_node(cause, failure)
+        if failure.kind is FailureKind.NODE:
+            group.moves += 1
         times = group.repeats.add(cause.failure, cause.type, _newest_step(group), now)
         resume = self._note_failed_resume(group, cause, cause.failure) if times else None
-        decision = decide(cause.failure, cause.scope, self._state.job.restart, group.budget, now, times=times)
+        decision = decide(
+            cause.failure, cause.scope, self._state.job.restart, group.budget, now, times=times, moves=group.moves
+        )
         if isinstance(decision, NoRestart) and decision.repeated and resume and not self._state.went_back:
             delay = group.budget.spend(now)
             if delay is not None:
@@ -304,13 +321,13 @@ class Restarts:
 
     def _forget(self, groups: Sequence[RestartGroup]) -> dict[str, Any]:
         """Forget failures and restarts of groups that have made progress. Return the change for the event log."""
-        spent = [group for group in groups if group.budget.times or group.repeats.seen or group.damaged]
+        spent = [group for group in groups if group.has_failed]
         if groups:
             self._state.went_back = ""
         for group in spent:
             group.budget.progress()
             group.repeats.forget()
-            group.damaged = 0
+            group.damaged = group.moves = 0
         nothing: dict[str, list[object]] = {group.name: [] for group in spent}
         return {"restart_times": nothing, "failures": nothing, "went_back": ""} if spent else {}
 

@@ -11,6 +11,7 @@ from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.protocol.status import Failure, FailureKind, TaskState
 
 DOUBT = 0.5  # seconds in which an executor dies with its user process when YARN kills both
+COMPARISON = 2.0  # seconds in which tasks of one type that start together fail for the same cause
 SETTLE = 5.0  # seconds that a failure waits for the cluster's report of an earlier failure
 
 _LOST = (FailureKind.CONTAINER_LOST, FailureKind.PREEMPTED)
@@ -22,6 +23,7 @@ class _Recorded:
     began: float  # time of its first symptom
     since: float  # when it was recorded
     doubtful: bool
+    peers: Sequence[Task]  # that show whether only this task's node is the cause
 
 
 class RootCause:
@@ -44,15 +46,22 @@ class RootCause:
     def kinds(self) -> set[FailureKind]:
         return {recorded.failure.kind for recorded in self._recorded.values()}
 
-    def failed(self, task: Task, failure: Failure, now: float, *, doubtful: bool = False) -> None:
+    @property
+    def compares(self) -> bool:
+        """Whether the decision waits for tasks that may fail for the same cause. Until then they are not stopped."""
+        return any(recorded.peers for recorded in self._recorded.values())
+
+    def failed(
+        self, task: Task, failure: Failure, now: float, *, doubtful: bool = False, peers: Sequence[Task] = ()
+    ) -> None:
         """Record a failure.
 
         ``doubtful``: a signal has ended the process. The end of its container may show the real reason, so the decision
-        waits for it.
+        waits for it. ``peers``: the decision also waits for these tasks to fail in the same way.
         """
         task.fail(failure, TaskState.LOST if failure.kind in _LOST else TaskState.FAILED)
         began = now if task.trouble_at is None else task.trouble_at
-        self._recorded[task.name] = _Recorded(failure, began, now, doubtful)
+        self._recorded[task.name] = _Recorded(failure, began, now, doubtful, peers)
 
     def settled(self, task: Task, better: Optional[Failure]) -> bool:
         """Record the end of a failed task's container. Return whether the decision has waited for it."""
@@ -81,6 +90,8 @@ class RootCause:
 
     def _in_doubt(self, task: Task, now: float) -> bool:
         recorded = self._recorded.get(task.name)
+        if recorded and now < recorded.since + COMPARISON and any(peer.runs for peer in recorded.peers):
+            return True
         if recorded is None or not recorded.doubtful:
             return False
         return now < recorded.since + (DOUBT if task.connected else SETTLE)

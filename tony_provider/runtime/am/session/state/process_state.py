@@ -28,6 +28,7 @@ class ProcessEnd:
     model_dir: str = ""  # URI; empty: it left none
     progress: Optional[TaskProgress] = None
     output_problem: str = ""  # why lines that it printed are lost
+    node_problem: str = ""  # what its node or container lacks
     process: str = ""  # which of several processes it was
     outputs: tuple[OutputPart, ...] = ()  # what it left for outputs of the job, on the store
 

@@ -1,0 +1,147 @@
+"""Failures whose cause is the node: the task restarts on another node, which its program's budget does not pay for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.runtime.am.session.test_restarts import workers
+from tony_provider.runtime.am.session.restarts.restart_decision import FREE_MOVES
+from tony_provider.runtime.am.session.restarts.root_cause import COMPARISON
+from tony_provider.runtime.protocol.status import FailureKind, TaskState
+
+FULL: dict[str, Any] = {"exit_code": 1, "node_problem": "the disk of its container is full (4096 bytes left below /data)"}
+
+
+@pytest.mark.parametrize(
+    ("how", "lacks"),
+    [
+        (FULL, "the disk of its container is full"),
+        (
+            {"exit_code": 1, "output_tail": "OSError: [Errno 28] No space left on device: 'x'"},
+            "disk of its node is full",
+        ),
+        ({"exit_code": 1, "output_tail": "OSError: [Errno 30] Read-only file system"}, "is read-only"),
+        (
+            {"signal": 6, "output_tail": "RuntimeError: CUDA error: uncorrectable ECC error"},
+            "a GPU of its node is broken",
+        ),
+        ({"exit_code": 1, "output_tail": "OSError: [Errno 98] Address already in use"}, "a port is taken on its node"),
+        ({"exit_code": 127}, "its node lacks a program that "),
+        ({"exit_code": 126}, "its node lacks permission to execute a program that "),
+        (
+            {"exit_code": 1, "output_tail": "libcudnn.so.9: cannot open shared object file"},
+            "lacks a shared library that ",
+        ),
+    ],
+)
+def test_a_task_leaves_a_node_that_lacks_something(how: dict[str, Any], lacks: str) -> None:
+    world = workers(budget=0).run()
+    first, node = world.container("worker:1"), world.task("worker:1").node
+    world.end("worker:1", **how)
+    world.tick(COMPARISON)
+    assert first in world.left | world.leaving
+    assert world.avoided == (node,)
+    assert any(lacks in message for message in world.noted("node_loss"))
+    world.restarted()
+    assert world.container("worker:1") != first
+    assert world.generation == 2
+
+
+def test_three_nodes_are_left_before_the_budget_pays() -> None:
+    world = workers(budget=1).run()
+    for _ in range(FREE_MOVES + 1):
+        assert not world.finished
+        world.end("worker:1", **FULL)
+        world.tick()
+        world.restarted()
+    world.end("worker:1", **FULL)
+    world.tick()
+    world.complete_all()
+    failure = world.verdict.failure
+    assert failure is not None
+    assert failure.kind is FailureKind.NODE
+    assert "the disk of its container is full" in failure.message
+    assert "given up after 1 restart without progress" in failure.message
+
+
+def test_after_progress_three_nodes_may_be_left_again() -> None:
+    world = workers(budget=0).run()
+    for step in range(1, 3 * FREE_MOVES):
+        world.beat("worker:0", step=step)
+        world.end("worker:1", **FULL)
+        world.tick()
+        world.restarted()
+    assert not world.finished
+
+
+def test_a_node_is_remembered_by_the_next_master() -> None:
+    world = workers(budget=0).run()
+    world.end("worker:1", **FULL)
+    world.tick()
+    world.restarted()
+    avoided = world.avoided
+    world.avoided = ()
+    world.master_dies()
+    world.come_back()
+    assert avoided
+    assert world.avoided == avoided
+
+
+def test_the_only_node_of_a_job_is_left_if_the_cluster_has_others() -> None:
+    world = workers({"worker": 1}, budget=0)
+    world.nodes = 1
+    world.run()
+    node = world.task("worker:0").node
+    world.end("worker:0", **FULL)
+    world.tick()
+    assert not world.avoided
+    world.carry_out(world.session.nodes_counted(3))
+    assert world.avoided == (node,)
+
+
+@pytest.mark.parametrize("steps", [True, False])
+def test_a_program_that_no_node_has_fails_the_job(steps: bool) -> None:
+    """Also one that a program looks for after it has taken steps: its node has all that others have."""
+    world = workers(budget=5).run()
+    names = list(world.states)
+    if steps:
+        world.beat("worker:1", step=3)
+        names = ["worker:1"]
+    for name in names:
+        world.end(name, exit_code=127)
+    world.wait(6)
+    world.complete_all()
+    failure = world.verdict.failure
+    assert failure is not None
+    assert failure.kind is FailureKind.LAUNCH
+    assert failure.permanent
+
+
+def test_exit_codes_that_the_job_calls_permanent_are_so_on_any_node() -> None:
+    world = workers(budget=5, permanent_exit_codes=[3]).run()
+    world.end("worker:1", exit_code=3, output_tail="Address already in use")
+    world.complete_all()
+    failure = world.verdict.failure
+    assert failure is not None
+    assert failure.permanent
+
+
+def test_a_warning_before_the_traceback_is_not_the_cause() -> None:
+    world = workers(budget=0).run()
+    tail = "Address already in use: TensorBoard takes the next port\nTraceback (most recent call last):\nKeyError: 'x'"
+    world.end("worker:1", exit_code=1, output_tail=tail)
+    world.complete_all()
+    failure = world.verdict.failure
+    assert failure is not None
+    assert failure.kind is FailureKind.USER
+
+
+def test_a_task_that_could_not_be_prepared_leaves_its_node() -> None:
+    world = workers(budget=0).run()
+    node = world.task("worker:1").node
+    world.restore_fails("worker:1", damaged=False)  # there is no checkpoint, so something else failed
+    assert world.avoided == (node,)
+    world.restarted()
+    assert world.states["worker:1"] is TaskState.RUNNING
