@@ -12,6 +12,7 @@ import pytest
 
 from tests.cli.conftest import Tony
 from tests.hooks.jobs import ended, identity, job, running
+from tests.owners import own
 from tests.waiting import until
 from tony_provider.cluster.chain_origin import ChainOrigin
 from tony_provider.cluster.checkpoint_chains import CheckpointChains, new_chain
@@ -28,6 +29,7 @@ from tony_provider.runtime import contract
 from tony_provider.runtime.spec.model import OutputSpec
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.errors import StorageUnreachable
+from tony_provider.runtime.training_owner import OWNERS_DIR
 
 DAY = 86400.0
 
@@ -282,7 +284,7 @@ def test_what_is_not_ours_is_not_touched(store: Store, tony: Tony) -> None:
     store.age()
     assert look(store)[store.chain(which, 9)] == "it has no chain.json: what it is cannot be told"
     assert tony("gc", "--yes").code == 0
-    assert sorted(path.name for path in job_dir.iterdir()) == ["applications", "by-hand", "chain-0009"]
+    assert sorted(path.name for path in job_dir.iterdir()) == ["applications", "by-hand", "chain-0009", "owners"]
     assert [path.name for path in (job_dir / "applications").iterdir()] == ["mine"]
     assert (store.root / "jobs" / "by-hand" / "chain-0001").exists()
     assert not store.path(store.application(which, application_id)).exists()
@@ -339,7 +341,8 @@ def test_what_is_taken_up_a_moment_ago_stays(store: Store) -> None:
     removing = store.hook.garbage().remove([*wanted, items[model]], before_ms)
     assert next(removing).problem == ""
     # From here on the look at everything is a fresh one.
-    CheckpointChains(store.hook.storage(), store.hook.layout, which["owned"]).own(wanted[1].uri, "application_1_0001")
+    chains = CheckpointChains(store.hook.storage(), store.hook.layout, which["owned"])
+    own(chains, wanted[1].uri, "application_1_0001")
     assert next(removing).problem == "it has changed meanwhile"
     chains = CheckpointChains(store.hook.storage(), store.hook.layout, which["starting"])
     about = attrs.evolve(new_chain(), continues=wanted[2].uri)
@@ -356,7 +359,8 @@ def test_an_application_stays_as_long_as_a_chain_of_it(store: Store, tony: Tony)
     which, application_id = store.train("train")
     other, _ = store.train("other")
     store.rewrite_chain(store.chain(other), continues=store.chain(which))
-    for each in (store.chain(which), store.application(which, application_id)):
+    owners = uris.join(store.hook.layout.job_dir(which), OWNERS_DIR)
+    for each in (store.chain(which), store.application(which, application_id), owners):
         store.age(store.path(each))
     found = look(store)
     assert found == {

@@ -26,6 +26,7 @@ from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 from tests.cli.conftest import Said, Tony
 from tests.hooks.jobs import processes_with
+from tests.owners import own
 from tests.waiting import until
 from tony_provider.cluster.checkpoint_chains import CheckpointChains, new_chain
 from tony_provider.cluster.identity import Identity
@@ -169,7 +170,7 @@ class Kept:
         first = {"event": "begun", "labels": {**DAG, "run_id": self.run_id}}
         self.hook.storage().write(f"{directory}/events.jsonl", json.dumps(first).encode())
         chains = CheckpointChains(self.hook.storage(), self.hook.layout, self.identity)
-        chains.own(chains.open_after(None, new_chain()), self.id)
+        own(chains, chains.open_after(None, new_chain()), self.id)
 
 
 @pytest.fixture

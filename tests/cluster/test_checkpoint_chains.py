@@ -11,16 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.checkpoints import commit
+from tests.owners import own
 from tony_provider.cluster.chain_choice import Resume, choose
 from tony_provider.cluster.checkpoint_chains import ChainState, CheckpointChains, choose_checkpoint, new_chain
 from tony_provider.cluster.errors import RecordUnreadable
 from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.layout import Layout, chain_number
 from tony_provider.cluster.results import Delivered
-from tony_provider.runtime.checkpoint_chain import CheckpointChain, Owner
+from tony_provider.runtime.checkpoint_chain import CheckpointChain
 from tony_provider.runtime.storage.errors import StorageExists
 from tony_provider.runtime.storage.helpers import write_atomically
 from tony_provider.runtime.storage.local import LocalStorage
+from tony_provider.runtime.training_owner import Epoch, Owner
 
 A, B = "application_1_0001", "application_1_0002"
 
@@ -57,29 +59,17 @@ def test_one_of_many_opens_a_chain(chains: CheckpointChains) -> None:
 
 def test_who_owns_it(chains: CheckpointChains) -> None:
     uri = chains.open_after(None, new_chain())
-    chains.own(uri, A)
-    assert chains.is_owned(uri, A)
-    chains.own(uri, B)
-    assert not chains.is_owned(uri, A)
+    own(chains, uri, A)
+    own(chains, uri, B)
     assert chains.owned_by(A) is None
     found = chains.owned_by(B)
     assert found is not None
-    assert (found.uri, found.owner) == (uri, Owner(B))
-
-
-def test_whoever_owns_the_newest_chain_fences_the_older_ones(chains: CheckpointChains) -> None:
-    first = chains.open_after(None, new_chain())
-    chains.own(first, A)
+    assert (found.uri, found.owner) == (uri, Owner(B, "chain-0001"))
     second = chains.open_after(chains.newest(), new_chain())
-    chains.own(second, B)
-    assert chains.is_owned(second, B)
-    assert not chains.is_owned(first, A)
-    found = chains.owned_by(B)
-    assert found is not None
-    assert found.uri == second
-    third = chains.open_after(chains.newest(), new_chain())
-    chains.own(second, A)
-    assert chains.read(third).owner is None, "a newer one is nobody's yet"
+    assert chains.read(second).owner is None, "a newer one is nobody's yet"
+    own(chains, second, A)
+    assert chains.owned_by(B) is None
+    assert chains.read(uri).owner == Owner(B, "chain-0001"), "of the older chain, the last one"
 
 
 def test_a_chain_whose_opening_was_cut_short_is_opened(chains: CheckpointChains) -> None:
@@ -94,26 +84,29 @@ def test_a_chain_whose_opening_was_cut_short_is_opened(chains: CheckpointChains)
 
 def test_what_was_owned_in_vain_is_as_it_was(chains: CheckpointChains) -> None:
     first = chains.open_after(None, new_chain())
-    chains.own(first, A)
+    former = own(chains, first, A)
     second = chains.open_after(chains.newest(), new_chain())
-    former = chains.own(second, B)
-    chains.disown(former, B)
-    chains.abandon(second)
-    newest = chains.newest()
-    assert newest is not None
-    assert (newest.uri, newest.owner) == (first, Owner(A))
+    chains.owners.give_back(own(chains, second, B, "try 2"), former)
+    assert chains.owners.newest().owner == Owner(A, "chain-0001", "try 2")
+    assert chains.owned_by(A) == chains.read(first)
+
+
+def test_a_first_submission_that_failed_leaves_nothing(chains: CheckpointChains) -> None:
+    uri = chains.open_after(None, new_chain())
+    chains.owners.give_back(own(chains, uri, A), Epoch())
+    chains.abandon(uri)
+    assert chains.storage.list(chains.layout.job_dir(chains.identity)) == []
 
 
 def test_what_somebody_else_owns_by_now_or_has_saved_stays(chains: CheckpointChains) -> None:
     uri = chains.open_after(None, new_chain())
-    former = chains.own(uri, A)
-    chains.own(uri, B)
-    chains.disown(former, A)
+    taken = own(chains, uri, A)
+    own(chains, uri, B)
+    chains.owners.give_back(taken, Epoch())
     chains.abandon(uri)
-    assert chains.is_owned(uri, B)
+    assert chains.owners.newest().owner.application_id == B
     assert chains.read(uri).about is not None
     commit(chains.storage, uri, 5)
-    chains.disown({uri: None}, B)
     chains.abandon(uri)
     assert _newest_step(chains, uri) == 5
 
@@ -136,30 +129,23 @@ def test_the_newest_step_is_that_of_a_whole_committed_checkpoint(chains: Checkpo
     assert chains.storage.exists(cut.uri), "a look changes nothing"
 
 
-@pytest.mark.parametrize(("file", "advice"), [("chain.json", "begins anew"), ("owner.json", "takes it over")])
+@pytest.mark.parametrize(
+    ("file", "advice"),
+    [("chain-0001/chain.json", "begins anew"), ("owners/00000001.json", "the owner before it")],
+)
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[]", b'{"version": "two"}'])
 def test_a_file_that_cannot_be_read_is_named_with_what_to_do(
     chains: CheckpointChains, file: str, advice: str, content: bytes
 ) -> None:
-    uri = chains.open_after(None, new_chain())
-    chains.own(uri, A)
-    write_atomically(chains.storage, f"{uri}/{file}", content)
+    own(chains, chains.open_after(None, new_chain()), A)
+    training = chains.layout.job_dir(chains.identity)
+    write_atomically(chains.storage, f"{training}/{file}", content)
     with pytest.raises(
-        RecordUnreadable, match=f"cannot read {uri}/{file}: not (JSON: |a valid ).* remove the file, .*{advice}"
+        RecordUnreadable, match=f"cannot read {training}/{file}: not (JSON: |a valid ).* remove the file, .*{advice}"
     ):
         chains.newest()
-    chains.storage.remove(f"{uri}/{file}")
+    chains.storage.remove(f"{training}/{file}")
     assert chains.newest() is not None
-
-
-def test_an_owner_that_cannot_be_read_keeps_all_from_being_owned(chains: CheckpointChains) -> None:
-    first = chains.open_after(None, new_chain())
-    second = chains.open_after(chains.newest(), new_chain())
-    chains.own(second, A)
-    write_atomically(chains.storage, f"{first}/owner.json", b"changed by hand")
-    with pytest.raises(RecordUnreadable, match=r"chain-0001/owner\.json"):
-        chains.own(second, B)
-    assert chains.is_owned(second, A)
 
 
 @given(st.integers(min_value=1, max_value=10**6))

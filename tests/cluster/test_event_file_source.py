@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.owners import own
 from tony_provider.cluster.checkpoint_chains import CheckpointChains
 from tony_provider.cluster.event_file_source import event_file_source, label_of
 from tony_provider.cluster.identity import identity_of
@@ -42,7 +43,7 @@ def test_an_application_that_others_came_after_trained_in_the_chain_of_its_time(
     chains = CheckpointChains(storage, layout, IDENTITY)
     for created_ms in (100, 200, 300):
         chain = chains.open_after(chains.newest(), CheckpointChain({}, created_ms=created_ms))
-        chains.own(chain, "application_1700000000000_0002")
+        own(chains, chain, "application_1700000000000_0002")
     status = JobStatus(ID, "clicks", JobState.FAILED, started_ms=started_ms)
     directory = layout.application_dir(IDENTITY, ID)
     if started_ms:

@@ -48,7 +48,6 @@ from tony_provider.runtime.checkpoint.content.crc32c import crc32c
 from tony_provider.runtime.checkpoint.content.unreadable import Unreadable
 from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
 from tony_provider.runtime.checkpoint.saves import SaveFinder
-from tony_provider.runtime.checkpoint_chain import Owner
 from tony_provider.runtime.codec import CodecError, load_json, to_plain
 from tony_provider.runtime.environment_record import EnvironmentRecord
 from tony_provider.runtime.executor.progress_reports import ProgressReader
@@ -76,6 +75,7 @@ from tony_provider.runtime.spec.model import Role
 from tony_provider.runtime.storage.errors import StorageError
 from tony_provider.runtime.storage.webhdfs.answers import Answer, NotNow, check
 from tony_provider.runtime.text import for_terminal, one_line, printable
+from tony_provider.runtime.training_owner import Owner
 from tony_provider.runtime.tunnel.frames import FrameError, FrameReader, packed
 from tony_provider.runtime.wheel_name import WheelName
 from tony_provider.watching.output_lines import OutputLines

@@ -75,7 +75,7 @@ def test_a_stop_leaves_its_grace_and_nobody_needs_to_wait_for_the_end(hook: Tony
     """Airflow kills a task's process some seconds after its signal, long before a grace may be over."""
     which, application_id = polite(hook, marker)
     switch = KillSwitch()
-    switch.remember(application_id)
+    switch.remember(which, application_id)
     switch.pull(lambda: hook, "enough of it, naïve")
     application = ended(hook, application_id)
     assert (application.state, application.final_status) == (ApplicationState.FINISHED, FinalStatus.KILLED)
@@ -95,7 +95,7 @@ def test_a_kill_in_the_midst_of_a_submission_finds_the_application_once_it_is_th
     switch, seen = KillSwitch(), []
 
     def killed(application_id: str) -> None:
-        switch.remember(application_id)
+        switch.remember(which, application_id)
         switch.pull(lambda: hook, "enough")
         seen.append(application_id)
 
@@ -110,7 +110,7 @@ def test_a_kill_in_the_midst_of_a_submission_finds_the_application_once_it_is_th
 def test_a_kill_of_what_is_never_submitted_gives_up(hook: TonyHook, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kill_switch, "SIGNAL_TIMEOUT", 0.5)
     switch = KillSwitch()
-    switch.remember(hook.get_conn().new_application())
+    switch.remember(identity(hook, "control"), hook.get_conn().new_application())
     switch.pull(lambda: hook, "enough")
     assert not settled(lambda: [thread for thread in threading.enumerate() if thread.name == "tony-kill"])
 
@@ -237,3 +237,24 @@ def test_the_proxy_alone_is_answered_and_only_the_owner_obeyed(
         bobs.control(application_id, "stop", {"reason": "not mine"})
     yarn.kill(application_id, "seen")
     ended(yarn, application_id)
+
+
+def test_an_order_to_stop_reaches_the_master_while_yarn_hangs(
+    yarn: TonyHook, hadoop: HadoopCluster, marker: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Airflow ends the task's process 5 s after its signal, and its next try may be long in coming."""
+    which, application_id = polite(yarn, marker)
+    switch = KillSwitch()
+    switch.remember(which, application_id)
+    hadoop.kill("resourcemanager-1", signal.SIGSTOP)
+    try:
+        with caplog.at_level("INFO"):
+            switch.pull(lambda: yarn, "marked as failed")
+        assert f"Stopping {application_id}: marked as failed" in caplog.text
+        owner = yarn.owners(which).newest().owner
+        assert owner.stop is not None
+        assert owner.stop.reason == "Killed by Airflow: marked as failed"
+        until(lambda: marker.read_text() == "saved\n", "the end of the user process")
+    finally:
+        hadoop.kill("resourcemanager-1", signal.SIGCONT)
+    assert ended(yarn, application_id).diagnostics == "Killed by Airflow: marked as failed"

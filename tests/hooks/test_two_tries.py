@@ -58,11 +58,11 @@ def held_back(monkeypatch: pytest.MonkeyPatch) -> Hold:
         for kind in (LocalCluster, YarnCluster):
             real = getattr(kind, method)
 
-            def slow(self: LocalCluster | YarnCluster, argument: Any, real: Callable[..., Any] = real) -> Any:
+            def slow(self: LocalCluster | YarnCluster, *arguments: Any, real: Callable[..., Any] = real) -> Any:
                 if not reached.is_set():
                     reached.set()
                     assert go_on.wait(120)
-                return real(self, argument)
+                return real(self, *arguments)
 
             monkeypatch.setattr(kind, method, slow)
 
@@ -114,6 +114,18 @@ def test_a_try_that_was_overtaken_before_it_looks_for_others_ends_none(
     """Or neither would train: the one is ended, and the other gives up."""
     late, second = overtaken(tmp_path, held_back, "applications")
     assert late is None
+    assert [application.id for application in hook.find(identity(hook))] == [second]
+    hook.kill(second, "enough")
+    ended(hook, second)
+
+
+def test_a_try_that_wakes_up_after_another_one_has_submitted_takes_nothing_over(
+    hook: TonyHook, tmp_path: Path, held_back: Hold
+) -> None:
+    """It had its application id, and made its plan before the other one began."""
+    late, second = overtaken(tmp_path, held_back, "new_application")
+    assert late is None
+    running(hook, identity(hook), second)
     assert [application.id for application in hook.find(identity(hook))] == [second]
     hook.kill(second, "enough")
     ended(hook, second)

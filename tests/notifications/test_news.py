@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 from tests.notifications.recording import RecordingNotifier
 from tests.operators.statuses import status, worker
+from tests.owners import own
 from tony_provider.cluster.checkpoint_chains import CheckpointChains, new_chain
 from tony_provider.exceptions import TonyJobFailed, TonySpecError
 from tony_provider.hooks.tony import TonyHook
@@ -57,7 +58,7 @@ class Left:
         """The directory of the application."""
         identity = self.hook.identity(dag_id="clicks", run_id=run_id, task_id=task_id)
         chains = CheckpointChains(self.hook.storage(), self.hook.layout, identity)
-        chains.own(chains.open_after(None, new_chain()), ID)
+        own(chains, chains.open_after(None, new_chain()), ID)
         directory = self.hook.application_dir(identity, ID)
         self.hook.storage().write(f"{directory}/result.json", dump_json(what))
         return directory

@@ -13,6 +13,7 @@ import attrs
 import pytest
 
 from tests.operators.jobs import DEADLINE, Marker, job
+from tests.owners import own
 from tests.waiting import until
 from tony_provider.cluster.checkpoint_chains import CheckpointChains, new_chain
 from tony_provider.cluster.identity import Identity
@@ -55,7 +56,7 @@ def forged(local: TonyHook, marker: Marker) -> Iterator[Forged]:
     chains = CheckpointChains(local.storage(), local.layout, mine)
     uri = chains.uri_after(None)
     chains.open(uri, new_chain())
-    chains.own(uri, victim)
+    own(chains, uri, victim)
     write_atomically(local.storage(), uris.join(local.layout.application_dir(mine, victim), "result.json"), b"{}")
     yield Forged(local, mine, theirs, victim)
     local.kill(victim, "the test is over")

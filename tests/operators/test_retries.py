@@ -22,7 +22,9 @@ from tony_provider.cluster.errors import ClusterUnreachable
 from tony_provider.exceptions import TonyJobFailed, TonyJobRejected, TonySpecError
 from tony_provider.runtime.codec import to_plain
 from tony_provider.runtime.protocol.status import FinalStatus
+from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.helpers import read_bytes, write_atomically
+from tony_provider.runtime.training_owner import OWNERS_DIR, owner_file
 from tony_provider.triggers.deferred_job import WatchEvent
 from tony_provider.watching.termination import killed_for
 
@@ -343,7 +345,8 @@ def test_other_applications_of_the_training_are_ended_before_a_new_one_starts(
     """Such as one whose owner's file was lost, or of a try that came back."""
     training.dies(dying.AFTER_SUBMISSION, training.spec(marker.forever))
     (first,) = training.applications
-    training.hook.storage().remove(training.newest.uri, recursive=True)
+    for directory in (training.newest.uri, uris.join(training.hook.layout.job_dir(training.identity), OWNERS_DIR)):
+        training.hook.storage().remove(directory, recursive=True)
     training.mended.touch()
     done = training.again(training.spec(f"rm -f {marker.path}"))
     assert done.state == "success"
@@ -356,11 +359,15 @@ def test_other_applications_of_the_training_are_ended_before_a_new_one_starts(
 # -- files that cannot be read --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("file", [pytest.param("owner.json", marks=pytest.mark.long), "chain.json"])
+@pytest.mark.parametrize("record", ["owner", "chain"])
 @pytest.mark.long
-def test_a_chain_that_cannot_be_read_fails_the_task_for_good_and_says_what_to_do(training: Training, file: str) -> None:
+def test_a_record_that_cannot_be_read_fails_the_task_for_good_and_says_what_to_do(
+    training: Training, record: str
+) -> None:
     training.again()
-    uri = f"{training.newest.uri}/{file}"
+    uri = f"{training.newest.uri}/chain.json"
+    if record == "owner":
+        uri = owner_file(training.hook.layout.job_dir(training.identity), 1)
     write_atomically(training.hook.storage(), uri, b"changed by hand")
     training.mended.touch()
     error = training.again(retries=3, retry_delay=timedelta(0)).errors["train"]

@@ -22,6 +22,7 @@ from tests.operators import dying
 from tests.operators.jobs import DAG_ID, applications, dag_of, job
 from tony_provider.cluster.checkpoint_chains import ChainState, CheckpointChains
 from tony_provider.cluster.identity import Identity
+from tony_provider.cluster.layout import chain_number
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.tony import TonyTrainOperator
 from tony_provider.runtime.application import ApplicationDescription
@@ -108,7 +109,7 @@ class Training:
     @property
     def chains(self) -> list[str]:
         directory = self.hook.layout.job_dir(self.identity)
-        return [file.name for file in self.hook.storage().list(directory) if file.name != "applications"]
+        return [file.name for file in self.hook.storage().list(directory) if chain_number(file.name)]
 
     @property
     def newest(self) -> ChainState:

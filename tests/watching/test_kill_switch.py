@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from tony_provider.cluster.identity import Identity
 from tony_provider.watching.kill_switch import KillSwitch
 
 
 def test_what_ended_one_try_says_nothing_of_the_next_one_of_the_same_process() -> None:
     first = KillSwitch().of("try 1")
-    first.remember("application_1700000000000_0001")
+    first.remember(Identity("train", "0"), "application_1700000000000_0001")
     first.pulled = True
     assert first.of("try 1") is first, "the same try goes on after it was deferred"
     second = first.of("try 2")
@@ -27,7 +28,7 @@ def test_what_keeps_a_kill_from_its_cluster_is_told_and_the_task_wakes_up(caplog
         raise KeyError("no hook")
 
     switch = KillSwitch()
-    switch.remember("application_1700000000000_0001")
+    switch.remember(Identity("train", "0"), "application_1700000000000_0001")
     switch.pull(hook, "enough")  # type: ignore[arg-type]
     assert "application_1700000000000_0001 could not be ended: 'no hook'" in caplog.text
     assert switch._woken.is_set()

@@ -24,6 +24,7 @@ from tony_provider.watching.termination import (
 )
 
 ID = "application_1700000000000_0001"
+WHO = Identity("x", "0")
 
 
 @pytest.mark.parametrize("ends_within", ["x", [], None, True, -1, 1e300, 1e9, float("nan"), float("inf")])
@@ -31,7 +32,7 @@ def test_a_master_that_says_no_time_of_its_end_is_killed(ends_within: Any) -> No
     """Seen: a word in place of a number kept the job from being killed, and 30 years the worker waiting."""
     hook = mock.Mock()
     hook.control.return_value = {"ends_within": ends_within}
-    assert stop_application(hook, ID, Kill("enough", "a try"), seconds=1.0) is None
+    assert stop_application(hook, WHO, ID, Kill("enough", "a try"), seconds=1.0) is None
     hook.kill.assert_called_once()
     hook.limit.assert_not_called()
 
@@ -39,7 +40,7 @@ def test_a_master_that_says_no_time_of_its_end_is_killed(ends_within: Any) -> No
 def test_a_master_that_says_when_it_ends_is_waited_for() -> None:
     hook = mock.Mock()
     hook.control.return_value = {"ends_within": 150}
-    assert stop_application(hook, ID, Kill("enough", "a try"), seconds=1.0) == 150
+    assert stop_application(hook, WHO, ID, Kill("enough", "a try"), seconds=1.0) == 150
     hook.kill.assert_not_called()
 
 
@@ -50,7 +51,6 @@ def test_whose_kill_it_was_is_not_looked_for_from_each_of_thousands_of_beginning
 
 
 FOREIGN = [KeyError("state"), RecursionError("too deep"), TypeError("int"), ClusterUnreachable("away")]
-WHO = Identity("x", "0")
 
 
 @pytest.mark.parametrize("error", FOREIGN)
@@ -59,7 +59,7 @@ def test_a_master_whose_answer_cannot_be_understood_is_killed(
 ) -> None:
     hook = mock.Mock()
     hook.control.side_effect = error
-    assert stop_application(hook, ID, Kill("enough", "a try"), seconds=1.0) is None
+    assert stop_application(hook, WHO, ID, Kill("enough", "a try"), seconds=1.0) is None
     hook.kill.assert_called_once()
     assert f"{ID} is killed without grace: {error}" in caplog.text
     assert ("Traceback" in caplog.text) is not isinstance(error, ClusterUnreachable)
@@ -71,7 +71,7 @@ def test_what_a_cluster_says_of_a_limit_keeps_nobody_from_waiting_for_the_end(
 ) -> None:
     hook = mock.Mock()
     hook.control.return_value, hook.limit.side_effect = {"ends_within": 3}, error
-    assert stop_application(hook, ID, Kill("enough", "a try"), seconds=1.0) == 3
+    assert stop_application(hook, WHO, ID, Kill("enough", "a try"), seconds=1.0) == 3
     assert "without a limit set by the cluster" in caplog.text
 
 
@@ -82,7 +82,7 @@ def test_whatever_keeps_an_application_from_being_ended_is_told(
     """Seen: a thread of a signal handler died of it, with no word in the task's log."""
     hook = mock.Mock()
     hook.application.side_effect = error
-    assert stop_once_known(hook, ID, Kill("enough"), within=0.0)
+    assert stop_once_known(hook, WHO, ID, Kill("enough"), within=0.0)
     assert f"{ID} could not be ended: {error}" in caplog.text
 
 

@@ -1,30 +1,30 @@
 """The checkpoint chains of a training on the store: the newest, its owner, what it has saved, and how one is opened.
 
-Safe with several tries of one training at once: a chain is opened by an exclusive creation, and its owner's file is
-replaced in one act. Whoever is named there last may commit checkpoints; all others are refused by their own masters.
+Safe with several tries of one training at once: a chain is opened by an exclusive creation, and the training's owner
+takes an epoch by one. Only the owner may commit checkpoints; the masters of other applications refuse.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
-from functools import partial
 
 import attrs
 
 from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.layout import Layout, chain_number
 from tony_provider.cluster.record_files import read_record
+from tony_provider.cluster.training_owners import TrainingOwners
 from tony_provider.runtime import contract
 from tony_provider.runtime.checkpoint.catalog import ChosenCheckpoint, foreign_catalog
-from tony_provider.runtime.checkpoint_chain import CheckpointChain, Owner
+from tony_provider.runtime.checkpoint_chain import CheckpointChain
 from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.codec import dump_json
 from tony_provider.runtime.quantities import count, size
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Before, Storage, right_away
 from tony_provider.runtime.storage.errors import StorageNotEmpty, StorageNotFound
-from tony_provider.runtime.storage.helpers import write_atomically, write_in_order
+from tony_provider.runtime.storage.helpers import write_atomically
+from tony_provider.runtime.training_owner import Owner
 
 
 @attrs.frozen
@@ -33,7 +33,7 @@ class ChainState:
 
     uri: str
     about: CheckpointChain | None  # None: its creation was cut short, nothing is in it
-    owner: Owner | None  # None: nobody has been submitted for it
+    owner: Owner | None  # the last one; None: no application was submitted for it
 
     @property
     def name(self) -> str:
@@ -43,9 +43,6 @@ class ChainState:
     def is_empty(self) -> bool:
         """Whether nothing is written in it: somebody is about to open it, or died then."""
         return self.about is None and self.owner is None
-
-
-FormerOwners = dict[str, Owner | None]  # by the chain's URI, the newest first
 
 
 @attrs.frozen
@@ -60,13 +57,16 @@ class CheckpointChains:
         numbers = self._numbers()
         return self.read(self.layout.chain_dir(self.identity, numbers[-1])) if numbers else None
 
+    @property
+    def owners(self) -> TrainingOwners:
+        return TrainingOwners(self.storage, self.layout.job_dir(self.identity))
+
     def owned_by(self, application_id: str) -> ChainState | None:
-        """The newest chain that this application owns; None when it owns none."""
-        for number in reversed(self._numbers()):
-            state = self.read(self.layout.chain_dir(self.identity, number))
-            if state.owner is not None and state.owner.application_id == application_id:
-                return state
-        return None
+        """Return the chain in which this application may commit, or None."""
+        owner = self.owners.newest().owner
+        if owner.application_id != application_id or not owner.chain:
+            return None
+        return self.read(uris.join(self.layout.job_dir(self.identity), owner.chain))
 
     def used_by(self, application_id: str) -> ChainState | None:
         """Return the chain that this application owns, otherwise the newest chain, which a retry may own by now."""
@@ -77,7 +77,7 @@ class CheckpointChains:
         return [self.read(self.layout.chain_dir(self.identity, number)) for number in self._numbers()]
 
     def read(self, uri: str) -> ChainState:
-        return ChainState(uri, read_chain(self.storage, uri), read_owner(self.storage, uri))
+        return ChainState(uri, read_chain(self.storage, uri), self.owners.of_chain(uris.name(uri)))
 
     def uri_after(self, newest: ChainState | None) -> str:
         """Of the chain that is to be opened next."""
@@ -107,50 +107,9 @@ class CheckpointChains:
         file = uris.join(uri, contract.CHAIN_FILE)
         write_atomically(self.storage, file, dump_json(about), before_it_appears=before_it_appears)
 
-    def own(self, uri: str, application_id: str) -> FormerOwners:
-        """Make this application the owner of the chain: only it may commit there, and nobody in the older ones.
-
-        Whoever is about to be submitted for one of those finds itself fenced. Returns the former owners, for
-        ``disown``.
-        """
-        former = self.owners(uri)
-        write_in_order(self.takings(former, application_id))
-        return former
-
-    def owners(self, uri: str) -> FormerOwners:
-        """Those of a chain, which need not be there yet, and of the older ones.
-
-        To be read before anything is changed, as one of them may not be readable.
-        """
-        newest = chain_number(uris.name(uri)) or 0
-        older = [number for number in reversed(self._numbers()) if number < newest]
-        every = [uri, *(self.layout.chain_dir(self.identity, number) for number in older)]
-        return {each: read_owner(self.storage, each) for each in every}
-
-    def takings(self, former: FormerOwners, application_id: str) -> list[Callable[[Before], None]]:
-        """What ``write_in_order`` is to do so that the application owns all these chains."""
-        return [partial(self._write_owner, each, Owner(application_id)) for each in former]
-
-    def disown(self, former: FormerOwners, application_id: str) -> None:
-        """Give back what ``own`` took, where nobody else owns it by now."""
-        for uri, owner in reversed(former.items()):  # the newest last: until then it is the one that counts
-            if self.is_owned(uri, application_id):
-                if owner is not None:
-                    self._write_owner(uri, owner)
-                else:
-                    self.storage.remove(uris.join(uri, contract.OWNER_FILE))
-
-    def _write_owner(self, uri: str, owner: Owner, before_it_appears: Before = right_away) -> None:
-        file = uris.join(uri, contract.OWNER_FILE)
-        write_atomically(self.storage, file, dump_json(owner), before_it_appears=before_it_appears)
-
-    def is_owned(self, uri: str, application_id: str) -> bool:
-        owner = read_owner(self.storage, uri)
-        return owner is not None and owner.application_id == application_id
-
     def abandon(self, uri: str) -> None:
         """Take back a chain that was opened in vain, unless another try has come to own it."""
-        if read_owner(self.storage, uri) is not None:
+        if self.owners.newest().owner.chain == uris.name(uri):
             return
         self.storage.remove(uris.join(uri, contract.CHAIN_FILE))
         with contextlib.suppress(StorageNotEmpty):  # somebody uses it all the same
@@ -174,12 +133,6 @@ def read_chain(storage: Storage, uri: str) -> CheckpointChain | None:
     """What a chain's file says of it; None where there is no such file. Raises StorageError, RecordUnreadable."""
     without = "the training begins anew, in another checkpoint chain"
     return read_record(storage, uris.join(uri, contract.CHAIN_FILE), CheckpointChain, without=without)
-
-
-def read_owner(storage: Storage, uri: str) -> Owner | None:
-    """The chain's owner by its file; None where there is no such file. Raises StorageError, RecordUnreadable."""
-    without = "the checkpoint chain is nobody's: the training's next application takes it over"
-    return read_record(storage, uris.join(uri, contract.OWNER_FILE), Owner, without=without)
 
 
 @attrs.frozen

@@ -41,6 +41,7 @@ class ApplicationSite:
     identity: Identity
     application_id: str
     chain_uri: str
+    epoch: int  # its number among the owners of the training
 
 
 def describe(
@@ -69,6 +70,7 @@ def describe(
         master_lost_after=cluster.master_lost_after(),
         shared_checkpoints=_shared_checkpoints(where, job),
         chain_dir=where.chain_uri,
+        epoch=where.epoch,
         continues=about.continues,
         warm_start=about.warm_start,
         hadoop=cluster.client_configuration() if job.hadoop else {},

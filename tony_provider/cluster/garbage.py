@@ -21,13 +21,14 @@ import attrs
 from tony_provider.cluster import results
 from tony_provider.cluster.application_ref import tag_of
 from tony_provider.cluster.base import ApplicationFilter, Cluster
-from tony_provider.cluster.checkpoint_chains import read_chain, read_owner
+from tony_provider.cluster.checkpoint_chains import read_chain
 from tony_provider.cluster.errors import ClusterError, RecordUnreadable
 from tony_provider.cluster.history.former_runs import read_former_runs
 from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.layout import APPLICATIONS, Layout, chain_number
 from tony_provider.cluster.published import VERSION_FILE, VERSIONS_DIR
 from tony_provider.cluster.results import Delivered
+from tony_provider.cluster.training_owners import TrainingOwners
 from tony_provider.runtime import contract
 from tony_provider.runtime.application_cleanup import clear_outputs
 from tony_provider.runtime.foreign_json import ForeignJsonError, read_json
@@ -45,6 +46,7 @@ from tony_provider.runtime.storage.errors import (
 )
 from tony_provider.runtime.storage.helpers import read_whole, walk
 from tony_provider.runtime.storage.leftovers import leftovers
+from tony_provider.runtime.training_owner import OWNERS_DIR
 
 T = TypeVar("T")
 
@@ -216,10 +218,13 @@ class Garbage:
                         self.storage.remove(each.path, recursive=True)
                 return ""
             self.storage.remove(item.uri, recursive=True)
-            # The training's own directories, once nothing is in them, and the notes about those that have gone.
+            # The training's own directories, once nothing is in them, and the records of those that have gone.
             self.storage.remove(self.layout.applications_dir(item.identity))
-            self.storage.remove(self.layout.notes_dir(item.identity), recursive=True)
-            self.storage.remove(self.layout.job_dir(item.identity))
+            if not list(self._chains_of(item.identity)):
+                training = self.layout.job_dir(item.identity)
+                self.storage.remove(self.layout.notes_dir(item.identity), recursive=True)
+                self.storage.remove(uris.join(training, OWNERS_DIR), recursive=True)
+                self.storage.remove(training)
         except StorageNotEmpty:
             return ""
         except StorageError as error:
@@ -253,6 +258,8 @@ class Garbage:
     ) -> Iterator[GarbageItem]:
         size, newest = 0, status.modified_ms
         history = _History()
+        if kind is GarbageKind.CHAIN and identity is not None:  # a submission takes the training before it lives
+            newest = max(newest, self._taken_ms(identity))
         for each in self._below(status.path, links=False):  # what they lead to stays when this is removed
             size += each.size
             newest = max(newest, each.modified_ms)
@@ -267,6 +274,13 @@ class Garbage:
             return  # nothing else is left of it
         size -= history.size if keeps_history else 0
         yield GarbageItem(status.path, kind, identity, size, newest, keeps_history=keeps_history)
+
+    def _taken_ms(self, identity: Identity) -> int:
+        """Return when the training got its newest owner, or 0."""
+        try:
+            return self.storage.status(uris.join(self.layout.job_dir(identity), OWNERS_DIR)).modified_ms
+        except StorageNotFound:
+            return 0
 
     def _chains_of(self, identity: Identity) -> Iterator[GarbageItem]:
         for status in self._directories(self.layout.job_dir(identity)):
@@ -332,7 +346,8 @@ class Garbage:
         """The applications that say how these have ended."""
         for item in chains:
             try:
-                owner = read_owner(self.storage, item.uri)
+                owners = TrainingOwners(self.storage, self.layout.job_dir(item.identity))
+                owner = owners.of_chain(uris.name(item.uri))
             except RecordUnreadable as error:
                 raise CannotJudge(f"nothing can be removed: {error}") from error
             if owner is not None:

@@ -33,6 +33,7 @@ from tony_provider.cluster.settings import Backend, Settings
 from tony_provider.cluster.sources import LocalSource, SourceFinder, Sources, in_store, local_source, stored_resource
 from tony_provider.cluster.staging import places
 from tony_provider.cluster.submission_request import SubmissionRequest
+from tony_provider.cluster.training_owners import TakenOverError, TrainingOwners
 from tony_provider.cluster.training_plan import TrainingPlan, TrainingPlanner
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import LocalizedResource
@@ -44,6 +45,7 @@ from tony_provider.runtime.spec.problems import child
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.errors import StorageError, StorageNotFound
 from tony_provider.runtime.text import is_writable
+from tony_provider.runtime.training_owner import Epoch
 
 _PIECE = 1 << 16  # bytes of a runtime archive on the store that are read at once
 
@@ -54,6 +56,7 @@ class PreparedSubmission:
 
     opened: OpenCluster
     request: SubmissionRequest  # its job with the connection's defaults
+    before: Epoch  # the training's owner, which the application replaces
     sources: Sources  # the job's own
     runtime: LocalSource | LocalizedResource
     nodes: NodePythons  # that the runtime was built for
@@ -96,8 +99,11 @@ class PreparedSubmission:
 
 
 def prepare(opened: OpenCluster, request: SubmissionRequest) -> PreparedSubmission:
-    """Raises JobRejected, SourceMissing, ClusterError, StorageError."""
+    """Raises JobRejected, SourceMissing, ClusterError, StorageError; TakenOverError."""
     refuse_plain_http(opened.settings)
+    before = TrainingOwners(opened.storage, Layout(opened.staging_dir).job_dir(request.identity)).newest()
+    if request.after_owner not in (None, before.number):
+        raise TakenOverError(f"{before.owner.whose or 'a submission'} has taken this training over")
     job = with_defaults(request.job, opened.settings)
     if found := [
         *_secret_problems(job, request.secrets),
@@ -120,6 +126,7 @@ def prepare(opened: OpenCluster, request: SubmissionRequest) -> PreparedSubmissi
     prepared = PreparedSubmission(
         opened,
         request,
+        before,
         _with_known_content(sources, environments),
         runtime,
         nodes,

@@ -9,11 +9,11 @@ import attrs
 from tony_provider.cluster import results
 from tony_provider.cluster.application_ref import ApplicationFinder
 from tony_provider.cluster.base import Application, Cluster
-from tony_provider.cluster.checkpoint_chains import ChainState, CheckpointChains
 from tony_provider.cluster.errors import RecordUnreadable
 from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.layout import Layout
 from tony_provider.cluster.results import Delivered
+from tony_provider.cluster.training_owners import TrainingOwners
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, JobStatus
 from tony_provider.runtime.storage.base import Storage
 
@@ -52,12 +52,11 @@ class PreviousApplication:
 def previous_application(
     cluster: Cluster, storage: Storage, layout: Layout, identity: Identity, *, remembered: str | None = None
 ) -> PreviousApplication | None:
-    """The application that a training has started last: its newest chain's owner, else the one ``remembered``.
+    """The application that a training has started last: its owner, else the one ``remembered``.
 
     None when there is neither. Raises ClusterError, StorageError.
     """
-    newest = CheckpointChains(storage, layout, identity).newest()
-    owner = owner_of(newest)
+    owner = TrainingOwners(storage, layout.job_dir(identity)).newest().owner.application_id
     application_id = owner or remembered
     if application_id is None:
         return None
@@ -66,11 +65,11 @@ def previous_application(
     application = cluster.application(application_id)
     if application is not None:
         finder = ApplicationFinder(cluster, storage, layout)
-        # More people, or a job, may write what a task remembers than may change the task, and a job its chain's owner:
+        # More people, or a job, may write what a task remembers than may change the task, and a job its owner's file:
         # of which the tag is enough, since its directory may have gone.
-        is_mine = finder.is_of(identity, application) if owner is None else identity.tag in application.tags
+        is_mine = identity.tag in application.tags if owner else finder.is_of(identity, application)
         if not is_mine:
-            who = "its task remembers" if owner is None else "the owner's file of its checkpoint chain names"
+            who = "the owner's file of its training names" if owner else "its task remembers"
             log.warning("%s, which %s, is none of this training's: it is left alone", application_id, who)
             return None
     status = _status(storage, directory, application)
@@ -85,8 +84,3 @@ def _status(storage: Storage, directory: str, application: Application | None) -
             raise  # nothing else can tell whether it has succeeded
         log.warning("Going by what the cluster knows: %s", error)
         return None
-
-
-def owner_of(chain: ChainState | None) -> str | None:
-    """The id of the application that owns a chain; None when there is none."""
-    return chain.owner.application_id if chain is not None and chain.owner is not None else None

@@ -11,7 +11,6 @@ import attrs
 
 from tony_provider.cluster.application_ref import ApplicationFinder
 from tony_provider.cluster.base import Application, Submission
-from tony_provider.cluster.checkpoint_chains import FormerOwners
 from tony_provider.cluster.environments.built_environments import BuiltEnvironments, note_uses
 from tony_provider.cluster.errors import ClusterUnreachable, StagingFailed, SubmissionRefused, is_unforeseen
 from tony_provider.cluster.history.job_specification import JobSpecification
@@ -22,6 +21,7 @@ from tony_provider.cluster.sources import LocalSource, stored_resource
 from tony_provider.cluster.staging import Stager
 from tony_provider.cluster.submission_builder import ChosenChain
 from tony_provider.cluster.token_life import check_ticket, check_token_life
+from tony_provider.cluster.training_owners import TakenOverError
 from tony_provider.cluster.wait_for_end import wait_for_end
 from tony_provider.runtime import contract
 from tony_provider.runtime.application import ApplicationDescription, LocalizedResource
@@ -32,6 +32,7 @@ from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Before, FileStatus
 from tony_provider.runtime.storage.errors import StorageError, StorageNotEmpty
 from tony_provider.runtime.storage.helpers import write_atomically, write_in_order
+from tony_provider.runtime.training_owner import Epoch, Owner
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +50,7 @@ class SubmissionAttempt:
     application_id: str
     _chain_uri: str = ""
     _chain_opened: bool = False  # by this very attempt
-    _former_owners: FormerOwners = attrs.field(factory=dict)
+    _taken: Epoch | None = None  # of the training's owners
     _token: StoreToken | None = attrs.field(default=None, repr=False)  # whoever has it reads and writes as its user
     _handed_over: bool = False  # the cluster may have started it
 
@@ -112,12 +113,11 @@ class SubmissionAttempt:
 
     def take(self, chain: ChosenChain, description: ApplicationDescription) -> LocalizedResource:
         """See StoreChanges. Once it is done, every other application of the training is fenced."""
-        chains, content = self.prepared.chains, dump_json(description)
+        content = dump_json(description)
         self._chain_uri = chain.uri
-        self._former_owners = chains.owners(chain.uri)
         writes: list[Callable[[Before], FileStatus | None]] = [
             partial(self._open, chain),
-            *chains.takings(self._former_owners, self.application_id),
+            self._own,
             partial(self._write_description, content),
         ]
         status = write_in_order(writes)[-1]
@@ -133,6 +133,10 @@ class SubmissionAttempt:
             self._chain_opened = True
         elif plan.about != plan.newest.about:
             self.prepared.chains.rewrite(chain.uri, plan.about, before_it_appears)
+
+    def _own(self, before_it_appears: Before) -> None:
+        owner = Owner(self.application_id, uris.name(self._chain_uri), self.prepared.request.whose)
+        self._taken = self.prepared.chains.owners.add(self.prepared.before.number, owner, before_it_appears)
 
     def _write_description(self, content: bytes, before_it_appears: Before) -> FileStatus:
         uri = self.prepared.description_uri(self.application_id)
@@ -164,11 +168,11 @@ class SubmissionAttempt:
 
     def _check_owner(self) -> None:
         try:
-            owned = self.prepared.chains.is_owned(self._chain_uri, self.application_id)
+            owned = self.prepared.chains.owners.newest() == self._taken
         except StorageError as error:
             raise StagingFailed(f"the job could not be staged: {error}") from error
         if not owned:
-            raise StagingFailed(f"another try of this training has taken over {self._chain_uri}")
+            raise TakenOverError(f"another try of this training has taken over {self._chain_uri}")
 
     def _await_end(self, application_id: str) -> None:
         left = wait_for_end(lambda: self._opened.cluster.application(application_id), _END_SECONDS)
@@ -193,7 +197,8 @@ class SubmissionAttempt:
         try:
             self._opened.storage.remove(directory, recursive=True)
             if not self._handed_over:  # else its master may have begun to use it
-                self.prepared.chains.disown(self._former_owners, self.application_id)
+                if self._taken is not None:
+                    self.prepared.chains.owners.give_back(self._taken, self.prepared.before)
                 if self._chain_opened:
                     self.prepared.chains.abandon(self._chain_uri)
             for parent in (uris.parent(directory), self.prepared.layout.job_dir(self.prepared.request.identity)):

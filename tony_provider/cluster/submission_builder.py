@@ -93,7 +93,9 @@ def _written(
     """The submission, with its description on the store. Raises StagingFailed, ClusterError, StorageError."""
     request, application_id = prepared.request, changes.application_id
     for _ in range(_OPENING_TRIES):
-        where = ApplicationSite(prepared.opened, prepared.layout, request.identity, application_id, chain.uri)
+        where = ApplicationSite(
+            prepared.opened, prepared.layout, request.identity, application_id, chain.uri, prepared.before.number + 1
+        )
         description = describe(request, where, resources, chain.plan.about, credentials)
         try:
             file = changes.take(chain, description)

@@ -37,4 +37,8 @@ class SubmissionRequest:
     # Variables of its user processes that say nothing of what is trained, and may differ in each try; the job's ``env``
     # goes over them.
     environment: Mapping[str, str] = attrs.field(factory=dict)
+    # The number of the training's owner that the submitter has seen: if it has another one by then, the submission is
+    # refused. None: the owner at the time when the submission begins.
+    after_owner: int | None = None
+    whose: str = ""  # the name of the try that submits it; empty: no try
     watched: bool = True  # somebody of ours waits for its end, and brings it newer tokens of the store

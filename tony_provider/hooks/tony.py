@@ -27,12 +27,13 @@ from tony_provider.cluster.model_export import EXPORT_SECONDS, export_model
 from tony_provider.cluster.open import OpenCluster, open_cluster
 from tony_provider.cluster.prepared_submission import check_policy, shared_cache, suitable_environments, with_defaults
 from tony_provider.cluster.preview import Preview, preview
-from tony_provider.cluster.previous_application import PreviousApplication, owner_of, previous_application
+from tony_provider.cluster.previous_application import PreviousApplication, previous_application
 from tony_provider.cluster.results import Delivered
 from tony_provider.cluster.settings import Settings
 from tony_provider.cluster.sources import SourceFinder
 from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.cluster.submitter import submit
+from tony_provider.cluster.training_owners import TrainingOwners
 from tony_provider.hooks.connection import CONN_TYPE, read_connection
 from tony_provider.runtime import application_cleanup
 from tony_provider.runtime.protocol.export_status import ExportedModel
@@ -231,7 +232,11 @@ class TonyHook(BaseHook):
 
     def newest_application(self, identity: Identity) -> str | None:
         """The id of the application that the training was given last, by the store; it may not be submitted yet."""
-        return owner_of(CheckpointChains(self.storage(), self.layout, identity).newest())
+        return self.owners(identity).newest().owner.application_id or None
+
+    def owners(self, identity: Identity) -> TrainingOwners:
+        """Return the training's owners: the applications that were submitted for it, and the tries that wait."""
+        return TrainingOwners(self.storage(), self.layout.job_dir(identity))
 
     def find(self, identity: Identity) -> list[Application]:
         """The training's applications that have not ended, newest first."""

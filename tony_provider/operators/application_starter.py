@@ -12,6 +12,7 @@ from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.exceptions import TonySpecError
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.tries import TaskTry
+from tony_provider.runtime.training_owner import Owner
 from tony_provider.watching.termination import Kill, clean_up, end_application
 
 if TYPE_CHECKING:
@@ -45,7 +46,13 @@ class ApplicationStarter:
         See ``PreviousApplication`` for what can have been left; ``remembered``: its id, from Airflow's store. Raises as
         ``TonyHook.submit``, StorageError; TonySpecError for an application of another mapped instance.
         """
+        owner = self._begin(request)
         before = self.hook.previous_application(request.identity, remembered=remembered)
+        if before is not None and before.is_live and owner.stop is not None:
+            self.log.info("Ending %s, whose end an earlier try has ordered", before.application_id)
+            kill = Kill(owner.stop.reason, self.this_try.name)
+            end_application(self.hook, request.identity, before.application_id, kill)
+            return self.submit(request)
         if before is not None and (before.is_live or self._is_undelivered(before)):
             self._check_instance(request, before)
             self.remember(before.application_id)
@@ -69,13 +76,21 @@ class ApplicationStarter:
 
         Raises as ``TonyHook.submit``, StorageError.
         """
+        self._begin(request)
         for application in self.hook.find(request.identity):
             self.log.info("Ending %s, which an earlier try of this task started", application.id)
             kill = Kill("a next try of its task begins anew", self.this_try.name)
             end_application(self.hook, request.identity, application.id, kill)
         return self.submit(request)
 
+    def _begin(self, request: SubmissionRequest) -> Owner:
+        """Begin the try at the store, so that earlier tries lose the training. Return the present owner."""
+        owners = self.hook.owners(request.identity)
+        return owners.begin(self.this_try.name, first=self.this_try.number == 1).owner
+
     def submit(self, request: SubmissionRequest) -> StartedApplication:
+        epoch = self.hook.owners(request.identity).still(self.this_try.name)
+        request = attrs.evolve(request, after_owner=epoch.number, whose=self.this_try.name)
         application_id = self.hook.submit(self.completed(request), before_submit=self.before_submit)
         directory = self.hook.application_dir(request.identity, application_id)
         self.log.info("Submitted %s (%s); its results and logs go to %s", application_id, request.job.name, directory)

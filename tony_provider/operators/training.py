@@ -152,7 +152,7 @@ class Training:
         if before is None:
             raise failure
         application_id = before.application_id
-        self._switch.remember(application_id)
+        self._switch.remember(self._identity, application_id)
         self._render_secrets()
         if isinstance(failure, TaskDeferralTimeout) and not self._has_ended(application_id):
             raise AirflowTaskTimeout(f"{application_id} took longer than execution_timeout, and no triggerer noticed")
@@ -210,7 +210,7 @@ class Training:
     def _take_over(self, application_id: str) -> None:
         """Let a kill find an application that another process of this try has started."""
         self._hook.get_conn()  # loads the backend first: a kill's thread would wait for us to end that import
-        self._switch.remember(application_id)
+        self._switch.remember(self._identity, application_id)
 
     def _is_mine(self, application_id: str, *, if_forgotten: bool) -> bool:
         """Whether an application is this training's, as Airflow's store says and the cluster, which is asked.
@@ -255,7 +255,7 @@ class Training:
         return request if limits is None else self._adviser.advised(request, limits)
 
     def _remember(self, application_id: str) -> None:
-        self._switch.remember(application_id)
+        self._switch.remember(self._identity, application_id)
         if self._task.durable:
             remember(self._store, application_id)
 

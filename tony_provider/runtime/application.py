@@ -95,7 +95,8 @@ class ApplicationDescription:
     yarn: Optional[YarnAccess] = None  # exactly one of yarn and local
     local: Optional[LocalAccess] = None
     shared_checkpoints: str = ""  # path of the directory for all tasks' checkpoints; empty: each task has its own
-    chain_dir: str = ""  # URI of the checkpoint chain's directory on the store: checkpoints, owner
+    chain_dir: str = ""  # URI of the checkpoint chain's directory on the store
+    epoch: int = 0  # of this application among the owners of its training
     continues: Optional[str] = None  # URI of another chain, or of a checkpoint of it, with which this one begins
     warm_start: Optional[str] = None  # URI of a model's directory on the store, for initial weights
     master_lost_after: float = 60.0  # seconds without an application master after which executors stop their processes

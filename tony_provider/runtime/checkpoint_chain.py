@@ -1,18 +1,10 @@
-"""The files by which a checkpoint chain says what it is: Airflow's side writes them, the master heeds them."""
+"""The file by which a checkpoint chain describes itself. Airflow's side writes it."""
 
 from __future__ import annotations
 
 from typing import Optional
 
 import attrs
-
-
-@attrs.frozen
-class Owner:
-    """``owner.json``: the one application that may commit checkpoints. Written before it is submitted."""
-
-    application_id: str
-    version: int = 1
 
 
 @attrs.frozen

@@ -119,7 +119,6 @@ NOTEBOOK_FILE = "notebook.json"  # in LAUNCH_DIR of a notebook: its token
 
 # Files in a checkpoint chain's directory on the store.
 CHAIN_FILE = "chain.json"  # its fingerprint, and what it continues
-OWNER_FILE = "owner.json"  # the one application that may commit checkpoints
 CHECKPOINTS_DIR = "checkpoints"
 OBJECTS_DIR = "objects"  # the bytes of all checkpoints
 BROKEN_DIR = "broken"  # checkpoints that were set aside

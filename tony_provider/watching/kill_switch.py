@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tony_provider.cluster.identity import Identity
     from tony_provider.hooks.tony import TonyHook
 
 KILL_REASON = "the task was ended by a user, or with its worker"
@@ -22,6 +23,7 @@ class KillSwitch:
 
     def __init__(self) -> None:
         self.application_id: str | None = None  # the one to stop, once there is one
+        self.identity: Identity | None = None  # of its training
         self.whose: str | None = None  # the name of the task's try, once it has begun
         self.pulled = False
         self._woken = threading.Event()
@@ -39,8 +41,8 @@ class KillSwitch:
         switch.whose = whose
         return switch
 
-    def remember(self, application_id: str) -> None:
-        self.application_id = application_id
+    def remember(self, identity: Identity, application_id: str) -> None:
+        self.identity, self.application_id = identity, application_id
 
     def forget(self) -> None:
         """Forget the application that was set: it will not be submitted."""
@@ -59,17 +61,17 @@ class KillSwitch:
         self._woken.wait(seconds)
 
     def _act(self, hook: Callable[[], TonyHook], reason: str | None) -> None:
-        application_id = self.application_id
+        identity, application_id = self.identity, self.application_id
         try:
-            if application_id is None or reason is None:
+            if identity is None or application_id is None or reason is None:
                 return
             from tony_provider.watching.termination import Kill, end_or_tell, log, stop_once_known
 
             kill = Kill(reason, self.whose)
             with end_or_tell(application_id, log):
-                if not stop_once_known(hook(), application_id, kill, within=0.0):
+                if not stop_once_known(hook(), identity, application_id, kill, within=0.0):
                     # The main thread may be submitting it, which stands still until this thread ends.
-                    _in_thread(stop_once_known, hook(), application_id, kill, SIGNAL_TIMEOUT)
+                    _in_thread(stop_once_known, hook(), identity, application_id, kill, SIGNAL_TIMEOUT)
         finally:
             self._woken.set()
 

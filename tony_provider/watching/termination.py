@@ -23,9 +23,11 @@ from tony_provider.airflow_versions.threads import in_thread
 from tony_provider.cluster.base import CONTROL_SECONDS, Application
 from tony_provider.cluster.errors import MasterOutOfReach, is_unforeseen
 from tony_provider.cluster.identity import Identity
+from tony_provider.cluster.training_owners import TakenOverError
 from tony_provider.cluster.wait_for_end import wait_for_end
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.spec.problems import shown
+from tony_provider.runtime.training_owner import Stop
 from tony_provider.watching.open_mlflow_run import OpenMlflowRun
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ HURRIED_SECONDS = 2.0  # that a master may take to answer in a signal handler: a
 END_SECONDS = 20.0  # that an application may take to end after its kill
 LIMIT_SLACK = 15.0  # seconds that the cluster waits longer than we do: our kill says why
 _LONGEST_END = 21_600.0  # seconds: what a master says beyond that is not believed
+_RECORD_SECONDS = 1.5  # that the store may take for the order, before the servers of YARN are asked
 KNOWN_POLL = 0.2  # seconds between two looks for an application that may just be submitted
 
 _OURS = re.compile(r"Killed by Airflow(?: for (try [^:]{1,100}))?: ")  # a job says in its own words how it ended
@@ -89,7 +92,7 @@ def end_application(hook: TonyHook, identity: Identity, application_id: str, kil
     Returns whether it has ended by then. Blocks for as long as the job's grace and its last copies take, and
     END_SECONDS more at most. Raises ClusterError.
     """
-    ends_within = stop_application(hook, application_id, kill, seconds=CONTROL_SECONDS)
+    ends_within = stop_application(hook, identity, application_id, kill, seconds=CONTROL_SECONDS)
     if ends_within is not None and not _has_ended(hook, application_id, ends_within):
         log.warning("%s has not ended within %.0f s: killing it", application_id, ends_within)
         hook.kill(application_id, str(kill))
@@ -100,13 +103,18 @@ def end_application(hook: TonyHook, identity: Identity, application_id: str, kil
     return True
 
 
-def stop_application(hook: TonyHook, application_id: str, kill: Kill, *, seconds: float) -> float | None:
+def stop_application(
+    hook: TonyHook, identity: Identity, application_id: str, kill: Kill, *, seconds: float
+) -> float | None:
     """Ask the application's master to end it, or kill it where there is no master to ask.
 
+    The order is also recorded on the store, where the master and the next try find it if no server of YARN answers.
     Returns how many seconds its end may take from now; None: it was killed at once. Asked again, it does not hurry. Its
-    master may take ``seconds`` to answer. Raises ClusterError when it could not be killed either.
+    master may take ``seconds`` to answer. Raises ClusterError when it could not be killed either, and TakenOverError
+    when a later try waits for the application.
     """
     diagnostics = str(kill)
+    _record(hook, identity, application_id, kill)
     try:
         answer = hook.control(application_id, "stop", kill.order, seconds=seconds)
     except Exception as error:  # a master is the job's own, and so is what it answers
@@ -134,20 +142,35 @@ def stop_application(hook: TonyHook, application_id: str, kill: Kill, *, seconds
     return ends_within
 
 
+def _record(hook: TonyHook, identity: Identity, application_id: str, kill: Kill) -> None:
+    """Record the order to stop on the store, in _RECORD_SECONDS. Raises TakenOverError."""
+    log.info("Stopping %s: %s", application_id, kill.reason)
+    stop = Stop(str(kill), kill.grace)
+    recording = _recording.submit(lambda: hook.owners(identity).stop(application_id, stop, kill.whose))
+    try:
+        recording.result(_RECORD_SECONDS)
+    except TakenOverError:
+        raise
+    except Exception as error:  # the store is not needed where YARN answers
+        said = "The order to stop %s is not on the store yet: %s"
+        log.warning(said, application_id, str(error) or "it does not answer", exc_info=is_unforeseen(error))
+
+
 def _has_ended(hook: TonyHook, application_id: str, seconds: float) -> bool:
     """Whether it has within that time."""
     return wait_for_end(lambda: hook.application(application_id), seconds) is None
 
 
-def stop_once_known(hook: TonyHook, application_id: str, kill: Kill, within: float) -> bool:
+def stop_once_known(hook: TonyHook, identity: Identity, application_id: str, kill: Kill, within: float) -> bool:
     """Not before, since a kill of one that the cluster does not know has no effect. False: not within that time."""
     deadline = time.monotonic() + within
     with end_or_tell(application_id, log):
+        _record(hook, identity, application_id, kill)
         while hook.application(application_id) is None:
             if time.monotonic() >= deadline:
                 return False
             time.sleep(KNOWN_POLL)
-        stop_application(hook, application_id, kill, seconds=HURRIED_SECONDS)
+        stop_application(hook, identity, application_id, kill, seconds=HURRIED_SECONDS)
     return True
 
 
@@ -164,6 +187,7 @@ def end_or_tell(application_id: str, to: logging.Logger | Logger) -> Iterator[No
         to.error("%s could not be ended: %s", application_id, error, exc_info=is_unforeseen(error))
 
 
+_recording = ThreadPoolExecutor(4, thread_name_prefix="tony-record")
 _stopping = ThreadPoolExecutor(16, thread_name_prefix="tony-stop")
 _ending = ThreadPoolExecutor(16, thread_name_prefix="tony-end")
 
@@ -183,7 +207,7 @@ async def end_from_triggerer(
 
     def stop() -> None:
         with TonyHook(tony_conn_id, proxy_user) as hook:
-            stop_application(hook, application_id, kill, seconds=CONTROL_SECONDS)
+            stop_application(hook, identity, application_id, kill, seconds=CONTROL_SECONDS)
 
     def end() -> None:
         try:

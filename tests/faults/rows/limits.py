@@ -45,7 +45,7 @@ def disk_full(field: Field) -> Account:
 
 @row("disk-full-at-first", "the disk below rank 0's checkpoints is full before the first checkpoint")
 def disk_full_at_first(field: Field) -> Account:
-    """No restart is allowed, so rank 0 goes elsewhere because of its node's fault, which the budget does not pay for."""
+    """No restart is allowed, but the budget does not pay for one that leaves a faulty node."""
     if os.geteuid() != 0:
         return Account(did="not run: mounting a small disk takes root", problems=["needs root"])
     training = field.train(restart={"budget": 0})

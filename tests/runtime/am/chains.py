@@ -8,16 +8,14 @@ from typing import Any
 import attrs
 
 from tests import checkpoints
-from tony_provider.runtime import contract
 from tony_provider.runtime.am.owner import Ownership
 from tony_provider.runtime.application import ApplicationDescription, LocalizedResource
 from tony_provider.runtime.checkpoint.checkpoint_model import StoredCheckpoint
-from tony_provider.runtime.checkpoint_chain import Owner
 from tony_provider.runtime.codec import dump_json
 from tony_provider.runtime.protocol import tony_pb2, trees
 from tony_provider.runtime.spec.model import CheckpointSpec, JobSpec, TaskSpec
 from tony_provider.runtime.storage import LocalStorage, Storage
-from tony_provider.runtime.storage.helpers import write_atomically
+from tony_provider.runtime.training_owner import OWNERS_DIR, Owner, Stop, owner_file
 
 APPLICATION_ID = "application_1700000000000_0001"
 OTHER = "application_1700000000000_0002"
@@ -34,6 +32,7 @@ def describe(directory: Path, **changes: Any) -> ApplicationDescription:
         resources=[],
         runtime=LocalizedResource("tony", "file:///tony", 0, 0),
         chain_dir=(directory / "chain-0001").as_uri(),
+        epoch=1,
     )
     return attrs.evolve(description, **changes)
 
@@ -48,12 +47,12 @@ def ownership(
     return Ownership(storage or LocalStorage(), description, attempt, key)
 
 
-def own(directory: Path, application_id: str, chain: str = "chain-0001") -> Path:
-    """As the Airflow side does before the submission."""
-    path = directory / chain / contract.OWNER_FILE
-    path.parent.mkdir(exist_ok=True)
-    write_atomically(LocalStorage(), path.as_uri(), dump_json(Owner(application_id)))
-    return path
+def own(directory: Path, application_id: str, *, stop: Stop | None = None) -> Path:
+    """Make the application the owner of the training after APPLICATION_ID, as Airflow's side does."""
+    number = max([1, *(int(file.stem) for file in (directory / OWNERS_DIR).glob("*.json"))]) + 1
+    uri = owner_file(directory.as_uri(), number)
+    LocalStorage().write(uri, dump_json(Owner(application_id, "chain-0001", stop=stop)))
+    return directory / OWNERS_DIR / f"{number:08}.json"
 
 
 def files_of(step: int, rank: int = 0) -> dict[str, bytes]:

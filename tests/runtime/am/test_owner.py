@@ -3,59 +3,58 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import attrs
 import pytest
 
 from tests.runtime.am.chains import APPLICATION_ID, KEY, OTHER, describe, own, ownership
-from tony_provider.runtime import contract, master_address
+from tony_provider.runtime import master_address
 from tony_provider.runtime.address import Address
 from tony_provider.runtime.am.owner import FencedError, SupersededError
-from tony_provider.runtime.checkpoint_chain import Owner
-from tony_provider.runtime.codec import load_json
-from tony_provider.runtime.storage import LocalStorage, StorageExists, StorageUnreachable
-from tony_provider.runtime.storage.base import Source
+from tony_provider.runtime.storage import LocalStorage, StorageUnreachable
+from tony_provider.runtime.training_owner import Stop
 
 HERE = Address("here", 20001)
 
 
-def test_chain_of_ours_stays_as_the_airflow_side_wrote_it(tmp_path: Path) -> None:
-    file = own(tmp_path, APPLICATION_ID)
-    before = file.read_bytes()
-    ownership(describe(tmp_path), attempt=2).check()
-    assert file.read_bytes() == before
+def test_an_application_owns_the_training_until_another_one_does(tmp_path: Path) -> None:
+    mine = ownership(describe(tmp_path), attempt=2)
+    mine.check()
+    own(tmp_path, APPLICATION_ID)  # a retry has found it
+    mine.check()
+    own(tmp_path, OTHER)
+    own(tmp_path, "")
+    own(tmp_path, OTHER)
+    with pytest.raises(FencedError, match=f"application {OTHER} owns the training {tmp_path.name} now"):
+        mine.check()
 
 
-def test_another_application_fences_this_one(tmp_path: Path) -> None:
-    file = own(tmp_path, OTHER)
-    with pytest.raises(FencedError, match=f"application {OTHER} owns the checkpoint chain chain-0001 now"):
+def test_an_application_is_fenced_before_the_next_one_is_submitted(tmp_path: Path) -> None:
+    own(tmp_path, "")
+    with pytest.raises(FencedError, match="another try owns the training"):
         ownership(describe(tmp_path)).check()
-    assert load_json(file.read_bytes(), Owner).application_id == OTHER
 
 
-def test_chain_that_nobody_owns_is_taken(tmp_path: Path) -> None:
-    ownership(describe(tmp_path)).check()
-    owner = load_json((tmp_path / "chain-0001" / contract.OWNER_FILE).read_bytes(), Owner)
-    assert owner == Owner(APPLICATION_ID)
-    with pytest.raises(FencedError):
-        ownership(describe(tmp_path, application_id=OTHER)).check()
+def test_a_failed_submission_gives_the_training_back(tmp_path: Path) -> None:
+    mine = ownership(describe(tmp_path))
+    own(tmp_path, OTHER)
+    own(tmp_path, APPLICATION_ID)
+    mine.check()
 
 
-def test_somebody_else_who_takes_it_in_the_same_moment_wins(tmp_path: Path) -> None:
-    class Overtaken(LocalStorage):
-        def write(self, uri: str, source: Source, **more: Any) -> int:
-            own(tmp_path, OTHER)
-            raise StorageExists(uri, "write", "it exists")
-
-    with pytest.raises(FencedError, match=OTHER):
-        ownership(describe(tmp_path), storage=Overtaken()).check()
+def test_an_order_to_stop_is_found(tmp_path: Path) -> None:
+    mine = ownership(describe(tmp_path))
+    mine.check()
+    assert mine.stop is None
+    own(tmp_path, APPLICATION_ID, stop=Stop("marked as failed"))
+    mine.check()
+    assert mine.stop == Stop("marked as failed")
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"{}", b'{"application_id": 5}'])
 def test_nothing_is_risked_when_the_owner_cannot_be_told(tmp_path: Path, content: bytes) -> None:
     own(tmp_path, APPLICATION_ID).write_bytes(content)
-    with pytest.raises(FencedError, match="who owns the checkpoint chain cannot be told from"):
+    with pytest.raises(FencedError, match="the owner of the training cannot be read from"):
         ownership(describe(tmp_path)).check()
 
 

@@ -25,6 +25,7 @@ from tony_provider.runtime.protocol.final_report import read_report
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, JobStatus
 from tony_provider.runtime.spec.model import JobSpec, TaskSpec
 from tony_provider.runtime.storage import LocalStorage
+from tony_provider.runtime.training_owner import Stop
 
 JOB = JobSpec("standalone", {"worker": TaskSpec("exec sleep 1000", instances=2)})
 DEADLINE = 60
@@ -81,6 +82,12 @@ class Running:
 
 
 @pytest.fixture
+def checks_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    for seconds in ("_OWNERSHIP_SECONDS", "_CUT_OFF_SECONDS"):
+        monkeypatch.setattr(master, seconds, 0.05)
+
+
+@pytest.fixture
 async def running(tmp_path: Path) -> AsyncIterator[Running]:
     staged = stage(tmp_path, JOB)
     assert staged.description.local
@@ -119,10 +126,7 @@ async def test_attempt_that_is_over_leaves_no_result_to_its_successor(running: R
     assert running.file(contract.RESULT_FILE) is None
 
 
-async def test_master_that_its_cluster_cannot_reach_notices_its_successor(
-    running: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(master, "_LOOK_FOR_SUCCESSOR", 0.05)
+async def test_master_that_its_cluster_cannot_reach_notices_its_successor(checks_soon: None, running: Running) -> None:
     running.cluster.say(ConnectionLost("nobody answers"))
     running.supersede()
     assert await running.end() is FinalStatus.KILLED
@@ -132,10 +136,9 @@ async def test_master_that_its_cluster_cannot_reach_notices_its_successor(
 
 @pytest.mark.long
 async def test_master_that_its_cluster_cannot_reach_notices_another_application(
-    running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    checks_soon: None, running: Running, tmp_path: Path
 ) -> None:
     """Which trains in its place, since the cluster has ended this one and could not tell it."""
-    monkeypatch.setattr(master, "_LOOK_FOR_SUCCESSOR", 0.05)
     own(tmp_path, OTHER)
     running.cluster.say(ConnectionLost("nobody answers"))
     await running.end()
@@ -185,3 +188,13 @@ async def test_sigterm_to_a_master_that_has_a_successor_leaves_nothing(running: 
     assert await running.end() is FinalStatus.KILLED
     assert running.file(contract.RESULT_FILE) is None
     assert running.left_to_others()
+
+
+async def test_an_order_to_stop_on_the_store_ends_the_job(checks_soon: None, running: Running, tmp_path: Path) -> None:
+    """For a kill while no server of YARN answers."""
+    own(tmp_path, running.staged.description.application_id, stop=Stop("Killed by Airflow: marked as failed"))
+    assert await running.end() is FinalStatus.KILLED
+    result = running.file(contract.RESULT_FILE)
+    assert result
+    assert result.failure
+    assert (result.failure.kind, result.failure.message) == (FailureKind.KILLED, "Killed by Airflow: marked as failed")

@@ -68,7 +68,8 @@ from tony_provider.runtime.text import printable
 log = logging.getLogger(__name__)
 
 TICK = 0.25  # seconds; a part of the time from the death of a user process to its next start
-_LOOK_FOR_SUCCESSOR = 5.0  # seconds between two looks, while the cluster cannot tell
+_OWNERSHIP_SECONDS = 10.0  # between two checks for another owner, and for an order to stop
+_CUT_OFF_SECONDS = 5.0  # the same while the cluster does not answer and may have started another master
 _FOREVER = float("inf")
 _LAUNCHES_AT_ONCE = 32
 _SLICE = 0.02  # seconds of the loop that steps take in a row
@@ -150,6 +151,7 @@ class Master:
         self._verdict: Optional[Verdict] = None
         self._ended: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
         self._background = Background(partial(_set_exception, self._ended))
+        self._stop_seen = False  # the store holds an order to stop, which the session has received
         self._cluster_away = ""  # since when it does not answer, and why
         self.cut_off = False  # the cluster could not be reached some time ago, and has not been heard of since
         self._carriers = self._make_carriers()
@@ -239,7 +241,7 @@ class Master:
         Raises SupersededError, DismissedError, and what goes wrong inside.
         """
         try:
-            for work in (self._listen, self._tick, self._work, self._announce, collect_seldom):
+            for work in (self._listen, self._tick, self._work, self._announce, self._watch_ownership, collect_seldom):
                 self._background.spawn(work())
             last_call = 2 * self.description.job.timeouts.checkpoint  # to save one, and to copy it
             self._background.spawn(self._access.fetch())
@@ -321,7 +323,7 @@ class Master:
     def _happened(self, event: Event, now: float) -> list[Action]:
         session = self.session
         if isinstance(event, ConnectionLost):
-            self._look_for_successor()
+            self.cut_off = True
             self._cluster_away = (
                 self._cluster_away or f"the cluster does not answer since {moment(epoch_ms())}: {event.reason}"
             )
@@ -352,25 +354,26 @@ class Master:
             return session.stop_requested(event.reason, now)
         raise TypeError(event)
 
-    def _look_for_successor(self) -> None:
-        """A cluster that cannot reach us either may have started another master."""
-        if not self.cut_off:
-            self.cut_off = True
-            self._background.spawn(self._until_heard_of())
-
-    async def _until_heard_of(self) -> None:
-        while self.cut_off:
-            await asyncio.sleep(_LOOK_FOR_SUCCESSOR)
+    async def _watch_ownership(self) -> None:
+        while True:
+            await asyncio.sleep(_CUT_OFF_SECONDS if self.cut_off else _OWNERSHIP_SECONDS)
             await self._check_ownership()
 
     async def _check_ownership(self) -> None:
-        """Whether another application, or another master, works in our place. Raises SupersededError."""
+        """Check that no other application or master works in place of this one, and that no stop was ordered.
+
+        Raises SupersededError.
+        """
         try:
             await asyncio.to_thread(self._ownership.check)
         except FencedError as error:
             self._steps.put_nowait(partial(self.session.fail, FailureKind.FENCED, str(error)))
         except StorageError as error:
-            log.warning("whether another application has taken over cannot be seen: %s", error)
+            log.warning("the owner of the training cannot be read: %s", error)
+        stop = self._ownership.stop
+        if stop is not None and not self._stop_seen:
+            self._stop_seen = True
+            self._steps.put_nowait(partial(self.session.stop_requested, stop.reason, grace=stop.grace))
 
     def _fail_for_input(self, problem: str) -> None:
         self._steps.put_nowait(partial(self.session.fail, FailureKind.INPUT, problem))

@@ -1,49 +1,60 @@
-"""Ownership of a checkpoint chain: one application may touch it, and of its application masters the newest.
+"""Ownership of a training: one application may touch its checkpoint chain, and of its masters the newest.
 
 Lost is not dead: a master whose cluster has given it up, or an application that was replaced, may still run. The
-chain's owner file names the one application that may commit checkpoints; the signed address file in the application's
-directory names its newest master. Both are looked at before each piece of work on the chain.
+training's newest owner file names the application that may commit checkpoints; the signed address file in the
+application's directory names its newest master. The master checks both before each piece of work on the chain.
 """
 
 from __future__ import annotations
 
+from typing import Optional
+
 import attrs
 
-from tony_provider.runtime import contract, master_address
+from tony_provider.runtime import master_address
 from tony_provider.runtime.address import Address
 from tony_provider.runtime.application import ApplicationDescription
-from tony_provider.runtime.checkpoint_chain import Owner
-from tony_provider.runtime.codec import CodecError, dump_json, load_json
-from tony_provider.runtime.storage import Storage, StorageExists, StorageNotFound, read_bytes, uris
+from tony_provider.runtime.codec import CodecError, load_json
+from tony_provider.runtime.storage import Storage, StorageNotFound, read_bytes, uris
+from tony_provider.runtime.training_owner import Epoch, Owner, Stop, owner_file
 
 _MOST_BYTES = 4096
 
 
 class FencedError(Exception):
-    """Another application owns the chain; the message says which."""
+    """Another application owns the training; the message names it."""
 
 
 class SupersededError(Exception):
     """A newer master of the same application has taken over: this one ends, and leaves everything to it."""
 
 
-@attrs.frozen
+@attrs.define
 class Ownership:
-    """What one application master looks up before it touches the chain. All methods block."""
+    """What one application master looks up before it touches the chain. All methods block, and may run concurrently."""
 
     storage: Storage
     description: ApplicationDescription
     am_attempt: int
     address_key: bytes = attrs.field(repr=False)
+    _newest: Epoch = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._newest = Epoch(self.description.epoch, Owner(self.description.application_id))
+
+    @property
+    def stop(self) -> Optional[Stop]:
+        """The order to end the application that the last check has found, or None."""
+        return self._newest.owner.stop
 
     def check(self) -> None:
-        """Check that the chain is ours.
+        """Check that the application owns its training.
 
-        Raises FencedError, SupersededError, StorageError. One that nobody owns becomes ours.
+        Raises FencedError, SupersededError, StorageError.
         """
         self.check_newest()
         if self.description.chain_dir:
-            self._check_chain(self.description.chain_dir)
+            self._check_owner(uris.parent(self.description.chain_dir))
 
     def check_newest(self) -> None:
         """Check only that this is still the application's newest master. Raises SupersededError, StorageError."""
@@ -57,28 +68,21 @@ class Ownership:
         directory = self.description.application_dir
         master_address.write(self.storage, directory, address, self.am_attempt, self.address_key)
 
-    def _check_chain(self, chain: str) -> None:
-        mine = self.description.application_id
-        uri = uris.join(chain, contract.OWNER_FILE)
+    def _check_owner(self, training: str) -> None:
+        """Look for the epochs after the known one, which are read once."""
+        newest = self._newest
+        while owner := self._read(owner_file(training, newest.number + 1)):
+            newest = Epoch(newest.number + 1, owner)
+        if newest.number > self._newest.number:
+            self._newest = newest
+        if newest.owner.application_id != self.description.application_id:
+            by = f"application {newest.owner.application_id}" if newest.owner.application_id else "another try"
+            raise FencedError(f"{by} owns the training {uris.name(training)} now")
+
+    def _read(self, uri: str) -> Optional[Owner]:
         try:
-            owner = self._read(uri)
+            return load_json(read_bytes(self.storage, uri, length=_MOST_BYTES), Owner, ignore_unknown=True)
         except StorageNotFound:
-            owner = self._claim(uri)
-        if owner != mine:
-            raise FencedError(f"application {owner} owns the checkpoint chain {uris.name(chain)} now, not {mine}")
-
-    def _claim(self, uri: str) -> str:
-        """Who owns it then. Never overwritten from here: that could take it back from a newer application."""
-        mine = self.description.application_id
-        try:
-            self.storage.write(uri, dump_json(Owner(mine)))
-        except StorageExists:
-            return self._read(uri)
-        return mine
-
-    def _read(self, uri: str) -> str:
-        data = read_bytes(self.storage, uri, length=_MOST_BYTES)
-        try:
-            return load_json(data, Owner, ignore_unknown=True).application_id
+            return None
         except CodecError as error:
-            raise FencedError(f"who owns the checkpoint chain cannot be told from {uri}: {error}") from error
+            raise FencedError(f"the owner of the training cannot be read from {uri}: {error}") from error

@@ -157,6 +157,7 @@ def stage(
         job=spec,
         application_dir=store.as_uri(),
         chain_dir=(directory / "chain-0001").as_uri(),
+        epoch=1,
         webhdfs=None,
         resources=[resource(path, name) for name, path in (files or {}).items()],
         runtime=runtime,

@@ -11,7 +11,10 @@ from tony_provider.runtime.am.session.restarts.restart_decision import FREE_MOVE
 from tony_provider.runtime.am.session.restarts.root_cause import COMPARISON
 from tony_provider.runtime.protocol.status import FailureKind, TaskState
 
-FULL: dict[str, Any] = {"exit_code": 1, "node_problem": "the disk of its container is full (4096 bytes left below /data)"}
+FULL: dict[str, Any] = {
+    "exit_code": 1,
+    "node_problem": "the disk of its container is full (4096 bytes left)",
+}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,157 @@
+"""Several tries of one training, in every order of their steps, on a real store of this machine."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tony_provider.cluster.training_owners import TakenOverError, TrainingOwners
+from tony_provider.runtime.storage.local import LocalStorage
+from tony_provider.runtime.training_owner import Epoch, Owner, Stop
+
+NONE = Epoch()
+STEPS = ("begin", "look", "take", "end_others", "submit")
+
+
+@attrs.define
+class World:
+    """A store, and what runs on a cluster."""
+
+    owners: TrainingOwners
+    living: set[str] = attrs.field(factory=set)
+    began: list[Try] = attrs.field(factory=list)
+
+    def working(self) -> set[str]:
+        """Applications that are not fenced."""
+        return self.living & {self.owners.newest().owner.application_id}
+
+
+@attrs.define(eq=False)
+class Try:
+    """A try that does a step whenever it is told to, as a worker does that freezes in between."""
+
+    world: World
+    number: int
+    step: int = 0
+    began: Epoch = NONE
+    taken: Epoch = NONE
+    waits_for: str = ""
+    lost: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"try {self.number}"
+
+    @property
+    def application(self) -> str:
+        return f"application_1_{self.number:04}"
+
+    def go_on(self) -> None:
+        if self.step < len(STEPS) and not self.lost:
+            try:
+                getattr(self, STEPS[self.step])()
+            except TakenOverError:
+                self.lost = True
+        self.step += 1
+
+    def begin(self) -> None:
+        self.began = self.world.owners.begin(self.name, first=self.number == 1)
+        self.world.began.append(self)
+
+    def look(self) -> None:
+        owner = self.world.owners.newest().owner
+        if owner.application_id in self.world.living and owner.stop is None:
+            self.waits_for = owner.application_id
+
+    def take(self) -> None:
+        if not self.waits_for:
+            self.taken = self.world.owners.add(self.began.number, Owner(self.application, "chain-0001", self.name))
+
+    def end_others(self) -> None:
+        if not self.waits_for and self.world.owners.newest() == self.taken:
+            self.world.living.clear()
+
+    def submit(self) -> None:
+        if not self.waits_for:
+            if self.world.owners.newest() != self.taken:
+                raise TakenOverError("before its submission")
+            self.world.living.add(self.application)
+            self.waits_for = self.application
+
+    def kill(self) -> None:
+        """Its supervisor sends SIGTERM."""
+        if self.waits_for:
+            try:
+                self.world.owners.stop(self.waits_for, Stop("ended"), self.name)
+            except TakenOverError:
+                return
+            self.world.living.discard(self.waits_for)
+
+
+def run(folder: Path, order: Sequence[int]) -> tuple[World, list[Try]]:
+    """Let the tries with these numbers do a step each, in this order."""
+    world = World(TrainingOwners(LocalStorage(), folder.as_uri()))
+    tries = {number: Try(world, number) for number in sorted(set(order))}
+    for number in order:
+        tries[number].go_on()
+    return world, list(tries.values())
+
+
+def check(world: World, order: Sequence[int]) -> None:
+    """The try that began last has an application, which works, and no other one does."""
+    last = world.began[-1]
+    assert not last.lost, order
+    assert world.working() == {last.waits_for}, order
+    for other in world.began[:-1]:
+        other.kill()
+    assert world.working() == {last.waits_for}, f"a zombie ended it: {order}"
+    last.kill()
+    assert not world.working(), order
+
+
+def test_two_tries_in_every_order(tmp_path: Path) -> None:
+    for number, order in enumerate(interleavings()):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        world, _ = run(folder, order)
+        check(world, order)
+
+
+def interleavings() -> list[tuple[int, ...]]:
+    """Return every order in which two tries can do their steps."""
+    both = 2 * len(STEPS)
+    return [
+        tuple(1 if place in first else 2 for place in range(both))
+        for first in itertools.combinations(range(both), len(STEPS))
+    ]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.permutations([1] * len(STEPS) + [2] * len(STEPS) + [3] * len(STEPS)))
+def test_three_tries(tmp_path_factory: pytest.TempPathFactory, order: list[int]) -> None:
+    world, _ = run(tmp_path_factory.mktemp("store"), order)
+    check(world, order)
+
+
+def test_the_next_try_finds_an_order_to_stop(tmp_path: Path) -> None:
+    world, (first,) = run(tmp_path, [1] * len(STEPS))
+    world.owners.stop(first.application, Stop("marked as failed"), first.name)  # no server of the cluster answers
+    second = Try(world, 2)
+    second.begin()
+    assert second.began.owner.stop == Stop("marked as failed")
+    assert second.began.owner.application_id == first.application
+
+
+def test_somebody_else_may_stop_any_application(tmp_path: Path) -> None:
+    world, (first, second) = run(tmp_path, [1] * len(STEPS) + [2] * len(STEPS))
+    assert second.waits_for == first.application
+    world.owners.stop("application_9_0001", Stop("not the owner"), None)
+    assert world.owners.newest().owner.stop is None
+    world.owners.stop(first.application, Stop("by hand"), None)
+    assert world.owners.newest().owner.stop == Stop("by hand")

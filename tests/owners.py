@@ -1,0 +1,12 @@
+"""Owners of a training, written as a submission does."""
+
+from __future__ import annotations
+
+from tony_provider.cluster.checkpoint_chains import CheckpointChains
+from tony_provider.runtime.storage import uris
+from tony_provider.runtime.training_owner import Epoch, Owner
+
+
+def own(chains: CheckpointChains, uri: str, application_id: str, whose: str = "") -> Epoch:
+    """Make the application the owner of the training, in the chain with this URI."""
+    return chains.owners.add(chains.owners.newest().number, Owner(application_id, uris.name(uri), whose))

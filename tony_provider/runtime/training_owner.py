@@ -1,0 +1,55 @@
+"""The owner of a training: the application that may commit checkpoints, and the try of the task that waits for it.
+
+The owners are files with consecutive numbers, the epochs. A file is created without replacing another one and never
+changes, so of several writers exactly one gets an epoch. The file with the highest number names the owner.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Optional
+
+import attrs
+
+from tony_provider.runtime.storage import uris
+
+OWNERS_DIR = "owners"  # in the training's directory
+_NAME = re.compile(r"(\d{8})\.json")
+
+
+@attrs.frozen
+class Stop:
+    """A recorded order to end the application, which its master finds even if no server of YARN answers."""
+
+    reason: str  # for the application's diagnostics
+    grace: Optional[float] = None  # seconds that user processes get; None: as the job specifies
+
+
+@attrs.frozen
+class Owner:
+    """The content of an owner's file."""
+
+    application_id: str  # may commit checkpoints; empty: no application yet
+    chain: str = ""  # name of its checkpoint chain's directory
+    whose: str = ""  # the name of the newest try that has submitted or found the application; empty: no try
+    stop: Optional[Stop] = None
+    version: int = 1
+
+
+@attrs.frozen
+class Epoch:
+    """An owner with its number; number 0 precedes the first owner."""
+
+    number: int = 0
+    owner: Owner = Owner("")
+
+
+def owner_file(training_dir: str, number: int) -> str:
+    """Return the URI of the file of an epoch."""
+    return uris.join(training_dir, OWNERS_DIR, f"{number:08}.json")
+
+
+def epoch_number(name: str) -> Optional[int]:
+    """Return the number of the epoch whose file has this name, or None for other files."""
+    match = _NAME.fullmatch(name)
+    return int(match[1]) if match else None
