@@ -78,7 +78,7 @@ def test_an_application_that_forged_files_name_is_left_alone_by_tasks_and_sensor
     store = StateStore(cast(Any, {"ti": None}), LOG, TrainingNotes(hook, lambda: forged.identity))
     remember(store, victim)
     assert hook.previous_application(forged.identity, remembered=remembered(store)) is None
-    assert "the owner's file of its checkpoint chain names, is none of this training's: it is left alone" in caplog.text
+    assert "the owner's file of its training names, is none of this training's: it is left alone" in caplog.text
     hook.storage().remove(hook.layout.chain_dir(forged.identity, 1), recursive=True)
     assert hook.previous_application(forged.identity, remembered=remembered(store)) is None
     assert "which its task remembers, is none of this training's: it is left alone" in caplog.text

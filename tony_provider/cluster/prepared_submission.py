@@ -101,9 +101,7 @@ class PreparedSubmission:
 def prepare(opened: OpenCluster, request: SubmissionRequest) -> PreparedSubmission:
     """Raises JobRejected, SourceMissing, ClusterError, StorageError; TakenOverError."""
     refuse_plain_http(opened.settings)
-    before = TrainingOwners(opened.storage, Layout(opened.staging_dir).job_dir(request.identity)).newest()
-    if request.after_owner not in (None, before.number):
-        raise TakenOverError(f"{before.owner.whose or 'a submission'} has taken this training over")
+    before = _owner_before(opened, request)
     job = with_defaults(request.job, opened.settings)
     if found := [
         *_secret_problems(job, request.secrets),
@@ -136,6 +134,17 @@ def prepare(opened: OpenCluster, request: SubmissionRequest) -> PreparedSubmissi
     )
     prepared.plan()  # an origin that is not there is told before anything is done
     return prepared
+
+
+def _owner_before(opened: OpenCluster, request: SubmissionRequest) -> Epoch:
+    """Return the training's owner. Raises StagingFailed, RecordUnreadable; TakenOverError for an unexpected one."""
+    try:
+        before = TrainingOwners(opened.storage, Layout(opened.staging_dir).job_dir(request.identity)).newest()
+    except StorageError as error:
+        raise StagingFailed(f"the job could not be staged: {error}") from error
+    if request.after_owner not in (None, before.number):
+        raise TakenOverError(f"{before.owner.whose or 'a submission'} has taken this training over")
+    return before
 
 
 def with_defaults(job: JobSpec, settings: Settings) -> JobSpec:

@@ -56,7 +56,7 @@ def newest(chain: OwnChain, generation: int) -> StoredCheckpoint | None:
 def leave(directory: Path) -> Path:
     """An object of an upload that was never committed."""
     path = directory / "chain-0001" / "objects" / "000099-0-0badcafe-0"
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"half of it")
     return path
 
