@@ -7,8 +7,9 @@ import os
 from pathlib import Path
 from typing import Any
 
+from tests.jobs.job import Job
 from tests.jobs.places import LocalPlace
-from tests.jobs.processes import processes_of
+from tests.jobs.processes import Seen, processes_of
 from tests.waiting import settled, until
 from tony_provider.runtime.protocol.status import JobState
 
@@ -95,15 +96,26 @@ def test_a_command_ends_with_its_caller(local: LocalPlace, tmp_path: Path) -> No
 def test_a_lost_worker_starts_all_of_them_again(local: LocalPlace, tmp_path: Path) -> None:
     command = 'test $TONY_GENERATION = 2 || "$TONY_REMOTE_SHELL" tony-worker-1 sleep 600'
     job = local.submit(mpi(tmp_path, command))
-    job.until(JobState.RUNNING)
-    agents = until(
-        lambda: [each for each in job.processes() if each.words.endswith("tony_mpi serve") and _is("1", each.pid)],
-        job.describe,
-    )
-    os.kill(agents[0].pid, 9)
+    os.kill(agent_of(job, "worker", 1), 9)
     assert job.succeeded().generation == 2
 
 
-def _is(index: str, pid: int) -> bool:
-    environ = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    return {b"TONY_TASK_TYPE=worker", f"TONY_TASK_INDEX={index}".encode()} <= set(environ)
+def test_the_chief_s_own_remote_shell_starts_all_of_them_again(local: LocalPlace, tmp_path: Path) -> None:
+    """Nothing of the chief's command would notice that it has died."""
+    job = local.submit(mpi(tmp_path, "test $TONY_GENERATION = 2 || exec sleep 600"))
+    os.kill(agent_of(job, "chief", 0), 9)
+    assert job.succeeded().generation == 2
+    reason = next(event["message"] for event in job.events() if event["event"] == "restarting")
+    assert "MPI's remote shell in the chief (a helper process) was killed by SIGKILL" in reason
+
+
+def agent_of(job: Job, task_type: str, index: int) -> int:
+    """The process number of what runs commands in a container."""
+    job.until(JobState.RUNNING)
+    task = {f"TONY_TASK_TYPE={task_type}".encode(), f"TONY_TASK_INDEX={index}".encode()}
+
+    def agents() -> list[Seen]:
+        serving = [each for each in job.processes() if each.words.endswith("tony_mpi serve")]
+        return [each for each in serving if task <= set(each.environment.split(b"\0"))]
+
+    return until(agents, job.describe)[0].pid

@@ -112,6 +112,18 @@ def test_horovod_needs_no_horovodrun(program: str, wide: YarnPlace, pace: Pace, 
     note(f"horovod, {program}", job, f"the line, from epoch {left['begun']}", "rank 1")
 
 
+@pytest.mark.long
+@pytest.mark.usefixtures("torch")
+def test_horovod_starts_again_when_its_rendezvous_has_died(wide: YarnPlace, pace: Pace, note: Note) -> None:
+    more = {"python_env": str(horovod_environment()), "env": pace.env}
+    job = wide.submit(spec("horovod", "horovod_line.py", workers("exec python horovod_line.py"), **more))
+    until_committed(job, 5)
+    kill(job, "tony_horovod", "worker:0")
+    left = goes_on(wide, job, pace, world_size=3)
+    assert "Horovod's rendezvous (a helper process) was killed by SIGKILL" in restart_reason(job)
+    note("horovod", job, f"the line, from epoch {left['begun']}", "the rendezvous")
+
+
 def mpi_tasks(command: str) -> dict[str, Any]:
     chief = {"memory": "700MiB", "command": command}
     return {"chief": chief, "worker": {"instances": 2, "memory": "700MiB"}}
@@ -197,3 +209,18 @@ def test_ray_goes_on_from_the_snapshot_of_its_driver(wide: YarnPlace, pace: Pace
     kill(job, "ray_line.py", "chief:0")
     left = goes_on(wide, job, pace, world_size=3)
     note("ray", job, f"the line, from step {left['begun']}", "the driver")
+
+
+@pytest.mark.long
+def test_ray_starts_again_when_its_head_has_died(wide: YarnPlace, pace: Pace, note: Note) -> None:
+    """The driver itself would wait for the head for a minute."""
+    job = submit_ray(wide, pace)
+    until_committed(job, 5)
+    kill(job, "gcs_server", "chief:0")
+    left = goes_on(wide, job, pace, world_size=3)
+    assert "Ray's head (a helper process) ended with exit code 1" in restart_reason(job)
+    note("ray", job, f"the line, from step {left['begun']}", "the head's GCS server")
+
+
+def restart_reason(job: Job) -> str:
+    return str(next(event["message"] for event in job.events() if event["event"] == "restarting"))

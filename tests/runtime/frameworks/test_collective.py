@@ -23,9 +23,11 @@ def env_of(framework: str, task_type: str, index: int, **tasks: dict[str, Any]) 
     return {name: value for name, value in env.items() if not name.startswith(("TONY_", "CUDA_"))}
 
 
-def before_of(framework: str, task_type: str, index: int) -> str:
+def beside_of(framework: str, task_type: str, index: int) -> tuple[str, list[str]]:
+    """What runs before the user's command, and the helper processes that run with it."""
     job = job_of(framework, **GANG)
-    return task_environment(job, cluster_of(job), task_type, index).before
+    found = task_environment(job, cluster_of(job), task_type, index)
+    return found.before, [helper.command for helper in found.helpers]
 
 
 def test_pytorch_s_rendezvous_is_at_the_chief() -> None:
@@ -63,7 +65,7 @@ def test_jax_finds_its_coordinator() -> None:
 
 def test_xgboost_meets_by_what_every_job_has() -> None:
     assert env_of("xgboost", "worker", 1) == {}
-    assert before_of("xgboost", "chief", 0) == ""
+    assert beside_of("xgboost", "chief", 0) == ("", [])
 
 
 def test_horovod_finds_what_horovodrun_would_tell() -> None:
@@ -82,9 +84,9 @@ def test_horovod_finds_what_horovodrun_would_tell() -> None:
         "HOROVOD_CROSS_SIZE": "3",
     }
     wait = '"$(command -v python || command -v python3)" -m tony_wait 10.0.0.1 20002 || exit'
-    assert before_of("horovod", "worker", 0) == wait
-    server = '("$(command -v python || command -v python3)" -m tony_horovod &)'
-    assert before_of("horovod", "chief", 0) == f"{server}\n{wait}"
+    assert beside_of("horovod", "worker", 0) == (wait, [])
+    server = 'exec "$(command -v python || command -v python3)" -m tony_horovod'
+    assert beside_of("horovod", "chief", 0) == (wait, [server])
 
 
 def test_generic_has_ranks_and_a_place_to_meet() -> None:
@@ -97,7 +99,7 @@ def test_generic_has_ranks_and_a_place_to_meet() -> None:
 @pytest.mark.parametrize("framework", COLLECTIVE)
 def test_those_outside_the_gang_find_nothing_of_it(framework: str) -> None:
     assert env_of(framework, "evaluator", 0) == {}
-    assert before_of(framework, "evaluator", 0) == ""
+    assert beside_of(framework, "evaluator", 0) == ("", [])
 
 
 @pytest.mark.parametrize("name", COLLECTIVE)

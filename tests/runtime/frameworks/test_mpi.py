@@ -49,15 +49,17 @@ def test_containers_that_are_not_there_are_not_named() -> None:
 def test_every_container_waits_for_commands() -> None:
     job = mpi_job()
     assert get_framework("mpi").default_command(Role.WORKER).endswith("-m tony_mpi serve")
-    assert "-m tony_mpi serve &)" in environment_of(job, "chief").before
+    [helper] = environment_of(job, "chief").helpers
+    assert helper.command.endswith("-m tony_mpi serve")
     worker = environment_of(job, "worker", 1)
-    assert "serve" not in worker.before
+    assert worker.helpers == ()
     assert worker.files == environment_of(job, "chief").files  # a daemon may start those below it itself
 
 
 def test_those_outside_the_cluster_find_nothing_of_it() -> None:
     found = environment_of(mpi_job(viewer={"role": "sidecar", "command": "true"}), "viewer")
-    assert (found.before, [name for name in found.env if "MPI" in name or "HYDRA" in name]) == ("", [])
+    assert (found.before, found.helpers) == ("", ())
+    assert [name for name in found.env if "MPI" in name or "HYDRA" in name] == []
 
 
 def test_the_launcher_decides_and_all_start_again() -> None:

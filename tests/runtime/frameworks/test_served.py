@@ -39,13 +39,14 @@ def test_mxnet_s_scheduler_runs_beside_rank_0_at_a_port_of_its_own() -> None:
         "DMLC_ROLE": "worker",
         **meeting,
     }
-    assert first.before == f"(DMLC_ROLE=scheduler {PYTHON} -c 'import mxnet' &)"
+    [scheduler] = first.helpers
+    assert scheduler.command == f"DMLC_ROLE=scheduler; export DMLC_ROLE\nexec {PYTHON} -c 'import mxnet'"
     server = task_environment(job, cluster_of(job), "ps", 2)
     assert {name: value for name, value in server.env.items() if name.startswith("DMLC")} == {
         "DMLC_ROLE": "server",
         **meeting,
     }
-    assert server.before == ""
+    assert (server.before, server.helpers) == ("", ())
 
 
 def test_mxnet_s_servers_need_no_command() -> None:
@@ -65,20 +66,23 @@ def test_ray_s_head_is_the_chief_and_its_driver_the_job() -> None:
     job = ray_job()
     head = task_environment(job, cluster_of(job), "chief", 0)
     assert head.env["RAY_ADDRESS"] == "10.0.0.1:20000"
-    assert "--head --port=$TONY_PORT" in head.before
+    [helper] = head.helpers
+    assert "--block" in helper.command
+    assert "--head --port=$TONY_PORT" in helper.command
+    assert head.before == f"{PYTHON} -m tony_wait 10.0.0.1 20000 || exit"
     assert list(get_framework("ray").decisive(job)) == ["chief"]
 
 
 def test_ray_s_nodes_have_what_their_containers_have() -> None:
     job = ray_job()
     node = task_environment(job, cluster_of(job), "worker", 1)
-    assert node.before == ""
+    assert (node.before, node.helpers) == ("", ())
     arguments = node.env["TONY_RAY_ARGUMENTS"].split()
     assert {"--node-ip-address=10.0.0.1", "--num-cpus=1", "--num-gpus=1"} <= set(arguments)
     memory = {name: int(value) for name, _, value in (each.partition("=") for each in arguments) if "memory" in name}
     assert sum(memory.values()) <= 1 << 30
     assert memory["--object-store-memory"] >= 75 << 20
-    assert get_framework("ray").default_command(Role.WORKER).endswith("--block --address=$RAY_ADDRESS")
+    assert get_framework("ray").default_command(Role.WORKER).endswith("--address=$RAY_ADDRESS")
 
 
 def test_a_node_of_ray_ends_at_once_when_its_head_has_ended() -> None:

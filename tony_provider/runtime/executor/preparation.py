@@ -25,6 +25,7 @@ from tony_provider.runtime.executor.own_address import own_address
 from tony_provider.runtime.executor.python.python_bin import python_bin
 from tony_provider.runtime.executor.workspace import Workspace
 from tony_provider.runtime.frameworks import get_framework
+from tony_provider.runtime.frameworks.base import HelperProcess
 from tony_provider.runtime.frameworks.task_environment import task_environment
 from tony_provider.runtime.local.unpacking import ArchiveError
 from tony_provider.runtime.peak import takes_gang_along
@@ -57,8 +58,10 @@ class ProcessLaunch:
 
     environ: dict[str, str]
     command: str  # for /bin/sh
+    before: str = ""  # commands that stand before it
     rank: int = 0
     name: str = ""  # of one among several in the container, for people
+    helpers: tuple[HelperProcess, ...] = ()  # start with it, in its environment
 
 
 @attrs.frozen
@@ -228,11 +231,11 @@ def _launch(
     environ = user_environment(
         container, workspace, {**before, **found.env, **container.framework_secrets, **after}, resumed, own_bin
     )
-    command = "\n".join(filter(None, [found.before, container.command]))
+    launch = ProcessLaunch(environ, container.command, found.before, helpers=found.helpers)
     if container.process_count == 1:
-        return ProcessLaunch(environ, command)
+        return launch
     rank = int(found.env[contract.ENV_RANK])
-    return ProcessLaunch(environ, command, rank, f"rank {rank} (local rank {workspace.local_rank})")
+    return attrs.evolve(launch, rank=rank, name=f"rank {rank} (local rank {workspace.local_rank})")
 
 
 def _listening(container: ExecutorContainer, order: Order) -> dict[str, str]:

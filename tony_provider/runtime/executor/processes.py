@@ -67,9 +67,12 @@ def disclaim(pid: int) -> None:
     _claimed.discard(pid)
 
 
-def descendants(root: int) -> Table:
-    """Every process below ``root``, but what is claimed. Blocks for as long as it takes to read /proc."""
-    return below(root, {pid: each for pid, each in _everyone().items() if pid not in _claimed})
+def descendants(root: int, without: Collection[int] = ()) -> Table:
+    """Every process below ``root``, but what is claimed. Blocks for as long as it takes to read /proc.
+
+    ``without``: processes that are left out, with all that is below them.
+    """
+    return below(root, {pid: each for pid, each in _everyone().items() if pid not in {*_claimed, *without}})
 
 
 def container() -> Table:
@@ -217,14 +220,25 @@ async def kill_all(root: int, keep: Collection[int], seconds: float) -> int:
     return await _wait_gone(root, keep, lambda: until, signal.SIGKILL)
 
 
-async def wait_until_gone(root: int, keep: Collection[int], deadline: Callable[[], float]) -> int:
-    """Wait until nothing is left below ``root``, as ``stop_all`` does. Returns how many are left at the deadline."""
-    return await _wait_gone(root, keep, deadline, None)
+async def wait_until_gone(
+    root: int, keep: Collection[int], deadline: Callable[[], float], without: Collection[int]
+) -> int:
+    """Wait until nothing is left below ``root``, as ``stop_all`` does. Returns how many are left at the deadline.
+
+    ``without``: processes that are not waited for, with all that is below them.
+    """
+    return await _wait_gone(root, keep, deadline, None, without)
 
 
-async def _wait_gone(root: int, keep: Collection[int], deadline: Callable[[], float], number: Optional[int]) -> int:
+async def _wait_gone(
+    root: int,
+    keep: Collection[int],
+    deadline: Callable[[], float],
+    number: Optional[int],
+    without: Collection[int] = (),
+) -> int:
     while True:
-        table = await _look(root, keep)
+        table = await _look(root, keep, without)
         left = sum(not process.zombie for process in table.values())
         if left and number is not None:
             send(number, table)  # again and again: it may be forking
@@ -233,7 +247,7 @@ async def _wait_gone(root: int, keep: Collection[int], deadline: Callable[[], fl
         await asyncio.sleep(_STOP_POLL)
 
 
-async def _look(root: int, keep: Collection[int]) -> Table:
-    table = await asyncio.to_thread(descendants, root)
+async def _look(root: int, keep: Collection[int], without: Collection[int] = ()) -> Table:
+    table = await asyncio.to_thread(descendants, root, without)
     reap_orphans(table, root, keep)
     return table

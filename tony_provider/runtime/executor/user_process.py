@@ -1,4 +1,4 @@
-"""The user's command as a process: started, and its end and last lines."""
+"""A process of a task, the user's command or a helper of it: its start, its end and its last lines."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ _START = f'{{ echo {_OOM_SCORE} >/proc/self/oom_score_adj; }} 2>/dev/null; exec 
 
 
 class UserProcess:
-    """One process that runs the user's command. ``start`` makes it."""
+    """One process that runs the user's command, or a helper. ``start`` makes it."""
 
     def __init__(self, process: asyncio.subprocess.Process, launch: ProcessLaunch, capture: Capture) -> None:
         self.pid = process.pid
         self.rank = launch.rank
         self.name = launch.name  # among several, for people
+        self.command = launch.command
         self.ending = asyncio.ensure_future(process.wait())
         self._capture = capture
 
@@ -34,7 +35,7 @@ class UserProcess:
         # It inherits the locks of its GPUs, which last until the process ends. Other files are close-on-exec.
         process = await asyncio.create_subprocess_exec(
             "/bin/sh",
-            *("-c", _START, "sh", launch.command),
+            *("-c", _START, "sh", "\n".join(filter(None, [launch.before, launch.command]))),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=capture.stdout,
             stderr=capture.stderr,

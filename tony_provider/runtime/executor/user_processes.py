@@ -1,4 +1,4 @@
-"""The user processes of one start, of which a container runs one or several: they live and die together."""
+"""The user processes of one start, of which a container runs one or several, and their helpers: they end together."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Callable, Optional
+
+import attrs
 
 from tony_provider.runtime import shell
 from tony_provider.runtime.executor import processes, stacks
@@ -35,7 +37,7 @@ LEFTOVER_GRACE = 5.0  # seconds that what user processes leave running gets betw
 class UserProcesses:
     """One run of the user's command, in each of the container's processes. ``run`` it once.
 
-    It is over when all have ended well, or the first has not: then the others are stopped.
+    It is over when all have ended well, or the first has not, or a helper that they need: then the others are stopped.
     """
 
     def __init__(self, context: ExecutorContext, stopping: ProcessStop, warn: Callable[[str], None]) -> None:
@@ -45,11 +47,20 @@ class UserProcesses:
         self._stopping = stopping
         self._memory = OutOfMemoryWatch()
         self.running: list[UserProcess] = []  # by local rank, until all are gone
+        self._helpers: list[UserProcess] = []  # likewise, in any order
 
     @property
     def pids(self) -> list[int]:
-        """Their numbers, by local rank."""
-        return [process.pid for process in self.running]
+        """Their numbers by local rank, then those of their helpers."""
+        return [process.pid for process in self._every]
+
+    @property
+    def _failed_helper(self) -> Optional[UserProcess]:
+        return next((helper for helper in self._helpers if helper.failed), None)
+
+    @property
+    def _every(self) -> list[UserProcess]:
+        return [*self.running, *self._helpers]
 
     async def look_at_memory(self) -> None:
         """Forget what the kernel killed up to now: it was no user process. Call it regularly while they run."""
@@ -71,34 +82,42 @@ class UserProcesses:
                 started(self.running[0].pid)
                 told = await self._until_gone(exited)
             finally:
-                for process in self.running:
+                for process in self._every:
                     process.ending.cancel()
-                self.running = []
+                self.running, self._helpers = [], []
                 self._take_ports_back()
             # It goes into messages, which more people read than the job's log.
             secrets = self._context.container.user_secrets.values()
             lines = without_cut_secret((await told.last_lines()).encode(), secrets)
             exited.output_tail = masked_bytes(lines, secrets).decode("utf-8", "replace")
         if exited.signal == 0 and exited.exit_code:
-            exited.error = (
-                command_problem(self._context.container.command, exited.exit_code, exited.output_tail) or exited.error
-            )
+            exited.error = command_problem(told.command, exited.exit_code, exited.output_tail) or exited.error
 
     async def _start(self, launches: Sequence[ProcessLaunch], captures: AsyncExitStack) -> None:
         self._context.ports.make_way()
         try:
             for local_rank, launch in enumerate(launches):
-                capture = await captures.enter_async_context(Capture(self._context.output, local_rank))
-                self.running.append(await UserProcess.start(launch, capture))
+                for helper in launch.helpers:
+                    name = f"{helper.name} (a helper process)"
+                    as_helper = attrs.evolve(launch, before="", command=helper.command, name=name)
+                    self._helpers.append(await self._start_one(as_helper, local_rank, captures))
+                self.running.append(await self._start_one(launch, local_rank, captures))
         except OSError:
             await processes.kill_all(os.getpid(), self.pids, processes.KILL_TIMEOUT)
             raise
+
+    async def _start_one(self, launch: ProcessLaunch, local_rank: int, captures: AsyncExitStack) -> UserProcess:
+        capture = await captures.enter_async_context(Capture(self._context.output, local_rank))
+        return await UserProcess.start(launch, capture)
 
     async def _until_gone(self, exited: tony_pb2.ProcessExited) -> UserProcess:
         """Fill in ``exited``. Returns the process that it tells of."""
         first_bad = await self._until_over()
         living = [process for process in self.running if not process.ending.done()]
-        by_itself = first_bad is not None or (not living and await self._until_children_gone())
+        children_gone = first_bad is None and not living and await self._until_children_gone()
+        if not living and not children_gone:
+            first_bad = first_bad or self._failed_helper  # children that are waited for have needed it
+        by_itself = first_bad is not None or children_gone
         exited.stopped = not by_itself
         killed = by_itself and await asyncio.to_thread(self._memory.killed_recently)
         if self._stopping.stacks and not by_itself:
@@ -108,7 +127,7 @@ class UserProcesses:
         grace = self._context.container.job.timeouts.grace if living else LEFTOVER_GRACE
         latest = time.monotonic() + grace if by_itself else float("inf")
         left = await processes.stop_all(os.getpid(), self.pids, lambda: min(latest, self._stopping.kill_at()))
-        await asyncio.wait({process.ending for process in self.running}, timeout=processes.KILL_TIMEOUT)
+        await asyncio.wait({process.ending for process in self._every}, timeout=processes.KILL_TIMEOUT)
         told = first_bad or self.running[0]
         exited.process = first_bad.name if first_bad else ""
         if told.ending.done():
@@ -124,15 +143,18 @@ class UserProcesses:
         return told
 
     async def _until_over(self) -> Optional[UserProcess]:
-        """Until all have ended, one has failed, or they are to stop. Returns the one that has failed first."""
+        """Until all have ended, one or a helper has failed, or they are to stop. Returns what has failed first."""
         stopping = asyncio.ensure_future(self._stopping.wait())
         try:
             while True:
                 living = {process.ending for process in self.running if not process.ending.done()}
                 first_bad = next((process for process in self.running if process.failed), None)
+                if living or first_bad:  # if both have failed, the helper is the cause
+                    first_bad = self._failed_helper or first_bad
                 if first_bad or not living or stopping.done():
                     return first_bad
-                await asyncio.wait({*living, stopping}, return_when=asyncio.FIRST_COMPLETED)
+                helping = {helper.ending for helper in self._helpers if not helper.ending.done()}
+                await asyncio.wait({*living, *helping, stopping}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             stopping.cancel()
 
@@ -143,11 +165,16 @@ class UserProcesses:
         """
         root, waits = os.getpid(), self._context.container.spec.wait_for_children
         latest = float("inf") if waits else time.monotonic() + _CHILDREN_SECONDS
-        if not await processes.wait_until_gone(root, self.pids, lambda: min(latest, self._stopping.asked_at)):
+        helpers = [helper.pid for helper in self._helpers]  # they are stopped when all others are gone
+
+        def deadline() -> float:
+            return min(latest, self._stopping.asked_at, 0.0 if self._failed_helper and waits else latest)
+
+        if not await processes.wait_until_gone(root, self.pids, deadline, helpers):
             return True
         if waits:
             return False
-        left = await asyncio.to_thread(processes.descendants, root)
+        left = await asyncio.to_thread(processes.descendants, root, helpers)
         secrets = self._context.container.user_secrets.values()
         commands = [processes.command_of(pid) for pid, process in sorted(left.items()) if not process.zombie]
         names = [masked_bytes(each.encode(), secrets).decode("utf-8", "replace") for each in commands]

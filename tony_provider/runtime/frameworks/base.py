@@ -66,13 +66,26 @@ class ClusterSpec:
 
 
 @attrs.frozen
+class HelperProcess:
+    """A process of ours that user processes depend on, such as the server where they meet.
+
+    The executor starts it with one of them, in the same environment, and stops it with them. If it ends before them
+    with another exit code than 0, or by a signal, the task has failed.
+    """
+
+    name: str  # for messages, such as Horovod's rendezvous
+    command: str  # for /bin/sh; ends with exec, so that the process is the helper itself
+
+
+@attrs.frozen
 class TaskEnvironment:
     """The variables that one user process gets, and the files in its working directory, written before it starts."""
 
     env: dict[str, str]
     files: dict[str, str] = attrs.field(factory=dict)  # name in the working directory -> text
     paths: dict[str, str] = attrs.field(factory=dict)  # variable that holds a file's path -> its name in files
-    before: str = ""  # shell commands that stand before the user's; what they leave running ends with the user's
+    before: str = ""  # shell commands that stand before the user's; they leave nothing running
+    helpers: tuple[HelperProcess, ...] = ()  # what runs concurrently
 
     def __add__(self, other: TaskEnvironment) -> TaskEnvironment:
         """Both environments together; ``other``'s where they say different things."""
@@ -81,12 +94,13 @@ class TaskEnvironment:
             {**self.files, **other.files},
             {**self.paths, **other.paths},
             other.before or self.before,
+            (*self.helpers, *other.helpers),
         )
 
     def placed(self, directory: str) -> TaskEnvironment:
         """The environment of a process in ``directory``: with the variables of ``paths`` in ``env``."""
         located = {variable: str(Path(directory, name)) for variable, name in self.paths.items()}
-        return TaskEnvironment({**self.env, **located}, self.files, before=self.before)
+        return attrs.evolve(self, env={**self.env, **located}, paths={})
 
 
 def with_file(variable: str, text: str, path_variable: str, file_name: str) -> TaskEnvironment:

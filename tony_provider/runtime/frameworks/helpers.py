@@ -7,12 +7,9 @@ from tony_provider.runtime.address import Address
 PYTHON = '"$(command -v python || command -v python3)"'  # Debian calls it python3 only
 
 
-def beside(module: str) -> str:
-    """Run a module of tony_sdk's folder beside the user's command, which ends it.
-
-    As a child of nobody's: a ``wait`` of the user's own waits for the user's own.
-    """
-    return f"({PYTHON} -m {module} &)"
+def run_module(arguments: str) -> str:
+    """Return the command that becomes a module of tony_sdk's folder, with its arguments."""
+    return f"exec {PYTHON} -m {arguments}"
 
 
 def until_reached(address: Address) -> str:

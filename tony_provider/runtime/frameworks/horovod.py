@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tony_provider.runtime.frameworks import helpers
-from tony_provider.runtime.frameworks.base import MAIN_PORT, TaskEnvironment
+from tony_provider.runtime.frameworks.base import MAIN_PORT, HelperProcess, TaskEnvironment
 from tony_provider.runtime.frameworks.collective import CollectiveFramework, Member
 from tony_provider.runtime.spec.model import Role
 
 RENDEZVOUS_PORT = "rendezvous"
+_RENDEZVOUS = HelperProcess("Horovod's rendezvous", helpers.run_module("tony_horovod"))
 
 
 class Horovod(CollectiveFramework):
@@ -57,4 +58,4 @@ class Horovod(CollectiveFramework):
         }
         # Horovod itself looks for the rendezvous during a second and a half only.
         wait = helpers.until_reached(rendezvous)
-        return TaskEnvironment(env, before=f"{helpers.beside('tony_horovod')}\n{wait}" if member.rank == 0 else wait)
+        return TaskEnvironment(env, before=wait, helpers=(_RENDEZVOUS,) if member.rank == 0 else ())

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from tony_provider.runtime import contract
 from tony_provider.runtime.frameworks import helpers
-from tony_provider.runtime.frameworks.base import ClusterSpec, Framework, TaskEnvironment
+from tony_provider.runtime.frameworks.base import ClusterSpec, Framework, HelperProcess, TaskEnvironment
 from tony_provider.runtime.ranks import in_cluster, ranks
 from tony_provider.runtime.spec.model import JobSpec, Role
 from tony_provider.runtime.spec.problems import Problem, child
@@ -32,7 +32,8 @@ _BY_FILE = {
 }
 _IN_PATH = f'PATH="${{{contract.ENV_REMOTE_SHELL}%/*}}:$PATH"; export PATH'
 _EXECUTABLE = f'(cd "${{{contract.ENV_REMOTE_SHELL}%/*}}" && chmod +x {" ".join(_SCRIPTS)}) || exit'
-_SERVE = "tony_mpi serve"
+_SERVE = helpers.run_module("tony_mpi serve")
+_LAUNCHING = HelperProcess("MPI's remote shell in the chief", f"{_IN_PATH}\n{_SERVE}")
 
 
 class MPI(Framework):
@@ -71,7 +72,7 @@ class MPI(Framework):
 
     def default_command(self, role: Role) -> str:
         """Workers wait for commands."""
-        return f"exec {helpers.PYTHON} -m {_SERVE}" if role is Role.WORKER else ""
+        return _SERVE if role is Role.WORKER else ""
 
     def environment(self, job: JobSpec, cluster: ClusterSpec, task_type: str, index: int) -> TaskEnvironment:
         task = cluster.task(task_type, index)
@@ -90,10 +91,9 @@ class MPI(Framework):
             # Containers of one node would be bound to the same cores, each by a daemon that knows nothing of the other.
             "OMPI_MCA_hwloc_base_binding_policy": "none",
         }
-        before = [_EXECUTABLE, _IN_PATH]
-        if task.role is Role.CHIEF:
-            before.append(helpers.beside(_SERVE))
-        return TaskEnvironment(env, files, dict(_BY_FILE), before="\n".join(before))
+        before = f"{_EXECUTABLE}\n{_IN_PATH}"
+        serving = (_LAUNCHING,) if task.role is Role.CHIEF else ()
+        return TaskEnvironment(env, files, dict(_BY_FILE), before, serving)
 
 
 def _slots(job: JobSpec, cluster: ClusterSpec) -> dict[str, int]:

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tony_provider.runtime.frameworks.base import MAIN_PORT, ClusterSpec, Framework, TaskEnvironment
+from tony_provider.runtime.frameworks.base import MAIN_PORT, ClusterSpec, Framework, HelperProcess, TaskEnvironment
 from tony_provider.runtime.frameworks.helpers import PYTHON
 from tony_provider.runtime.ranks import in_cluster, ranks
 from tony_provider.runtime.spec.model import JobSpec, Role
 from tony_provider.runtime.spec.problems import Problem
 
 SCHEDULER_PORT = "scheduler"
-_IMPORT = f"{PYTHON} -c 'import mxnet'"
+_IMPORT = f"exec {PYTHON} -c 'import mxnet'"
+# It ends with exit code 0 when all workers have left, perhaps before their programs end.
+_SCHEDULER = HelperProcess("MXNet's scheduler", f"DMLC_ROLE=scheduler; export DMLC_ROLE\n{_IMPORT}")
 
 
 class MXNet(Framework):
@@ -52,7 +54,7 @@ class MXNet(Framework):
 
     def default_command(self, role: Role) -> str:
         """Servers need no program of the user's."""
-        return f"exec {_IMPORT}" if role is Role.PS else ""
+        return _IMPORT if role is Role.PS else ""
 
     def environment(self, job: JobSpec, cluster: ClusterSpec, task_type: str, index: int) -> TaskEnvironment:
         task = cluster.task(task_type, index)
@@ -68,4 +70,4 @@ class MXNet(Framework):
             "DMLC_NUM_SERVER": str(servers),
             "DMLC_NUM_WORKER": str(len(rank_of) - servers),
         }
-        return TaskEnvironment(env, before=f"(DMLC_ROLE=scheduler {_IMPORT} &)" if task == first else "")
+        return TaskEnvironment(env, helpers=(_SCHEDULER,) if task == first else ())

@@ -10,15 +10,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tony_provider.runtime import contract
-from tony_provider.runtime.frameworks.base import ClusterSpec, Framework, TaskAddress, TaskEnvironment
+from tony_provider.runtime.address import Address
+from tony_provider.runtime.frameworks import helpers
+from tony_provider.runtime.frameworks.base import (
+    MAIN_PORT,
+    ClusterSpec,
+    Framework,
+    HelperProcess,
+    TaskAddress,
+    TaskEnvironment,
+)
 from tony_provider.runtime.ranks import in_cluster
 from tony_provider.runtime.spec.model import JobSpec, RestartScope, Role, TaskSpec
 from tony_provider.runtime.spec.problems import Problem, child
 
 # TMPDIR is short enough for Ray's sockets, and gone with the container: what is in /tmp would stay.
-_START = 'ray start --temp-dir="$TMPDIR/ray" $TONY_RAY_ARGUMENTS'
-_HEAD = f"{_START} --head --port=$TONY_PORT --include-dashboard=false || exit"
-_NODE = f"exec {_START} --block --address=$RAY_ADDRESS"
+# With --block, ray start ends with exit code 1 when one of a node's processes has died, such as the head's GCS server.
+_START = 'exec ray start --block --temp-dir="$TMPDIR/ray" $TONY_RAY_ARGUMENTS'
+_HEAD = HelperProcess("Ray's head", f"{_START} --head --port=$TONY_PORT --include-dashboard=false")
+_NODE = f"{_START} --address=$RAY_ADDRESS"
 _TOKEN = "RAY_AUTH_TOKEN"  # since Ray 2.52; older ones read neither this nor RAY_AUTH_MODE
 _FOR_OBJECTS = 0.3  # of the container's memory, as Ray itself takes of a machine's
 _LEAST_FOR_OBJECTS = 80 << 20  # bytes: Ray takes no less than 75 MiB
@@ -76,7 +86,10 @@ class Ray(Framework):
             # A node that is told to end asks the head first, for 30 seconds: here that has ended, or is ending, too.
             "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",
         }
-        return TaskEnvironment(env, before=_HEAD if task == head else "")
+        if task != head:
+            return TaskEnvironment(env)
+        wait = helpers.until_reached(Address(head.host, head.ports[MAIN_PORT]))
+        return TaskEnvironment(env, before=wait, helpers=(_HEAD,))
 
 
 def _arguments(spec: TaskSpec, task: TaskAddress) -> list[str]:
