@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from pathlib import Path
 
@@ -17,6 +18,40 @@ test $TONY_TASK_INDEX = 1 || exec sleep 1000
 for number in $(seq 100); do echo "line $number of the traceback" >&2; done
 exit 3
 """
+
+
+STALLS = """
+import os, time
+
+def all_reduce():
+    time.sleep(1000)
+
+def load():
+    time.sleep(1000)
+
+load() if os.environ["TONY_RANK"] == "1" else all_reduce()
+"""
+
+
+def test_the_diagnostics_of_a_stall_show_where_the_guilty_rank_hangs(local: LocalPlace, tmp_path: Path) -> None:
+    program = tmp_path / "stalls.py"
+    program.write_text(STALLS)
+    worker = {"instances": 3, "memory": "128MiB", "command": "exec python3 stalls.py"}
+    timeouts = {"stall": "1s", "grace": "5s"}
+    spec = {"framework": "generic", "files": [str(program)], "restart": {"budget": 0}, "timeouts": timeouts}
+    job = local.run({**spec, "tasks": {"worker": worker}})
+    message = job.failed()
+    first, *stacks = message.splitlines()
+    assert re.search(r'; worker:1 at File ".*stalls.py", line 8 in load, unlike 2 others$', first), message
+    assert stacks[0].startswith("worker:1 (process ")
+    assert stacks[0].endswith(" stalls.py):")
+    assert [line.rpartition(" in ")[2] for line in stacks if line.startswith("  ")] == [
+        *("load", "<module>"),
+        *("all_reduce", "<module>"),
+    ], message
+    failure = job.status().failure
+    assert failure is not None
+    assert failure.message == message
 
 
 def test_the_diagnostics_name_the_task_and_end_with_its_last_words(place: Place) -> None:

@@ -21,3 +21,17 @@ def test_notices_are_few_short_lines() -> None:
         assert [len(each) for each in found[:2]] == [len("two lines"), limits.LONGEST_LABEL]
         assert all(each.isprintable() for each in found)
         assert cutter.cut == {"notices"}
+
+
+def test_stacks_are_few_short_lines() -> None:
+    process = tony_pb2.ProcessStack(pid=1, command="x" * 5000, process="a\nb", frames=["in\x1b[1m f", *["more"] * 1000])
+    message = tony_pb2.FromExecutor(stacks=tony_pb2.Stacks(start=1, processes=[process] * 50))
+    taken = parse(message.SerializeToString())
+    assert isinstance(taken, Taken)
+    cutter = Cutter()
+    cutter.fit(taken)
+    assert len(taken.message.stacks.processes) == limits.MOST_STACKS
+    [first, *_] = taken.message.stacks.processes
+    assert (len(first.command), first.process, len(first.frames)) == (limits.LONGEST_LABEL, "a b", limits.MOST_FRAMES)
+    assert first.frames[0].isprintable()
+    assert cutter.cut == {"processes", "command", "frames"}

@@ -7,6 +7,7 @@ import venv
 from pathlib import Path
 
 from tests.runtime.executor.conftest import Launch, Running
+from tests.runtime.executor.containers import SECRET
 
 _HANG = """
 import pathlib, signal, threading, time
@@ -47,6 +48,29 @@ async def test_python_shows_the_stacks_of_all_its_threads(launch: Launch) -> Non
     assert "[tony] process " in log(running)
     assert await running.end() == 0
     assert "in wait_for_ever" in running.container.stored("logs/worker-0.log")
+
+
+async def test_the_master_learns_where_each_process_hangs(launch: Launch) -> None:
+    secret = f"{sys.executable} hang.py {SECRET}"
+    running = await stopped(launch, f"{sys.executable} hang.py & exec {secret}")
+    told = await running.master.first("stacks")
+    assert told.start == 1
+    first, second = told.processes  # the command itself comes before its child
+    assert SECRET not in first.command
+    for process in (first, second):
+        assert "hang.py" in process.command
+        assert list(process.frames) == [
+            'File "hang.py", line 6 in wait_for_ever',
+            'File "hang.py", line 13 in <module>',
+        ]
+    assert await running.end() == 0
+
+
+async def test_the_master_learns_of_processes_whose_errors_go_elsewhere_too(launch: Launch) -> None:
+    running = await stopped(launch, f"exec {sys.executable} hang.py 2>errors")
+    [process] = (await running.master.first("stacks")).processes
+    assert list(process.frames) == []
+    assert await running.end() == 0
 
 
 async def test_other_programs_are_named_and_not_harmed(launch: Launch) -> None:

@@ -129,6 +129,9 @@ class ExecutorGateway(Listener):
             return session.process_ended(name, attempt, end, now)
         if kind == "settled":
             return session.settled(name, attempt, wire_messages.settlement(message.settled), now)
+        if kind == "stacks":
+            stacks = wire_messages.stacks(message.stacks)
+            return session.stacks_written(name, attempt, message.stacks.start, stacks, now)
         if kind == "last_words":
             return session.last_words(name, attempt, message.last_words.tail, now)
         if kind == "restore_failed":

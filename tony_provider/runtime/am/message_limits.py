@@ -102,6 +102,8 @@ class Cutter:
             self._text(message.checkpoint_state, "blocker", limits.LONGEST_TEXT)
             self._text(message.checkpoint_state, "base", limits.LONGEST_TEXT)
             self._count(message.checkpoint_state, "entries", limits.MOST_ENTRIES)
+        elif taken.kind == "stacks":
+            self._stacks(message.stacks)
         elif taken.kind == "exported":
             self._text(message.exported, "uri", limits.LONGEST_TEXT)
             self._text(message.exported, "problem", limits.LONGEST_TEXT)
@@ -133,6 +135,14 @@ class Cutter:
             self._text(output, "name", limits.LONGEST_LABEL)
             self._text(output, "part", limits.LONGEST_LABEL)
         self._metrics(exited.progress)
+
+    def _stacks(self, stacks: tony_pb2.Stacks) -> None:
+        self._count(stacks, "processes", limits.MOST_STACKS)
+        for process in stacks.processes:
+            self._text(process, "command", limits.LONGEST_LABEL)
+            self._text(process, "process", limits.LONGEST_LABEL)
+            self._count(process, "frames", limits.MOST_FRAMES)
+            process.frames[:] = [one_line(frame[: limits.LONGEST_LABEL]) for frame in process.frames]
 
     def _notices(self, message: Union[tony_pb2.Heartbeat, tony_pb2.Settled]) -> None:
         self._count(message, "notices", limits.MOST_NOTICES)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Callable, Optional, Union
 
 from tony_provider.runtime.am.session.actions import AskExport, SendRendezvous, StopProcess
-from tony_provider.runtime.am.session.state.process_state import ProcessEnd, Settlement
+from tony_provider.runtime.am.session.state.process_state import ProcessEnd, ProcessStack, Settlement
 from tony_provider.runtime.am.session.state.task import Heartbeat
 from tony_provider.runtime.am.snapshot_rounds import SaveEntry, TaskDirectory
 from tony_provider.runtime.frameworks.base import ClusterSpec
@@ -58,6 +58,11 @@ def process_end(message: tony_pb2.ProcessExited) -> ProcessEnd:
         process=message.process,
         outputs=tuple(OutputPart(each.name, each.part, each.files, each.bytes) for each in message.outputs),
     )
+
+
+def stacks(message: tony_pb2.Stacks) -> tuple[ProcessStack, ...]:
+    """Convert the stacks of a start's processes for the session."""
+    return tuple(ProcessStack(each.pid, each.command, each.process, tuple(each.frames)) for each in message.processes)
 
 
 def settlement(message: tony_pb2.Settled) -> Settlement:

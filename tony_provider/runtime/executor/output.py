@@ -277,11 +277,6 @@ class Output:
         return next((file.problem for file in self._files if file.problem), "")
 
     @property
-    def errors_written(self) -> int:
-        """How many bytes went to stderr up to now, that of all processes together."""
-        return sum(process.stderr.written for process in self.processes)
-
-    @property
     def _files(self) -> list[CappedFile]:
         return [self.both, *(file for process in self.processes for file in (process.stdout, process.stderr))]
 

@@ -65,7 +65,7 @@ class Run:
         self._send = send
         self._activity = "starting"
         self._stopping = ProcessStop()
-        self._processes = UserProcesses(context, self._stopping, self._warn)
+        self._processes = UserProcesses(context, self._stopping, self._warn, self._send_stacks)
         # By local rank; empty until the metrics files are no former processes' any more.
         self._readers: list[UserProgress] = []
         self._reading = asyncio.Lock()
@@ -382,6 +382,9 @@ class Run:
             self._left_out.append(warning)
             log.warning("%s", warning)
             self._context.output.note(replaced(warning))
+
+    def _send_stacks(self, found: Sequence[tony_pb2.ProcessStack]) -> None:
+        self._send(tony_pb2.FromExecutor(stacks=tony_pb2.Stacks(start=self.order.start, processes=found)))
 
     def _say(self, message: tony_pb2.FromExecutor) -> None:
         self._said.append(message)

@@ -40,9 +40,20 @@ class UserProcesses:
     It is over when all have ended well, or the first has not, or a helper that they need: then the others are stopped.
     """
 
-    def __init__(self, context: ExecutorContext, stopping: ProcessStop, warn: Callable[[str], None]) -> None:
-        """``warn`` is called with a warning about processes that have outlived the user's command."""
+    def __init__(
+        self,
+        context: ExecutorContext,
+        stopping: ProcessStop,
+        warn: Callable[[str], None],
+        tell_stacks: Callable[[Sequence[tony_pb2.ProcessStack]], None],
+    ) -> None:
+        """Prepare a run.
+
+        ``warn`` is called with a warning about processes that have outlived the user's command, ``tell_stacks`` with
+        the stacks of processes that are to be stopped, if they were requested.
+        """
         self._context = context
+        self._tell_stacks = tell_stacks
         self._warn = warn
         self._stopping = stopping
         self._memory = OutOfMemoryWatch()
@@ -121,7 +132,7 @@ class UserProcesses:
         exited.stopped = not by_itself
         killed = by_itself and await asyncio.to_thread(self._memory.killed_recently)
         if self._stopping.stacks and not by_itself:
-            await stacks.write(os.getpid(), self._context.output)
+            self._tell_stacks(await stacks.write(self.running, self._context))
         if first_bad and living:
             await asyncio.to_thread(self._context.output.note, f"{first_bad.name} has failed, the others are stopped")
         grace = self._context.container.job.timeouts.grace if living else LEFTOVER_GRACE

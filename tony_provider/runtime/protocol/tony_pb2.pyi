@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class FromExecutor(_message.Message):
-    __slots__ = ("registration", "heartbeat", "started", "exited", "settled", "uploaded", "restore_failed", "tail", "page", "checkpoint_state", "input_part_wanted", "shard_request", "exported", "last_words", "tunnel", "leave")
+    __slots__ = ("registration", "heartbeat", "started", "exited", "settled", "uploaded", "restore_failed", "tail", "page", "checkpoint_state", "input_part_wanted", "shard_request", "exported", "last_words", "tunnel", "leave", "stacks")
     REGISTRATION_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     STARTED_FIELD_NUMBER: _ClassVar[int]
@@ -24,6 +24,7 @@ class FromExecutor(_message.Message):
     LAST_WORDS_FIELD_NUMBER: _ClassVar[int]
     TUNNEL_FIELD_NUMBER: _ClassVar[int]
     LEAVE_FIELD_NUMBER: _ClassVar[int]
+    STACKS_FIELD_NUMBER: _ClassVar[int]
     registration: Registration
     heartbeat: Heartbeat
     started: ProcessStarted
@@ -40,7 +41,8 @@ class FromExecutor(_message.Message):
     last_words: LastWords
     tunnel: TunnelFrames
     leave: Leave
-    def __init__(self, registration: _Optional[_Union[Registration, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., started: _Optional[_Union[ProcessStarted, _Mapping]] = ..., exited: _Optional[_Union[ProcessExited, _Mapping]] = ..., settled: _Optional[_Union[Settled, _Mapping]] = ..., uploaded: _Optional[_Union[CheckpointUploaded, _Mapping]] = ..., restore_failed: _Optional[_Union[RestoreFailed, _Mapping]] = ..., tail: _Optional[_Union[Tail, _Mapping]] = ..., page: _Optional[_Union[Page, _Mapping]] = ..., checkpoint_state: _Optional[_Union[CheckpointState, _Mapping]] = ..., input_part_wanted: _Optional[_Union[InputPartWanted, _Mapping]] = ..., shard_request: _Optional[_Union[ShardRequest, _Mapping]] = ..., exported: _Optional[_Union[Exported, _Mapping]] = ..., last_words: _Optional[_Union[LastWords, _Mapping]] = ..., tunnel: _Optional[_Union[TunnelFrames, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ...) -> None: ...
+    stacks: Stacks
+    def __init__(self, registration: _Optional[_Union[Registration, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., started: _Optional[_Union[ProcessStarted, _Mapping]] = ..., exited: _Optional[_Union[ProcessExited, _Mapping]] = ..., settled: _Optional[_Union[Settled, _Mapping]] = ..., uploaded: _Optional[_Union[CheckpointUploaded, _Mapping]] = ..., restore_failed: _Optional[_Union[RestoreFailed, _Mapping]] = ..., tail: _Optional[_Union[Tail, _Mapping]] = ..., page: _Optional[_Union[Page, _Mapping]] = ..., checkpoint_state: _Optional[_Union[CheckpointState, _Mapping]] = ..., input_part_wanted: _Optional[_Union[InputPartWanted, _Mapping]] = ..., shard_request: _Optional[_Union[ShardRequest, _Mapping]] = ..., exported: _Optional[_Union[Exported, _Mapping]] = ..., last_words: _Optional[_Union[LastWords, _Mapping]] = ..., tunnel: _Optional[_Union[TunnelFrames, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., stacks: _Optional[_Union[Stacks, _Mapping]] = ...) -> None: ...
 
 class ToExecutor(_message.Message):
     __slots__ = ("rendezvous", "stop", "shutdown", "welcome", "checkpoint", "checkpoint_now", "tail_wanted", "page_wanted", "take_snapshot", "input_part", "shard_answer", "export_now", "newer_token", "tunnel")
@@ -227,6 +229,26 @@ class KeptOutput(_message.Message):
     files: int
     bytes: int
     def __init__(self, name: _Optional[str] = ..., part: _Optional[str] = ..., files: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
+
+class Stacks(_message.Message):
+    __slots__ = ("start", "processes")
+    START_FIELD_NUMBER: _ClassVar[int]
+    PROCESSES_FIELD_NUMBER: _ClassVar[int]
+    start: int
+    processes: _containers.RepeatedCompositeFieldContainer[ProcessStack]
+    def __init__(self, start: _Optional[int] = ..., processes: _Optional[_Iterable[_Union[ProcessStack, _Mapping]]] = ...) -> None: ...
+
+class ProcessStack(_message.Message):
+    __slots__ = ("pid", "command", "process", "frames")
+    PID_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_FIELD_NUMBER: _ClassVar[int]
+    FRAMES_FIELD_NUMBER: _ClassVar[int]
+    pid: int
+    command: str
+    process: str
+    frames: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, pid: _Optional[int] = ..., command: _Optional[str] = ..., process: _Optional[str] = ..., frames: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Settled(_message.Message):
     __slots__ = ("generation", "start", "problem", "notices", "unstored")

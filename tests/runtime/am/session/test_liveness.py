@@ -132,9 +132,74 @@ def test_a_stall_that_ends_the_job_is_seen_in_the_log_as_well() -> None:
     world = World(job({"worker": 1}, stall=30), ["worker"]).run()
     world.wait(34)
     assert [stop.stacks for stop in world.stops] == [True]
+    world.wait(6)  # for stacks that do not come
     world.complete_all()
     assert world.verdict.failure
     assert world.verdict.failure.kind is FailureKind.STALLED
+
+
+COLLECTIVE = ('File "torch/distributed/distributed_c10d.py", line 9 in all_reduce', 'File "train.py", line 8 in step')
+READS = ('File "socket.py", line 7 in readinto', 'File "train.py", line 5 in load')
+
+
+def stalled(tasks: int) -> World:
+    """A gang in which nothing moves, once its tasks were told to stop."""
+    world = World(job({"worker": tasks}, stall=30), ["worker"]).run()
+    world.wait(34)
+    assert len(world.stops) == tasks
+    assert world.session.state.verdict is None
+    return world
+
+
+def message_of(world: World) -> str:
+    """The failure of a job that has been decided about."""
+    assert world.session.state.verdict is not None
+    world.complete_all()
+    assert world.verdict.failure
+    return world.verdict.failure.message
+
+
+def test_the_rank_that_the_others_wait_for_is_named_with_its_stack() -> None:
+    world = stalled(3)
+    for name, frames in (("worker:0", COLLECTIVE), ("worker:2", READS), ("worker:1", COLLECTIVE)):
+        assert world.session.state.verdict is None
+        world.write_stacks(name, *frames)
+    first, *rest = message_of(world).splitlines()
+    assert first.startswith("worker:0 on node")
+    assert first.endswith('; worker:2 at File "socket.py", line 7 in readinto, unlike 2 others')
+    assert rest == [
+        "worker:2 (process 4711, python train.py):",
+        *(f"  {frame}" for frame in READS),
+        "worker:0 (process 4711, python train.py), worker:1 (process 4711, python train.py):",
+        *(f"  {frame}" for frame in COLLECTIVE),
+    ]
+
+
+def test_of_two_ranks_the_one_that_is_in_no_collective_operation_comes_first() -> None:
+    world = stalled(2)
+    world.write_stacks("worker:0", *COLLECTIVE)
+    world.write_stacks("worker:1", *READS)
+    assert "; worker:1 at " in message_of(world).splitlines()[0]
+
+
+def test_stacks_that_do_not_come_are_not_waited_for_long() -> None:
+    world = stalled(2)
+    world.write_stacks("worker:0", *READS)
+    world.wait(2)
+    assert world.session.state.verdict is None
+    world.wait(4)
+    assert "; worker:0 at " in message_of(world)
+
+
+def test_a_gang_that_has_stopped_without_stacks_starts_again_at_once() -> None:
+    world = workers(stall=30).run()
+    world.wait(34)
+    world.write_stacks("worker:1", *READS)
+    world.obey_all()
+    assert "; worker:1 at " in world.noted("stalled")[0]
+    assert "; worker:1 at " in world.noted("restarting")[0]
+    world.start_all()
+    assert world.generation == 2
 
 
 def test_own_sleep_is_nobodys_stall() -> None:

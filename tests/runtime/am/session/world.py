@@ -37,7 +37,7 @@ from tony_provider.runtime.am.session.recovery.history import History
 from tony_provider.runtime.am.session.recovery.recovery import REPLAY
 from tony_provider.runtime.am.session.restarts.progress import LONGEST_START, CommittedSave
 from tony_provider.runtime.am.session.session import Session
-from tony_provider.runtime.am.session.state.process_state import ProcessEnd, Settlement
+from tony_provider.runtime.am.session.state.process_state import ProcessEnd, ProcessStack, Settlement
 from tony_provider.runtime.am.session.state.task import Heartbeat, Task
 from tony_provider.runtime.checkpoint.failed_resumes import FailedResume, FailedResumes
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
@@ -549,6 +549,14 @@ class World:
         if executor:
             executor.settled = True
         self.carry_out(self.session.settled(name, self.attempt(name), Settlement(start, problem), self.now))
+
+    def write_stacks(self, name: str, *frames: str, process: str = "") -> None:
+        """Before it stops, one process of a task has written its stack, the innermost frame first."""
+        executor = self.executor(name)
+        assert executor.told_to_stop
+        assert executor.told_to_stop.stacks
+        stack = ProcessStack(4711, "python train.py", process, frames)
+        self.carry_out(self.session.stacks_written(name, executor.attempt, executor.start, (stack,), self.now))
 
     def obey(self, name: str, *, settles: bool = True) -> None:
         """It stops as it was told."""

@@ -30,7 +30,7 @@ from tony_provider.runtime.am.session.restarts.progress import CommittedSave
 from tony_provider.runtime.am.session.restarts.restart_groups import RestartGroups
 from tony_provider.runtime.am.session.restarts.restarts import Restarts
 from tony_provider.runtime.am.session.stages import Stages
-from tony_provider.runtime.am.session.state.process_state import ProcessEnd, Settlement
+from tony_provider.runtime.am.session.state.process_state import ProcessEnd, ProcessStack, Settlement
 from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Heartbeat, Task
 from tony_provider.runtime.am.session.suspension import Suspension
@@ -468,6 +468,15 @@ class Session:
         task = self._current(name, attempt)
         if task:
             self._reports.settled(task, settlement, now)
+        return self._checked(now)
+
+    def stacks_written(
+        self, name: str, attempt: int, start: int, stacks: tuple[ProcessStack, ...], now: float
+    ) -> list[Action]:
+        """Take the stacks of a task's processes, which will be stopped now."""
+        task = self._current(name, attempt)
+        if task and task.process and task.process.start == start:
+            task.process.stacks = stacks
         return self._checked(now)
 
     def last_words(self, name: str, attempt: int, tail: str, now: float) -> list[Action]:

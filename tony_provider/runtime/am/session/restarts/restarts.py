@@ -24,6 +24,7 @@ from tony_provider.runtime.am.session.restarts.restart_groups import (
     ResumeChoice,
     SuspectResume,
 )
+from tony_provider.runtime.am.session.restarts.stall_stacks import with_stacks
 from tony_provider.runtime.am.session.state.session_state import SessionState
 from tony_provider.runtime.am.session.state.task import Task
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
@@ -193,13 +194,16 @@ class Restarts:
         if group is self._groups.gang and self._groups.gang_has_succeeded:
             self._do_without(group, now)
             return
+        if FailureKind.STALLED in group.root_cause.kinds:
+            self._open(group, group.root_cause.reason, now)  # a stopped process writes its stacks
         cause = group.root_cause.cause(now)
         if cause is None or cause.failure is None:
             if not group.root_cause.compares:
                 self._open(group, group.root_cause.reason, now)  # the other tasks cannot continue, for any cause
             return
         if cause.failure.kind is FailureKind.STALLED:
-            self._open(group, cause.failure.message, now)  # a stopped process writes its stacks
+            cause.failure = with_stacks(cause.failure, group.members)
+            self._state.note("stalled", cause.failure.message, cause)
         if (failure := node_faults.compare(cause, cause.failure, self._state)) is not cause.failure:
             cause.failure = failure
             self._leave_node(cause, failure)

@@ -12,7 +12,7 @@ from tony_provider.runtime.protocol.status import Failure, FailureKind, TaskStat
 
 DOUBT = 0.5  # seconds in which an executor dies with its user process when YARN kills both
 COMPARISON = 2.0  # seconds in which tasks of one type that start together fail for the same cause
-SETTLE = 5.0  # seconds that a failure waits for the cluster's report of an earlier failure
+SETTLE = 5.0  # seconds that a failure waits for the cluster's report of an earlier failure, or a stall for stacks
 
 _LOST = (FailureKind.CONTAINER_LOST, FailureKind.PREEMPTED)
 
@@ -85,6 +85,8 @@ class RootCause:
             return None
         if any(self._in_doubt(task, now) for task in self._tasks):
             return None
+        if FailureKind.STALLED in self.kinds and now < first + SETTLE and any(map(_owes_stacks, self._tasks)):
+            return None
         began = {name: recorded.began for name, recorded in self._recorded.items()}
         return min((task for task in self._tasks if task.name in began), key=lambda task: began[task.name])
 
@@ -99,3 +101,11 @@ class RootCause:
     def reset(self) -> None:
         """Forget the failures after the decision about them."""
         self._recorded.clear()
+
+
+def _owes_stacks(task: Task) -> bool:
+    """Return whether the stacks of a task's process are still to come."""
+    process = task.process
+    if process is None or process.stacks is not None or not process.runs:
+        return False
+    return process.stop_by is not None and task.connected

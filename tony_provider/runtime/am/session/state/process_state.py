@@ -53,6 +53,16 @@ class ProcessEnd:
 
 
 @attrs.frozen
+class ProcessStack:
+    """Where one Python process hangs."""
+
+    pid: int
+    command: str  # the beginning of its command line
+    process: str  # the user process that it belongs to, if the container runs several
+    frames: tuple[str, ...]  # the innermost first, as Python prints them
+
+
+@attrs.frozen
 class Settlement:
     """The last report of an executor about a start of its user process."""
 
@@ -78,6 +88,7 @@ class ProcessState:
     not_copied: str = ""  # once it is settled: why its newest checkpoint is not on the store
     ready: bool = False  # its readiness probe has succeeded
     settled: bool = False  # nothing more comes of it: it has ended, and so have the copies of its checkpoints
+    stacks: Optional[tuple[ProcessStack, ...]] = None  # if they were requested, and have come
     stop_by: Optional[float] = None  # it was told to stop, and is to be settled by then
 
     @property
