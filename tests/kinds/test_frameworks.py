@@ -82,6 +82,20 @@ def test_jax_initializes_without_arguments(wide: YarnPlace, pace: Pace, note: No
 
 
 @pytest.mark.long
+def test_a_rank_of_jax_that_raises_does_not_wait_for_the_others(wide: YarnPlace, note: Note) -> None:
+    """JAX's exit handler would wait for them for five minutes."""
+    more = {"python_env": str(environment())}
+    job = wide.submit(spec("jax", "jax_raises.py", workers("exec python jax_raises.py"), **more))
+    job.end(120.0)
+    job.succeeded()
+    assert job.status().generation == 2
+    assert "worker:1" in restart_reason(job)
+    assert "ValueError: a bad sample" in next(event["message"] for event in job.events() if event["event"] == "failed")
+    assert_nothing_left(wide, job)
+    note("jax", job, "all ranks, after a restart", "rank 1, by an exception")
+
+
+@pytest.mark.long
 def test_xgboost_meets_again_after_a_rank_has_died(wide: YarnPlace, pace: Pace, note: Note) -> None:
     pace.set(3)
     tasks = workers("exec python xgboost_line.py")

@@ -1,7 +1,10 @@
-"""Runs in each Python process of a tony job before the user's code: prepares it to show where it hangs.
+"""Runs in each Python process of a tony job before the user's code: prepares it to show where it hangs, and to end.
 
 On SIGUSR2 it writes the stacks of all its threads to stderr, so that a job that stopped making progress says where. A
-program that handles the signal itself is left alone. In a job of the framework jax, JAX is told which cluster it is on.
+program that handles the signal itself is left alone. After an uncaught exception, exit handlers get some seconds only:
+that of JAX waits for the other ranks, which wait for this process. In a job of the framework jax, JAX is told which
+cluster it is on.
+
 Then the sitecustomize that this one stands before, if there is one, runs as it would have. Needs nothing but Python 3.
 """
 
@@ -11,6 +14,9 @@ from __future__ import annotations
 
 import os
 import sys
+from types import TracebackType
+
+EXIT_SECONDS = 10.0  # for exit handlers (atexit) after an uncaught exception
 
 
 def _show_stacks_on_signal() -> None:
@@ -21,6 +27,39 @@ def _show_stacks_on_signal() -> None:
         faulthandler.register(signal.SIGUSR2, file=2, all_threads=True)
     except (ImportError, AttributeError, OSError, RuntimeError, ValueError):
         return  # no stacks, then: never a reason to fail
+
+
+def _limit_exit_after_exceptions() -> None:
+    show = sys.excepthook
+
+    def show_and_limit(kind: type[BaseException], value: BaseException, traceback: TracebackType | None) -> None:
+        show(kind, value, traceback)
+        sys.excepthook = show  # an interactive Python has more exceptions
+        try:
+            _limit_exit()
+        except Exception as error:  # noqa: BLE001 - never a reason to fail in another way
+            sys.stderr.write(f"tony: exit handlers may take any time: {error!r}\n")
+
+    sys.excepthook = show_and_limit
+
+
+def _limit_exit() -> None:
+    """Have this process end with exit code 1 if its exit handlers take too long, once its other threads have ended."""
+    import atexit
+    import threading
+    import time
+
+    began = threading.Event()
+
+    def end() -> None:
+        began.wait()
+        time.sleep(EXIT_SECONDS)
+        line = f"tony: ended {EXIT_SECONDS:g} s after the exception above, because exit handlers still run\n"
+        os.write(2, line.encode())
+        os._exit(1)
+
+    threading.Thread(target=end, name="tony-exit", daemon=True).start()  # later, Python starts no thread
+    atexit.register(began.set)  # the last handler that is registered is the first that runs
 
 
 def _prepare_jax() -> None:
@@ -49,6 +88,7 @@ def _run_the_next() -> None:
 
 
 _show_stacks_on_signal()
+_limit_exit_after_exceptions()
 _prepare_jax()
 if __name__ == "sitecustomize":
     _run_the_next()
