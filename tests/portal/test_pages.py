@@ -56,6 +56,9 @@ def test_from_the_list_to_a_job(pages: Pages) -> None:
     expected = seeded.summary(DAG_ID, FAILED)
     pages.press(expected.name, "a")
     pages.see_text(expected.reason)
+    phases = str(pages.see(".phases").get_attribute("aria-label"))
+    assert "Training, " in phases
+    assert "Generation" not in phases  # without a restart
     assert f"412 of {expected.total_steps:,}" in pages.section("Figures")
     until(lambda: len(pages.all("section canvas")) >= 2, "the curves")
     one_point = """

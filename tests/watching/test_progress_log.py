@@ -114,8 +114,17 @@ def test_a_job_that_is_suspended_and_goes_on() -> None:
     assert lines("SUSPENDED", generation=1, message="suspended: it is day") == []
     assert lines("RUNNING", generation=2, resumed=ResumePoint(120, "hdfs://n/c")) == [
         "Job is RUNNING",
-        "The job resumes from a snapshot (step 120) (generation 2)",
+        "The job resumes from a snapshot (step 120)",
     ]
+
+
+def test_a_job_that_begins_again_without_a_restart() -> None:
+    """Its application master and all containers were lost."""
+    log = ProgressLog()
+    log.lines(application(), status("RUNNING", generation=1))
+    assert log.lines(application(), status("RUNNING", generation=2, am_attempt=2))[-1] == (
+        "Training from the beginning: no checkpoint was on the store"
+    )
 
 
 def test_a_new_application_master_in_plain_words() -> None:

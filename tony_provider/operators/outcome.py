@@ -355,7 +355,7 @@ class JobResult:
     step: int | None = None  # the last one that the chief, or rank 0, reported
     total_steps: int | None = None  # as the chief, or rank 0, reported last
     steps_per_second: float | None = None  # as measured last
-    generation: int | None = None  # number of common starts of all tasks; above 1 after restarts
+    generation: int | None = None  # number of common starts of all tasks; above 1 after restarts or suspensions
     restarts: int | None = None  # of all tasks or some of them, within the application
     duration_s: float | None = None  # seconds, from submission to the end
     warnings: list[str] = attrs.field(factory=list)  # such as a side-car that failed, or a checkpoint that was lost

@@ -73,10 +73,13 @@ class ProgressLog:
         if status.state in _NOT_TOGETHER or status.generation <= self._generation:
             return []
         self._generation = status.generation
-        again = f" (generation {status.generation})" if status.generation > 1 else ""
+        number = status.generation_after_restart
+        again = f" (generation {number})" if number is not None else ""
         if status.resumed is not None:
             return [f"The job resumes from {status.resumed.label}{again}"]
-        return [f"Training from the beginning{again}: no checkpoint was on the store"] if again else []
+        if status.generation == 1:
+            return []
+        return [f"Training from the beginning{again}: no checkpoint was on the store"]
 
     def _task_lines(self, status: JobStatus) -> list[str]:
         seen = {task.name: (task.state, task.attempt, task.start, task.node) for task in status.tasks}

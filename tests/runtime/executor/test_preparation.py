@@ -57,7 +57,7 @@ async def test_the_directory_holds_exactly_the_resume_point(launch: Launch) -> N
     assert files_below(running.container.directory / "tony-work" / "set-aside") == ["left"]
     assert (checkpoints(running) / "weights-120" / "a").read_bytes() == trainer.content(120, "a", 1000)
     assert (
-        "generation 1, on 127.0.0.1, from snapshot 120 (step 120)"
+        "[tony] worker:0 on 127.0.0.1, from snapshot 120 (step 120)"
         in (running.container.directory / "tony-work" / "output.log").read_text()
     )
 

@@ -77,6 +77,6 @@ async def test_the_end_of_what_it_has_printed_is_told_before_it_runs_and_while_i
     await running.begin()
     while len(lines := await printed(1000)) < 3:
         pass
-    assert lines[0].startswith(b"[tony] worker:0, generation 1")
+    assert lines[0].startswith(b"[tony] worker:0 on 127.0.0.1")
     assert sorted(lines[1:]) == [b"err\n", b"out\n"]
     assert await printed(6) == lines[-1:]

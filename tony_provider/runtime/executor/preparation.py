@@ -186,7 +186,8 @@ def _prepared(
     container = context.container
     own_bin = python_bin(container, context.workspace, cancelled)
     after = f", from {resumed.point.label}" if resumed else ""
-    context.output.note(f"{container.identity.task}, generation {order.generation}, on {container.node_host}{after}")
+    which = f", generation {order.generation}," if order.generation > 1 else ""
+    context.output.note(f"{container.identity.task}{which} on {container.node_host}{after}")
     checkpoints = {contract.ENV_CHECKPOINT_DIR: str(context.checkpoints.known_as)}
     before = {**_hadoop(context), **_listening(container, order), **checkpoints}
     launches = tuple(

@@ -236,6 +236,14 @@ class JobStatus:
         return self.leading.metrics if self.leading else {}
 
     @property
+    def generation_after_restart(self) -> Optional[int]:
+        """The generation, for people; None before a restart.
+
+        Job suspensions and lost application masters also begin generations, which would look like restarts.
+        """
+        return self.generation if self.generation > 1 and self.restarts else None
+
+    @property
     def resumed_step(self) -> Optional[int]:
         """The step that the generation went on from; None also where nothing says a step."""
         return self.resumed.step if self.resumed else None

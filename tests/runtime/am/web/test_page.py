@@ -214,6 +214,13 @@ async def test_what_a_job_says_is_text_and_never_html() -> None:
     assert f"{evil}:0" in [text for row in seen.rows for text in row]
 
 
+def test_the_generation_is_shown_after_a_restart_only() -> None:
+    """Suspensions and lost masters count generations, too, and would look like restarts."""
+    assert dict(JobView.of(FULL).course)["Generation"] == "3"
+    assert "Generation" not in dict(JobView.of(attrs.evolve(FULL, restarts=0)).course)
+    assert "Generation" not in dict(JobView.of(attrs.evolve(FULL, generation=1)).course)
+
+
 def test_the_size_of_the_newest_checkpoint_is_on_the_page() -> None:
     point = ResumePoint(200, "hdfs://n/c", 12, files=42, size=3 << 30, sent=120 << 20)
     shown = dict(JobView.of(attrs.evolve(FULL, checkpoint=point)).checkpoint)

@@ -19,10 +19,10 @@ const BEGINS = {
   stopping: "ending",
   verdict: "ending",
 };
-const NAMES = { waiting: "Waiting for containers", starting: "Files", training: "Generation", restart: "Restart", suspended: "Suspended", ending: "Ending" };
+const NAMES = { waiting: "Waiting for containers", starting: "Files", training: "Training", restart: "Restart", suspended: "Suspended", ending: "Ending" };
 const MARKS = { checkpoint: "checkpoint", failed: "failure", given_up: "failure", container_lost: "failure", node_loss: "failure", exported: "export" };
 // The rest is shown on demand.
-const MAIN = new Set([...Object.keys(BEGINS), ...Object.keys(MARKS), "suspending", "resumed", "resume_chosen", "started_again", "replaced", "recovered", "smaller", "larger", "resizing", "resized", "stage", "early_end", "store_unavailable", "dropped", "memory_raised", "not_copied", "checkpoint_refused"]);
+const MAIN = new Set([...Object.keys(BEGINS), ...Object.keys(MARKS), "suspending", "resumed", "resume_chosen", "started_again", "replaced", "recovered", "smaller", "larger", "resizing", "resized", "stage", "early_end", "store_unavailable", "dropped", "memory_raised", "stalled", "not_copied", "checkpoint_refused"]);
 
 const text = (value) => (typeof value === "string" ? value : "");
 
@@ -43,19 +43,21 @@ function straight(events) {
 // [{kind, from, until, name}] in milliseconds of the epoch.
 function phases(events, endMs) {
   const found = [];
+  const restarted = events.some((event) => event.event === "restarting");
   let generation = 0;
+  const training = () => (restarted ? `Generation ${generation}` : NAMES.training);
   for (const event of events) {
     const open = found[found.length - 1];
     const alone = event.event === "started" && open?.kind === "restart"; // a task that started again without the gang
     if (alone) {
       open.until = event.at;
-      found.push({ kind: "training", from: event.at, until: endMs, name: `${NAMES.training} ${generation}` });
+      found.push({ kind: "training", from: event.at, until: endMs, name: training() });
     }
     const kind = BEGINS[event.event];
     if (!kind || (open?.kind === kind && kind !== "training") || (kind === "waiting" && open && open.kind !== "suspended")) continue;
     if (open) open.until = event.at;
     if (kind === "training") generation += 1;
-    found.push({ kind, from: event.at, until: endMs, name: kind === "training" ? `${NAMES.training} ${generation}` : NAMES[kind] });
+    found.push({ kind, from: event.at, until: endMs, name: kind === "training" ? training() : NAMES[kind] });
   }
   return found.filter((phase) => phase.until >= phase.from);
 }

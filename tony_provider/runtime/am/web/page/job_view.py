@@ -186,7 +186,8 @@ def _course(status: JobStatus) -> list[tuple[str, str]]:
         facts.append(("Since", moment(status.started_ms)))
         facts.append((word, quantities.span((until - status.started_ms) / 1000)))
     facts.append(("Master", f"number {status.am_attempt}"))
-    facts.append(("Generation", str(status.generation)))
+    if status.generation_after_restart is not None:
+        facts.append(("Generation", str(status.generation_after_restart)))
     facts.append(("Restarts", str(status.restarts)))
     facts += [(f"Input {each.name}", each.label) for each in status.inputs]
     return facts
