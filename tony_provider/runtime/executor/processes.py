@@ -70,7 +70,7 @@ def disclaim(pid: int) -> None:
 def descendants(root: int, without: Collection[int] = ()) -> Table:
     """Every process below ``root``, but what is claimed. Blocks for as long as it takes to read /proc.
 
-    ``without``: processes that are left out, with all that is below them.
+    ``without``: processes to leave out, with all of their descendants.
     """
     return below(root, {pid: each for pid, each in _everyone().items() if pid not in {*_claimed, *without}})
 
@@ -225,7 +225,7 @@ async def wait_until_gone(
 ) -> int:
     """Wait until nothing is left below ``root``, as ``stop_all`` does. Returns how many are left at the deadline.
 
-    ``without``: processes that are not waited for, with all that is below them.
+    ``without``: processes to leave out, with all of their descendants.
     """
     return await _wait_gone(root, keep, deadline, None, without)
 

@@ -93,7 +93,7 @@ def _ask(pid: int) -> bool:
 async def _settle(stderr: CappedFile, before: int, until: float) -> bool:
     """Wait until a process has written its stacks. Return False if the time is over before.
 
-    ``before``: how many bytes the file had received when the process was asked.
+    ``before``: the number of bytes that had been written to the file when the process got the signal.
     """
     done_at = time.monotonic() + _SILENT
     while (now := time.monotonic()) < until:

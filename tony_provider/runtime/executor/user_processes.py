@@ -58,7 +58,7 @@ class UserProcesses:
         self._stopping = stopping
         self._memory = OutOfMemoryWatch()
         self.running: list[UserProcess] = []  # by local rank, until all are gone
-        self._helpers: list[UserProcess] = []  # likewise, in any order
+        self._helpers: list[UserProcess] = []  # in any order, until all are gone
 
     @property
     def pids(self) -> list[int]:

@@ -54,7 +54,7 @@ class ProcessEnd:
 
 @attrs.frozen
 class ProcessStack:
-    """Where one Python process hangs."""
+    """The place where one Python process hangs."""
 
     pid: int
     command: str  # the beginning of its command line
