@@ -25,6 +25,7 @@ from tony_provider.operators.tries import TaskRun, TaskTry, remember, remembered
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.helpers import write_atomically
+from tony_provider.runtime.training_owner import OWNERS_DIR
 from tony_provider.state_store import StateStore
 from tony_provider.watching.job_search import JobObservation, JobSearch, JobTarget
 
@@ -79,7 +80,7 @@ def test_an_application_that_forged_files_name_is_left_alone_by_tasks_and_sensor
     remember(store, victim)
     assert hook.previous_application(forged.identity, remembered=remembered(store)) is None
     assert "the owner's file of its training names, is none of this training's: it is left alone" in caplog.text
-    hook.storage().remove(hook.layout.chain_dir(forged.identity, 1), recursive=True)
+    hook.storage().remove(uris.join(hook.layout.job_dir(forged.identity), OWNERS_DIR), recursive=True)
     assert hook.previous_application(forged.identity, remembered=remembered(store)) is None
     assert "which its task remembers, is none of this training's: it is left alone" in caplog.text
 
