@@ -258,3 +258,19 @@ def test_an_order_to_stop_reaches_the_master_while_yarn_hangs(
     finally:
         hadoop.kill("resourcemanager-1", signal.SIGCONT)
     assert ended(yarn, application_id).diagnostics == "Killed by Airflow: marked as failed"
+
+
+def test_a_zombie_does_not_end_what_a_later_try_waits_for(
+    hook: TonyHook, marker: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    which, application_id = polite(hook, marker)
+    hook.owners(which).begin("try 1")
+    switch = KillSwitch().of("try 1")
+    switch.remember(which, application_id)
+    hook.owners(which).begin("try 2")
+    switch.pull(lambda: hook, "its worker woke up and went down")
+    assert f"{application_id} could not be ended: try 2 of its task waits for {application_id}" in caplog.text
+    assert hook.owners(which).newest().owner.stop is None
+    assert not hook.application(application_id).is_final  # type: ignore[union-attr]
+    hook.kill(application_id, "enough")
+    ended(hook, application_id)
