@@ -44,10 +44,12 @@ def hook(request: pytest.FixtureRequest) -> TonyHook:
 @pytest.fixture
 def marker(tmp_path: Path) -> Path:
     """In a directory that any user may write."""
-    for each in list(tmp_path.parents)[:2]:
+    for each in (tmp_path, *list(tmp_path.parents)[:2]):
         each.chmod(0o755)
-    tmp_path.chmod(0o777)
-    return tmp_path / "marker"
+    folder = tmp_path / "open"
+    folder.mkdir()
+    folder.chmod(0o777)
+    return folder / "marker"
 
 
 def start(hook: TonyHook, command: str, **fields: Any) -> tuple[Identity, str]:
