@@ -12,7 +12,7 @@ from tests.hadoop.cluster import HadoopCluster
 from tests.hadoop.daemons import ClusterError
 from tests.hadoop.fixtures import ATTACH, ATTACH_SECURE
 from tests.hadoop.kdc import KdcError
-from tests.hadoop.node_disk import node_disk
+from tests.hadoop.node_classes import node_classes
 from tests.hadoop.resolve import ResolveError, is_here, resolve
 from tests.hadoop.settings import DEFAULT_VERSION, Settings
 from tests.hadoop.tls import TlsError
@@ -140,7 +140,7 @@ def _fetch(root: Path, arguments: argparse.Namespace) -> int:
     if not is_here(arguments.version):
         print(f"Fetching Hadoop {arguments.version} from Maven Central, some 100 MB, about half a minute …", flush=True)
         resolve(arguments.version)
-    node_disk(arguments.version)
+    node_classes(arguments.version)
     return 0
 
 

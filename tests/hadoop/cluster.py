@@ -235,7 +235,7 @@ class HadoopCluster:
         for folder in (self.layout.logs, self.layout.data / "tmp"):
             folder.mkdir(parents=True)
         if self.settings.https:
-            Tls(self.layout).create(node.host for node in self.state.addresses.nodemanagers)
+            Tls(self.layout).create(self.state.addresses.node_hosts)
         Configuration(self.settings, self.state.addresses, self.layout).write_all()
         if self.settings.secure:
             Kdc(self.layout, self.state.addresses.kdc).create()

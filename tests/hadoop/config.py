@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from tests.hadoop import node_disk, pairs
+from tests.hadoop import node_classes, pairs
 from tests.hadoop.pairs import Properties
 from tests.hadoop.settings import (
     LOOPBACK,
@@ -174,7 +174,7 @@ class Configuration:
         if self.settings.kms:
             self._write("kms", LOOPBACK, {"kms-site": self._kms(), "kms-acls": KMS_ACLS})
         for number, datanode in enumerate(self.addresses.datanodes, 1):
-            self._write(f"datanode-{number}", LOOPBACK, {"hdfs-site": self._datanode(number, datanode)})
+            self._write(f"datanode-{number}", datanode.host, {"hdfs-site": self._datanode(number, datanode)})
         for number, manager in enumerate(self.addresses.resourcemanagers, 1):
             own = {"yarn.resourcemanager.ha.id": manager.name} if len(self.addresses.resourcemanagers) > 1 else {}
             self._write(f"resourcemanager-{number}", _host(manager.web), {"yarn-site": own})
@@ -219,7 +219,7 @@ class Configuration:
         The ResourceManager writes the machine's name into tracking URLs, and sends proxied requests from its address;
         neither would be where it listens. Nothing depends on the machine's name or on DNS then.
         """
-        others = {LOOPBACK, *WEB_LOOPBACK, *(node.host for node in self.addresses.nodemanagers)} - {host}
+        others = {LOOPBACK, *WEB_LOOPBACK, *self.addresses.node_hosts} - {host}
         lines = [f"{host} {host} {socket.gethostname()}", *(f"{other} {other}" for other in sorted(others))]
         return "\n".join([*lines, f"{LOOPBACK} localhost", ""])
 
@@ -328,13 +328,16 @@ class Configuration:
         return values
 
     def _datanode(self, number: int, datanode: DataNode) -> Properties:
-        return {
-            "dfs.datanode.hostname": LOOPBACK,
+        values = {
+            "dfs.datanode.hostname": datanode.host,
             "dfs.datanode.address": datanode.data,
             f"dfs.datanode.{self.settings.scheme}.address": datanode.http,
             "dfs.datanode.ipc.address": datanode.ipc,
             "dfs.datanode.data.dir": f"file://{self.layout.data}/datanode-{number}",
         }
+        if not self.settings.secure:  # with Kerberos, Hadoop connects from the address of the principal
+            values["hadoop.rpc.socket.factory.class.default"] = node_classes.OWN_ADDRESS
+        return values
 
     def _yarn(self) -> Properties:
         values = {
@@ -413,7 +416,7 @@ class Configuration:
 
     def _nodemanager(self, number: int, node: NodeManager) -> Properties:
         values = {
-            "fs.AbstractFileSystem.file.impl": node_disk.CLASS,
+            "fs.AbstractFileSystem.file.impl": node_classes.NODE_DISK,
             "yarn.nodemanager.hostname": node.host,
             "yarn.nodemanager.address": node.rpc,
             "yarn.nodemanager.localizer.address": node.localizer,

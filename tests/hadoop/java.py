@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.hadoop.config import Layout
-from tests.hadoop.node_disk import node_disk
+from tests.hadoop.node_classes import node_classes
 from tests.hadoop.settings import Settings
 from tests.hadoop.tools import java_program
 
@@ -62,12 +62,14 @@ class Java:
         """Run a main class with the configuration folder called `conf`."""
         flags = [*JVM_FLAGS, f"-Xmx{heap_mb}m", f"-Djava.io.tmpdir={self.layout.data / 'tmp'}"]
         flags.append(f"-Djdk.net.hosts.file={self.layout.conf(conf) / 'hosts'}")
+        if main == MAIN_CLASSES["datanode"]:  # as many as a real node has: a transfer that hangs blocks one
+            flags.append("-Dio.netty.eventLoopThreads=32")
         if main == MAIN_CLASSES["kms"]:  # it insists on being told what it would find
             flags += [f"-Dkms.config.dir={self.layout.conf(conf)}", "-Dlog4j.configuration=log4j.properties"]
         flags += [f"-Dhadoop.log.dir={self.layout.logs}", f"-Dyarn.log.dir={self.layout.logs}"]
         if self.settings.secure:
             flags.append(f"-Djava.security.krb5.conf={self.layout.krb5_conf}")
-        folders = [self.layout.conf(conf), self.jars, node_disk(self.settings.version), self.jars / "jars" / "*"]
+        folders = [self.layout.conf(conf), self.jars, node_classes(self.settings.version), self.jars / "jars" / "*"]
         path = os.pathsep.join(map(str, folders))
         return [str(java_program()), *flags, "-classpath", path, main, *arguments]
 

@@ -114,9 +114,15 @@ class NameNode:
 
 @dataclass(frozen=True)
 class DataNode:
+    """Several listen on different loopback addresses, because the NameNode excludes DataNodes by address."""
+
     data: str
     http: str
     ipc: str
+
+    @property
+    def host(self) -> str:
+        return self.data.rpartition(":")[0]
 
 
 @dataclass(frozen=True)
@@ -154,6 +160,11 @@ class Addresses:
     kms: str = ""
 
     @property
+    def node_hosts(self) -> set[str]:
+        """The hosts of all NodeManagers and DataNodes."""
+        return {node.host for node in self.nodemanagers} | {datanode.host for datanode in self.datanodes}
+
+    @property
     def named_namenodes(self) -> list[tuple[str, NameNode]]:
         """With the names of their daemons: `namenode`, or `namenode-1` and `namenode-2`; never the other one."""
         pair = len(self.namenodes) > 1
@@ -171,7 +182,9 @@ class Addresses:
 
         return cls(
             namenodes=tuple(NameNode(f"nn{n + 1}", rpc=at(), http=at()) for n in range(settings.namenodes)),
-            datanodes=tuple(DataNode(data=at(), http=at(), ipc=at()) for _ in range(settings.datanodes)),
+            datanodes=tuple(
+                DataNode(data=at(host), http=at(host), ipc=at(host)) for host in _datanode_hosts(settings.datanodes)
+            ),
             resourcemanagers=tuple(
                 ResourceManager(
                     f"rm{n + 1}",
@@ -192,6 +205,10 @@ class Addresses:
             other_namenode=NameNode("other", rpc=at("localhost"), http=at()) if settings.other_namenode else None,
             kms=at("localhost") if settings.kms else "",
         )
+
+
+def _datanode_hosts(number: int) -> list[str]:
+    return [LOOPBACK] if number == 1 else [f"127.0.2.{n}" for n in range(1, number + 1)]
 
 
 def _node_hosts() -> Iterator[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.hadoop import container_executor, node_view
 from tests.hadoop.config import Layout
-from tests.hadoop.node_disk import node_disk
+from tests.hadoop.node_classes import node_classes
 from tests.hadoop.node_view import NodeView, uid_of
 from tests.hadoop.resolve import resolve
 from tests.hadoop.settings import GROUPS, ORDINARY_USERS, Settings
@@ -42,7 +42,7 @@ class UserContainers:
         folders = [
             resolve(version),  # what programs of theirs find
             resolve(version, kms=self.settings.kms),
-            node_disk(version),
+            node_classes(version),
             java,
             sys.prefix,
             sys.base_prefix,

@@ -117,6 +117,7 @@ SINKS = {
             "runtime/storage/webhdfs/datanodes.py",
             "runtime/storage/webhdfs/key_server.py",
             "runtime/storage/webhdfs/namenodes.py",
+            "runtime/storage/webhdfs/silent_datanodes.py",
             "runtime/storage/webhdfs/transport.py",
         ),
     ),

@@ -47,7 +47,14 @@ FEW_EXAMPLES = settings(max_examples=60, deadline=None, suppress_health_check=[H
 
 def impatient(address: str) -> WebHdfsStorage:
     return WebHdfsStorage(
-        WebHdfsConfig([address], connect_timeout=0.2, response_timeout=0.2, stream_timeout=0.2, timeout=0.02)
+        WebHdfsConfig(
+            [address],
+            connect_timeout=0.2,
+            response_timeout=0.2,
+            stream_timeout=0.2,
+            silence_timeout=0.2,
+            timeout=0.02,
+        )
     )
 
 

@@ -41,7 +41,13 @@ def patient(config: WebHdfsConfig, addresses: list[str], timeout: float = 60) ->
 def hasty(*addresses: str) -> WebHdfsStorage:
     return WebHdfsStorage(
         WebHdfsConfig(
-            list(addresses), user="alice", connect_timeout=0.3, response_timeout=0.3, stream_timeout=0.3, timeout=1
+            list(addresses),
+            user="alice",
+            connect_timeout=0.3,
+            response_timeout=0.3,
+            stream_timeout=0.3,
+            silence_timeout=0.3,
+            timeout=1,
         )
     )
 

@@ -222,6 +222,7 @@ class _Yarn:
             connect_timeout=CONNECT_SECONDS,
             response_timeout=ANSWER_SECONDS,
             stream_timeout=ANSWER_SECONDS,
+            silence_timeout=ANSWER_SECONDS,
             timeout=ANSWER_SECONDS,
         )
         managers = self._managers.active or self._yarn.resource_managers

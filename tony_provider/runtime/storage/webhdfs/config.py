@@ -64,6 +64,10 @@ class WebHdfsConfig:
     response_timeout: float = 20.0
     """Seconds that one NameNode may take to answer before the next is tried."""
     stream_timeout: float = 120.0
-    """Seconds that a DataNode may be silent while bytes flow or a file is closed."""
+    """Seconds without a byte until a transfer from or to a DataNode that still answers is given up.
+
+    The first attempts take only a part of it."""
+    silence_timeout: float = 4.0
+    """Seconds without a byte until a DataNode is probed. Each probe takes at most half of it."""
     timeout: float = 60.0
     """Seconds for one request to the NameNodes in all, with every retry and failover."""

@@ -17,7 +17,9 @@ from tony_provider.runtime.storage import errors
 from tony_provider.runtime.storage.base import CHUNK
 from tony_provider.runtime.storage.streams import Body
 from tony_provider.runtime.storage.webhdfs.answers import Answer, NoDataNode, NotNow, check
+from tony_provider.runtime.storage.webhdfs.config import WebHdfsConfig
 from tony_provider.runtime.storage.webhdfs.namenodes import ROOT, Call, NameNodes
+from tony_provider.runtime.storage.webhdfs.silent_datanodes import SilentDataNodes
 from tony_provider.runtime.storage.webhdfs.transport import (
     BROKEN,
     TIMEOUTS,
@@ -28,6 +30,7 @@ from tony_provider.runtime.storage.webhdfs.transport import (
     set_timeout,
     target,
 )
+from tony_provider.runtime.storage.webhdfs.watched_socket import SilenceTimeoutError
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -35,6 +38,7 @@ log = logging.getLogger(__name__)
 _TRIES = 4  # of one transfer without progress, over as many DataNodes, even if that takes longer than the deadline
 _HANG_UP_TIMEOUT = 5.0  # seconds
 _PAUSE = 1.0  # seconds at most before the same DataNodes are tried again
+_PATIENCE = 8  # the first try waits an eighth of ``stream_timeout`` for the next byte, each further one twice as long
 
 
 class DataNodes:
@@ -44,23 +48,31 @@ class DataNodes:
         self._transport = transport
         self._config = transport.config
         self._namenodes = namenodes
+        self.silent = SilentDataNodes(transport)
 
     def send(self, create: Callable[[], Call], body: Body) -> None:
         """Do the CREATE that ``create`` makes, a new one for each try, since a former one may still be under way.
 
-        When the DataNode is lost all bytes are sent again, to another one. A source that can be read once only is sent
-        once only: then StorageUnreachable is for the caller.
+        When the DataNode is lost or hangs, all bytes are sent again, to another one. A source that can be read once
+        only is sent once only: then StorageUnreachable is for the caller.
         """
-        failures = _Failures(self._namenodes, self._config.timeout)
+        failures = self._failures()
         while True:
             call = create()
             location = self._locate(call, failures)
             try:
-                return self._send_to(location, call, body)
+                self._send_to(location, call, body, failures.patience)
             except (NotNow, *BROKEN) as error:
                 failures.add(call, location, error)
                 if not body.available:
                     raise _failed(call, error, urlsplit(location).netloc) from error
+            except errors.StorageError as error:
+                if "replication" not in call.params or not body.available:
+                    raise
+                log.warning("a file is not written with one replica: %s", error)
+                self.silent.refuse_few_replicas()
+            else:
+                return failures.over(location)
 
     def open(self, call: Call) -> tuple[HTTPConnection, HTTPResponse]:
         """Do an OPEN; the connection is the caller's to close."""
@@ -71,13 +83,19 @@ class DataNodes:
         return self._get(call, self._read)
 
     def _get(self, call: Call, use: Callable[[HTTPConnection, HTTPResponse], T]) -> T:
-        failures = _Failures(self._namenodes, self._config.timeout)
+        failures = self._failures()
         while True:
             location = self._locate(call, failures)
             try:
-                return use(*self._open_at(location, call))
+                result = use(*self._open_at(location, call, failures.patience))
             except (NotNow, *BROKEN) as error:
                 failures.add(call, location, error)
+            else:
+                failures.over(location)
+                return result
+
+    def _failures(self) -> _Failures:
+        return _Failures(self._namenodes, self._config, self.silent)
 
     def _read(self, connection: HTTPConnection, response: HTTPResponse) -> Answer:
         with closing(connection):
@@ -105,14 +123,16 @@ class DataNodes:
             )
         return _as_asked(location, call.uri.path)
 
-    def _send_to(self, location: str, call: Call, body: Body) -> None:
+    def _send_to(self, location: str, call: Call, body: Body, patience: float) -> None:
         with closing(self._transport.connect(location, Deadline(self._config.connect_timeout))) as connection:
-            set_timeout(connection, self._config.stream_timeout)
+            self.silent.watch(connection, location, patience)
             try:
                 broken = _send_body(connection, location, call, body)
             except BaseException:
                 _hang_up(connection)
                 raise
+            if isinstance(broken, TIMEOUTS):
+                raise broken
             try:
                 answer = read_answer(connection.getresponse(), Deadline(self._config.stream_timeout))
             except BROKEN as error:
@@ -123,10 +143,10 @@ class DataNodes:
             if answer.code != 201:
                 raise errors.StorageError(str(call.uri), call.what, f"the DataNode answered {answer.code}, not 201")
 
-    def _open_at(self, location: str, call: Call) -> tuple[HTTPConnection, HTTPResponse]:
+    def _open_at(self, location: str, call: Call, patience: float) -> tuple[HTTPConnection, HTTPResponse]:
         connection = self._transport.connect(location, Deadline(self._config.connect_timeout))
         try:
-            set_timeout(connection, self._config.stream_timeout)
+            self.silent.watch(connection, location, patience)
             connection.request("GET", target(location), headers={"Connection": "close"})
             response = connection.getresponse()
             self._check_opened(response, call)
@@ -189,11 +209,13 @@ class RemoteFile(io.RawIOBase):
 
 
 class _Failures:
-    """What went wrong with one transfer so far: after ``seconds`` of it, it is given up."""
+    """What went wrong with one transfer so far: after ``config.timeout`` seconds of it, the transfer is given up."""
 
-    def __init__(self, namenodes: NameNodes, seconds: float) -> None:
+    def __init__(self, namenodes: NameNodes, config: WebHdfsConfig, silent: SilentDataNodes) -> None:
         self._namenodes = namenodes
-        self._seconds = seconds
+        self._config = config
+        self._silent = silent
+        self._avoids = True  # the DataNodes that were silent in other transfers
         self._end: Optional[Deadline] = None
         self._broken = 0
         self._last: Optional[errors.StorageUnreachable] = None
@@ -202,7 +224,19 @@ class _Failures:
     @property
     def excluded(self) -> dict[str, str]:
         """Parameters for the NameNode."""
-        return {"excludedatanodes": ",".join(self._hosts)} if self._hosts else {}
+        hosts = dict.fromkeys([*self._hosts, *(self._silent.hosts if self._avoids else [])])
+        return {"excludedatanodes": ",".join(hosts)} if hosts else {}
+
+    @property
+    def patience(self) -> float:
+        """The seconds that the next try waits for a byte of a DataNode that answers probes."""
+        longest = self._config.stream_timeout
+        return min(longest, max(self._config.silence_timeout, longest / max(1, _PATIENCE >> self._broken)))
+
+    def over(self, location: str) -> None:
+        """Remember that a DataNode answers."""
+        if self._silent.hosts:
+            self._silent.answers(_host(location))
 
     def add(self, call: Call, location: str, error: BaseException) -> None:
         """Returns when it is time for the next try. Raises the error for the user when it was one too many."""
@@ -213,16 +247,25 @@ class _Failures:
                 raise self._last from error
             return
         self._broken += 1
+        # The DataNode answers, but it waits: perhaps for another DataNode that hangs, in the pipeline of a write.
+        waits = isinstance(error, SilenceTimeoutError)
+        host = _host(location)
+        if isinstance(error, TIMEOUTS) and not waits:
+            self._silent.add(host)
         if over and self._broken >= _TRIES:
             raise self._last from error
-        host = _ip_address(urlsplit(location).hostname or "")
-        if host not in self._hosts:
+        if waits and call.method == "PUT":
+            self._silent.pipeline_hung()
+        elif host not in self._hosts:
             self._hosts.append(host)
         elif not self._pause():  # the NameNode knows no other, or this one by another name
             raise self._last from error
 
     def none(self, error: NoDataNode) -> None:
         """There is none but those that have failed; they, or others, may come back. Like ``add``."""
+        if self._avoids and self._silent.hosts:
+            self._avoids = False
+            return
         self._hosts.clear()
         if self._deadline.over or not self._pause():
             raise (self._last or error) from error
@@ -231,7 +274,7 @@ class _Failures:
     def _deadline(self) -> Deadline:
         """From the first failure on: the transfer itself may take long."""
         if self._end is None:
-            self._end = Deadline(self._seconds)
+            self._end = Deadline(self._config.timeout)
         return self._end
 
     def _pause(self) -> bool:
@@ -270,8 +313,9 @@ def _as_asked(location: str, path: str) -> str:
     return parts._replace(path=f"{prefix}{found}{quote(path)}").geturl()
 
 
-def _ip_address(host: str) -> str:
-    """The NameNode looks for DataNodes to exclude by address."""
+def _host(location: str) -> str:
+    """Return the address of a DataNode: the NameNode looks for DataNodes to exclude by address."""
+    host = urlsplit(location).hostname or ""
     try:
         return socket.gethostbyname(host)
     except OSError:

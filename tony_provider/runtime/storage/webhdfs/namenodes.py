@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import ssl
 import threading
@@ -16,6 +17,9 @@ from tony_provider.runtime.storage.uris import Uri
 from tony_provider.runtime.storage.webhdfs.answers import Answer, NotNow, check
 from tony_provider.runtime.storage.webhdfs.config import Negotiate, SpnegoExchange
 from tony_provider.runtime.storage.webhdfs.transport import BROKEN, TIMEOUTS, Deadline, Transport, describe
+from tony_provider.runtime.storage.webhdfs.watched_socket import watch
+
+log = logging.getLogger(__name__)
 
 ROOT = "/webhdfs/v1"  # of every path, on NameNodes and DataNodes
 _FIRST_PAUSE = 0.2  # seconds after every NameNode has failed once; doubled each round
@@ -44,6 +48,7 @@ class NameNodes:
         self._negotiate = negotiate
         self._active = 0  # index of the one that answered last; threads may race on it, which costs a try at most
         self._closed = threading.Event()
+        self._warned = False  # once for each outage
 
     def close(self) -> None:
         self._closed.set()
@@ -66,7 +71,7 @@ class NameNodes:
             index = self._active
             address = self._config.addresses[index]
             try:
-                return self._ask_one(address, call, deadline)
+                answer = self._ask_one(address, call, deadline)
             except ssl.SSLCertVerificationError as error:
                 raise errors.StorageAuthError(
                     str(call.uri), call.what, f"{address}: {error.verify_message}", "name its authority as ca_file"
@@ -74,13 +79,25 @@ class NameNodes:
             except (NotNow, *BROKEN) as error:
                 troubles[address] = error
                 self._active = (index + 1) % count
+            else:
+                self._warned = False
+                return answer
             tries += 1
+            if tries >= count:
+                self._warn(address, call, describe(troubles[address]))
             if deadline.over or not self._pause(tries, count, deadline):
                 raise self._give_up(call, troubles, deadline) from troubles[address]
 
     def _ask_one(self, address: str, call: Call, deadline: Deadline) -> Answer:
         with closing(self._transport.connect(address, deadline)) as connection:
             url = self._url(address, call)
+            silence = self._config.silence_timeout
+            watch(
+                connection,
+                deadline.left(self._config.response_timeout),
+                silence,
+                lambda: self._warn(address, call, f"no answer for {silence:g} s"),
+            )
             spnego = self._exchange(address)
             try:
                 answer = self._transport.exchange(connection, call.method, url, spnego, deadline)
@@ -89,6 +106,12 @@ class NameNodes:
                 raise
         check(answer, str(call.uri), call.what)
         return answer
+
+    def _warn(self, address: str, call: Call, problem: str) -> None:
+        """Log that an operation waits for the storage."""
+        if not self._warned:
+            self._warned = True
+            log.warning("waiting for the storage to %s %s: NameNode %s: %s", call.what, call.uri, address, problem)
 
     def _pause(self, tries: int, count: int, deadline: Deadline) -> bool:
         """Wait before the next try, but not before each NameNode had one. False when there is no time left for it."""

@@ -108,15 +108,21 @@ class WebHdfsStorage(Storage):
         target, body = self._parse(uri), Body(source)
         self._check_writable(target, body, overwrite)
         tried: list[Uri] = []
+        few: list[bool] = []  # whether the tries asked for one replica
 
         def create() -> Call:
             tried.append(target.parent.child(temporary_name()))
             # A directory that is missing is for ``make_directories``: this would make one that others may list.
             params = {"overwrite": "false", "createparent": "false", "permission": f"{permission:o}"}
+            few.append(self._datanodes.silent.pipelines_hang and self._replicates())
+            if few[-1]:
+                params["replication"] = "1"
             return Call("PUT", "CREATE", tried[-1], f"write {uri} by way of", params)
 
         try:
             self._send(create, body, target.parent)
+            if few[-1]:
+                self._replicate(tried[-1])
             self._share(tried[-1], target)
             before_it_appears()
             self._rename_written(tried[-1], target, overwrite=overwrite)
@@ -218,6 +224,24 @@ class WebHdfsStorage(Storage):
     def _replication(self) -> int:
         call = Call("GET", "GETSERVERDEFAULTS", Uri("hdfs", "", "/"), "get the replication of")
         return self._ask(call, lambda json: max(1, int(json["FsServerDefaults"]["replication"])))
+
+    def _replicates(self) -> bool:
+        """Return whether new files have more than one replica. Return False if the server does not report it."""
+        try:
+            return self._replication() > 1
+        except errors.StorageUnreachable:
+            raise
+        except errors.StorageError as error:
+            log.debug("%s", error)  # Hadoop 2 does not have this operation
+            return False
+
+    def _replicate(self, written: Uri) -> None:
+        """Have HDFS make the usual replicas of a file that was written with one."""
+        params = {"replication": str(self._replication())}
+        try:
+            self._namenodes.ask(Call("PUT", "SETREPLICATION", written, "set the replication of", params))
+        except errors.StorageError as error:
+            log.warning("%s keeps one replica: %s", written, error)
 
     def get_delegation_token(self, renewer: str) -> Optional[str]:
         """A token (URL-safe string, kind ``WEBHDFS delegation``) of the user we are.

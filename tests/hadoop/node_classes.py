@@ -1,4 +1,4 @@
-"""NodeDisk.java, a class of ours in the NodeManagers: compiled once for each Hadoop version, kept beside its jars."""
+"""Java classes of ours in the daemons of nodes: compiled once for each Hadoop version, kept next to its jars."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from pathlib import Path
 from tests.hadoop.resolve import ResolveError, resolve
 from tests.hadoop.tools import java_compiler
 
-CLASS = "tony.tests.NodeDisk"
-_SOURCE = Path(__file__).with_name("NodeDisk.java")
+NODE_DISK = "tony.tests.NodeDisk"
+OWN_ADDRESS = "tony.tests.OwnAddress"
+_SOURCES = sorted(Path(__file__).parent.glob("*.java"))
 _RELEASE = 8  # as Hadoop itself: any Java that it runs on reads the classes
 _COMPILE_SECONDS = 120
 
 
-def node_disk(version: str) -> Path:
-    """The folder with the class, for a class path. Raises ResolveError with what the compiler said."""
+def node_classes(version: str) -> Path:
+    """Return the folder with the classes, for a class path. Raises ResolveError with what the compiler said."""
     hadoop = resolve(version)
-    digest = hashlib.sha256(_SOURCE.read_bytes()).hexdigest()[:12]
-    target = hadoop.parent / f"{hadoop.name}-node-disk-{digest}"
+    digest = hashlib.sha256(b"".join(source.read_bytes() for source in _SOURCES)).hexdigest()[:12]
+    target = hadoop.parent / f"{hadoop.name}-node-classes-{digest}"
     if target.is_dir():
         return target
     with (hadoop.parent / f"{target.name}.lock").open("w") as lock:
@@ -46,7 +47,7 @@ def _compile(jars: Path, target: Path) -> None:
 def _run_compiler(jars: Path, output: Path) -> None:
     command = [str(java_compiler()), "-nowarn", "--release", str(_RELEASE), "-classpath", f"{jars}/*"]
     done = subprocess.run(
-        [*command, "-d", str(output), str(_SOURCE)],
+        [*command, "-d", str(output), *map(str, _SOURCES)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -55,4 +56,4 @@ def _run_compiler(jars: Path, output: Path) -> None:
         check=False,
     )
     if done.returncode != 0:
-        raise ResolveError(f"{_SOURCE.name} could not be compiled:\n{done.stdout[-3000:]}")
+        raise ResolveError(f"the classes of nodes could not be compiled:\n{done.stdout[-3000:]}")
