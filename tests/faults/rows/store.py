@@ -24,6 +24,7 @@ Breaking = Callable[[bytes], bytes]  # makes a file of another content of it
 
 LARGE = {"FAULTS_PADDING": "32"}  # MiB
 SLOW_MIRROR = {"bandwidth": "4MiB"}
+MOST_LOST = 30  # steps: three saves, one of them on its way
 SLOW = 1.0  # seconds that a step takes: a training that is still there after what follows
 
 
@@ -33,6 +34,17 @@ def datanode_gone(field: Field) -> Account:
     training = field.train(environment=LARGE, checkpoint=SLOW_MIRROR, pace=SLOW)
     field.hadoop.kill(training.until(lambda: _written_through(field.hadoop, training), "a checkpoint on its way"))
     return _committed_all_the_same(training)
+
+
+@row("datanode-stopped", "DataNode stopped during a mirror, then rank 0's container")
+def datanode_stopped(field: Field) -> Account:
+    """The one that the checkpoint is being written through hangs: the checkpoint is written through the other one."""
+    training = field.train(environment=LARGE, checkpoint=SLOW_MIRROR, pace=SLOW)
+    hanging = training.until(lambda: _written_through(field.hadoop, training), "a checkpoint on its way")
+    field.hadoop.kill(hanging, signal.SIGSTOP)
+    account = _committed_all_the_same(training)
+    account.expect((account.lost or 0) <= MOST_LOST, f"{account.lost} steps were lost, not {MOST_LOST} at most")
+    return account
 
 
 @row("namenode-restarted", "NameNode restarted during a mirror, then rank 0's container lost")

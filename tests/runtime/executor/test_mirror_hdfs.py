@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import uuid
 from collections.abc import Iterator
 
@@ -9,6 +10,8 @@ import attrs
 import pytest
 
 from tests.hadoop.cluster import HadoopCluster
+from tests.hadoop.fixtures import StartHadoop
+from tests.hadoop.settings import Settings
 from tests.runtime.executor import trainer
 from tests.runtime.executor.conftest import Launch
 from tests.runtime.executor.containers import job
@@ -86,4 +89,31 @@ async def test_colons_in_the_names_of_a_model_are_escaped(launch: Launch, store:
     notices = list((await running.master.first("settled")).notices)
     assert len(notices) == 2
     assert any("twice:x is not stored, because twice%3Ax" in notice for notice in notices)
+    await running.end()
+
+
+@pytest.mark.long
+async def test_an_upload_that_hangs_is_reported_before_it_fails(launch: Launch, start_hadoop: StartHadoop) -> None:
+    """The only DataNode is stopped, so the upload hangs for a minute. The heartbeats warn before that."""
+    hadoop = start_hadoop(Settings(nodemanagers=0))
+    config = WebHdfsConfig(list(hadoop.webhdfs), user="alice")
+    running = await launch(COMMAND, hdfs=f"hdfs:///tmp/{uuid.uuid4().hex}", webhdfs=config)
+    await running.begin()
+    await running.master.first("started")
+    hadoop.kill("datanode-1", signal.SIGSTOP)
+    running.order("save 70 3000000")
+    beat = await running.master.heartbeat_with(lambda beat: beat.trouble)
+    assert beat.trouble.startswith("its newest checkpoint has not been stored since ")
+    assert "the storage has accepted no bytes of checkpoint 1 for " in beat.trouble
+    hadoop.kill("datanode-1", signal.SIGCONT)
+    running.master.grants = True
+    await running.master.uploaded(70)
+    seen = len(running.master.received)
+    await running.until(
+        lambda: any(
+            message.WhichOneof("kind") == "heartbeat" and not message.heartbeat.trouble
+            for message in running.master.received[seen:]
+        ),
+        "nothing is wrong any more",
+    )
     await running.end()

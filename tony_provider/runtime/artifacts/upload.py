@@ -10,11 +10,12 @@ import errno
 import os
 import shutil
 import threading
+import time
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, Optional, cast
 
 import attrs
 
@@ -72,6 +73,7 @@ class ArtifactUpload:
         self._throttle = throttle
         self._cancelled = threading.Event()
         self.objects: list[str] = []  # names of all objects that the upload may have created
+        self.moved: Optional[float] = None  # monotonic time of the last byte sent for the first time, while it sends
 
     def cancel(self) -> None:
         """Stop sending bytes. A thread that waits for a silent server ends with the server's deadline."""
@@ -106,7 +108,9 @@ class ArtifactUpload:
         held = _Hold(directory, hold, copy=copy, growing=frozenset(growing))
         try:
             parcels = [*held.large(changed), *held.packs(changed, self._cancelled)]
+            self.moved = time.monotonic()
             sent = {entry.path: entry for entry in self._send_all(parcels)}
+            self.moved = None
             held.check(sent.values(), self._cancelled)
         finally:
             held.close()
@@ -134,13 +138,16 @@ class ArtifactUpload:
 
     def _send(self, parcel: _Parcel, name: str) -> list[Entry]:
         with parcel.local.open("rb", buffering=0) as opened:
-            source = _Paced(opened, self._throttle, self._cancelled)
+            source = _Paced(opened, self._throttle, self._cancelled, self._move)
             self._storage.write(uris.join(self._objects_uri, name), cast(BinaryIO, source))
         if source.size != parcel.size:
             raise TreeChanged(parcel.entries[0].path)
         if len(parcel.entries) == 1:
             return [attrs.evolve(parcel.entries[0], object=name, checksum=source.text)]
         return [attrs.evolve(entry, object=name) for entry in parcel.entries]
+
+    def _move(self) -> None:
+        self.moved = time.monotonic()
 
 
 @attrs.frozen
@@ -310,14 +317,22 @@ class _Hold:
 
 
 class _Paced(SummedFile):
-    def __init__(self, file: BinaryIO, throttle: Throttle, cancelled: threading.Event) -> None:
+    def __init__(
+        self, file: BinaryIO, throttle: Throttle, cancelled: threading.Event, moved: Callable[[], None]
+    ) -> None:
+        """``moved`` is called when bytes are read for the first time, but not when they are sent again."""
         super().__init__(file)
         self._throttle = throttle
         self._cancelled = cancelled
+        self._moved = moved
+        self._furthest = 0
 
     def read(self, size: int = -1) -> bytes:
         data = super().read(size)
         self._throttle.take(len(data), self._cancelled)
+        if self.size > self._furthest:
+            self._furthest = self.size
+            self._moved()
         return data
 
 

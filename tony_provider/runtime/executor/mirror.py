@@ -45,6 +45,7 @@ _INSPECTION_SHARE = 10  # inspections of a large directory take at most a tenth 
 _LONGEST_PAUSE = 60.0  # seconds after a failed upload; the first pause is _INTERVAL, then it doubles
 _LONGEST_LAST_PAUSE = 3.0  # seconds, once the processes have ended
 _PATIENCE = 120.0  # seconds without a stored state until the task warns
+_HANGS = 15.0  # seconds in which an upload sends nothing, or the master does not answer, until the task warns
 
 
 def mirrors(container: ExecutorContainer, *, leads: bool) -> bool:
@@ -298,12 +299,21 @@ class Mirror:
         self.activity = f"uploading checkpoint {wanted.save}"
         began = time.monotonic()
         try:
-            snapshot = await self._in_thread(self._upload, wanted, upload, reported)
+            snapshot = await self._watched(
+                self._in_thread(self._upload, wanted, upload, reported),
+                lambda: upload.moved,
+                f"the storage has accepted no bytes of checkpoint {wanted.save} for {_HANGS:g} s",
+            )
             uploaded = self._uploaded(wanted, snapshot, time.monotonic() - began)
             if uploaded.ByteSize() > limits.largest("uploaded") - (64 << 10):
                 await self._in_thread(self._remove, upload, wanted.uri)
                 return StoreProblem(too_many(len(uploaded.entries), uploaded.ByteSize()), refused=True)
-            answer = await self._commit_requests.ask(uploaded)
+            asked = time.monotonic()
+            answer = await self._watched(
+                self._commit_requests.ask(uploaded),
+                lambda: asked,
+                f"the application master has not committed checkpoint {wanted.save} for {_HANGS:g} s",
+            )
         except TreeChanged as error:
             return StoreProblem(str(error), changed=True)
         except (StorageError, OSError, Cancelled) as error:
@@ -326,6 +336,18 @@ class Mirror:
             self._directory.refused()
         await self._in_thread(self._remove, upload, wanted.uri)
         return StoreProblem(f"the application master rejected it: {answer.reason}", refused=True)
+
+    async def _watched(self, work: Awaitable[T], moved: Callable[[], Optional[float]], problem: str) -> T:
+        """Return the result of ``work``. Warn of ``problem`` while ``moved`` is a monotonic time of long ago."""
+        future = asyncio.ensure_future(work)
+        try:
+            while not (await asyncio.wait([future], timeout=_BUSY_INTERVAL))[0]:
+                last = moved()
+                if last is not None and time.monotonic() - last > _HANGS:
+                    self._warn(StoreProblem(problem))
+            return future.result()
+        finally:
+            future.cancel()
 
     def _upload(self, wanted: tony_pb2.TakeSnapshot, upload: ArtifactUpload, reported: Optional[int]) -> Snapshot:
         """Upload a snapshot in the thread. Remove its objects if that fails, or if the mirror is closed meanwhile."""
