@@ -20,6 +20,7 @@ from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.storage.errors import StorageUnreachable
 from tony_provider.watching import job_poller as poller_module
+from tony_provider.watching.contact import Peer, side_of
 from tony_provider.watching.job_poller import FollowedJob, JobPoller, PollingPace, following
 from tony_provider.watching.observation import Observation
 from tony_provider.watching.shown_output import OutputWish, ShownOutput
@@ -29,7 +30,7 @@ FAST = PollingPace(list_interval=0.02, details_per_second=100.0)
 
 
 class ScriptedCluster:
-    """Stands for the hook."""
+    """Stands for the cluster behind the hooks."""
 
     def __init__(self) -> None:
         self.running: set[str] = set()
@@ -67,6 +68,25 @@ class ScriptedCluster:
         self.closed += 1
 
 
+class OpeningHook:
+    """Stands for a hook that asks the ResourceManager for its file system when it is opened."""
+
+    def __init__(self, cluster: ScriptedCluster) -> None:
+        self._cluster = cluster
+        self._is_open = self._is_closed = False
+
+    def __getattr__(self, name: str) -> object:
+        if not self._is_open and self._cluster.fault is not None:
+            raise self._cluster.fault
+        self._is_open = True
+        assert not self._is_closed, "a closed hook is used"
+        return getattr(self._cluster, name)
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._cluster.closed += 1
+
+
 @pytest.fixture
 def cluster() -> ScriptedCluster:
     return ScriptedCluster()
@@ -74,7 +94,7 @@ def cluster() -> ScriptedCluster:
 
 @asynccontextmanager
 async def poller_of(cluster: ScriptedCluster, pace: PollingPace = FAST) -> AsyncIterator[JobPoller]:
-    poller = JobPoller(lambda: cast(TonyHook, cluster), pace)
+    poller = JobPoller(lambda: cast(TonyHook, OpeningHook(cluster)), pace)
     try:
         yield poller
     finally:
@@ -179,6 +199,24 @@ async def test_the_store_does_not_hide_that_the_cluster_is_away(cluster: Scripte
                 assert not told.whole
         cluster.fault = None
         await seen(followed, lambda observation: observation.outage is None)
+
+
+async def test_only_the_cluster_is_silent_if_the_resourcemanager_does_not_answer(cluster: ScriptedCluster) -> None:
+    followed = job(cluster, 1)
+    async with poller_of(cluster) as poller:
+        poller.follow(followed)
+        await seen(followed, lambda observation: observation.status is not None)
+        cluster.fault = ClusterUnreachable("nobody answers")
+        await seen(followed, lambda observation: observation.outage is not None)
+        reads = cluster.calls[f"status of {followed.application_id}"]
+        async with asyncio.timeout(DEADLINE):
+            while cluster.calls[f"status of {followed.application_id}"] < reads + 10:
+                assert (told := await followed.next(DEADLINE)) is not None
+                assert [side_of(each) for each in told.outages] == [Peer.CLUSTER]
+                assert poller.contact.said(Peer.STORE) == ""
+        assert "nobody answers" in poller.contact.said(Peer.CLUSTER)
+        cluster.fault = None
+        await seen(followed, lambda observation: observation.outage is None and observation.whole)
 
 
 async def test_a_store_that_answers_one_job_is_there_for_all(cluster: ScriptedCluster) -> None:

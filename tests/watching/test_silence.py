@@ -134,6 +134,14 @@ def test_calls_of_others_tell_the_same(watcher: Watcher) -> None:
     assert watcher.look(listed) == ["The store answers again, after 1 min 45 s"]
 
 
+def test_an_error_is_told_of_the_server_that_it_is_of(watcher: Watcher) -> None:
+    """Opening the store may ask the cluster for its address."""
+    with contextlib.suppress(ClusterUnreachable), watcher.contact.asking(Peer.STORE):
+        watcher.clock.now += SLOW_ANSWER + 1
+        raise RM_GONE
+    assert watcher.look(None) == ["The cluster does not answer since then: nobody answers"]
+
+
 def test_one_slow_call_among_others_is_no_outage(watcher: Watcher) -> None:
     with watcher.contact.asking(Peer.STORE):
         for _ in range(10):

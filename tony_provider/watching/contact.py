@@ -41,7 +41,10 @@ class Contact:
 
     @contextmanager
     def asking(self, side: Peer) -> Iterator[None]:
-        """Context manager around one call to ``side``. Any error but that nobody answers counts as an answer."""
+        """Context manager around one call to ``side``. Any error but that nobody answers counts as an answer.
+
+        An error counts for the server that it is of: a call to the store may have to ask the cluster first.
+        """
         question, asked = object(), self._clock()
         with self._lock:
             self._asked[side][question] = asked
@@ -49,8 +52,8 @@ class Contact:
             yield
         except (ClusterUnreachable, StorageUnreachable) as error:
             with self._lock:
-                self._in_vain.setdefault(side, asked)
-                self._said[side] = str(error)
+                self._in_vain.setdefault(side_of(error), asked)
+                self._said[side_of(error)] = str(error)
             raise
         except BaseException:
             self._answers(side)

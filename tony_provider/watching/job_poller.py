@@ -172,7 +172,8 @@ class FollowedJob:
 
     def is_read(self, observation: Observation) -> None:
         """Record what a look at the status alone has seen. There may have been another list meanwhile."""
-        self._store_outage = observation.outage
+        outage = observation.outage
+        self._store_outage = outage if outage is not None and side_of(outage) is Peer.STORE else None
         if observation.outage:
             seen = self._of_before(observation)
         else:
@@ -205,12 +206,13 @@ class FollowedJob:
 class JobPoller:
     """Looks at all jobs of one connection in one event loop.
 
-    :param open_hook: makes the hook; called again after an outage, since the connection may have been mended.
+    :param open_hook: makes the hook. After an outage a new hook replaces it once the cluster answers, because the
+        connection may have been changed.
     """
 
     def __init__(self, open_hook: Callable[[], TonyHook], pace: PollingPace) -> None:
         self._open_hook = open_hook
-        self._hook = open_hook()
+        self._hook = self._next_hook = open_hook()
         self._pace = pace
         self.contact = Contact()
         self._jobs: set[FollowedJob] = set()
@@ -253,7 +255,8 @@ class JobPoller:
 
     def _shut(self) -> None:
         self._threads.shutdown(cancel_futures=True)
-        self._hook.close()
+        for hook in {self._hook, self._next_hook}:
+            hook.close()
 
     def _over(self, task: asyncio.Task[None]) -> None:
         """It runs until it is cancelled: otherwise there is a fault, and whoever waits is to know."""
@@ -282,17 +285,24 @@ class JobPoller:
             except (ClusterError, StorageError) as outage:
                 for job in self._jobs:
                     job.is_out_of_reach(outage)
-                await self._in_thread(self._hook.close)
-                self._hook = self._open_hook()
+                failed, self._next_hook = self._next_hook, self._open_hook()
+                await self._close_unless_used(failed)
             else:
+                # Only now, because a hook may have to ask the cluster before it can ask the store.
+                former, self._hook = self._hook, self._next_hook
+                await self._close_unless_used(former)
                 for job in self._jobs:
                     if not job.is_among(live):
                         self.hurry(job)
             await asyncio.sleep(self._pace.list_interval)
 
+    async def _close_unless_used(self, hook: TonyHook) -> None:
+        if hook is not self._hook:
+            await self._in_thread(hook.close)
+
     def _live(self) -> list[Application]:
         with self.contact.asking(Peer.CLUSTER):
-            return self._hook.live()
+            return self._next_hook.live()
 
     async def _look_at_urgent(self) -> None:
         while True:
