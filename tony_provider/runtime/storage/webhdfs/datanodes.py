@@ -218,6 +218,7 @@ class _Failures:
         self._avoids = True  # the DataNodes that were silent in other transfers
         self._end: Optional[Deadline] = None
         self._broken = 0
+        self._waited = 0  # tries in which a DataNode that answers transferred nothing
         self._last: Optional[errors.StorageUnreachable] = None
         self._hosts: list[str] = []  # DataNodes that have failed
 
@@ -231,7 +232,7 @@ class _Failures:
     def patience(self) -> float:
         """The seconds that the next try waits for a byte of a DataNode that answers probes."""
         longest = self._config.stream_timeout
-        return min(longest, max(self._config.silence_timeout, longest / max(1, _PATIENCE >> self._broken)))
+        return min(longest, max(self._config.silence_timeout, longest / max(1, _PATIENCE >> self._waited)))
 
     def over(self, location: str) -> None:
         """Remember that a DataNode answers."""
@@ -249,6 +250,7 @@ class _Failures:
         self._broken += 1
         # The DataNode answers, but it waits: perhaps for another DataNode that hangs, in the pipeline of a write.
         waits = isinstance(error, SilenceTimeoutError)
+        self._waited += waits
         host = _host(location)
         if isinstance(error, TIMEOUTS) and not waits:
             self._silent.add(host)

@@ -47,10 +47,11 @@ class SilentDataNodes:
             return [host for host, until in self._until.items() if until > self._clock()]
 
     @property
-    def pipelines_hang(self) -> bool:
-        """Whether files should be written with one replica first, because a pipeline of DataNodes hung recently."""
+    def may_block_writes(self) -> bool:
+        """Whether files should be written with one replica first, because DataNodes that hang block pipelines."""
+        hosts = self.hosts
         with self._lock:
-            return self._few_replicas and self._pipelines_until > self._clock()
+            return self._few_replicas and (bool(hosts) or self._pipelines_until > self._clock())
 
     def add(self, host: str) -> None:
         with self._lock:

@@ -114,7 +114,7 @@ class WebHdfsStorage(Storage):
             tried.append(target.parent.child(temporary_name()))
             # A directory that is missing is for ``make_directories``: this would make one that others may list.
             params = {"overwrite": "false", "createparent": "false", "permission": f"{permission:o}"}
-            few.append(self._datanodes.silent.pipelines_hang and self._replicates())
+            few.append(self._datanodes.silent.may_block_writes and self._replicates())
             if few[-1]:
                 params["replication"] = "1"
             return Call("PUT", "CREATE", tried[-1], f"write {uri} by way of", params)
