@@ -17,7 +17,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 
 from tony_provider.runtime import contract
 
-_CLOCK_SKEW = timedelta(days=1)
+_BEGIN = datetime(2000, 1, 1, tzinfo=UTC)  # long ago, because the clock of a node may be wrong by any amount
 _VALIDITY = timedelta(days=3650)  # the keys die with the application; a job must never outlive its certificates
 _HMAC_KEY_BYTES = 32
 
@@ -55,15 +55,14 @@ def _name(common_name: str) -> x509.Name:
 
 
 def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
-    now = datetime.now(UTC)
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
         .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _CLOCK_SKEW)
-        .not_valid_after(now + _VALIDITY)
+        .not_valid_before(_BEGIN)
+        .not_valid_after(datetime.now(UTC) + _VALIDITY)
     )
 
 

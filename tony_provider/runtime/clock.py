@@ -4,13 +4,40 @@ from __future__ import annotations
 
 import time
 from datetime import datetime, timezone
+from typing import Optional
 
+from tony_provider.runtime.quantities import span
+
+TOLERANCE = 5.0  # seconds; the clock of an HTTP server is known to about one second
 _LAST_YEAR = 253_402_300_799_000  # ms; the end of the year 9999, after which Python has no dates
 
 
+_correction_ms = 0
+
+
 def epoch_ms() -> int:
-    """The time now, in milliseconds since the epoch."""
-    return time.time_ns() // 1_000_000
+    """The time now, in milliseconds since the epoch, by the clock that this process follows."""
+    return time.time_ns() // 1_000_000 + _correction_ms
+
+
+def follow(ahead: Optional[float]) -> None:
+    """Have ``epoch_ms`` return the time of another clock from now on, so that times of several machines compare.
+
+    ``ahead``: seconds by which the other clock is ahead of this machine's; None: unknown. Within TOLERANCE, this
+    machine's clock is right.
+    """
+    global _correction_ms
+    _correction_ms = 0 if ahead is None or abs(ahead) <= TOLERANCE else round(ahead * 1000)
+
+
+def correction() -> float:
+    """Return the seconds by which the clock that this process follows is ahead of this machine's."""
+    return _correction_ms / 1000
+
+
+def difference(ahead: float) -> str:
+    """Describe a clock that is ``ahead`` seconds ahead of another one: ``2 h ahead of``, ``50 s behind``."""
+    return f"{span(abs(ahead))} {'ahead of' if ahead > 0 else 'behind'}"
 
 
 def moment(epoch_ms: int) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from email.utils import parsedate_to_datetime
 
 import attrs
 import requests
@@ -20,6 +19,7 @@ from tony_provider.cluster.diagnosis.http import (
 )
 from tony_provider.cluster.diagnosis.kerberos_checks import refused
 from tony_provider.cluster.yarn.rest import said_exception
+from tony_provider.runtime.http_clock import ahead_of
 
 _ADVICE = "the connection's host takes the ResourceManager's web address, by default http://<host>:8088"
 _CLOCKS = "Clocks"
@@ -66,11 +66,9 @@ class ResourceManagerChecks:
         return problem(what, f"this is {nature(address, self.way, response)}", _ADVICE)
 
     def _note_clock(self, response: requests.Response, before: float) -> None:
-        try:
-            theirs = parsedate_to_datetime(response.headers["Date"]).timestamp() + 0.5  # in whole seconds
-        except (KeyError, ValueError):
-            return
-        self.skews.append(theirs - (before + time.time()) / 2)
+        skew = ahead_of(response.headers.get("Date"), before, time.time())
+        if skew is not None:
+            self.skews.append(skew)
 
     def together(self) -> Iterator[Finding]:
         """The findings that only all of them together give."""

@@ -12,6 +12,7 @@ from tony_provider.runtime.am.executor_requests import ExecutorRequests
 from tony_provider.runtime.am.executor_streams import ExecutorStreams
 from tony_provider.runtime.am.inputs.input_dealer import InputDealer
 from tony_provider.runtime.am.last_outputs import LastOutputs
+from tony_provider.runtime.am.node_clocks import NodeClocks
 from tony_provider.runtime.am.service import Listener, Stream
 from tony_provider.runtime.am.session.actions import Action
 from tony_provider.runtime.am.session.session import Session
@@ -47,6 +48,7 @@ class ExecutorGateway(Listener):
         self.streams = ExecutorStreams()
         self.executor_requests = ExecutorRequests(self.streams)
         self.tunnel_streams = TunnelStreams(self.streams)
+        self.clocks = NodeClocks()
         self._session = session
         self._checkpoints = checkpoints
         self._inputs = inputs
@@ -96,6 +98,7 @@ class ExecutorGateway(Listener):
             registration.node,
             registration.python,
         )
+        self.clocks.registered(registration.node, registration.clock_ms)
         self._inputs.holds(identity.task, identity.attempt, registration.shards)
         return self._session.registered(
             identity.task,

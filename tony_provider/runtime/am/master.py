@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Callable, Optional, Union
@@ -120,7 +119,7 @@ class Master:
             job,
             get_framework(job.framework),
             jitter=jitter,
-            epoch=time.time() - _now(),
+            epoch=epoch_ms() / 1000 - _now(),
             zone_offsets=description.zone_offsets,
         )
         epoch = self.session.state.epoch
@@ -176,7 +175,15 @@ class Master:
             # The two clocks may differ.
             queue = max(0.0, round((self._started_ms - submitted_ms) / 1000, 1))
             status = attrs.evolve(status, times=attrs.evolve(status.times, queue=queue))
-        troubles = filter(None, [self._cluster_away, self._access.trouble(epoch_ms()), *self._records.troubles])
+        troubles = filter(
+            None,
+            [
+                self._cluster_away,
+                self._access.trouble(epoch_ms()),
+                *self._records.troubles,
+                *self.executors.clocks.troubles,
+            ],
+        )
         whole = attrs.evolve(
             status,
             troubles=list(troubles),

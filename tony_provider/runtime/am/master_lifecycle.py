@@ -11,7 +11,7 @@ from typing import Optional
 
 import attrs
 
-from tony_provider.runtime import container_inputs, contract
+from tony_provider.runtime import clock, container_inputs, contract
 from tony_provider.runtime.am import open_files
 from tony_provider.runtime.am.application_records import ApplicationRecords
 from tony_provider.runtime.am.backends import open_gate, open_resource_manager
@@ -163,6 +163,7 @@ class MasterLifecycle:
         try:
             await self.access.until_it_holds()
             found = await from_store(partial(look, self.ownership))
+            clock.follow(storage.clock_ahead)  # because the masters of a job compare times that others have written
             legacy = found.legacy
             records = ApplicationRecords(
                 storage,

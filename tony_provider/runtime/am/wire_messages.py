@@ -10,6 +10,7 @@ from tony_provider.runtime.am.session.actions import AskExport, SendRendezvous, 
 from tony_provider.runtime.am.session.state.process_state import ProcessEnd, ProcessStack, Settlement
 from tony_provider.runtime.am.session.state.task import Heartbeat
 from tony_provider.runtime.am.snapshot_rounds import SaveEntry, TaskDirectory
+from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.frameworks.base import ClusterSpec
 from tony_provider.runtime.outputs.output_part import OutputPart
 from tony_provider.runtime.protocol import addresses, points, tony_pb2
@@ -73,7 +74,8 @@ def settlement(message: tony_pb2.Settled) -> Settlement:
 
 def welcome(am_attempt: int, heartbeat_seconds: float) -> tony_pb2.ToExecutor:
     """The master's first message on a stream: who it is, and how often it wants to hear of the executor."""
-    return tony_pb2.ToExecutor(welcome=tony_pb2.Welcome(am_attempt=am_attempt, heartbeat_seconds=heartbeat_seconds))
+    greeting = tony_pb2.Welcome(am_attempt=am_attempt, heartbeat_seconds=heartbeat_seconds, clock_ms=epoch_ms())
+    return tony_pb2.ToExecutor(welcome=greeting)
 
 
 class Rendezvous:

@@ -6,10 +6,11 @@ import asyncio
 import logging
 import os
 import platform
+import time
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Optional
 
-from tony_provider.runtime import exit_codes
+from tony_provider.runtime import clock, exit_codes
 from tony_provider.runtime.executor.commit_requests import CommitRequests
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.executor.executor_context import ExecutorContext
@@ -127,6 +128,7 @@ class Executor:
             start=newest.order.start if newest else 0,
             resumed=points.message(newest.order.resume) if newest else None,
             shards=current.held_shards if current else None,
+            clock_ms=time.time_ns() // 1_000_000,  # of the node, whatever clock this process follows
         )
         said = current.said if current else []
         return [
@@ -173,6 +175,8 @@ class Executor:
         if self._tunnel_ends is not None:
             self._tunnel_ends.begin()
         self._beat_seconds = welcome.heartbeat_seconds or timing.HEARTBEAT_INTERVAL
+        ahead = welcome.clock_ms / 1000 - time.time() if welcome.clock_ms else None
+        clock.follow(ahead if ahead is not None and abs(ahead) > timing.CLOCKS_DIFFER else None)
 
     def _tunnel_to_tensorboard(self) -> Tunnel:
         if self._tunnel is None:

@@ -104,7 +104,7 @@ class Mirror:
         self._wanted: Optional[tony_pb2.TakeSnapshot] = None
         self._ordered = ""  # URI of the checkpoint in the newest order
         self._uploads = False  # for an order
-        self._unstored_since: Optional[float] = None  # seconds since the epoch
+        self._unstored_since: Optional[float] = None  # monotonic
         self._newest: Optional[StoreProblem] = None
         self._failed: Optional[StoreProblem] = None  # of the last upload, until one succeeds
         self._work: Optional[asyncio.Future[None]] = None
@@ -273,10 +273,12 @@ class Mirror:
         if trouble is None:
             self._unstored, self._unstored_since = "", None
             return
-        self._unstored_since = self._unstored_since or time.time()
-        is_short = trouble.changed and not trouble.refused and time.time() - self._unstored_since < _PATIENCE
+        now = time.monotonic()
+        self._unstored_since = now if self._unstored_since is None else self._unstored_since
+        age = now - self._unstored_since
+        is_short = trouble.changed and not trouble.refused and age < _PATIENCE
         if not self._unstored and not is_short:
-            since = clock.time_of_day(round(self._unstored_since * 1000))
+            since = clock.time_of_day(clock.epoch_ms() - round(age * 1000))
             remedy = f". To store it, {trouble.remedy}" if trouble.remedy else ""
             self._unstored = f"its newest checkpoint has not been stored since {since}: {trouble.text}{remedy}"
             log.warning("%s", self._unstored)

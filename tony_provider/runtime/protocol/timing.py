@@ -11,6 +11,7 @@ RELEASE_WAIT = 10.0  # until an application master no longer waits for a contain
 STATUS_INTERVAL = 10.0  # status.json is written at least this often while the application master lives
 STATUS_STALE = 3 * STATUS_INTERVAL  # one that has not changed for so long is out of date
 SLOW_ANSWER = 10.0  # who has not answered for so long does not answer, as people see it
+CLOCKS_DIFFER = 60.0  # more between two clocks is reported and corrected; a greeting may be under way for some time
 LAST_WORDS = 20.0  # an application master has this long for its result and its farewell once all containers are gone
 
 _MOST_HEARTBEATS = 300.0  # a second, of all tasks together

@@ -77,7 +77,7 @@ class ToExecutor(_message.Message):
     def __init__(self, rendezvous: _Optional[_Union[Rendezvous, _Mapping]] = ..., stop: _Optional[_Union[StopProcess, _Mapping]] = ..., shutdown: _Optional[_Union[Shutdown, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., checkpoint: _Optional[_Union[CheckpointAnswer, _Mapping]] = ..., checkpoint_now: _Optional[_Union[CheckpointNow, _Mapping]] = ..., tail_wanted: _Optional[_Union[TailWanted, _Mapping]] = ..., page_wanted: _Optional[_Union[PageWanted, _Mapping]] = ..., take_snapshot: _Optional[_Union[TakeSnapshot, _Mapping]] = ..., input_part: _Optional[_Union[InputPart, _Mapping]] = ..., shard_answer: _Optional[_Union[ShardAnswer, _Mapping]] = ..., export_now: _Optional[_Union[ExportNow, _Mapping]] = ..., newer_token: _Optional[_Union[NewerToken, _Mapping]] = ..., tunnel: _Optional[_Union[TunnelFrames, _Mapping]] = ...) -> None: ...
 
 class Registration(_message.Message):
-    __slots__ = ("host", "ports", "node", "python", "pid", "generation", "start", "resumed", "shards")
+    __slots__ = ("host", "ports", "node", "python", "pid", "generation", "start", "resumed", "clock_ms", "shards")
     class PortsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -93,6 +93,7 @@ class Registration(_message.Message):
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     RESUMED_FIELD_NUMBER: _ClassVar[int]
+    CLOCK_MS_FIELD_NUMBER: _ClassVar[int]
     SHARDS_FIELD_NUMBER: _ClassVar[int]
     host: str
     ports: _containers.ScalarMap[str, int]
@@ -102,8 +103,9 @@ class Registration(_message.Message):
     generation: int
     start: int
     resumed: Resume
+    clock_ms: int
     shards: _containers.RepeatedCompositeFieldContainer[HeldShards]
-    def __init__(self, host: _Optional[str] = ..., ports: _Optional[_Mapping[str, int]] = ..., node: _Optional[str] = ..., python: _Optional[str] = ..., pid: _Optional[int] = ..., generation: _Optional[int] = ..., start: _Optional[int] = ..., resumed: _Optional[_Union[Resume, _Mapping]] = ..., shards: _Optional[_Iterable[_Union[HeldShards, _Mapping]]] = ...) -> None: ...
+    def __init__(self, host: _Optional[str] = ..., ports: _Optional[_Mapping[str, int]] = ..., node: _Optional[str] = ..., python: _Optional[str] = ..., pid: _Optional[int] = ..., generation: _Optional[int] = ..., start: _Optional[int] = ..., resumed: _Optional[_Union[Resume, _Mapping]] = ..., clock_ms: _Optional[int] = ..., shards: _Optional[_Iterable[_Union[HeldShards, _Mapping]]] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
     __slots__ = ("rss_bytes", "cpu_percent", "progress", "activity", "trouble", "further", "ready", "notices", "output_problem", "read_bytes", "written_bytes", "received_bytes", "sent_bytes", "gpu_percent", "gpu_bytes", "node_busy_percent")
@@ -599,12 +601,14 @@ class Resume(_message.Message):
     def __init__(self, step: _Optional[int] = ..., uri: _Optional[str] = ..., save: _Optional[int] = ..., saved_ms: _Optional[int] = ..., checksum: _Optional[str] = ..., reported: bool = ..., reported_step: _Optional[int] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("am_attempt", "heartbeat_seconds")
+    __slots__ = ("am_attempt", "heartbeat_seconds", "clock_ms")
     AM_ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    CLOCK_MS_FIELD_NUMBER: _ClassVar[int]
     am_attempt: int
     heartbeat_seconds: float
-    def __init__(self, am_attempt: _Optional[int] = ..., heartbeat_seconds: _Optional[float] = ...) -> None: ...
+    clock_ms: int
+    def __init__(self, am_attempt: _Optional[int] = ..., heartbeat_seconds: _Optional[float] = ..., clock_ms: _Optional[int] = ...) -> None: ...
 
 class CheckpointNow(_message.Message):
     __slots__ = ("reason",)

@@ -153,6 +153,14 @@ class Storage(ABC):
         """
         return
 
+    @property
+    def clock_ahead(self) -> Optional[float]:
+        """The seconds by which the store's clock is ahead of this machine's. None before its first answer, or unknown.
+
+        Where servers answer by HTTP, it is known to about one second.
+        """
+        return None
+
     @abstractmethod
     def close(self) -> None:
         """End waits for unreachable servers and free what is held. Streams that are open stay so."""

@@ -83,6 +83,7 @@ class Answer:
     location: Optional[str]  # where a DataNode is to be asked
     body: bytes
     authenticate: Optional[str] = None  # what the server says for itself, with Kerberos
+    date: Optional[str] = None  # the time by the server's clock
 
     @property
     def needs_proof(self) -> bool:

@@ -6,12 +6,14 @@ import logging
 import random
 import ssl
 import threading
+import time
 from contextlib import closing
 from typing import Optional
 from urllib.parse import quote, urlencode, urlsplit
 
 import attrs
 
+from tony_provider.runtime.http_clock import ahead_of
 from tony_provider.runtime.storage import errors
 from tony_provider.runtime.storage.uris import Uri
 from tony_provider.runtime.storage.webhdfs.answers import Answer, NotNow, check
@@ -49,6 +51,7 @@ class NameNodes:
         self._active = 0  # index of the one that answered last; threads may race on it, which costs a try at most
         self._closed = threading.Event()
         self._warned = False  # once for each outage
+        self.clock_ahead: Optional[float] = None  # see Storage
 
     def close(self) -> None:
         self._closed.set()
@@ -99,11 +102,13 @@ class NameNodes:
                 lambda: self._warn(address, call, f"no answer for {silence:g} s"),
             )
             spnego = self._exchange(address)
+            asked = time.time()
             try:
                 answer = self._transport.exchange(connection, call.method, url, spnego, deadline)
             except BROKEN:
                 call.perhaps_done = True
                 raise
+        self.clock_ahead = ahead_of(answer.date, asked, time.time(), self.clock_ahead)
         check(answer, str(call.uri), call.what)
         return answer
 

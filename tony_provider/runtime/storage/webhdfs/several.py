@@ -82,6 +82,10 @@ class SeveralHdfs(Storage):
         elif (other := self._others.get(name.lower())) is not None:
             other.take_token(token)
 
+    @property
+    def clock_ahead(self) -> Optional[float]:
+        return self._own.clock_ahead
+
     def close(self) -> None:
         for each in (self._own, *self._others.values()):
             each.close()

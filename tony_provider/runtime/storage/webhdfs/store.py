@@ -180,6 +180,10 @@ class WebHdfsStorage(Storage):
         if not name:
             self._namenodes.token = token
 
+    @property
+    def clock_ahead(self) -> Optional[float]:
+        return self._namenodes.clock_ahead
+
     def close(self) -> None:
         self._namenodes.close()
 

@@ -96,7 +96,8 @@ def read_answer(response: HTTPResponse, deadline: Deadline) -> Answer:
     if response.length:  # what is missing; read() with a size does not complain
         raise HTTPException("it closed the connection within its answer")
     authenticate = response.getheader("WWW-Authenticate")
-    return Answer(response.status, response.getheader("Location"), b"".join(parts), authenticate)
+    date = response.headers.get("Date")  # the first one: a filter of Hadoop's adds another
+    return Answer(response.status, response.getheader("Location"), b"".join(parts), authenticate, date)
 
 
 def set_timeout(connection: HTTPConnection, seconds: float) -> None:
