@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ssl
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,17 @@ def test_certificates_are_of_the_one_authority_and_named_after_the_application(s
     names = master.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.DNSName) == [APPLICATION]
     assert master.subject.rfc4514_string() == f"CN={APPLICATION}"
+
+
+def test_certificates_are_valid_where_clocks_are_wrong(secrets: dict[str, bytes]) -> None:
+    """Seen: on nodes that were 50 hours behind, certificates were not yet valid, and no executor registered."""
+    authority = x509.load_pem_x509_certificate(secrets[contract.SECRET_CA])
+    master = x509.load_pem_x509_certificate(secrets[contract.SECRET_AM_CERTIFICATE])
+    client = x509.load_pem_x509_certificate(secrets[contract.SECRET_CLIENT_CERTIFICATE])
+    now = datetime.now(UTC)
+    for certificate in (authority, master, client):
+        assert certificate.not_valid_before_utc < now - timedelta(days=20 * 365)
+        assert certificate.not_valid_after_utc > now + timedelta(days=5 * 365)
 
 
 def test_nothing_can_issue_another_certificate(secrets: dict[str, bytes]) -> None:

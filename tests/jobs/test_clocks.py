@@ -6,6 +6,8 @@ import os
 import shlex
 import signal
 import sys
+import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,12 @@ import pytest
 from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import YarnPlace
 from tests.waiting import until
+from tony_provider.operators.waiting import deadlines_of
+from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.protocol.status import JobState, JobStatus
+from tony_provider.watching.observation import observe
+from tony_provider.watching.watch import JobWatch
+from tony_provider.watching.watch_result import Reason
 
 SHIFTED = """\
 #!/bin/sh
@@ -78,3 +85,28 @@ def test_durations_are_measured_and_wrong_clocks_reported(shifted: YarnPlace, tm
     end.touch()
     job.succeeded()
     assert_nothing_left(shifted, job)
+
+
+def test_an_airflow_machine_with_a_wrong_clock_counts_by_the_clusters(
+    yarn: YarnPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker sets the limits, and a triggerer two hours ahead watches: that is this process, after a while."""
+    spec = {"tasks": {"worker": {"memory": "128MiB", "command": "sleep 1000"}}, "timeouts": {"queue": "1h"}}
+    job = yarn.submit(spec)
+    started, real, log = datetime.now(UTC), time.time, list[str]()
+    parsed = parse_job({"framework": "standalone", **spec})
+    hour, second = timedelta(hours=1), timedelta(seconds=1)
+    limits = deadlines_of(job.hook, job.id, parsed, started=started, execution_timeout=hour)
+    monkeypatch.setattr(time, "time", lambda: real() + AHEAD)
+    triggerer = yarn.hook()
+    watch = JobWatch(job.id, limits, log.append)
+    assert watch.judge(None) is None
+    assert watch.judge(observe(triggerer, job.identity, job.id)) is None
+    assert "The clock of this machine is 2 h ahead of the cluster's clock" in " ".join(log)
+    assert abs(triggerer.now() - real()) < 60
+    limits = deadlines_of(
+        triggerer, job.id, parsed, started=datetime.fromtimestamp(real() + AHEAD, UTC), execution_timeout=second
+    )
+    watch = JobWatch(job.id, limits, log.append)
+    result = until(lambda: watch.judge(observe(triggerer, job.identity, job.id)), job.describe)
+    assert result.reason is Reason.DEADLINE, "a limit of this machine holds"

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, cast
 
+import attrs
 import pytest
 
 from tests.operators.statuses import ID, application, status
@@ -29,6 +30,7 @@ from tony_provider.watching.watch import JobWatch
 from tony_provider.watching.watch_result import Reason, WatchLimits, WatchResult
 
 Answer = Application | None | Exception
+HOUR = 3600.0
 PAST, FUTURE = 0.0, time.time() + 1e9  # deadlines, in seconds since the epoch
 
 
@@ -195,4 +197,26 @@ def test_a_look_at_the_job_is_wanted_where_only_that_tells(
     whole: bool, job: JobStatus | None, late: bool, wanted: bool
 ) -> None:
     watched = JobWatch(ID, WatchLimits(queue=PAST if late else FUTURE), print)
-    assert watched.wants_look(Observation(application(), job, whole=whole)) is wanted
+    seen = Observation(application(), job, whole=whole)
+    watched.judge(seen)
+    assert watched.wants_look(seen) is wanted
+
+
+@pytest.mark.parametrize(("ahead", "over"), [(-2 * HOUR, False), (2 * HOUR, True), (0.0, True)])
+def test_limits_are_counted_by_the_clusters_clock(ahead: float, over: bool) -> None:
+    """Seen: a triggerer on a machine two hours ahead ended a job by execution_timeout after 3 s."""
+    log: list[str] = []
+    watched = JobWatch(ID, WatchLimits(end=time.time() - HOUR), log.append)
+    assert watched.judge(None) is None, "without an answer of the cluster, its clock is unknown"
+    seen = Observation(attrs.evolve(application(), clock_ahead=ahead), status("RUNNING", generation=1))
+    assert (watched.judge(seen) is not None) is over
+    assert watched.judge(seen) is None or over
+    told = [line for line in log if "clock of this machine" in line]
+    assert told == (
+        [
+            f"The clock of this machine is 2 h {'ahead of' if ahead < 0 else 'behind'} the cluster's clock. Time "
+            "limits are counted by the cluster's clock"
+        ]
+        if ahead
+        else []
+    )

@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 
 from tony_provider.cluster.application_state import ApplicationState as ApplicationState
+from tony_provider.runtime import clock
 from tony_provider.runtime.application import ApplicationDescription, LocalAccess, LocalizedResource, YarnAccess
 from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.launch.command_line import command
@@ -21,6 +22,10 @@ from tony_provider.runtime.spec.model import JobSpec
 def _web_address(given: str | None) -> str | None:
     """Return the address of a job's page as its master reports it, or None if it is not a web address."""
     return given if given and given.startswith(("http://", "https://")) and given.isprintable() else None
+
+
+def _noticeable(ahead: float) -> float:
+    return ahead if abs(ahead) > clock.TOLERANCE else 0.0
 
 
 @attrs.frozen
@@ -41,6 +46,8 @@ class Application:
     finished_ms: int | None = None
     tags: list[str] = attrs.field(factory=list)
     attempt: str | None = None  # the current application attempt's id
+    # Seconds by which the cluster's clock is ahead of this machine's; 0 within clock.TOLERANCE, or if it is unknown.
+    clock_ahead: float = attrs.field(default=0.0, eq=False, converter=_noticeable)
 
     @property
     def is_final(self) -> bool:
@@ -104,6 +111,11 @@ class Cluster(ABC):
     ClusterAuthError or UnexpectedAnswer besides what they name, and try again by themselves for as long as the deadline
     lets them.
     """
+
+    @property
+    def clock_ahead(self) -> float:
+        """Seconds by which the cluster's clock is ahead of this machine's, by its last answer. 0 if it is unknown."""
+        return 0.0
 
     @abstractmethod
     def check(self, job: JobSpec) -> None:

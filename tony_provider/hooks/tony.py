@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import socket
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -90,6 +91,10 @@ class TonyHook(BaseHook):
     def get_conn(self) -> Cluster:
         """The cluster itself, opened when it is first needed."""
         return self._open.cluster
+
+    def now(self) -> float:
+        """The time by the cluster's clock, in epoch seconds, as far as its last answer tells it."""
+        return time.time() + self._open.cluster.clock_ahead
 
     def storage(self) -> Storage:
         """The store that the staging directory is in; it belongs to the hook, do not close it."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
@@ -154,9 +153,16 @@ class Training:
         application_id = before.application_id
         self._switch.remember(self._identity, application_id)
         self._render_secrets()
-        if isinstance(failure, TaskDeferralTimeout) and not self._has_ended(application_id):
-            raise AirflowTaskTimeout(f"{application_id} took longer than execution_timeout, and no triggerer noticed")
         deadlines = self._deadlines(application_id, self._task.parse_job(self._task.secrets or {}))
+        if isinstance(failure, TaskDeferralTimeout) and not self._has_ended(application_id):
+            if deadlines.end is None or self._hook.now() >= deadlines.end:
+                raise AirflowTaskTimeout(
+                    f"{application_id} took longer than execution_timeout, and no triggerer noticed"
+                )
+            self._log.warning(
+                "Airflow ended the wait for %s before execution_timeout: the clocks of its machines differ",
+                application_id,
+            )
         self._heed_kill()
         if gets_another_trigger(self._store, self._try, self._log) and not self._has_ended(application_id):
             self._log.info("Waiting for %s with a new one", application_id)
@@ -297,7 +303,7 @@ class Training:
         if wanted is False:
             return None
         tasks = [] if isinstance(wanted, str) else list(wanted)
-        return OutputWish(tasks, time.time() + _FRESH_SECONDS if fresh else 0.0)
+        return OutputWish(tasks, self._hook.now() + _FRESH_SECONDS if fresh else 0.0)
 
     def _defer(self, application_id: str, deadlines: WatchLimits, *, fresh: bool) -> NoReturn:
         task = self._task
@@ -327,7 +333,7 @@ class Training:
                 earliest=None if is_test else earliest_event(),
             ),
             method_name="execute_complete",
-            timeout=None if deadlines.end is None else deferral_timeout(deadlines.end),
+            timeout=None if deadlines.end is None else deferral_timeout(deadlines.end, self._hook.now()),
         )
 
     def _has_ended(self, application_id: str) -> bool:

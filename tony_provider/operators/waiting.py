@@ -40,20 +40,28 @@ def deadlines_of(
 
     ``execution_timeout`` counts from when this try ``started``, the job's queue timeout from its submission.
     """
-    end = None
-    if execution_timeout:
-        end = (started.timestamp() if started else time.time()) + execution_timeout.total_seconds()
-    if job.timeouts.queue is None:
-        return WatchLimits(end)
+    if not execution_timeout and job.timeouts.queue is None:
+        return WatchLimits()
     application = hook.application(application_id)
-    submitted = application.started_ms / 1000 if application and application.started_ms else time.time()
-    return WatchLimits(end, submitted + job.timeouts.queue)
+    local = time.time()
+    now = local + (application.clock_ahead if application else 0.0)  # by the cluster's clock
+    end = queue = None
+    if execution_timeout:
+        # A start that is yet to come was written by a machine with another clock.
+        gone = max(0.0, local - started.timestamp()) if started else 0.0
+        end = now - gone + execution_timeout.total_seconds()
+    if job.timeouts.queue is not None:
+        submitted = application.started_ms / 1000 if application and application.started_ms else now
+        queue = submitted + job.timeouts.queue
+    return WatchLimits(end, queue)
 
 
 def bound(
     hook: TonyHook, identity: Identity, application_id: str, job: JobSpec, end: float, *, attached: bool, log: Logger
 ) -> None:
-    """Have the cluster itself end the application soon after ``end`` (epoch seconds), should all of Airflow be gone.
+    """Have the cluster itself end the application soon after ``end``, should all of Airflow be gone.
+
+    ``end``: epoch seconds by the cluster's clock.
 
     One that an earlier try has started had that try's time. The job's own limits hold all the same.
     """
@@ -65,7 +73,8 @@ def bound(
         timeouts = with_defaults(job, hook.settings).timeouts
         if (own := lifetime.seconds_left(timeouts, application.started_ms / 1000)) is not None:
             latest = min(latest, application.started_ms / 1000 + own)
-        hook.limit(application_id, latest - time.time(), "the task's execution_timeout is over", prolong=True)
+        now = time.time() + application.clock_ahead
+        hook.limit(application_id, latest - now, "the task's execution_timeout is over", prolong=True)
     except Exception as error:  # what the job says of itself is read for it
         said = "%s goes on without a limit set by the cluster: %s"
         log.warning(said, application_id, error, exc_info=is_unforeseen(error))

@@ -93,7 +93,7 @@ class SensorRun(ABC):
                 version=VERSION,
             ),
             method_name="execute_complete",
-            timeout=deferral_timeout(end),
+            timeout=deferral_timeout(end, time.time()),
         )
 
     def defer_again(self, context: Context) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator, Mapping
 from functools import cached_property
 from typing import Any
@@ -125,7 +124,7 @@ class TonyJobTrigger(KilledTrigger):
             watch = JobWatch(self.job.application_id, self.limits, self.log.info, contact=poller.contact)
             ending = watch.judge(None)
             while ending is None:
-                now = time.time()
+                now = watch.now
                 deadline = self.limits.next_after(now)
                 seen = await followed.next(MEANWHILE if deadline is None else min(MEANWHILE, deadline - now))
                 self._tell(output, renewal)

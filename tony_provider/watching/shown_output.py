@@ -41,7 +41,7 @@ class ShownOutput:
 
     ``look`` and ``lines`` may be called in two threads, each in one at a time.
 
-    :param at_end: what is there already when it begins is not shown.
+    If the wish is not fresh any more at the first look, what is there already is not shown.
     """
 
     def __init__(
@@ -49,12 +49,11 @@ class ShownOutput:
         application_id: str,
         wish: OutputWish,
         *,
-        at_end: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._application_id = application_id
         self._wish = wish
-        self._at_end = at_end
+        self._at_end: bool | None = None  # whether to begin at the end of the output; None before the first look
         self._clock = clock
         self._tasks: dict[str, _ShownTask] = {}
         self._lines: deque[str | tuple[str, OutputPosition]] = deque()  # and how far a task's output is shown by them
@@ -75,6 +74,9 @@ class ShownOutput:
 
         Blocks for SECONDS at most for each task. Raises nothing of the cluster's.
         """
+        if self._at_end is None:
+            until = self._wish.fresh_until
+            self._at_end = until is not None and hook.now() > until
         running = self._running(status)
         if not running:
             self._next = self._clock() + FIRST_PAUSE
@@ -149,10 +151,7 @@ def prefixed(task: str, lines: Sequence[str]) -> list[str]:
 
 def shown_output(application_id: str, wish: OutputWish | None) -> ShownOutput | None:
     """What shows the output that is wished for; None: none is."""
-    if wish is None:
-        return None
-    late = wish.fresh_until is not None and time.time() > wish.fresh_until
-    return ShownOutput(application_id, wish, at_end=late)
+    return None if wish is None else ShownOutput(application_id, wish)
 
 
 Told = Mapping[str, OutputPosition]

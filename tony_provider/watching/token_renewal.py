@@ -36,7 +36,7 @@ class TokenRenewal:
 
     def is_due(self, seen: Observation) -> bool:
         """Whether ``renew`` is to be called."""
-        now, status = time.time(), seen.newest
+        now, status = _now(seen), seen.newest
         life = status.store_token if status is not None else None
         if self._identity is None or life is None or status is None or not seen.runs or now < self._next:
             return False
@@ -48,7 +48,7 @@ class TokenRenewal:
         Raises nothing of the cluster's or the store's: what fails is told, and tried again.
         """
         life = seen.newest.store_token if seen.newest else None
-        self._next = time.time() + _pause(life)
+        self._next = _now(seen) + _pause(life)
         if self._identity is None:
             return False
         try:
@@ -76,6 +76,11 @@ class TokenRenewal:
             return False
         number = attempt.rpartition("_")[2]
         return number.isdecimal() and int(number) > status.am_attempt
+
+
+def _now(seen: Observation) -> float:
+    """Return the time by the cluster's clock, which tokens go by."""
+    return time.time() + (seen.application.clock_ahead if seen.application else 0.0)
 
 
 def _pause(life: TokenLife | None) -> float:

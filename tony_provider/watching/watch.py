@@ -8,6 +8,7 @@ from collections.abc import Callable
 from tony_provider.cluster.base import Application, ApplicationState
 from tony_provider.cluster.errors import RecordUnreadable
 from tony_provider.cluster.results import is_of_result
+from tony_provider.runtime.clock import difference
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, JobStatus
 from tony_provider.watching.contact import Contact
 from tony_provider.watching.observation import Observation
@@ -46,6 +47,8 @@ class JobWatch:
         self._unreadable: RecordUnreadable | None = None
         self._unknown_since: float | None = None
         self._last_message = ""
+        self._ahead: float | None = None  # seconds by which the cluster's clock is ahead; None before its first answer
+        self._told_of_clock = False
         self._application: Application | None = None
         self._status: JobStatus | None = None
 
@@ -59,20 +62,46 @@ class JobWatch:
         """
         reason = None
         self.silence.look(seen)
+        if seen is not None:
+            self._note_clock(seen.application)
         if seen is not None and seen.outage is not None:
             self._outage_since = outage_start(seen.outage, self._outage_since, self._clock())
             self._tell_what_the_master_says(seen)
         elif seen is not None:
             self._outage_since = None
             reason = self._look(seen)
-        if reason is None and self._deadlines.end is not None and time.time() > self._deadlines.end:
+        if reason is None and self._is_over(self._deadlines.end):
             reason = Reason.DEADLINE
         return WatchResult(reason, self._last_message, self._application, self._status) if reason else None
 
     def wants_look(self, seen: Observation) -> bool:
         """Whether the job itself must be looked at: its time in the queue is over, and it may still wait there."""
-        late = self._deadlines.queue is not None and time.time() > self._deadlines.queue
-        return late and not seen.whole and (seen.status is None or not _counts_itself(seen.status))
+        return (
+            self._is_over(self._deadlines.queue)
+            and not seen.whole
+            and (seen.status is None or not _counts_itself(seen.status))
+        )
+
+    @property
+    def now(self) -> float:
+        """The time by the cluster's clock, as far as it is known, in epoch seconds."""
+        return time.time() + (self._ahead or 0.0)
+
+    def _is_over(self, limit: float | None) -> bool:
+        """Whether a limit is over. Not before the cluster's clock is known: another machine has set the limit."""
+        return limit is not None and self._ahead is not None and self.now > limit
+
+    def _note_clock(self, application: Application | None) -> None:
+        if application is not None:
+            self._ahead = application.clock_ahead
+        elif self._ahead is None:
+            self._ahead = 0.0  # without an answer, this machine's clock must do
+        if self._ahead and not self._told_of_clock:
+            self._told_of_clock = True
+            self._log(
+                f"The clock of this machine is {difference(-self._ahead)} the cluster's clock. Time limits are counted "
+                "by the cluster's clock"
+            )
 
     def _look(self, seen: Observation) -> Reason | None:
         self._tell_unreadable(seen.unreadable)
@@ -104,7 +133,7 @@ class JobWatch:
             self._log(line)
         if application.is_final:
             return Reason.FINISHED
-        late = seen.whole and self._deadlines.queue is not None and time.time() > self._deadlines.queue
+        late = seen.whole and self._is_over(self._deadlines.queue)
         return Reason.QUEUE_TIMEOUT if late and _waits(application, status) else None
 
     def _reason_unknown(self, status: JobStatus | None) -> Reason | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import timedelta
 from enum import StrEnum
 
@@ -35,7 +34,10 @@ class WatchResult:
 
 @attrs.frozen
 class WatchLimits:
-    """When a watch ends at the latest: epoch seconds; None: no limit."""
+    """When a watch ends at the latest: epoch seconds by the cluster's clock; None: no limit.
+
+    The processes of Airflow that count them may run on machines whose clocks differ.
+    """
 
     end: float | None = None  # of this try of the task
     queue: float | None = None  # until which the job may wait for its containers, before they were ever all there
@@ -45,9 +47,9 @@ class WatchLimits:
         return min((each for each in (self.end, self.queue) if each is not None and each > now), default=None)
 
 
-def deferral_timeout(end: float) -> timedelta:
-    """The timeout of a deferral for a task that may wait until ``end``, in epoch seconds.
+def deferral_timeout(end: float, now: float) -> timedelta:
+    """The timeout of a deferral for a task that may wait until ``end``, in epoch seconds by the clock of ``now``.
 
     An expired deferral calls nobody, so the trigger minds the deadline; this is for when there is no trigger.
     """
-    return timedelta(seconds=max(0.0, end - time.time()) + _DEFER_SLACK)
+    return timedelta(seconds=max(0.0, end - now) + _DEFER_SLACK)

@@ -206,6 +206,10 @@ class YarnCluster(Cluster):
         """All queues of the cluster; None where the scheduler makes them as it likes."""
         return queues(self.rest.call(lambda rm: rm.cluster_scheduler()))
 
+    @property
+    def clock_ahead(self) -> float:
+        return self.rest.clock_ahead
+
     def new_application(self) -> str:
         with self._spare_id_lock:
             spare, self._spare_id = self._spare_id, None
@@ -250,7 +254,8 @@ class YarnCluster(Cluster):
 
     def _limit_lifetime(self, application_id: str, seconds: float) -> None:
         """The submission by REST has no place for it."""
-        expiry = (datetime.now(UTC) + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S.000+0000")
+        now = datetime.fromtimestamp(time.time() + self.rest.clock_ahead, UTC)  # the time of YARN's own clock
+        expiry = (now + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S.000+0000")
         body = {"timeout": {"type": "LIFETIME", "expiryTime": expiry}}
         try:
             self.rest.request(f"/ws/v1/cluster/apps/{path_segment(application_id)}/timeout", "PUT", json=body)
@@ -270,7 +275,9 @@ class YarnCluster(Cluster):
         params = {name: value for name, value in asked.items() if value}
         answer = self.rest.request("/ws/v1/cluster/apps", params=params)
         with _understanding():
-            found = [_application(info) for info in as_list((answer.get("apps") or {}).get("app"))]
+            found = [
+                _application(info, self.rest.clock_ahead) for info in as_list((answer.get("apps") or {}).get("app"))
+            ]
         # Tags are compared without regard to case, and by some versions as any of several.
         mine = [application for application in found if which.holds(application)]
         return sorted(mine, key=lambda application: application.started_ms, reverse=True)
@@ -283,7 +290,7 @@ class YarnCluster(Cluster):
                 return None
             raise
         with _understanding():
-            return _application(answer["app"])
+            return _application(answer["app"], self.rest.clock_ahead)
 
     def _tracking_url(self, application_id: str) -> str | None:
         application = self.application(application_id)
@@ -473,7 +480,7 @@ def _diagnostics(said: str) -> str:
     return explained(said) if said.startswith(_NOT_RENEWED) else said
 
 
-def _application(info: dict[str, Any]) -> Application:
+def _application(info: dict[str, Any], clock_ahead: float = 0.0) -> Application:
     final = str(info.get("finalStatus", "UNDEFINED"))
     state = ApplicationState(info["state"])
     progress = float(info.get("progress", 0.0)) / 100
@@ -491,6 +498,7 @@ def _application(info: dict[str, Any]) -> Application:
         finished_ms=int(info["finishedTime"]) if info.get("finishedTime") else None,
         tags=[tag for tag in str(info.get("applicationTags", "")).split(",") if tag],
         attempt=_attempt(info),
+        clock_ahead=clock_ahead,
     )
 
 

@@ -32,6 +32,7 @@ from tony_provider.cluster.errors import (
 )
 from tony_provider.runtime.error_page import said_by_page
 from tony_provider.runtime.hadoop.gss_reasons import explained, reason
+from tony_provider.runtime.http_clock import ahead_of
 from tony_provider.runtime.most_bytes import YARN_ANSWER
 
 log = logging.getLogger(__name__)
@@ -92,11 +93,13 @@ class _Endpoint(YarnApi):  # type: ignore[misc]
         self.config = config
         self.session.trust_env = config.trust_env
         self.session.proxies = {}
+        self.clock_ahead: float | None = None  # see YarnRest
         self._seen_active = False
 
     def request(self, api_path: str, method: str = "GET", **kwargs: Any) -> YarnResponse:
         params = {**(kwargs.pop("params", None) or {}), **self.config.identity}
         headers = {"Accept": "application/json", **(kwargs.pop("headers", None) or {})}
+        asked = time.time()
         try:
             response = ask(
                 self.session,
@@ -118,6 +121,7 @@ class _Endpoint(YarnApi):  # type: ignore[misc]
         except requests.RequestException as error:
             self._seen_active = False
             raise _Unavailable(_reason(error)) from error
+        self.clock_ahead = ahead_of(response.headers.get("Date"), asked, time.time(), self.clock_ahead)
         try:
             _check(self, response)
         except _Unavailable:
@@ -159,6 +163,7 @@ class YarnRest:
     def __init__(self, config: RestConfig) -> None:
         self.config = config
         self._active = config.addresses[0].rstrip("/")  # where the last call found it, or a first guess
+        self.clock_ahead = 0.0  # seconds by which the clock of the active one is ahead of this machine's; 0: not known
         self._connections = threading.local()
         self._open: list[_Endpoint] = []
 
@@ -227,6 +232,7 @@ class YarnRest:
                     reasons.append(f"{endpoint.address}: {error}")
                 else:
                     self._active = endpoint.address
+                    self.clock_ahead = endpoint.clock_ahead or 0.0
                     return result
             if time.monotonic() + pause >= deadline:
                 raise ClusterUnreachable(
