@@ -14,6 +14,7 @@ from airflow.triggers.base import TriggerEvent
 from tests.operators.jobs import DEADLINE, Marker
 from tests.triggers.test_tony import is_alive, submit
 from tests.waiting import until
+from tony_provider.cluster.local.cluster import LocalCluster
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.triggers.sensor import (
     VERSION,
@@ -99,3 +100,19 @@ async def test_a_task_that_a_later_release_deferred_is_not_misread() -> None:
     trigger = TonyStateTrigger(states=["RUNNING"], **common(JobTarget(tag="x"), version=VERSION + 1))
     with pytest.raises(DeferredByNewerRelease, match="newer release of tony-provider"):
         await anext(trigger.run())
+
+
+async def test_times_of_another_machine_are_by_the_scripted_clock_of_the_cluster(
+    local: TonyHook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The triggerer's machine is two hours ahead of the cluster and of the worker that deferred the sensor."""
+    monkeypatch.setattr(LocalCluster, "clock_ahead", -7200.0)
+    now = time.time() - 7200
+    target = JobTarget(identity=local.identity(dag_id="d", run_id="r", task_id="none"))
+    trigger = TonyStateTrigger(states=["SUCCEEDED"], **common(target, start_timeout=3600.0, began=now, end=now + 3600))
+    looking = asyncio.get_running_loop().create_task(first_event(trigger))
+    await asyncio.wait([looking], timeout=2.0)
+    assert not looking.done(), "its time is not over"
+    looking.cancel()
+    over = TonyStateTrigger(states=["SUCCEEDED"], **common(target, began=now, end=now))
+    assert outcome_of(await first_event(over)).end is SensorEnd.TIMEOUT

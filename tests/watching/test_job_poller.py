@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -42,6 +43,9 @@ class ScriptedCluster:
         self.asked = threading.Event()
         self.gate = threading.Event()
         self.gate.set()
+
+    def now(self) -> float:
+        return time.time()
 
     def live(self) -> list[Application]:
         self.calls["live"] += 1

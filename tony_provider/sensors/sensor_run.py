@@ -79,6 +79,7 @@ class SensorRun(ABC):
         except ClusterError as error:
             raise TonyJobRejected(str(error)) from error
         end = self.until(context)
+        ahead = sensor.hook.now() - time.time()  # the clock of the triggerer's machine may differ
         sensor.defer(
             trigger=self._trigger(
                 tony_conn_id=sensor.tony_conn_id,
@@ -87,8 +88,8 @@ class SensorRun(ABC):
                 train_task=attrs.asdict(train_task) if train_task is not None else None,
                 poll_interval=sensor.poke_interval,
                 start_timeout=sensor.start_timeout,
-                began=_began(context) if began is None else began,
-                end=end,
+                began=(_began(context) if began is None else began) + ahead,
+                end=end + ahead,
                 earliest=None if is_of_dag_test(context) else earliest_event(),
                 version=VERSION,
             ),

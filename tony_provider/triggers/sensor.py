@@ -39,8 +39,8 @@ class TonySensorTrigger(BaseTrigger):
     :param train_task: the fields of ``TrainTask``, where the target is a training of this Airflow.
     :param poll_interval: seconds between two looks at the job, at least.
     :param start_timeout: seconds that there may be no application; None: no limit.
-    :param began: epoch seconds, from when that counts at first.
-    :param end: epoch seconds; at that time it yields ``timeout``.
+    :param began: epoch seconds by the cluster's clock, from when that counts at first.
+    :param end: epoch seconds by the cluster's clock; at that time it yields ``timeout``.
     :param earliest: epoch seconds, see ``earliest_event``; None: at once.
     :param version: of these arguments; a task may have been deferred by an earlier release.
     """
@@ -104,24 +104,28 @@ class TonySensorTrigger(BaseTrigger):
 
     async def _watch(self) -> SensorOutcome:
         target = target_of(self.target)
-        conditions = self._conditions(target, SensorMemory.beginning(self.began))
         job = PolledJob(target, self.poll_interval)
         async with following(self.tony_conn_id, self.proxy_user, job) as poller:
+            seen = await job.next(None)
+            # Before the first answer, the difference between the clocks of the two machines is unknown.
+            conditions = self._conditions(target, SensorMemory.beginning(self.began - poller.clock_ahead))
+            end = None if self.end is None else self.end - poller.clock_ahead
             task_states: TrainTaskStates | None = None
             while True:
-                left = None if self.end is None else self.end - time.time()
+                if seen is None:
+                    pass
+                elif task_states is None and not seen.is_live and seen.outage is None:
+                    task_states = await self._ask()
+                    poller.hurry(job)  # and judge by that look: what Airflow rules out came before it
+                else:
+                    outcome = conditions.judge(seen, task_states or TrainTaskStates())
+                    if outcome is not None:
+                        return outcome
+                    task_states = None
+                left = None if end is None else end - time.time()
                 if left is not None and left <= 0:
                     return SensorOutcome(SensorEnd.TIMEOUT)
                 seen = await job.next(left)
-                if seen is None:
-                    continue
-                if task_states is None and not seen.is_live and seen.outage is None:
-                    task_states = await self._ask()
-                    poller.hurry(job)  # and judge by that look: what Airflow rules out came before it
-                    continue
-                if (outcome := conditions.judge(seen, task_states or TrainTaskStates())) is not None:
-                    return outcome
-                task_states = None
 
     async def _ask(self) -> TrainTaskStates:
         """What becomes of the training's task."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -215,6 +216,7 @@ class JobPoller:
         self._hook = self._next_hook = open_hook()
         self._pace = pace
         self.contact = Contact()
+        self.clock_ahead = 0.0  # seconds by which the cluster's clock is ahead of this machine's, by the last answer
         self._jobs: set[FollowedJob] = set()
         self._urgent: deque[FollowedJob] = deque()
         self._work = asyncio.Event()  # there is an urgent look, or a new job
@@ -301,8 +303,11 @@ class JobPoller:
             await self._in_thread(hook.close)
 
     def _live(self) -> list[Application]:
+        hook = self._next_hook
         with self.contact.asking(Peer.CLUSTER):
-            return self._next_hook.live()
+            live = hook.live()
+        self.clock_ahead = hook.now() - time.time()
+        return live
 
     async def _look_at_urgent(self) -> None:
         while True:
@@ -369,7 +374,7 @@ class JobPoller:
     ) -> None:
         job.looked_at = asyncio.get_running_loop().time()
         try:
-            observation = await self._in_thread(lambda: look(self._hook))
+            observation = await self._in_thread(partial(self._look_at, look))
         except Exception as fault:  # noqa: BLE001 - of this one job, which is told; the others are none the worse
             job.has_failed(fault)
             return
@@ -377,6 +382,13 @@ class JobPoller:
             for each in self._jobs:
                 each.store_answers()
         tell(observation)
+
+    def _look_at(self, look: Callable[[TonyHook], Observation]) -> Observation:
+        hook = self._hook
+        observation = look(hook)
+        if observation.application is not None:
+            self.clock_ahead = hook.now() - time.time()
+        return observation
 
     async def _in_thread(self, call: Callable[[], T]) -> T:
         return await in_thread(call, self._threads)
