@@ -257,7 +257,7 @@ async def test_all_of_many_triggers_that_are_killed_at_once_end_their_applicatio
 
     monkeypatch.setattr(termination, "TonyHook", Hook)
     monkeypatch.setattr(
-        termination, "stop_application", lambda _, application_id, *__, **___: stopped.add(application_id)
+        termination, "stop_application", lambda _, __, application_id, *___, **____: stopped.add(application_id)
     )
     monkeypatch.setattr(termination, "end_application", end)
     names = [f"application_1_{number:04}" for number in range(60)]
