@@ -267,7 +267,7 @@ def test_the_cluster_has_forgotten_an_application_that_left_no_result(training: 
     training.dies(dying.AFTER_SUBMISSION, job(f"{marker.forever}", **ONCE))
     (first,) = training.applications
     training.hook.kill(first, "for the test")
-    until(lambda: ended(training.hook), "the end of the application", DEADLINE)
+    until(lambda: not training.hook.find(training.identity), "the end of the application", DEADLINE)
     training.hook.storage().remove(f"{training.hook.application_dir(training.identity, first)}/result.json")
     forget(training)
     training.mended.touch()
