@@ -44,7 +44,7 @@ with DAG(
 
     approve = ApprovalOperator(
         task_id="approve",
-        subject="Publish the clicks model of {{ dag_run.run_after | ds }}?",
+        subject="Publish the clicks model of {{ macros.tony.run_date() | ds }}?",
         body="""\
 {%- set trained = ti.xcom_pull('train') -%}
 | | |

@@ -15,7 +15,9 @@ from airflow.sdk.definitions.dag import _run_task
 from airflow.serialization.serialized_objects import DagSerialization
 from airflow.utils.session import create_session
 from airflow.utils.state import DagRunState
+from airflow.utils.types import DagRunTriggeredByType, DagRunType
 from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from tests.airflow_home import DAGS
 
@@ -47,15 +49,34 @@ def run_again(dag: DAG, run_id: str, cleared: Collection[str]) -> Run:
         clear_task_instances(instances, session)
         dag_run.state = DagRunState.RUNNING
         dag_run.dag = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
-        session.commit()
-        while dag_run.state == DagRunState.RUNNING:
-            session.expire_all()
-            ready, _ = dag_run.update_state(session=session)
-            for ti in ready:
-                ti.try_number += 1
-                session.commit()
-                _run_task(ti=ti, task=dag.task_dict[ti.task_id], run_triggerer=True)
+        _finish(dag, dag_run, session)
         return _what_became_of(dag_run, errors)
+
+
+def run_made_with(dag: DAG, run_id: str, **fields: Any) -> Run:
+    """Run it once, in a run as a scheduler makes it; ``fields`` as for ``create_dagrun``: dag.test() takes fewer."""
+    errors = _errors(dag)
+    _add(dag)
+    kind = {"run_type": DagRunType.SCHEDULED, "triggered_by": DagRunTriggeredByType.TIMETABLE}
+    with create_session() as session:
+        serialized = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
+        dag_run = serialized.create_dagrun(
+            run_id=run_id, state=DagRunState.RUNNING, session=session, **{**kind, **fields}
+        )
+        dag_run.dag = serialized
+        _finish(dag, dag_run, session)
+        return _what_became_of(dag_run, errors)
+
+
+def _finish(dag: DAG, dag_run: DagRun, session: Session) -> None:
+    session.commit()
+    while dag_run.state == DagRunState.RUNNING:
+        session.expire_all()
+        ready, _ = dag_run.update_state(session=session)
+        for ti in ready:
+            ti.try_number += 1
+            session.commit()
+            _run_task(ti=ti, task=dag.task_dict[ti.task_id], run_triggerer=True)
 
 
 def _errors(dag: DAG) -> dict[str, BaseException]:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import shlex
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jinja2 import pass_context
 
+from tony_provider import run_dates
 from tony_provider.runtime.spec.problems import shown
 
 if TYPE_CHECKING:
@@ -30,19 +31,28 @@ def newest_model(
     :param models: where models are published: a URI of the job's store, or a path below its staging directory. Each
         version is a directory ``versions/<anything>`` with a ``version.json`` that holds at least ``model_dir`` and
         ``period_end`` (ISO 8601), as the example DAGs write it.
-    :param before: models of periods that ended earlier than this; default: the end of this run's data interval, else
-        its ``run_after``.
+    :param before: models of periods that ended earlier than this; default: the end of this run's period.
 
-    Raises ClusterError, StorageError, and ValueError for a version.json that says something else.
+    Raises ClusterError, StorageError, ValueError for a version.json that says something else, and UndatedRun if the
+    run is for a partition without a date and ``before`` is not given.
     """
     from tony_provider.cluster.published_versions import newest_before
     from tony_provider.hooks.tony import TonyHook
     from tony_provider.runtime.storage import uris
 
-    end = before if before is not None else _period_end(context)
+    end = before if before is not None else run_dates.period_end(context["dag_run"])
     with TonyHook(tony_conn_id, proxy_user) as hook:
         directory = models if "://" in models else uris.join(hook.layout.root, models)
         return newest_before(hook.storage(), directory, end)
+
+
+@pass_context
+def run_date(context: Context) -> datetime:
+    """Return the date that the run is for, as the portal and mails name it: ``{{ macros.tony.run_date() | ds }}``.
+
+    Raises UndatedRun if the run is for a partition without a date.
+    """
+    return run_dates.run_date(context["dag_run"])
 
 
 def quote(value: object) -> str:
@@ -57,8 +67,3 @@ def quote(value: object) -> str:
     if "\0" in text:
         raise ValueError(f"macros.tony.quote: no command can hold a NUL character (got {shown(text)})")
     return shlex.quote(text)
-
-
-def _period_end(context: Context) -> Any:
-    run = context["dag_run"]
-    return run.data_interval_end or run.run_after

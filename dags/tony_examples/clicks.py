@@ -12,8 +12,8 @@ from typing import Any
 from airflow.sdk import get_current_context, task
 
 from tony_examples.form import PYTHON_ENV
-from tony_examples.publishing import period_end
 from tony_provider.hooks.tony import TonyHook
+from tony_provider.run_dates import run_date
 from tony_provider.runtime.storage.helpers import write_atomically
 from tony_provider.runtime.storage.uris import join
 
@@ -27,7 +27,7 @@ AS_IN_THE_FORM = "--epochs {{ params.epochs }} --learning-rate {{ params.learnin
 @task
 def write_clicks() -> dict[str, str]:
     """Write the clicks of this run's day to the job's store: what is learnt from, and what is held out."""
-    features, clicked = clicks_of(period_end(get_current_context()["dag_run"]).date())
+    features, clicked = clicks_of(run_date(get_current_context()["dag_run"]).date())
     with TonyHook() as hook:
         directory = data_directory(hook, "write_clicks")
         begin = 0
@@ -43,7 +43,7 @@ def write_unseen() -> dict[str, str]:
     import numpy as np
 
     context = get_current_context()
-    random = np.random.default_rng(period_end(context["dag_run"]).date().toordinal())
+    random = np.random.default_rng(run_date(context["dag_run"]).date().toordinal())
     with TonyHook() as hook:
         directory = data_directory(hook, "write_unseen")
         for number in range(context["params"]["shards"]):

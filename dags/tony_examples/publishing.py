@@ -18,6 +18,7 @@ from typing import Any
 from airflow.sdk import get_current_context, task
 
 from tony_provider.hooks.tony import TonyHook
+from tony_provider.run_dates import period_end
 from tony_provider.runtime.storage.base import Storage
 from tony_provider.runtime.storage.errors import StorageExists, StorageNotFound
 from tony_provider.runtime.storage.helpers import read_bytes, walk, write_atomically
@@ -40,7 +41,7 @@ def publish(models: str, trained: Any, measured: Any = None, approved_by: str | 
     run = context["dag_run"]
     about = {
         "metrics": (measured or trained)["metrics"],
-        # What the model was made for; a run that was triggered by hand has no interval, but a time.
+        # What the model was made for.
         "period_start": run.data_interval_start.isoformat() if run.data_interval_start else None,
         "period_end": period_end(run).isoformat(),
         "run_id": run.run_id,
@@ -59,12 +60,6 @@ def published_model(models: str) -> dict[str, Any] | None:
     """The current version, as ``publish`` returned it; None: nothing was published yet."""
     with TonyHook() as hook:
         return current_version(hook.storage(), join(hook.layout.root, models))
-
-
-def period_end(run: Any) -> datetime:
-    """The end of what a run is about: a run that was triggered by hand, or by an asset, may have no interval."""
-    end: datetime = run.data_interval_end or run.run_after
-    return end
 
 
 def keep(storage: Storage, models: str, model_dir: str, about: Mapping[str, Any]) -> dict[str, Any]:

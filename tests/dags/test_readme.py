@@ -9,6 +9,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from airflow.dag_processing.dagbag import DagBag
+from airflow.sdk.execution_time.context import MacrosAccessor
+from airflow.sdk.plugins_manager import integrate_macros_plugins
 
 from tests.demo.airflow import REPOSITORY
 from tony_provider.operators.tony import TonyTrainOperator
@@ -24,7 +26,9 @@ def test_the_dag_parses_and_its_job_is_valid(airflow_db: None, tmp_path: Path) -
     task = bag.dags["retrain_clicks"].get_task("train")
     assert isinstance(task, TonyTrainOperator)
     # As Airflow renders it, for a run without a logical date too: everything is text then.
-    context = {"params": {"workers": 4}, "dag_run": SimpleNamespace(run_after=datetime(2026, 1, 2, tzinfo=UTC))}
+    integrate_macros_plugins()
+    run = SimpleNamespace(run_after=datetime(2026, 1, 2, tzinfo=UTC))
+    context = {"params": {"workers": 4}, "dag_run": run, "macros": MacrosAccessor()}
     task.render_template_fields(cast(Any, context))
     job = parse_job(task.job)
     worker = job.tasks["worker"]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from airflow.sdk import DAG
+from airflow.sdk import DAG, CronPartitionTimetable
 
-from tests.airflow_dags import run
+from tests.airflow_dags import run, run_made_with
 from tests.checkpoints import commit
-from tests.operators.jobs import applications, job
+from tests.operators.jobs import DAG_ID, applications, job
 from tests.operators.trainings import DATES, MORNING, RUN_ID, Training
 from tony_provider.cluster.checkpoint_chains import CheckpointChains, new_chain
 from tony_provider.exceptions import TonyJobRejected, TonySpecError
@@ -177,6 +178,17 @@ def test_the_newest_model_of_an_earlier_period(ready: Training) -> None:
     assert ready.newest.about is not None
     assert ready.newest.about.warm_start == newest
     assert ready.said(f"trains from the beginning, with {newest}")
+
+
+def test_a_partition_that_is_made_up_for_later_begins_with_the_model_of_the_partition_before(ready: Training) -> None:
+    before = publish(ready, "1", "2026-01-04T00:00:00+00:00")
+    publish(ready, "2", "2026-11-26T00:00:00+00:00")
+    now = datetime(2026, 11, 27, tzinfo=UTC)
+    fields = {"partition_key": "2026-01-05", "partition_date": datetime(2026, 1, 5, tzinfo=UTC), "run_after": now}
+    with DAG(DAG_ID, schedule=CronPartitionTimetable("@daily", timezone="UTC")) as dag:
+        TonyTrainOperator(task_id="train", job=ready.spec(), warm_start=NEWEST)
+    done = run_made_with(dag, "backfill__2026-01-05", **fields)
+    assert ready.description(done).warm_start == before
 
 
 @pytest.mark.long

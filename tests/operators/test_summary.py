@@ -47,7 +47,7 @@ def test_a_failure_and_the_try_after_it(training: Training) -> None:
     assert "exit code 3" in failed["reason"]
     assert (succeeded["verdict"], succeeded["reason"]) == ("SUCCEEDED", "")
     assert succeeded["framework"] == "standalone"
-    assert succeeded["logical_date"] == MORNING.isoformat()
+    assert succeeded["run_date"] == MORNING.isoformat()
     assert 0 < succeeded["submitted_ms"] < succeeded["finished_ms"]
     assert set(kept(DETAILS_KEY)) == set(kept(JOB_KEY)) == set(training.applications)
     assert "tasks.worker.command" in kept(DETAILS_KEY)[succeeded["application_id"]]["fingerprint"]

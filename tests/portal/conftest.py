@@ -65,6 +65,6 @@ def jobs(api_server: FastAPI) -> dict[str, Any]:
         "reason": "worker:0 <b>died</b>\nits last words",
         "user": "bob",
     }
-    date = {"run_id": stored.run_id(0), "logical_date": stored.day(0).isoformat()}
+    date = {"run_id": stored.run_id(0), "run_date": stored.day(0).isoformat()}
     stored.add(runs["digits-0"], stored.summary(100, "digits", **date, **failed))
     return runs

@@ -16,7 +16,7 @@ READS: dict[str, set[str]] = {
     "dave": {"clicks"},
     "erin": {"clicks"},
     "frank": {"seeded_clicks", "seeded_sweep", "seeded_odd", "seeded_marked"},
-    "ivan": {"digits_daily"},
+    "ivan": {"digits_daily", "parted"},
     "judy": {"digits"},
     "grace": PORTAL_DAGS | {f"many_{number:02}" for number in range(20)},
     "heidi": {"portal_sweep"},

@@ -81,7 +81,7 @@ def _add_day(dag_id: str, day: int, run: int) -> None:
     stored.add_instance(dag_id, day, "running" if runs else "failed" if failed else "success")
     stored.add(run, summary(dag_id, day))
     if failed:  # the try before failed, too
-        stored.add(run, summary(dag_id, 50 + day, run_id=stored.run_id(day), logical_date=stored.day(day).isoformat()))
+        stored.add(run, summary(dag_id, 50 + day, run_id=stored.run_id(day), run_date=stored.day(day).isoformat()))
 
 
 def summary(dag_id: str, number: int, **fields: Any) -> JobSummary:
@@ -92,7 +92,7 @@ def summary(dag_id: str, number: int, **fields: Any) -> JobSummary:
         "application_id": application_id(dag_id, number),
         "application_dir": f"file:///nowhere/jobs/x-00000000000000000000/applications/{application_id(dag_id, number)}",
         "run_id": stored.run_id(day),
-        "logical_date": stored.day(day).isoformat(),
+        "run_date": stored.day(day).isoformat(),
         "submitted_ms": submitted,
         "finished_ms": submitted + 3_600_000 + 60_000 * day,
         "user": "alice" if day % 3 else "bob",
@@ -208,7 +208,7 @@ def history(application: str) -> JobHistory:
                 "memory": "8GiB",
                 "vcores": 4,
                 "gpus": 1,
-                "command": f"python train.py --day {about.logical_date}",
+                "command": f"python train.py --day {about.run_date}",
             }
         },
         "restart": {"scope": "gang"},

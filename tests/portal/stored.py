@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -49,7 +50,7 @@ def summary(number: int, dag_id: str = "clicks", **fields: Any) -> JobSummary:
         "dag_id": dag_id,
         "run_id": run_id(number),
         "task_id": "train",
-        "logical_date": day(number).isoformat(),
+        "run_date": day(number).isoformat(),
         "user": "alice",
         "name": f"{dag_id}.train",
         "verdict": FinalStatus.SUCCEEDED,
@@ -69,7 +70,7 @@ def add_dag(dag_id: str) -> None:
         session.merge(DagModel(dag_id=dag_id, bundle_name=BUNDLE, fileloc=f"/dags/{dag_id}.py"))  # type: ignore[no-untyped-call]
 
 
-def add_schedule(dag_id: str, schedule: str) -> None:
+def add_schedule(dag_id: str, schedule: Any) -> None:
     """As the DAG processor has found it in a DAG's file."""
     with DAG(dag_id, schedule=schedule, start_date=day(0)) as dag:
         EmptyOperator(task_id="train")
@@ -87,6 +88,25 @@ def add_runs(dag_id: str, count: int, first: int = 0) -> list[int]:
             run_type=DagRunType.SCHEDULED,
         )
         for number in range(first, first + count)
+    ]
+    with create_session() as session:
+        session.add_all(runs)
+        session.flush()
+        return [int(run.id) for run in runs]
+
+
+def add_partitions(dag_id: str, keys: Mapping[int, str], *, dated: bool = True) -> list[int]:
+    """Runs of partitions, all made long after the days that they are for; returns their ids in the database."""
+    runs = [
+        DagRun(
+            dag_id=dag_id,
+            run_id=run_id(number),
+            partition_key=key,
+            partition_date=day(number) if dated else None,
+            run_after=day(300),
+            run_type=DagRunType.ASSET_TRIGGERED,
+        )
+        for number, key in keys.items()
     ]
     with create_session() as session:
         session.add_all(runs)

@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 import pytest
+from airflow.sdk import CronPartitionTimetable
 
 from tests.portal import stored
 from tests.portal.conftest import As
@@ -180,6 +181,19 @@ def test_a_date_of_the_schedule_that_was_never_run_is_a_gap(client: As) -> None:
     stored.add_schedule("digits_daily", "0 6 * * MON")
     (task,) = client("ivan").get("/tony/api/dags/digits_daily/dates").json()["tasks"]
     assert [point["application_id"] for point in task["points"]] == days(200, 203)
+
+
+def test_the_dates_of_partitions_and_the_gaps_between_them(client: As) -> None:
+    stored.add_dag("parted")
+    stored.add_schedule("parted", CronPartitionTimetable("0 6 * * *", timezone="UTC"))
+    for number, key in {0: "x", 3: "y"}.items():
+        (dag_run_id,) = stored.add_partitions("parted", {number: key})
+        stored.add_instance("parted", number, "success")
+        stored.add(dag_run_id, stored.summary(number, "parted", application_id=stored.application_id(300 + number)))
+    stored.add_partitions("parted", {4: "eu"}, dated=False)
+    (task,) = client("ivan").get("/tony/api/dags/parted/dates").json()["tasks"]
+    assert [point["date"] for point in task["points"]] == [stored.day(number).isoformat() for number in range(4)]
+    assert [point["application_id"] for point in task["points"]] == [*days(300), None, None, *days(303)]
 
 
 def test_a_comparison_without_the_store_is_of_fingerprints_and_says_so(client: As) -> None:

@@ -116,8 +116,8 @@ class NewsSource:
     ) -> str | None:
         """The last run before this one in which the training has succeeded; of another task, in which all has."""
         ti = context.get("ti")
-        if ti is None or not occasion.date:
-            missing.append("the run before: this one has no date" if ti is not None else "the run before")
+        if ti is None or getattr(context.get("dag_run"), "logical_date", None) is None:  # Airflow orders runs by it
+            missing.append("the run before: this one has no logical date" if ti is not None else "the run before")
             return None
         try:
             if ti.task_id == task_id:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
 import attrs
 from airflow.providers.common.compat.sdk import conf
+
+from tony_provider.run_dates import known_run_date
 
 _SUCCESS, _RETRY, _RUNNING = "success", "up_for_retry", "running"
 
@@ -23,7 +26,7 @@ class Occasion:
     try_number: int | None = None
     tries: int | None = None  # that Airflow allows at all
     state: str | None = None  # of the task or the run, as Airflow calls it; None: a deadline was missed
-    date: str = ""  # the run's logical date; empty: it has none
+    date: str = ""  # of the run; empty: it is unknown
     exception: BaseException | None = None
     reason: str = ""  # Airflow's own, of a run's end
     address: str = ""  # of Airflow's page about it
@@ -34,7 +37,7 @@ class Occasion:
         ti, run = context.get("ti"), context.get("dag_run")
         dag_id = getattr(ti, "dag_id", None) or _of(run, "dag_id") or getattr(context.get("dag"), "dag_id", "")
         run_id = context.get("run_id") or _of(run, "run_id") or _of(run, "dag_run_id") or ""
-        about: dict[str, Any] = {"dag_id": str(dag_id), "run_id": str(run_id), "date": _date(_of(run, "logical_date"))}
+        about: dict[str, Any] = {"dag_id": str(dag_id), "run_id": str(run_id), "date": _date(known_run_date(run))}
         if ti is None or "reason" in context:
             return cls(
                 **about,
@@ -90,9 +93,9 @@ def _of(run: Any, name: str) -> Any:
     return run.get(name) if isinstance(run, Mapping) else getattr(run, name, None)
 
 
-def _date(value: Any) -> str:
+def _date(date: datetime | None) -> str:
     """Without the time at midnight."""
-    text = value.isoformat() if hasattr(value, "isoformat") else str(value or "")
+    text = date.isoformat() if date is not None else ""
     day, _, time = text.partition("T")
     return day if time.startswith("00:00:00") else text[:16]
 

@@ -18,6 +18,7 @@ from tony_provider.cluster.history.summarize import RunFacts, summarize
 from tony_provider.exceptions import TonySpecError
 from tony_provider.operators.training_task import TrainingTask
 from tony_provider.operators.tries import TaskRun
+from tony_provider.run_dates import known_run_date
 from tony_provider.runtime.clock import epoch_ms
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.storage.errors import StorageError
@@ -42,9 +43,8 @@ class Summaries:
         self._hook = task.hook
         self._log = task.log
         self._run = run
-        dag_run = context.get("dag_run")
-        date = dag_run.logical_date if dag_run is not None else None
-        self._logical_date = date.isoformat() if date is not None else None
+        date = known_run_date(context.get("dag_run"))
+        self._run_date = date.isoformat() if date is not None else None
         self._ended: set[str] = set()  # applications whose end is kept
 
     def begin(self, application_id: str) -> None:
@@ -146,7 +146,7 @@ class Summaries:
             map_index=run.map_index,
             try_number=run.try_number,
             watched=self._task.wait_for_completion,
-            logical_date=self._logical_date,
+            run_date=self._run_date,
             tony_conn_id=self._task.tony_conn_id,
             proxy_user=self._task.proxy_user or None,
             framework=framework,

@@ -12,7 +12,7 @@ from typing import Any
 from airflow.providers.common.compat.sdk import AirflowPlugin
 
 from tony_provider.airflow_versions.capabilities import PORTAL
-from tony_provider.macros import newest_model, quote
+from tony_provider.macros import newest_model, quote, run_date
 
 PREFIX = "/tony"  # below it: the portal's API and its pages' files
 
@@ -21,7 +21,7 @@ class TonyPlugin(AirflowPlugin):
     """Airflow's plugin ``tony``: gives templates the macros ``macros.tony.…``, and the API server the portal."""
 
     name = "tony"
-    macros = [newest_model, quote]  # noqa: RUF012 - Airflow's form
+    macros = [newest_model, quote, run_date]  # noqa: RUF012 - Airflow's form
 
     @cached_property
     def react_apps(self) -> list[dict[str, Any]]:  # type: ignore[override]

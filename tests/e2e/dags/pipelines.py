@@ -11,6 +11,7 @@ from jobs import DIARY, ONCE, PARAMS, TWICE, job
 
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.tony import TonyTrainOperator
+from tony_provider.run_dates import period_end
 from tony_provider.runtime.storage.helpers import write_atomically
 from tony_provider.runtime.storage.uris import join
 
@@ -30,7 +31,7 @@ def daily_job() -> dict[str, Any]:
 def publish(trained: Any) -> str:
     """Keep the model under the day that it was made for, as dags/digits_train.py does."""
     run = get_current_context()["dag_run"]
-    end = run.data_interval_end or run.run_after
+    end = period_end(run)
     with TonyHook() as hook:
         about = join(hook.layout.root, MODELS, "versions", f"{end:%Y%m%d}", "version.json")
         version = {"model_dir": trained["model_dir"], "period_end": end.isoformat()}

@@ -38,7 +38,7 @@ class JobSummary:
     map_index: int = -1
     try_number: int = 1  # the last that has waited for it
     watched: bool = True  # False: its task does not wait for its end
-    logical_date: str | None = None  # ISO 8601; None: the run has none
+    run_date: str | None = None  # ISO 8601; None: the run is for a partition without a date
     tony_conn_id: str = "tony_default"
     proxy_user: str | None = None
     user: str = ""  # whom it ran as

@@ -38,7 +38,7 @@ class RunFacts:
     map_index: int = -1
     try_number: int = 1
     watched: bool = True
-    logical_date: str | None = None
+    run_date: str | None = None
     tony_conn_id: str = "tony_default"
     proxy_user: str | None = None
     name: str = ""

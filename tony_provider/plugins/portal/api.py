@@ -10,7 +10,7 @@ same words. Arguments that make no sense: 422. Errors have ``{"detail": …}``.
 &date_after=&date_before=&limit=50&offset=0&order=-submitted``
     ``{"jobs": [row], "total": n}``. ``verdict``: states, with commas between them. ``text``: words that are all
     somewhere in the job's names, user, queue, state or reason. ``map_index``: -1 for what is not mapped. ``after`` and
-    ``before``: ISO 8601, of the submission; with ``date_``, of the logical date. ``order``: a name of
+    ``before``: ISO 8601, of the submission; with ``date_``, of the run's date. ``order``: a name of
     ``job_filter.ORDERS``, downwards after a minus. ``limit``: at most 500.
     A row: the fields of ``JobSummary`` but ``curves``, ``use``, ``advice``, ``fingerprint`` and ``links``; and
     ``state``: the verdict, else one of ``job_row``: RUNNING, UNSEEN, UNWATCHED, LOST; ``task_state``: without a verdict
@@ -20,7 +20,7 @@ same words. Arguments that make no sense: 422. Errors have ``{"detail": …}``.
 ``/jobs/{application_id}``
     ``{"summary": JobSummary, "state", "task_state", "duration_s", "waiting_s", "memory_gb_hours", "vcore_hours",
     "gpu_hours", "previous": application_id or null, "others": [application_id], "tensorboard": [command],
-    "problems": […]}``. ``previous``: the newest of the same task in the run before, by logical date, else by
+    "problems": […]}``. ``previous``: the newest of the same task in the run before, by date, else by
     submission. ``others``: of the same task instance, newest first. ``tensorboard``: what draws its event files, to be
     typed.
 ``/jobs/{application_id}/history?tasks=worker:0,worker:1``

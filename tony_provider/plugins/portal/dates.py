@@ -1,4 +1,4 @@
-"""The jobs of a DAG over its logical dates: what backfills fill in, and the gaps that they have left."""
+"""The jobs of a DAG over the dates of its runs: what backfills fill in, and the gaps that they have left."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 
 from tony_provider.advice.metric_names import ranked
 from tony_provider.plugins.portal.job_row import Row
+from tony_provider.run_dates import known_run_date, run_date
 
 _RUNS = 1000  # the newest, at most
 _SCHEDULES = 100  # whose dates are kept, at most
@@ -33,11 +34,13 @@ class DagDate:
 
 
 def runs_of(session: Session, dag_id: str) -> list[DagDate]:
-    """The newest runs of the DAG, by date. A run without a logical date is for the time after which it may run."""
-    date = func.coalesce(DagRun.logical_date, DagRun.run_after)
-    query = select(DagRun.run_id, DagRun.logical_date, DagRun.run_after).where(DagRun.dag_id == dag_id)
-    found = session.execute(query.order_by(date.desc()).limit(_RUNS)).all()
-    return [DagDate(each.run_id, each.logical_date or each.run_after) for each in reversed(found)]
+    """Return the newest runs of the DAG, ordered by date, without those whose date is unknown."""
+    about_date = (DagRun.partition_key, DagRun.partition_date, DagRun.logical_date, DagRun.run_after)
+    newest_first = func.coalesce(*about_date[1:]).desc()
+    query = select(DagRun.run_id, *about_date).where(DagRun.dag_id == dag_id).order_by(newest_first).limit(_RUNS)
+    found = [(each.run_id, known_run_date(each)) for each in session.execute(query)]
+    runs = [DagDate(run_id, date) for run_id, date in found if date is not None]
+    return sorted(runs, key=lambda run: run.date)
 
 
 def with_gaps(session: Session, dag_id: str, runs: list[DagDate]) -> list[DagDate]:
@@ -64,7 +67,7 @@ def _scheduled(serialized: SerializedDagModel, first: datetime, last: datetime) 
     found = _schedules.get(key)
     if found is None:
         infos = islice(serialized.dag.iter_dagrun_infos_between(first, last), _RUNS + 1)
-        found = frozenset(info.logical_date for info in infos if info.logical_date is not None)
+        found = frozenset(run_date(info) for info in infos)
         if len(_schedules) >= _SCHEDULES:
             _schedules.clear()
         _schedules[key] = found

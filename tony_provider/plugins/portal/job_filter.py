@@ -29,7 +29,7 @@ _SEARCHED = (
 ORDERS = {
     "submitted": "submitted_ms",
     "finished": "finished_ms",
-    "date": "logical_date",
+    "date": "run_date",
     "dag": "dag_id",
     "task": "task_id",
     "run": "run_id",
@@ -57,8 +57,8 @@ class JobFilter:
     text: str = ""  # is in one of the fields that people know a job by; in upper or lower case
     after: datetime | None = None  # submitted then or later
     before: datetime | None = None  # submitted before that
-    date_after: datetime | None = None  # the logical date is then or later; a job without one is left out
-    date_before: datetime | None = None  # the logical date is before that
+    date_after: datetime | None = None  # the run's date is then or later; a job without one is left out
+    date_before: datetime | None = None  # the run's date is before that
 
     def chosen(self, rows: Iterable[Row]) -> list[Row]:
         states = {each.strip().upper() for each in self.verdict.split(",") if each.strip()}
@@ -101,7 +101,7 @@ def _is_between(epoch_ms: float | None, after: datetime | None, before: datetime
 
 def _date_ms(row: Row) -> float | None:
     try:
-        return _epoch_ms(datetime.fromisoformat(row["logical_date"]))
+        return _epoch_ms(datetime.fromisoformat(row["run_date"]))
     except (TypeError, ValueError):  # there is none, or a damaged summary
         return None
 

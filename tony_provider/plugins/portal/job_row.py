@@ -35,7 +35,7 @@ _FIELDS: dict[str, tuple[Any, tuple[type, ...]]] = {
     "application_dir": ("", (str,)),
     "try_number": (1, (int,)),
     "watched": (True, (bool,)),
-    "logical_date": (None, (str,)),
+    "run_date": (None, (str,)),
     "tony_conn_id": ("", (str,)),
     "proxy_user": (None, (str,)),
     "user": ("", (str,)),

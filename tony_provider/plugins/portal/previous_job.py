@@ -8,7 +8,7 @@ from tony_provider.plugins.portal.job_row import Row
 
 
 def previous_of(row: Row, rows: Iterable[Row]) -> str | None:
-    """The newest application of the run before, by logical date where both have one, else by submission.
+    """The newest application of the run before, by date where both have one, else by submission.
 
     ``rows``: those of its task. None: it is the first.
     """
@@ -18,9 +18,9 @@ def previous_of(row: Row, rows: Iterable[Row]) -> str | None:
         for each in rows
         if (each["dag_id"], each["task_id"], each["map_index"]) == mine and each["run_id"] != row["run_id"]
     ]
-    if row["logical_date"] is not None:
-        earlier = [each for each in others if each["logical_date"] and each["logical_date"] < row["logical_date"]]
-        key = "logical_date"
+    if row["run_date"] is not None:
+        earlier = [each for each in others if each["run_date"] and each["run_date"] < row["run_date"]]
+        key = "run_date"
     else:
         earlier = [each for each in others if each["submitted_ms"] < row["submitted_ms"]]
         key = "submitted_ms"

@@ -1,7 +1,7 @@
 // Several jobs side by side: figures, curves, specifications.
 import { address, jobPath, useAllJson, useJson } from "./api.js";
 import { Curves, fromSummary } from "./curves.js";
-import { duration, figure, known, logicalDate, moment, NOTHING, shortened } from "./format.js";
+import { duration, figure, known, runDate, moment, NOTHING, shortened } from "./format.js";
 import { html, useMemo } from "./html.js";
 import { Fold, Loading, Problem, Section, State, Table, To } from "./parts.js";
 import { toJob, toJobs } from "./routes.js";
@@ -41,10 +41,10 @@ function Comparison({ jobs, states, missing, differences, differences_of: of, re
   </div>`;
 }
 
-// The shortest that tells them apart: the logical date, the task, or the end of the application's id.
+// The shortest that tells them apart: the date, the task, or the end of the application's id.
 function labels(jobs) {
   const unique = (texts) => new Set(texts).size === jobs.length && texts.every(Boolean);
-  const dates = jobs.map((job) => job.logical_date && logicalDate(job.logical_date));
+  const dates = jobs.map((job) => job.run_date && runDate(job.run_date));
   const named = jobs.map((job, at) => [job.name || job.task_id, dates[at], job.map_index >= 0 ? `[${job.map_index}]` : ""].filter(Boolean).join(" "));
   const tail = (job) => job.application_id.split("_").slice(-1)[0];
   if (unique(dates)) return dates;
@@ -58,7 +58,7 @@ function Figures({ jobs, states, heads }) {
   const row = (name, value) => [name, ...jobs.map(value)];
   const rows = [
     row("State", (_, at) => html`<${State} state=${states[at]} />`),
-    row("Logical date", (job) => logicalDate(job.logical_date)),
+    row("Date", (job) => runDate(job.run_date)),
     row("Submitted", (job) => moment(job.submitted_ms)),
     row("Took", (job) => duration(took(job))),
     row("Training", (job) => duration(job.times.training)),

@@ -1,4 +1,4 @@
-// The tab on a DAG: its trainings over their logical dates.
+// The tab on a DAG: its trainings over the dates of their runs.
 import { DatesPage } from "./dates_page.js";
 import { html } from "./html.js";
 import { Page } from "./parts.js";

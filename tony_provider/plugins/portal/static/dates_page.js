@@ -1,8 +1,8 @@
-// The tab on a DAG: what backfills fill in, figures of its trainings over their logical dates.
+// The tab on a DAG: what backfills fill in, figures of its trainings over the dates of their runs.
 import { address, useJson } from "./api.js";
 import { Chart } from "./chart.js";
 import { Choice } from "./choice.js";
-import { count, drawable, duration, DURATION_STEPS, figure, logicalDate, NOTHING, numeric } from "./format.js";
+import { count, drawable, duration, DURATION_STEPS, figure, runDate, NOTHING, numeric } from "./format.js";
 import { html, useMemo, useNavigate } from "./html.js";
 import { Empty, Fold, Loading, Problem, Section, State, Switch, Table, To, useAfterPaint } from "./parts.js";
 import { useQuery } from "./query.js";
@@ -28,7 +28,7 @@ const FIGURES = [
 export function DatesPage({ dagId }) {
   const { data, error, loading } = useJson(address(`dags/${encodeURIComponent(dagId)}/dates`), RENEWED);
   return html`<div>
-    <header><h1>Trainings over logical dates</h1></header>
+    <header><h1>Trainings over dates</h1></header>
     <p><${To} to=${toJobs({ dag_id: dagId })}>All jobs of this DAG<//></p>
     ${loading && html`<${Loading} what="the dates" />`}
     ${error && html`<${Problem} title="The dates are not known:" text=${error} />`}
@@ -88,16 +88,16 @@ function DateChart({ title, points, read, write, onPick }) {
     const infinite = points.filter((point, at) => point.application_id && ys[at] === null && typeof read(point) === "string" && !Number.isFinite(numeric(read(point)))).length;
     return [{ label: title, xs: points.map((point) => point.seconds), ys, gaps: infinite, again: 0, back: 0 }];
   }, [title, points, read]);
-  const x = { label: "logical date", time: true, utc: true, tell: (seconds) => logicalDate(new Date(seconds * 1000).toISOString()) };
+  const x = { label: "date", time: true, utc: true, tell: (seconds) => runDate(new Date(seconds * 1000).toISOString()) };
   return html`<${Chart} title=${title} all=${all} x=${x} y=${{ write, steps: write === duration ? DURATION_STEPS : undefined }} points=${true} onPick=${onPick} />`;
 }
 
 function Dates({ dagId, points, metrics }) {
   const number = (text) => ({ text, number: true });
-  const head = ["Logical date", "State", "Job", ...metrics.map(number), ...FIGURES.map(([, title]) => number(title))];
+  const head = ["Date", "State", "Job", ...metrics.map(number), ...FIGURES.map(([, title]) => number(title))];
   const newest = [...points].reverse();
   const row = (point) => [
-    point.run_id ? html`<${To} to=${toRun({ ...point, dag_id: dagId })}><span className="line">${logicalDate(point.date)}</span><//>` : logicalDate(point.date),
+    point.run_id ? html`<${To} to=${toRun({ ...point, dag_id: dagId })}><span className="line">${runDate(point.date)}</span><//>` : runDate(point.date),
     point.state ? html`<${State} state=${point.state} />` : html`<span className="soft">no job</span>`,
     point.application_id ? html`<${To} to=${toJob(point.application_id)}>${point.application_id}<//>` : NOTHING,
     ...metrics.map((metric) => figure(point.metrics?.[metric])),
@@ -105,7 +105,7 @@ function Dates({ dagId, points, metrics }) {
   ];
   const table = (rows, caption) => html`<${Table} caption=${caption} head=${head} rows=${rows.map(row)} />`;
   return html`<div>
-    ${table(newest.slice(0, 40), "Trainings by logical date, newest first")}
-    ${newest.length > 40 && html`<${Fold} title=${`${newest.length - 40} earlier dates`}>${() => table(newest.slice(40, ROWS), "Trainings by logical date, earlier ones")}<//>`}
+    ${table(newest.slice(0, 40), "Trainings by date, newest first")}
+    ${newest.length > 40 && html`<${Fold} title=${`${newest.length - 40} earlier dates`}>${() => table(newest.slice(40, ROWS), "Trainings by date, earlier ones")}<//>`}
   </div>`;
 }

@@ -81,8 +81,8 @@ export function moment(epochMs, { seconds = false } = {}) {
 
 export const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
-// A logical date, as Airflow writes it: in UTC, without its time where that is midnight.
-export function logicalDate(text) {
+// The date of a run, as Airflow writes it: in UTC, without its time where that is midnight.
+export function runDate(text) {
   if (!text) return NOTHING;
   const date = new Date(text);
   if (Number.isNaN(date.getTime())) return text;

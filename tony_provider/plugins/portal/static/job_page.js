@@ -1,6 +1,6 @@
 // The page of one job: what Airflow's database knows of it at once, then what its store has.
 import { address, jobPath, useJson } from "./api.js";
-import { duration, figure, known, logicalDate, moment, NOTHING, ZONE } from "./format.js";
+import { duration, figure, known, runDate, moment, NOTHING, ZONE } from "./format.js";
 import { html } from "./html.js";
 import { JobHistory } from "./job_history.js";
 import { hasEnded, LiveJob, useLive } from "./live_job.js";
@@ -124,7 +124,7 @@ function Origin({ summary }) {
     ["DAG", html`<${To} to=${toDates(summary.dag_id)}>${summary.dag_id}<//>`],
     ["Run", html`<${To} to=${toRun(summary)}>${summary.run_id}<//>`],
     ["Task", html`<${To} to=${toTaskInstance(summary)}>${summary.task_id}${mapped}<//>, try ${summary.try_number}`],
-    ["Logical date", logicalDate(summary.logical_date)],
+    ["Date", runDate(summary.run_date)],
     ["User", summary.proxy_user ? `${summary.user} (for ${summary.proxy_user})` : summary.user || NOTHING],
     ["Queue", summary.queue || NOTHING],
     ["Framework", summary.framework],

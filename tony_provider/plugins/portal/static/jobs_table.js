@@ -1,5 +1,5 @@
 // The table of jobs: a row for each, with a box to choose it for comparison.
-import { duration, figure, known, logicalDate, moment, NOTHING, shortened, ZONE } from "./format.js";
+import { duration, figure, known, runDate, moment, NOTHING, shortened, ZONE } from "./format.js";
 import { html } from "./html.js";
 import { State, To } from "./parts.js";
 import { toDates, toJob, toTaskInstance } from "./routes.js";
@@ -9,7 +9,7 @@ const COLUMNS = [
   ["State", false, "state"],
   ["Job", false, "name"],
   ["Task", false, "task"],
-  ["Logical date", false, "date"],
+  ["Date", false, "date"],
   ["Submitted", false, "submitted"],
   ["Took", true, "duration"],
   ["Waited", true, "waiting"],
@@ -50,7 +50,7 @@ function Row({ job, chosen, most, onChoose }) {
     <td><${State} state=${job.state} /></td>
     <th scope="row"><${To} to=${toJob(job.application_id)}>${shortened(name, 60)}<//>${(job.reason || job.application_id).split("\n").map((line, at) => html`<small key=${at}>${shortened(line, 120)}</small>`)}</th>
     <td><${To} to=${toTaskInstance(job)}>${job.task_id}${job.map_index >= 0 ? ` [${job.map_index}]` : ""}<//><small><${To} to=${toDates(job.dag_id)}>${job.dag_id}<//></small></td>
-    <td>${logicalDate(job.logical_date)}</td>
+    <td>${runDate(job.run_date)}</td>
     <td>${moment(job.submitted_ms)}</td>
     <td className="number">${duration(job.duration_s)}</td>
     <td className="number">${duration(job.waiting_s)}</td>

@@ -1,0 +1,83 @@
+"""The date of a DAG run: the only place that decides it.
+
+Summaries, the portal, notifications, templates and the example DAGs all call these functions, so that they name the
+same date for a run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from tony_provider.runtime.spec.problems import shown
+
+# A day or a month, with or without a time. Digits alone may be the number of a customer.
+_DATE = re.compile(r"(?P<day>\d{4}-\d{2}(?P<of_month>-\d{2})?)(?P<time>[T ].*)?")
+
+
+class UndatedRun(ValueError):  # noqa: N818 - named for what is wrong
+    """The run is for a partition whose key is not a date."""
+
+
+def run_date(run: Any) -> datetime:
+    """Return the date that a DAG run is for.
+
+    A run of a partition has the date of the partition, because Airflow gives it no data interval and may create it
+    years later. Any other run has its logical date, or the time after which it may run if it has none.
+
+    ``run`` is a DAG run as tasks, callbacks or the database have it, or a dictionary of its fields.
+    Raises UndatedRun if the partition has no date.
+    """
+    key = _field(run, "partition_key")
+    if key is None:
+        return _moment(_field(run, "logical_date") or _field(run, "run_after"))
+    date = _field(run, "partition_date") or _date_in(key)
+    if date is None:
+        raise UndatedRun(
+            f"The DAG run {_field(run, 'run_id') or ''} is for the partition {shown(key)}, which is not a date, so the "
+            "date of the run is unknown. Use a partition mapper of dates (such as StartOfDayMapper), or name the date "
+            "yourself: newest_model(…, before='2026-01-05')"
+        )
+    return _moment(date)
+
+
+def known_run_date(run: Any) -> datetime | None:
+    """Return the date that a DAG run is for, or None if it is unknown."""
+    if run is None or not any(_field(run, name) for name in ("partition_key", "logical_date", "run_after")):
+        return None
+    try:
+        return run_date(run)
+    except UndatedRun:
+        return None
+
+
+def period_end(run: Any) -> datetime:
+    """Return the end of the period that a DAG run is for: of its data interval, or its date if it has no interval.
+
+    Compare periods by it, not by ``run_date``: a model must not begin with the weights of a later one.
+    Raises UndatedRun if the run is for a partition without a date.
+    """
+    end = None if _field(run, "partition_key") is not None else _field(run, "data_interval_end")
+    return _moment(end) if end else run_date(run)
+
+
+def _field(run: Any, name: str) -> Any:
+    # A deadline's callback gets the run as JSON. Airflow before 3.2 has no partitions.
+    return run.get(name) if isinstance(run, Mapping) else getattr(run, name, None)
+
+
+def _date_in(key: str) -> datetime | None:
+    found = _DATE.fullmatch(key.strip())
+    if found is None:
+        return None
+    try:
+        return datetime.fromisoformat(f"{found['day']}{'' if found['of_month'] else '-01'}{found['time'] or ''}")
+    except ValueError:
+        return None
+
+
+def _moment(value: datetime | str) -> datetime:
+    moment = datetime.fromisoformat(value) if isinstance(value, str) else value
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
