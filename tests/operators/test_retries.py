@@ -171,14 +171,17 @@ def test_a_worker_dies_while_its_application_runs(training_anywhere: Training) -
 # -- tasks that are cleared while they are deferred ------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("state_is_lost", [False, True])
 def test_a_task_that_is_cleared_while_deferred_ends_its_application_though_no_trigger_does(
-    training: Training, marker: Marker
+    training: Training, marker: Marker, state_is_lost: bool
 ) -> None:
     """Its next try may be there before its trigger is told; and there may be no trigger."""
     training.dies(dying.BEFORE_DEFERRAL, training.spec(marker.forever), deferrable=True)
     until(marker.path.exists, "the user process", DEADLINE)
     (first,) = training.applications
     training.mended.touch()
+    if state_is_lost:
+        training.lose_state()
     done = training.cleared(TaskInstanceState.DEFERRED, training.spec(), deferrable=True)
     assert done.state == "success"
     assert training.applications == sorted([first, done.results["train"]["application_id"]])

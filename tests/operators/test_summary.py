@@ -54,6 +54,18 @@ def test_a_failure_and_the_try_after_it(training: Training) -> None:
     assert "The summary" not in training.log
 
 
+def test_the_next_try_of_a_cleared_task_has_the_summaries_that_airflow_has_discarded(training: Training) -> None:
+    training.again()
+    training.mended.touch()
+    training.lose_state()
+    training.cleared(TaskInstanceState.FAILED, training.spec())
+    failed, succeeded = sorted(kept(JOB_KEY).values(), key=lambda each: each["try_number"])
+    assert [failed["verdict"], failed["try_number"], succeeded["verdict"]] == ["FAILED", 1, "SUCCEEDED"]
+    assert "exit code 3" in failed["reason"]
+    assert set(kept(DETAILS_KEY)) == set(kept(JOB_KEY)) == set(training.applications)
+    assert "The summary" not in training.log
+
+
 @LONG
 def test_a_deferred_success(training: Training) -> None:
     training.mended.touch()
@@ -116,7 +128,7 @@ def test_what_is_not_waited_for_is_listed_all_the_same(training: Training, marke
 
 @LONG
 def test_the_next_try_tells_the_end_of_what_a_dead_worker_has_left(training: Training) -> None:
-    training.dies(dying.AFTER_SUBMISSION)
+    training.dies(dying.AFTER_SUBMISSION, job("sleep 60"))
     (left,) = kept(JOB_KEY)
     assert kept(JOB_KEY)[left]["verdict"] is None
     training.hook.kill(left, "carol has killed it")

@@ -27,7 +27,7 @@ from tony_provider.state_store import StateStore
 
 LOG = logging.getLogger(__name__)
 RUN = TaskRun("clicks", "today", "train", try_number=3)
-ID = "application_1700000000000_0001"
+ID, OTHER = "application_1700000000000_0001", "application_1700000000000_0002"
 
 
 class Cluster:
@@ -36,6 +36,7 @@ class Cluster:
     application: Any = application("FINISHED", user="alice")
     history: Any = JobHistory(application_id=ID, status=status("SUCCEEDED"))
     chain: Any = None
+    left: tuple[str, ...] = ()  # the ids of the training's applications that have a directory
 
     def __getattribute__(self, name: str) -> Any:
         found = object.__getattribute__(self, name)
@@ -58,6 +59,12 @@ class Cluster:
 
     def identity(self, **_: Any) -> None:
         return None
+
+    def application_ids(self, *_: Any) -> tuple[str, ...]:
+        return self.left
+
+    def labels(self, *_: Any) -> dict[str, str]:
+        return {"try_number": "2"}
 
 
 class Silent(Kept):
@@ -170,11 +177,16 @@ def test_what_was_never_submitted_has_no_summary() -> None:
 
 @pytest.mark.parametrize(
     ("before", "verdict", "number"),
-    [({"verdict": None, "try_number": 1}, "SUCCEEDED", 1), ({"verdict": "KILLED", "try_number": 1}, "KILLED", 1)],
+    [
+        ({"verdict": None, "try_number": 1}, "SUCCEEDED", 1),
+        ({"verdict": "KILLED", "try_number": 1}, "KILLED", 1),
+        (None, "SUCCEEDED", 2),
+    ],
 )
 def test_an_earlier_try_that_said_no_end_is_mended(before: Any, verdict: str, number: int) -> None:
-    kept = Kept({JOB_KEY + ID: before})
-    keeper(kept).mend(ID)
+    kept = Kept({JOB_KEY + ID: before} if before else {})
+    keeper(kept, left=(ID, OTHER)).begin(OTHER)
+    assert kept[JOBS_KEY][-1] == OTHER
     assert (kept[JOB_KEY + ID]["verdict"], kept[JOB_KEY + ID]["try_number"]) == (verdict, number)
 
 
@@ -189,7 +201,6 @@ def test_where_nobody_keeps_them_others_are_told_of_an_end_all_the_same(caplog: 
     away = ClusterUnreachable("nobody needs to know")
     unkept = Summaries(task(application=away, history=away), cast(Any, {}), RUN)
     unkept.begin(ID)
-    unkept.mend(ID)
     unkept.leave(ID)
     assert not caplog.records
     told = Summaries(task(), cast(Any, {}), RUN).end(ID, None, status("FAILED"))

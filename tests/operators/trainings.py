@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 from airflow.models import TaskInstance
+from airflow.models.task_state_store import TaskStateStoreModel
 from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
-from sqlalchemy import select
+from sqlalchemy import delete, select
 
 from tests.airflow_dags import Run, run, run_again
 from tests.checkpoints import commit
@@ -85,6 +86,12 @@ class Training:
         self.log = self.capture.text
         return done
 
+    def lose_state(self) -> None:
+        """Delete the task's state in Airflow's database, as versions after 3.3 do when the task is cleared."""
+        mine = TaskStateStoreModel.dag_id == DAG_ID, TaskStateStoreModel.run_id == RUN_ID
+        with create_session() as session:
+            session.execute(delete(TaskStateStoreModel).where(*mine))
+
     def retried(self, between: Callable[[], None], spec: Mapping[str, Any] | None = None, **arguments: Any) -> Run:
         """Two tries of one task, and what happens between them."""
         retry = {"retries": 1, "retry_delay": timedelta(0), "on_retry_callback": lambda _: between()}
@@ -109,7 +116,8 @@ class Training:
     @property
     def chains(self) -> list[str]:
         directory = self.hook.layout.job_dir(self.identity)
-        return [file.name for file in self.hook.storage().list(directory) if chain_number(file.name)]
+        found = self.hook.storage().list(directory)
+        return [file.name for file in found if chain_number(file.name) is not None]
 
     @property
     def newest(self) -> ChainState:

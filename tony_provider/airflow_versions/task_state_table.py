@@ -1,4 +1,4 @@
-"""The table of Airflow's database in which the state of tasks is. To be imported by the portal alone."""
+"""The table of Airflow's database with the state of tasks, for the portal and the command that rebuilds its list."""
 
 from __future__ import annotations
 

@@ -33,16 +33,6 @@ class TaskStore(Protocol):
         ...
 
 
-class Notes(Protocol):
-    """What keeps a few small values of a training for its next tries. All methods may raise anything."""
-
-    def get(self, key: str) -> JsonValue: ...
-
-    def set(self, key: str, value: JsonValue) -> None: ...
-
-    def delete(self, key: str) -> None: ...
-
-
 @attrs.frozen
 class _StateStore:
     """Airflow's own."""
@@ -66,16 +56,15 @@ class _StateStore:
 
 @attrs.frozen
 class _XComs:
-    """The task's own XComs, which last as long as a try, deferrals included. What is to outlive it is in the notes."""
+    """The task's own XComs, which last as long as a try, deferrals included. They take nothing that outlives it."""
 
     is_airflows: ClassVar[bool] = False
     name: ClassVar[str] = "What stands in for Airflow's task_state_store"
     ti: RuntimeTaskInstanceProtocol
-    notes: Notes | None  # None: what is to outlive a try is not taken
 
     def get(self, key: str, *, forever: bool) -> JsonValue:
         if forever:
-            return self.notes.get(key) if self.notes is not None else None
+            return None
         from airflow.providers.common.compat.sdk import XCom
 
         ti = self.ti
@@ -88,15 +77,12 @@ class _XComs:
     def keep(self, key: str, value: JsonValue, *, forever: bool) -> bool:
         if not forever:
             self.ti.xcom_push(key=key, value=value)
-        elif self.notes is not None:
-            self.notes.set(key, value)
-        return not forever or self.notes is not None
+        return not forever
 
     def delete(self, key: str) -> None:
-        if self.notes is not None:
-            self.notes.delete(key)
+        pass
 
 
-def store_of(context: Context, notes: Notes | None = None) -> TaskStore:
-    """The store of the task that runs. ``notes``: what keeps what is to outlive a try, where Airflow does not."""
-    return _StateStore(context) if TASK_STATES.is_here else _XComs(context["ti"], notes)
+def store_of(context: Context) -> TaskStore:
+    """Return the store of the task that runs."""
+    return _StateStore(context) if TASK_STATES.is_here else _XComs(context["ti"])

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from airflow.utils.cli import suppress_logs_and_warning
 
+from tony_provider.airflow_versions.capabilities import AirflowTooOld
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.configuration import ConfigurationProblem
 from tony_provider.exceptions import TonySpecError
@@ -33,7 +34,7 @@ def command(function: Command) -> Command:
         try:
             with connections_of_database():
                 function(args)
-        except (ClusterError, StorageError, TonySpecError, ConfigurationProblem) as error:
+        except (ClusterError, StorageError, TonySpecError, ConfigurationProblem, AirflowTooOld) as error:
             sys.stdout.flush()
             raise SystemExit(printable(str(error))) from error  # with names and words of a job's
         except KeyboardInterrupt:

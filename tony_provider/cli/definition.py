@@ -425,13 +425,25 @@ _ENV_BUILD = ActionCommand(
         _arg("--installer", choices=("uv", "pip"), help="What installs (default: uv where it is there, else pip)"),
     ),
 )
+_PORTAL_REBUILD = ActionCommand(
+    name="rebuild",
+    help="List jobs in the portal by what they have left on the store",
+    description=(
+        "Read the staging directory, and write the summaries of jobs to Airflow's database, of which Airflow has none "
+        "or none with an end: versions after 3.3 discard them when a task is cleared. At most 20 jobs for each task "
+        "instance, and only those whose DAG run Airflow has."
+    ),
+    func=lazily("tony_provider.cli.portal.rebuild"),
+    args=(*_CONNECTION, ARG_OUTPUT),
+)
 
 
 def get_tony_cli_commands() -> list[CLICommand]:
     """The group ``tony`` of commands that the provider adds to Airflow's command line."""
     runtime = GroupCommand(name="runtime", help="The runtime that travels to the nodes", subcommands=(_RUNTIME_BUILD,))
     env = GroupCommand(name="env", help="Python environments of jobs", subcommands=(_ENV_BUILD,))
+    portal = GroupCommand(name="portal", help="The portal in Airflow's pages", subcommands=(_PORTAL_REBUILD,))
     shown = (_STATUS, _LOGS, _CHECKPOINT, _TENSORBOARD, _NOTEBOOK, _TUNNEL, _ADVISE, _LIST)
     steered = (_KILL, _SUSPEND, _RESUME, _RESIZE, _EXPORT, _RENEW)
-    commands = (_SUBMIT, *steered, *shown, _CHECK, _IMPORT, _DAG, _DOCTOR, _GC, env, runtime)
+    commands = (_SUBMIT, *steered, *shown, _CHECK, _IMPORT, _DAG, _DOCTOR, _GC, env, portal, runtime)
     return [GroupCommand(name="tony", help="Distributed training on YARN", subcommands=commands)]

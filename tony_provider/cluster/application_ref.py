@@ -55,24 +55,24 @@ class ApplicationFinder:
         others = []
         for application in self.cluster.applications(ApplicationFilter(tag=tag)):
             identity = next((each for each in known if each.tag in application.tags), None)
-            if identity is not None and application.id in self._applications(identity):
+            if identity is not None and application.id in self.ids_of(identity):
                 return ApplicationRef(application.id, application, identity)
             if application.user == self.cluster.user:
                 others.append(ApplicationRef(application.id, application, None))
         identity = next((each for each in known if each.tag == tag), None)
-        if identity is not None and (kept := self._applications(identity)):
+        if identity is not None and (kept := self.ids_of(identity)):
             return ApplicationRef(kept[-1], None, identity)
         return others[0] if others else None
 
     def live_of(self, identity: Identity) -> list[Application]:
         """The applications of this training that have not ended, newest first."""
         found = self.cluster.applications(ApplicationFilter(live=True, tag=identity.tag))
-        known = self._applications(identity) if found else []
+        known = self.ids_of(identity) if found else []
         return [application for application in found if application.id in known]
 
     def is_of(self, identity: Identity, application: Application) -> bool:
         """Whether the application is one of this training's."""
-        return identity.tag in application.tags and application.id in self._applications(identity)
+        return identity.tag in application.tags and application.id in self.ids_of(identity)
 
     def identities(self) -> Iterator[Identity]:
         """The identities of all trainings that have a directory."""
@@ -87,16 +87,16 @@ class ApplicationFinder:
     def _by_tags(self, application: Application) -> Identity | None:
         """Seldom more than one directory is looked into, where ``_by_directory`` does it with all."""
         tagged = (identity for identity in self.identities() if identity.tag in application.tags)
-        return next((identity for identity in tagged if application.id in self._applications(identity)), None)
+        return next((identity for identity in tagged if application.id in self.ids_of(identity)), None)
 
     def _by_directory(self, application_id: str) -> Identity | None:
         for identity in self.identities():
-            if application_id in self._applications(identity):
+            if application_id in self.ids_of(identity):
                 return identity
         return None
 
-    def _applications(self, identity: Identity) -> list[str]:
-        """The ids of those with a directory, the newest last."""
+    def ids_of(self, identity: Identity) -> list[str]:
+        """Return the ids of the training's applications that have a directory, the newest last."""
         try:
             found = self.storage.list(self.layout.applications_dir(identity))
         except StorageNotFound:

@@ -22,8 +22,8 @@ class Layout:
     """The paths below one staging directory.
 
     They are ``cache/<sha256>/<name>`` for what jobs share, ``jobs/<identity>/`` for what is one training's: an
-    ``applications/<id>`` for each application, a chain (``chain-0001``) for each fresh start, ``notes`` before Airflow
-    3.3; ``advice/<task>.json`` for what all runs of a task of a DAG have used.
+    ``applications/<id>`` for each application, a chain (``chain-0001``) for each fresh start, ``notes`` of its
+    tries; ``advice/<task>.json`` for what all runs of a task of a DAG have used.
     """
 
     root: str  # URI of the staging directory
@@ -72,7 +72,7 @@ class Layout:
         return uris.join(self.application_dir(identity, application_id), contract.LAUNCH_DIR)
 
     def notes_dir(self, identity: Identity) -> str:
-        """The directory of what the training's tries tell each other where Airflow keeps nothing for them."""
+        """The directory of what the training's tries tell each other."""
         return uris.join(self.job_dir(identity), "notes")
 
     @property

@@ -6,7 +6,7 @@ import functools
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -258,6 +258,14 @@ class TonyHook(BaseHook):
         """
         finder = self._finder()
         return finder.of_application(application_id) if application_id else finder.of_tag(tag)
+
+    def trainings(self) -> Iterator[Identity]:
+        """Yield the identities of all trainings that have a directory in the staging directory."""
+        return self._finder().identities()
+
+    def application_ids(self, identity: Identity) -> list[str]:
+        """Return the ids of the training's applications that have a directory, the newest last."""
+        return self._finder().ids_of(identity)
 
     def _finder(self) -> ApplicationFinder:
         return ApplicationFinder(self.get_conn(), self.storage(), self.layout)

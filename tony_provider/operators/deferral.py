@@ -61,7 +61,7 @@ class TaskOfTry:
 
 
 def note(store: StateStore, deferral: Deferral) -> None:
-    """Leave the note in Airflow's store, just before the task is deferred."""
+    """Leave the note just before the task is deferred."""
     store.set(_KEY, to_plain(deferral), forever=True)
 
 
@@ -73,7 +73,7 @@ def forget(store: StateStore) -> None:
 def end_what_was_left(store: StateStore, left_by: TaskOfTry, log: Logger) -> None:
     """End the application that an earlier try had left to its trigger when the task was cleared, if it still runs.
 
-    Whoever may clear or mark the task can write its note, and before Airflow 3.3 its job: that only names an
+    Whoever may clear or mark the task can write its note, and so can its job: that only names an
     application, which is ended where the task's own connection says that this task has started it. What cannot be ended
     keeps this try from nothing, where it is another one.
     """

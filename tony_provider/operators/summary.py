@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
@@ -15,6 +15,7 @@ from tony_provider.cluster.history.advice import Advice
 from tony_provider.cluster.history.job_history import JobHistory
 from tony_provider.cluster.history.job_summary import JobSummary
 from tony_provider.cluster.history.summarize import RunFacts, summarize
+from tony_provider.cluster.identity import Identity
 from tony_provider.exceptions import TonySpecError
 from tony_provider.operators.training_task import TrainingTask
 from tony_provider.operators.tries import TaskRun
@@ -26,10 +27,34 @@ from tony_provider.runtime.storage.errors import StorageError
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
+    from tony_provider.hooks.tony import TonyHook
+
 READ_SECONDS = 5.0  # that the cluster and the store have for what is summed up
 KEEP_SECONDS = 3.0  # that whoever keeps it has to take it
+_LONGEST_NUMBER = 10  # digits
 
 T = TypeVar("T")
+
+
+def traces(hook: TonyHook, identity: Identity, application_id: str) -> dict[str, Any]:
+    """Return the fields of RunFacts that name an application and what it has left, without what cannot be read."""
+    fingerprint: Mapping[str, str] = {}
+    with contextlib.suppress(ClusterError, StorageError):
+        chain = hook.chain(identity, application_id)
+        fingerprint = chain.about.fingerprint if chain is not None and chain.about is not None else {}
+    pages = attrs.asdict(hook.pages(identity, application_id))
+    return {
+        "application_id": application_id,
+        "application_dir": hook.application_dir(identity, application_id),
+        "fingerprint": fingerprint,
+        "links": {name: address for name, address in pages.items() if address},
+    }
+
+
+def submitted_by(labels: Mapping[str, str]) -> int:
+    """Return the number of the try that submitted an application with these labels, or 1 if they do not name it."""
+    number = labels.get("try_number", "")
+    return int(number) if number.isdecimal() and len(number) < _LONGEST_NUMBER else 1
 
 
 class Summaries:
@@ -74,9 +99,6 @@ class Summaries:
 
         ``hurried``: this process is about to be killed, and may not come to leave it once more.
         """
-
-    def mend(self, application_id: str) -> None:
-        """An earlier try has left this one: should that try not have lived to say how it ended, that is said now."""
 
     def _hand_over(self, application_id: str, summary: JobSummary) -> None:
         """To whoever keeps it."""
@@ -127,19 +149,13 @@ class Summaries:
         return self._in_time(seconds, "kept", "Airflow", keep)
 
     def _facts(self, application_id: str) -> RunFacts:
-        hook, run = self._hook, self._run
-        identity = run.identity(hook, self._task.checkpoint_key)
-        fingerprint, framework = {}, ""
-        # Each of these is worth having, and none is worth the rest.
-        with contextlib.suppress(ClusterError, StorageError):
-            chain = hook.chain(identity, application_id)
-            fingerprint = chain.about.fingerprint if chain is not None and chain.about is not None else {}
-        with contextlib.suppress(TonySpecError):
+        run = self._run
+        framework = ""
+        with contextlib.suppress(TonySpecError):  # it is not worth the rest
             framework = self._task.parse_job(self._task.secrets or {}).framework
-        pages = attrs.asdict(hook.pages(identity, application_id))
+        identity = run.identity(self._hook, self._task.checkpoint_key)
         return RunFacts(
-            application_id=application_id,
-            application_dir=hook.application_dir(identity, application_id),
+            **traces(self._hook, identity, application_id),
             dag_id=run.dag_id,
             run_id=run.run_id,
             task_id=run.task_id,
@@ -151,8 +167,6 @@ class Summaries:
             proxy_user=self._task.proxy_user or None,
             framework=framework,
             submitted_ms=epoch_ms(),
-            fingerprint=fingerprint,
-            links={name: address for name, address in pages.items() if address},
         )
 
     def _in_time(self, seconds: float, what: str, who: str, act: Callable[[], T]) -> T | None:

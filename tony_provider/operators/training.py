@@ -85,7 +85,9 @@ class Training:
         self._switch = task.switch = task.switch.of(self._try.name)
         self._store = StateStore(context, task.log, TrainingNotes(self._hook, lambda: self._identity))
         summed = task, context, self._run
-        self._summary = SummaryKeeper(*summed, self._store) if self._store.is_airflows else Summaries(*summed)
+        # The truth about summaries is what the job has left on its store, not the training's notes.
+        cache = StateStore(context, task.log)
+        self._summary = SummaryKeeper(*summed, cache) if cache.is_airflows else Summaries(*summed)
         self._telemetry = Telemetry(task, self._run, lambda: self._identity, self._store)
         self._told: Told = {}
         self._secrets: Collection[str] = ()
@@ -144,7 +146,7 @@ class Training:
         The job runs on undisturbed when a trigger fails.
         """
         known = remembered(self._store)
-        if known is not None and self._is_mine(known, if_forgotten=False):
+        if known is not None and self._is_mine(known):
             self._take_over(known)
         deferral.forget(self._store)
         before = self._hook.previous_application(self._identity, remembered=known)
@@ -218,17 +220,14 @@ class Training:
         self._hook.get_conn()  # loads the backend first: a kill's thread would wait for us to end that import
         self._switch.remember(self._identity, application_id)
 
-    def _is_mine(self, application_id: str, *, if_forgotten: bool) -> bool:
-        """Whether an application is this training's, as Airflow's store says and the cluster, which is asked.
-
-        ``if_forgotten``: what is said of one that the cluster does not know. False where it does not answer.
-        """
+    def _is_mine(self, application_id: str) -> bool:
+        """Return whether the cluster knows the application as this training's; False if the cluster does not answer."""
         try:
             application = self._hook.application(application_id)
         except ClusterError as error:
             self._log.warning("Whether %s is this training's cannot be told: %s", application_id, error)
             return False
-        return if_forgotten if application is None else self._identity.tag in application.tags
+        return application is not None and self._identity.tag in application.tags
 
     # -- until it is submitted ---------------------------------------------------------------------------------------
 
@@ -245,10 +244,7 @@ class Training:
             instance_exists=lambda index: instance_exists(self._context, index),
             log=self._log,
         )
-        started = starter.attach_or_submit(request, known) if self._task.durable else starter.end_and_submit(request)
-        if known is not None and known != started.application_id and self._is_mine(known, if_forgotten=True):
-            self._summary.mend(known)
-        return started
+        return starter.attach_or_submit(request, known) if self._task.durable else starter.end_and_submit(request)
 
     def _completed(self, request: SubmissionRequest) -> SubmissionRequest:
         """With what only a new application needs: what advice changes about the job, and what others are told of it."""

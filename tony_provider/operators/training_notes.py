@@ -1,4 +1,4 @@
-"""What the tries of a training tell each other where Airflow keeps nothing for them: small files on the job's store."""
+"""What the tries of a training tell each other, however long ago: small files on the job's store."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tony_provider.runtime.codec import dump_json
 from tony_provider.runtime.foreign_json import read_json
 from tony_provider.runtime.most_bytes import RECORD
 from tony_provider.runtime.storage import uris
+from tony_provider.runtime.storage.base import Storage
 from tony_provider.runtime.storage.errors import StorageNotFound
 from tony_provider.runtime.storage.helpers import read_whole, write_atomically
 
@@ -34,18 +35,21 @@ class TrainingNotes:
 
     def get(self, key: str) -> JsonValue:
         """None where there is none."""
-        self.hook.expect_store(_STORE_SECONDS)
         try:
-            found: JsonValue = read_json(read_whole(self.hook.storage(), self._file(key), RECORD))
+            found: JsonValue = read_json(read_whole(self._storage(), self._file(key), RECORD))
         except StorageNotFound:
             return None
         return found
 
     def set(self, key: str, value: JsonValue) -> None:
-        write_atomically(self.hook.storage(), self._file(key), dump_json(value))
+        write_atomically(self._storage(), self._file(key), dump_json(value))
 
     def delete(self, key: str) -> None:
-        self.hook.storage().remove(self._file(key))
+        self._storage().remove(self._file(key))
+
+    def _storage(self) -> Storage:
+        self.hook.expect_store(_STORE_SECONDS)
+        return self.hook.storage()
 
     def _file(self, key: str) -> str:
         return uris.join(self.hook.layout.notes_dir(self.identity()), f"{key}.json")

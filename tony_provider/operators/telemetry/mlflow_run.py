@@ -146,6 +146,6 @@ def known_run(options: MlflowOptions, store: StateStore, training: str) -> OpenM
 
 
 def _remembered(store: StateStore) -> str | None:
-    """What may be a run's id. More people may write it than may change the task, and before Airflow 3.3 its job."""
+    """What may be a run's id. More people may write it than may change the task, and so may its job."""
     found = store.get(STATE_KEY, forever=True)
     return found if isinstance(found, str) and _RUN_ID.fullmatch(found) else None
