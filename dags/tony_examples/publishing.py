@@ -15,6 +15,7 @@ from datetime import datetime
 from itertools import count
 from typing import Any
 
+from airflow.providers.common.compat.lineage.hook import get_hook_lineage_collector
 from airflow.sdk import get_current_context, task
 
 from tony_provider.hooks.tony import TonyHook
@@ -50,6 +51,10 @@ def publish(models: str, trained: Any, measured: Any = None, approved_by: str | 
     }
     with TonyHook() as hook:
         version = keep(hook.storage(), join(hook.layout.root, models), trained["model_dir"], about)
+        # OpenLineage, if it is installed, reports what is added here.
+        lineage = get_hook_lineage_collector()  # type: ignore[no-untyped-call]
+        lineage.add_input_asset(hook, uri=trained["model_dir"])
+        lineage.add_output_asset(hook, uri=version["model_dir"])
     for asset in context["task"].outlets:
         context["outlet_events"][asset].extra = version
     return version

@@ -13,7 +13,9 @@ import pytest
 from airflow.dag_processing.dagbag import DagBag
 from airflow.models.asset import AssetEvent
 from airflow.models.taskinstance import TaskInstance
+from airflow.providers.openlineage.utils.utils import translate_airflow_asset
 from airflow.sdk.definitions.mappedoperator import MappedOperator
+from airflow.sdk.lineage import HookLineageCollector
 from airflow.utils.session import create_session
 from fastapi.testclient import TestClient
 from sqlalchemy import select
@@ -66,10 +68,19 @@ def test_each_day_begins_with_the_model_of_the_day_before(examples: DagBag, hook
     assert events("clicks_daily_model", days[1]) == [published]
 
 
-def test_a_day_without_a_date(examples: DagBag, hook: TonyHook) -> None:
+def test_a_day_without_a_date(examples: DagBag, hook: TonyHook, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where OpenLineage is in use, Airflow's collector is this one, and gets what was published."""
+    collector = HookLineageCollector()  # type: ignore[no-untyped-call]
+    monkeypatch.setattr("tony_examples.publishing.get_hook_lineage_collector", lambda: collector)
     done = succeeded(run(examples.dags["clicks_daily"], logical_date=None, run_conf={"epochs": 1}))
     assert done.results["publish"]["period_start"] is None
     assert done.results["train"]["step"] == 1
+    told = [
+        {dataset.name for each in found if (dataset := translate_airflow_asset(each.asset, each.context)) is not None}
+        for found in (collector.collected_assets.inputs, collector.collected_assets.outputs)
+    ]
+    dirs = done.results["train"]["model_dir"], done.results["publish"]["model_dir"]
+    assert told == [{uri.removeprefix("file://")} for uri in dirs]
 
 
 # -- the better one --------------------------------------------------------------------------------------------------

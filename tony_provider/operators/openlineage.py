@@ -1,22 +1,24 @@
-"""What OpenLineage is told of a training: which data and models of the store it reads, and which model it writes.
+"""OpenLineage events of a training: the datasets that it reads and writes, and what identifies it.
 
-Airflow's OpenLineage provider asks for it, where that is installed; names of datasets are as
-https://openlineage.io/docs/spec/naming has them for HDFS and for files.
+Airflow's OpenLineage provider asks for them, if it is installed. Datasets are named as
+https://openlineage.io/docs/spec/naming says for HDFS and for files.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, cast
 
 from tony_provider.exceptions import TonySpecError
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.openlineage.facet import Dataset
+    from airflow.providers.common.compat.sdk import Context
     from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk.types import RuntimeTaskInstanceProtocol
 
+    from tony_provider.hooks.tony import TonyHook
     from tony_provider.runtime.spec.model import JobSpec
 
     Lineage = OperatorLineage[Any, Any]
@@ -25,8 +27,14 @@ if TYPE_CHECKING:
 class TellsLineage:
     """Mixin of the training operator with the three methods that the OpenLineage provider looks for."""
 
+    if TYPE_CHECKING:
+
+        @property
+        def hook(self) -> TonyHook: ...
+
     warm_start: str | None
     resume_from: Mapping[str, Any] | str | None
+    checkpoint_key: str | None
     secrets: Mapping[str, str] | None
     told: dict[str, Any] | None = None  # the training's result, once there is one
 
@@ -34,46 +42,96 @@ class TellsLineage:
         raise NotImplementedError
 
     def get_openlineage_facets_on_start(self) -> Lineage:
+        """Return what the job says that the training reads and writes."""
         from airflow.providers.openlineage.extractors import OperatorLineage
 
-        return OperatorLineage(inputs=_datasets(self._read()))
+        from tony_provider.runtime.storage import uris
+
+        job = self._job()
+        written = [str(uris.parse(output.path)) for output in job.outputs.values()] if job else []
+        return OperatorLineage(inputs=self._datasets(self._read(job)), outputs=self._datasets(written))
 
     def get_openlineage_facets_on_complete(self, task_instance: RuntimeTaskInstanceProtocol) -> Lineage:
+        """Return what the training has read and written, with the facets that identify it."""
         from airflow.providers.common.compat.openlineage.facet import ExternalQueryRunFacet
         from airflow.providers.openlineage.extractors import OperatorLineage
 
         result = self.told or {}
-        written = [result[key] for key in ("model_dir", "checkpoint_dir") if result.get(key)]
+        written = [result[key] for key in ("model_dir", "checkpoint_dir", "export_dir") if result.get(key)]
         written += [each["uri"] for each in result.get("outputs", {}).values()]
-        facets = {}
+        lineage = self._identified(
+            OperatorLineage(inputs=self._datasets(self._read(self._job())), outputs=self._datasets(written)),
+            task_instance,
+        )
         if application_id := result.get("application_id"):
             source = result.get("tracking_url") or result["application_dir"]
-            facets["externalQuery"] = ExternalQueryRunFacet(externalQueryId=application_id, source=source)
-        return OperatorLineage(inputs=_datasets(self._read()), outputs=_datasets(written), run_facets=facets)
+            facet = ExternalQueryRunFacet(externalQueryId=application_id, source=source)
+            lineage.run_facets["externalQuery"] = facet
+        return lineage
 
     def get_openlineage_facets_on_failure(self, task_instance: RuntimeTaskInstanceProtocol) -> Lineage:
-        """The training's inputs and outputs when it has failed. Airflow itself tells why it did."""
-        return self.get_openlineage_facets_on_start()
+        """Return the datasets as at the start, with the facets. Airflow itself reports the error."""
+        return self._identified(self.get_openlineage_facets_on_start(), task_instance)
 
-    def _read(self) -> Iterator[str]:
-        """URIs of the store; the DAG's own files are code."""
-        try:
-            job = self.parse_job(self.secrets or {})
-        except TonySpecError:
-            return  # the task says so itself
+    def _identified(self, lineage: Lineage, task_instance: RuntimeTaskInstanceProtocol) -> Lineage:
+        """Add the facets with the versions of the DAG and the id of the training."""
+        from tony_provider.cluster.errors import ClusterError
+        from tony_provider.operators.openlineage_facets import TonyDagJobFacet, TonyTrainingRunFacet
+        from tony_provider.operators.tries import TaskRun
+
+        bundle = getattr(task_instance, "bundle_instance", None)  # dag.test() gives none
+        version = getattr(task_instance, "dag_version_id", None)
+        lineage.job_facets["tony_dag"] = TonyDagJobFacet(
+            bundleName=getattr(bundle, "name", None),
+            bundleVersion=getattr(bundle, "version", None),
+            dagVersionId=str(version) if version is not None else None,
+        )
+        with contextlib.suppress(ClusterError):  # the task reports it
+            identity = TaskRun.of(cast("Context", {"ti": task_instance})).identity(self.hook, self.checkpoint_key)
+            lineage.run_facets["tony_training"] = TonyTrainingRunFacet(trainingId=identity.name)
+        return lineage
+
+    def _job(self) -> JobSpec | None:
+        with contextlib.suppress(TonySpecError):  # the task reports it
+            return self.parse_job(self.secrets or {})
+        return None
+
+    def _read(self, job: JobSpec | None) -> Iterator[str]:
+        """Yield the URIs that the job reads. Files and archives that are not URIs are the DAG's code, not data."""
+        from tony_provider.runtime.inputs.finding import fixed_directory
+
+        if job is None:
+            return
         for resource in (*job.files, *job.archives):
             yield resource.source
+        for given in job.inputs.values():
+            for path in given.paths:
+                yield fixed_directory(path)
         for origin in (self.warm_start, self.resume_from):
             if isinstance(origin, str):
                 yield origin
 
+    def _datasets(self, found: Iterable[str]) -> list[Dataset]:
+        from airflow.providers.common.compat.openlineage.facet import Dataset
 
-def _datasets(uris: Iterable[str]) -> list[Dataset]:
-    from airflow.providers.common.compat.openlineage.facet import Dataset
+        from tony_provider.runtime.storage import uris
 
-    found = []
-    for uri in dict.fromkeys(each for each in uris if "://" in each):
-        parts = urlsplit(uri)
-        namespace = f"{parts.scheme}://{parts.netloc}" if parts.netloc else parts.scheme
-        found.append(Dataset(namespace=namespace, name=parts.path.rstrip("/") or "/"))
-    return found
+        datasets = []
+        for uri in dict.fromkeys(each for each in found if "://" in each):
+            parts = uris.parse(uri)
+            authority = parts.authority or self._authority_of(parts.scheme)
+            namespace = f"{parts.scheme}://{authority}" if authority else parts.scheme
+            datasets.append(Dataset(namespace=namespace, name=parts.path))
+        return datasets
+
+    def _authority_of(self, scheme: str) -> str:
+        """Return the authority of URIs without one: ``hdfs:///…`` is the HDFS of the connection."""
+        from tony_provider.cluster.errors import ClusterError
+        from tony_provider.runtime.storage import uris
+        from tony_provider.runtime.storage.errors import StorageError
+
+        if scheme != "file":
+            with contextlib.suppress(ClusterError, StorageError):  # the task reports it
+                own = uris.parse(self.hook.layout.root)
+                return own.authority if own.scheme == scheme else ""
+        return ""

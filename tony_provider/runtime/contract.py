@@ -14,6 +14,7 @@ TAG_PREFIX = "tony-"  # of the YARN tag that names a training; users' may not be
 # What a user process finds in its environment. The framework adds its own (TF_CONFIG, …).
 ENV_APPLICATION_ID = "TONY_APPLICATION_ID"
 ENV_JOB_NAME = "TONY_JOB_NAME"
+ENV_TRAINING_ID = "TONY_TRAINING_ID"  # names the training, the same over all tries and restarts
 ENV_TASK_TYPE = "TONY_TASK_TYPE"
 ENV_TASK_INDEX = "TONY_TASK_INDEX"
 ENV_RANK = "TONY_RANK"  # over the cluster's processes, chief first, then workers, then the others, as specified

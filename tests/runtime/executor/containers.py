@@ -93,6 +93,7 @@ class ContainerDirectory:
             runtime=LocalizedResource(contract.RUNTIME_FILE, "file:///nowhere", 0, 0),
             local=LocalAccess(root=str(self.root), memory=4096, vcores=4),
             chain_dir=self.chain_dir,
+            training="clicks-train-0",
             warm_start=self.warm_start,
             master_lost_after=self.master_lost_after,
             hadoop=self.hadoop,

@@ -66,6 +66,7 @@ async def test_the_contract_is_kept(launch: Launch, tmp_path: Path) -> None:
         contract.ENV_GENERATION: "1",
         contract.ENV_ATTEMPT: "1",
         contract.ENV_JOB_NAME: "training",
+        contract.ENV_TRAINING_ID: "clicks-train-0",
         "MINE": "task",
         "JAVA_HOME": "/usr/lib/jvm/of-the-node",
         SECRET_NAME: SECRET,

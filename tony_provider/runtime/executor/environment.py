@@ -107,6 +107,8 @@ def _contract(
     if container.shows_tensorboard:
         env[contract.ENV_TENSORBOARD_PATH] = container.tensorboard_path
     description = container.description
+    if description.training:
+        env[contract.ENV_TRAINING_ID] = description.training
     if description.chain_dir:
         env[contract.ENV_CHECKPOINT_URI] = uris.join(description.chain_dir, contract.USER_CHECKPOINTS_DIR)
     if description.warm_start:

@@ -30,6 +30,13 @@ _HIDDEN = ("_", ".")
 _ANY_DIRECTORIES = "**"
 
 
+def fixed_directory(path: str) -> str:
+    """Return the URI of a path of an input, or of the directory before its first part with a pattern."""
+    parsed = uris.parse(path)
+    parts = itertools.takewhile(lambda part: not _MAGIC.search(part), parsed.path.split("/"))
+    return str(attrs.evolve(parsed, path="/".join(parts) or "/"))
+
+
 class BadInputError(Exception):
     """An input that cannot be dealt; the message has the path of the key in the job, and says what to do."""
 

@@ -1,0 +1,22 @@
+"""OpenLineage facets of our own. Only tasks whose lineage is collected import this module."""
+
+from __future__ import annotations
+
+import attrs
+from openlineage.client.generated.base import JobFacet, RunFacet
+
+
+@attrs.define
+class TonyDagJobFacet(JobFacet):
+    """The versions of the DAG that the training was started with."""
+
+    bundleName: str | None = None  # noqa: N815 - OpenLineage's form
+    bundleVersion: str | None = None  # noqa: N815 - as the bundle names it, such as a commit; None if it has none
+    dagVersionId: str | None = None  # noqa: N815 - Airflow's
+
+
+@attrs.define
+class TonyTrainingRunFacet(RunFacet):
+    """The training that the run is a try of."""
+
+    trainingId: str | None = None  # noqa: N815 - as in TONY_TRAINING_ID
