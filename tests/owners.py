@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tony_provider.cluster.checkpoint_chains import CheckpointChains
 from tony_provider.runtime.storage import uris
-from tony_provider.runtime.training_owner import Epoch, Owner
+from tony_provider.runtime.training_owner import NO_TRY, Epoch, Owner, WaitingTry
 
 
-def own(chains: CheckpointChains, uri: str, application_id: str, whose: str = "") -> Epoch:
+def own(chains: CheckpointChains, uri: str, application_id: str, whose: WaitingTry = NO_TRY) -> Epoch:
     """Make the application the owner of the training, in the chain with this URI."""
     return chains.owners.add(chains.owners.newest().number, Owner(application_id, uris.name(uri), whose))

@@ -22,7 +22,7 @@ from tony_provider.runtime.checkpoint_chain import CheckpointChain
 from tony_provider.runtime.storage.errors import StorageExists
 from tony_provider.runtime.storage.helpers import write_atomically
 from tony_provider.runtime.storage.local import LocalStorage
-from tony_provider.runtime.training_owner import Epoch, Owner
+from tony_provider.runtime.training_owner import Epoch, Owner, WaitingTry
 
 A, B = "application_1_0001", "application_1_0002"
 
@@ -86,8 +86,8 @@ def test_what_was_owned_in_vain_is_as_it_was(chains: CheckpointChains) -> None:
     first = chains.open_after(None, new_chain())
     former = own(chains, first, A)
     second = chains.open_after(chains.newest(), new_chain())
-    chains.owners.give_back(own(chains, second, B, "try 2"), former)
-    assert chains.owners.newest().owner == Owner(A, "chain-0001", "try 2")
+    chains.owners.give_back(own(chains, second, B, WaitingTry("try 2")), former)
+    assert chains.owners.newest().owner == Owner(A, "chain-0001", WaitingTry("try 2"))
     assert chains.owned_by(A) == chains.read(first)
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tony_provider.cluster.training_owners import TakenOverError, TrainingOwners
 from tony_provider.runtime.storage.local import LocalStorage
-from tony_provider.runtime.training_owner import Epoch, Owner, Stop
+from tony_provider.runtime.training_owner import Epoch, Owner, Stop, WaitingTry
 
 NONE = Epoch()
 STEPS = ("begin", "look", "take", "end_others", "submit")
@@ -49,6 +49,10 @@ class Try:
         return f"try {self.number}"
 
     @property
+    def waiting(self) -> WaitingTry:
+        return WaitingTry(self.name, self.number, "run 1")
+
+    @property
     def application(self) -> str:
         return f"application_1_{self.number:04}"
 
@@ -61,7 +65,7 @@ class Try:
         self.step += 1
 
     def begin(self) -> None:
-        self.began = self.world.owners.begin(self.name, first=self.number == 1)
+        self.began = self.world.owners.begin(self.waiting)
         self.world.began.append(self)
 
     def look(self) -> None:
@@ -71,7 +75,7 @@ class Try:
 
     def take(self) -> None:
         if not self.waits_for:
-            self.taken = self.world.owners.add(self.began.number, Owner(self.application, "chain-0001", self.name))
+            self.taken = self.world.owners.add(self.began.number, Owner(self.application, "chain-0001", self.waiting))
 
     def end_others(self) -> None:
         if not self.waits_for and self.world.owners.newest() == self.taken:
@@ -104,12 +108,13 @@ def run(folder: Path, order: Sequence[int]) -> tuple[World, list[Try]]:
 
 
 def check(world: World, order: Sequence[int]) -> None:
-    """The try that began last has an application, which works, and no other one does."""
-    last = world.began[-1]
+    """The last of the tries that began has an application, which works, and no other one does."""
+    last = max(world.began, key=lambda each: each.number)
     assert not last.lost, order
     assert world.working() == {last.waits_for}, order
-    for other in world.began[:-1]:
-        other.kill()
+    for other in world.began:
+        if other is not last:
+            other.kill()
     assert world.working() == {last.waits_for}, f"a zombie ended it: {order}"
     last.kill()
     assert not world.working(), order
@@ -155,3 +160,32 @@ def test_somebody_else_may_stop_any_application(tmp_path: Path) -> None:
     assert world.owners.newest().owner.stop is None
     world.owners.stop(first.application, Stop("by hand"), None)
     assert world.owners.newest().owner.stop == Stop("by hand")
+
+
+def test_a_try_that_wakes_up_before_it_has_begun_loses_as_well(tmp_path: Path) -> None:
+    world, (second,) = run(tmp_path, [2] * len(STEPS))
+    first = Try(world, 1)
+    first.go_on()
+    assert first.lost
+    assert world.working() == {second.application}
+
+
+def test_tries_of_a_run_that_was_made_anew_begin_in_their_order(tmp_path: Path) -> None:
+    owners = TrainingOwners(LocalStorage(), tmp_path.as_uri())
+    owners.begin(WaitingTry("try 3", 3, "run 1"))
+    assert owners.begin(WaitingTry("try 1", 1, "run 2")).owner.whose.run == "run 2"
+
+
+def test_a_write_whose_answer_was_lost_is_recognised(tmp_path: Path) -> None:
+    owners = TrainingOwners(LocalStorage(), tmp_path.as_uri())
+    owner = Owner("application_1_0001", "chain-0001")
+    assert owners.add(0, owner) == owners.add(0, owner)
+    with pytest.raises(TakenOverError):
+        owners.add(0, attrs.evolve(owner, application_id="application_1_0002"))
+
+
+def test_owners_that_are_removed_leave_one_that_is_added_meanwhile(tmp_path: Path) -> None:
+    owners = TrainingOwners(LocalStorage(), tmp_path.as_uri())
+    owners.add(0, Owner("application_1_0001"))
+    owners.remove()
+    assert list(tmp_path.iterdir()) == []

@@ -511,6 +511,7 @@ PARSERS = {each.name: each for each in (*CHECKPOINTS, *RECORDS, *OTHERS)}
 
 # Files that take bytes apart which are no job's, or do so by way of the parsers above.
 NOT_FOREIGN = {
+    "cli/portal_table.py": "what the tasks and the command have written to Airflow's database",
     "cluster/application_about.py": "read_json",
     "cluster/bounded_answers.py": "json_object is read_json",
     "cluster/environments/build.py": "what it has packed itself a moment ago",

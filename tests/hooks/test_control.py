@@ -25,6 +25,7 @@ from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.codec import load_json
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, JobStatus
+from tony_provider.runtime.training_owner import WaitingTry
 from tony_provider.watching import kill_switch, termination
 from tony_provider.watching.kill_switch import KillSwitch
 from tony_provider.watching.termination import killed_by_airflow
@@ -266,10 +267,10 @@ def test_a_zombie_does_not_end_what_a_later_try_waits_for(
     hook: TonyHook, marker: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     which, application_id = polite(hook, marker)
-    hook.owners(which).begin("try 1")
+    hook.owners(which).begin(WaitingTry("try 1", 1))
     switch = KillSwitch().of("try 1")
     switch.remember(which, application_id)
-    hook.owners(which).begin("try 2")
+    hook.owners(which).begin(WaitingTry("try 2", 2))
     switch.pull(lambda: hook, "its worker woke up and went down")
     assert f"{application_id} could not be ended: try 2 of its task waits for {application_id}" in caplog.text
     assert hook.owners(which).newest().owner.stop is None

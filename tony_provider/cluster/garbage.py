@@ -223,7 +223,7 @@ class Garbage:
             if not list(self._chains_of(item.identity)):
                 training = self.layout.job_dir(item.identity)
                 self.storage.remove(self.layout.notes_dir(item.identity), recursive=True)
-                self.storage.remove(uris.join(training, OWNERS_DIR), recursive=True)
+                TrainingOwners(self.storage, training).remove()
                 self.storage.remove(training)
         except StorageNotEmpty:
             return ""

@@ -143,7 +143,7 @@ def _owner_before(opened: OpenCluster, request: SubmissionRequest) -> Epoch:
     except StorageError as error:
         raise StagingFailed(f"the job could not be staged: {error}") from error
     if request.after_owner not in (None, before.number):
-        raise TakenOverError(f"{before.owner.whose or 'a submission'} has taken this training over")
+        raise TakenOverError(f"{before.owner.whose.name or 'a submission'} has taken this training over")
     return before
 
 

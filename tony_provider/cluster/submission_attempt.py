@@ -136,7 +136,14 @@ class SubmissionAttempt:
 
     def _own(self, before_it_appears: Before) -> None:
         owner = Owner(self.application_id, uris.name(self._chain_uri), self.prepared.request.whose)
-        self._taken = self.prepared.chains.owners.add(self.prepared.before.number, owner, before_it_appears)
+        owners, before = self.prepared.chains.owners, self.prepared.before
+        try:
+            self._taken = owners.add(before.number, owner, before_it_appears)
+        except TakenOverError:
+            newest = owners.newest()  # no other try has taken over if the end of the former application was ordered
+            if newest.owner != attrs.evolve(before.owner, stop=newest.owner.stop):
+                raise
+            self._taken = owners.add(newest.number, owner, before_it_appears)
 
     def _write_description(self, content: bytes, before_it_appears: Before) -> FileStatus:
         uri = self.prepared.description_uri(self.application_id)
@@ -179,11 +186,19 @@ class SubmissionAttempt:
         if left is not None:
             raise ClusterUnreachable(f"{application_id} was killed and is still {left.state}")
 
+    def _is_wanted(self) -> bool:
+        """Return whether another try has found the application, whose submission got no answer."""
+        owner = self.prepared.chains.owners.newest().owner
+        return owner.application_id == self.application_id and owner.whose != self.prepared.request.whose
+
     # -- back again --------------------------------------------------------------------------------------------------
 
     def undo(self) -> None:
         """Remove what was made. What cannot be removed is logged, since another error is on its way."""
         try:
+            if self._handed_over and self._is_wanted():
+                log.warning("%s may have been started, and goes on: another try waits for it", self.application_id)
+                return
             if self._handed_over:
                 self._opened.cluster.kill(self.application_id, "its submission failed half-way")
                 self._await_end(self.application_id)  # until then it may write what is removed below

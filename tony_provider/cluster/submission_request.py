@@ -12,6 +12,7 @@ from tony_provider.cluster.chain_choice import Resume
 from tony_provider.cluster.chain_origin import ChainOrigin
 from tony_provider.cluster.identity import Identity
 from tony_provider.runtime.spec.model import JobSpec
+from tony_provider.runtime.training_owner import NO_TRY, WaitingTry
 
 
 @attrs.frozen
@@ -40,5 +41,5 @@ class SubmissionRequest:
     # The number of the training's owner that the submitter has seen: if it has another one by then, the submission is
     # refused. None: the owner at the time when the submission begins.
     after_owner: int | None = None
-    whose: str = ""  # the name of the try that submits it; empty: no try
+    whose: WaitingTry = NO_TRY  # the try that submits it
     watched: bool = True  # somebody of ours waits for its end, and brings it newer tokens of the store

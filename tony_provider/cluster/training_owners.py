@@ -13,7 +13,7 @@ from tony_provider.runtime.codec import dump_json
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Before, Storage, right_away
 from tony_provider.runtime.storage.errors import StorageExists, StorageNotEmpty, StorageNotFound
-from tony_provider.runtime.training_owner import OWNERS_DIR, Epoch, Owner, Stop, epoch_number, owner_file
+from tony_provider.runtime.training_owner import OWNERS_DIR, Epoch, Owner, Stop, WaitingTry, epoch_number, owner_file
 
 _ATTEMPTS = 5  # to add an owner while other tries add theirs
 _WITHOUT = "the owner before it counts"
@@ -46,22 +46,26 @@ class TrainingOwners:
 
     def add(self, before: int, owner: Owner, before_it_appears: Before = right_away) -> Epoch:
         """Make ``owner`` the owner if epoch ``before`` is still the newest. Raises TakenOverError otherwise."""
-        number = before + 1
+        epoch = Epoch(before + 1, owner)
         try:
-            uri = owner_file(self.training_dir, number)
+            uri = owner_file(self.training_dir, epoch.number)
             self.storage.write(uri, dump_json(owner), before_it_appears=before_it_appears)
         except StorageExists as error:
-            raise TakenOverError(f"another try of this training has taken over {self.training_dir}") from error
-        return Epoch(number, owner)
+            if self._read(epoch.number) != epoch:  # some storages repeat a write whose answer was lost
+                raise TakenOverError(f"another try of this training has taken over {self.training_dir}") from error
+        return epoch
 
-    def begin(self, whose: str, *, first: bool = False) -> Epoch:
+    def begin(self, whose: WaitingTry) -> Epoch:
         """Begin a try of the task. From here on, tries that began before can neither submit nor end an application.
 
-        ``first``: it is the task's first try. If the training has no owner, its submission writes the first file.
+        If the training has no owner, the first try writes no file: its submission does. Raises TakenOverError if a
+        later try has begun.
         """
         for _ in range(_ATTEMPTS):
             newest = self.newest()
-            if (first and newest.number == 0) or newest.owner.whose == whose:
+            if whose.precedes(newest.owner.whose):
+                raise TakenOverError(f"{newest.owner.whose.name} of this task has begun before {whose.name}")
+            if newest.owner.whose == whose or (newest.number == 0 and whose.number == 1):
                 return newest
             try:
                 return self.add(newest.number, attrs.evolve(newest.owner, whose=whose))
@@ -69,26 +73,38 @@ class TrainingOwners:
                 continue
         raise TakenOverError(f"other tries of this training keep taking over {self.training_dir}")
 
-    def still(self, whose: str) -> Epoch:
+    def still(self, whose: WaitingTry) -> Epoch:
         """Return the present owner. Raises TakenOverError if a later try than this one has begun."""
         newest = self.newest()
-        if newest.owner.whose not in ("", whose):
-            raise TakenOverError(f"{newest.owner.whose} of this task has taken over {self.training_dir}")
+        if newest.owner.whose.name not in ("", whose.name):
+            raise TakenOverError(f"{newest.owner.whose.name} of this task has taken over {self.training_dir}")
         return newest
 
     def stop(self, application_id: str, stop: Stop, whose: str | None) -> None:
         """Record the order to end the owner. An application that is not the owner gets no record.
 
-        ``whose``: the try on whose behalf; None if no try wants it. Raises TakenOverError if a later try waits for the
-        application, or takes it over at this moment.
+        ``whose``: the name of the try on whose behalf; None if no try wants it. Raises TakenOverError if a later try
+        waits for the application.
         """
-        newest = self.newest()
-        owner = newest.owner
-        if owner.application_id != application_id or owner.stop is not None:
+        for _ in range(_ATTEMPTS):
+            newest = self.newest()
+            owner = newest.owner
+            if owner.application_id != application_id or owner.stop is not None:
+                return
+            if whose is not None and owner.whose.name not in ("", whose):
+                raise TakenOverError(f"{owner.whose.name} of its task waits for {application_id}, which goes on")
+            try:
+                self.add(newest.number, attrs.evolve(owner, stop=stop))
+            except TakenOverError:
+                continue
             return
-        if whose is not None and owner.whose not in ("", whose):
-            raise TakenOverError(f"{owner.whose} of its task waits for {application_id}, which goes on")
-        self.add(newest.number, attrs.evolve(owner, stop=stop))
+
+    def remove(self) -> None:
+        """Remove all owners of a training of which nothing is left, but none that is added at this moment."""
+        for number in self._numbers():
+            self.storage.remove(owner_file(self.training_dir, number))
+        with contextlib.suppress(StorageNotEmpty):
+            self.storage.remove(uris.join(self.training_dir, OWNERS_DIR))
 
     def give_back(self, taken: Epoch, former: Epoch) -> None:
         """Return the training to its former owner after a submission that failed, unless another try owns it now."""
@@ -98,10 +114,7 @@ class TrainingOwners:
         if any(each.owner.application_id for each in every[1:]):
             self.add(taken.number, attrs.evolve(former.owner, whose=taken.owner.whose))
             return
-        for each in every:  # no application exists that could look for the next epoch
-            self.storage.remove(owner_file(self.training_dir, each.number))
-        with contextlib.suppress(StorageNotEmpty):
-            self.storage.remove(uris.join(self.training_dir, OWNERS_DIR))
+        self.remove()  # no application exists that could look for the next epoch
 
     def _read(self, number: int) -> Epoch | None:
         owner = read_record(self.storage, owner_file(self.training_dir, number), Owner, without=_WITHOUT)

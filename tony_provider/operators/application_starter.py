@@ -46,6 +46,8 @@ class ApplicationStarter:
         See ``PreviousApplication`` for what can have been left; ``remembered``: its id, from Airflow's store. Raises as
         ``TonyHook.submit``, StorageError; TonySpecError for an application of another mapped instance.
         """
+        if "map_index" in request.labels and (found := self.hook.previous_application(request.identity)):
+            self._check_instance(request, found)  # before this try takes over what may be another instance's
         owner = self._begin(request)
         before = self.hook.previous_application(request.identity, remembered=remembered)
         if before is not None and before.is_live and owner.stop is not None:
@@ -86,11 +88,11 @@ class ApplicationStarter:
     def _begin(self, request: SubmissionRequest) -> Owner:
         """Begin the try at the store, so that earlier tries lose the training. Return the present owner."""
         owners = self.hook.owners(request.identity)
-        return owners.begin(self.this_try.name, first=self.this_try.number == 1).owner
+        return owners.begin(self.this_try.waiting).owner
 
     def submit(self, request: SubmissionRequest) -> StartedApplication:
-        epoch = self.hook.owners(request.identity).still(self.this_try.name)
-        request = attrs.evolve(request, after_owner=epoch.number, whose=self.this_try.name)
+        epoch = self.hook.owners(request.identity).still(self.this_try.waiting)
+        request = attrs.evolve(request, after_owner=epoch.number, whose=self.this_try.waiting)
         application_id = self.hook.submit(self.completed(request), before_submit=self.before_submit)
         directory = self.hook.application_dir(request.identity, application_id)
         self.log.info("Submitted %s (%s); its results and logs go to %s", application_id, request.job.name, directory)

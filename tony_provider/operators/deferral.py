@@ -117,7 +117,7 @@ def _end(application_id: str, task: TaskOfTry, log: Logger) -> None:
         log.warning("%s, which Airflow's store names, is none that this task has started: it goes on", application_id)
         return
     log.info("Ending %s of an earlier try: %s", application_id, KILL_REASON)
-    task.hook.owners(found.identity).begin(task.this_try.name)
+    task.hook.owners(found.identity).begin(task.this_try.waiting)
     end_application(task.hook, found.identity, application_id, Kill(KILL_REASON, task.this_try.name))
 
 

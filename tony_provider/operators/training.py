@@ -18,6 +18,7 @@ from tony_provider.cluster.base import Application
 from tony_provider.cluster.errors import ClusterError, ClusterUnreachable
 from tony_provider.cluster.identity import Identity
 from tony_provider.cluster.submission_request import SubmissionRequest
+from tony_provider.cluster.training_owners import TakenOverError
 from tony_provider.exceptions import (
     TonyJobRejected,
     TonyKilledExternally,
@@ -435,6 +436,10 @@ class Training:
     def _was_killed_for_another_try(self, ending: WatchResult) -> bool:
         """A task that is cleared while it is deferred starts its next try before the last one's job is killed."""
         if not killed_by_airflow(ending.application) or killed_for(ending.application) == self._try.name:
+            return False
+        try:
+            self._hook.owners(self._identity).still(self._try.waiting)
+        except TakenOverError:
             return False
         return may_start_anew(self._store, self._try)
 

@@ -11,6 +11,7 @@ from airflow.sdk.exceptions import AirflowRuntimeError
 
 from tony_provider.cluster.results import Delivered
 from tony_provider.runtime.hadoop.ids import is_application_id
+from tony_provider.runtime.training_owner import WaitingTry
 from tony_provider.state_store import StateStore
 
 if TYPE_CHECKING:
@@ -71,16 +72,23 @@ class TaskTry:
     number: int
     max_tries: int  # the last one that Airflow allows; raised when the task is cleared
     id: str  # Airflow's, of this try alone: a run that is made anew counts from 1 again
+    run: str = ""  # names the task's run, in which the numbers of tries compare; empty: unknown
 
     @classmethod
     def of(cls, context: Context) -> TaskTry:
-        ti = context["ti"]
-        return cls(ti.try_number, ti.max_tries, str(ti.id))
+        ti, began = context["ti"], getattr(context.get("dag_run"), "start_date", None)
+        run = " ".join(map(str, (ti.dag_id, ti.run_id, ti.task_id, ti.map_index, began)))
+        return cls(ti.try_number, ti.max_tries, str(ti.id), run if began is not None else "")
 
     @property
     def name(self) -> str:
         """The try's name in the diagnostics of an application that is killed for it."""
         return f"try {self.number} ({self.id})"
+
+    @property
+    def waiting(self) -> WaitingTry:
+        """The try as the store names it next to the application that it waits for."""
+        return WaitingTry(self.name, self.number, self.run)
 
     def delivers(self) -> Delivered:
         """The mark that this try leaves on the store when it has a result."""

@@ -26,12 +26,28 @@ class Stop:
 
 
 @attrs.frozen
+class WaitingTry:
+    """The try of a task that waits for an application."""
+
+    name: str = ""  # see TaskTry.name; empty: no try waits, such as after a submission from the command line
+    number: int = 0
+    run: str = ""  # names the run of the task in which the numbers of tries compare
+
+    def precedes(self, other: WaitingTry) -> bool:
+        """Return whether the other one is a later try of the same run of the task."""
+        return bool(self.run) and self.run == other.run and self.number < other.number
+
+
+NO_TRY = WaitingTry()
+
+
+@attrs.frozen
 class Owner:
     """The content of an owner's file."""
 
     application_id: str  # may commit checkpoints; empty: no application yet
     chain: str = ""  # name of its checkpoint chain's directory
-    whose: str = ""  # the name of the newest try that has submitted or found the application; empty: no try
+    whose: WaitingTry = NO_TRY  # the newest try that has submitted or found the application
     stop: Optional[Stop] = None
     version: int = 1
 

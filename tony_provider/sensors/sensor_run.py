@@ -76,10 +76,10 @@ class SensorRun(ABC):
         sensor = self._sensor
         try:
             target, train_task = self._aim(context)
+            ahead = sensor.hook.now() - time.time()  # the clock of the triggerer's machine may differ
         except ClusterError as error:
             raise TonyJobRejected(str(error)) from error
         end = self.until(context)
-        ahead = sensor.hook.now() - time.time()  # the clock of the triggerer's machine may differ
         sensor.defer(
             trigger=self._trigger(
                 tony_conn_id=sensor.tony_conn_id,

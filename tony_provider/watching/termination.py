@@ -33,11 +33,11 @@ from tony_provider.watching.open_mlflow_run import OpenMlflowRun
 if TYPE_CHECKING:
     from airflow.sdk.types import Logger
 
-HURRIED_SECONDS = 2.0  # that a master may take to answer in a signal handler: a kill is to fit in as well
+HURRIED_SECONDS = 1.5  # that the store and a master may each take in a signal handler: a kill is to fit in as well
 END_SECONDS = 20.0  # that an application may take to end after its kill
 LIMIT_SLACK = 15.0  # seconds that the cluster waits longer than we do: our kill says why
 _LONGEST_END = 21_600.0  # seconds: what a master says beyond that is not believed
-_RECORD_SECONDS = 1.5  # that the store may take for the order, before the servers of YARN are asked
+_LONGEST_REASON = 1000  # characters of an order to stop that are stored
 KNOWN_POLL = 0.2  # seconds between two looks for an application that may just be submitted
 
 _OURS = re.compile(r"Killed by Airflow(?: for (try [^:]{1,100}))?: ")  # a job says in its own words how it ended
@@ -114,7 +114,7 @@ def stop_application(
     when a later try waits for the application.
     """
     diagnostics = str(kill)
-    _record(hook, identity, application_id, kill)
+    _record(hook, identity, application_id, kill, seconds)
     try:
         answer = hook.control(application_id, "stop", kill.order, seconds=seconds)
     except Exception as error:  # a master is the job's own, and so is what it answers
@@ -142,13 +142,13 @@ def stop_application(
     return ends_within
 
 
-def _record(hook: TonyHook, identity: Identity, application_id: str, kill: Kill) -> None:
-    """Record the order to stop on the store, in _RECORD_SECONDS. Raises TakenOverError."""
+def _record(hook: TonyHook, identity: Identity, application_id: str, kill: Kill, seconds: float) -> None:
+    """Record the order to stop on the store, within so many seconds. Raises TakenOverError."""
     log.info("Stopping %s: %s", application_id, kill.reason)
-    stop = Stop(str(kill), kill.grace)
-    recording = _recording.submit(lambda: hook.owners(identity).stop(application_id, stop, kill.whose))
+    stop = Stop(str(kill)[:_LONGEST_REASON], kill.grace)
     try:
-        recording.result(_RECORD_SECONDS)
+        recording = _recording.submit(lambda: hook.owners(identity).stop(application_id, stop, kill.whose))
+        recording.result(seconds)
     except TakenOverError:
         raise
     except Exception as error:  # the store is not needed where YARN answers
@@ -165,7 +165,7 @@ def stop_once_known(hook: TonyHook, identity: Identity, application_id: str, kil
     """Not before, since a kill of one that the cluster does not know has no effect. False: not within that time."""
     deadline = time.monotonic() + within
     with end_or_tell(application_id, log):
-        _record(hook, identity, application_id, kill)
+        _record(hook, identity, application_id, kill, HURRIED_SECONDS)
         while hook.application(application_id) is None:
             if time.monotonic() >= deadline:
                 return False
@@ -187,7 +187,7 @@ def end_or_tell(application_id: str, to: logging.Logger | Logger) -> Iterator[No
         to.error("%s could not be ended: %s", application_id, error, exc_info=is_unforeseen(error))
 
 
-_recording = ThreadPoolExecutor(4, thread_name_prefix="tony-record")
+_recording = ThreadPoolExecutor(16, thread_name_prefix="tony-record")
 _stopping = ThreadPoolExecutor(16, thread_name_prefix="tony-stop")
 _ending = ThreadPoolExecutor(16, thread_name_prefix="tony-end")
 

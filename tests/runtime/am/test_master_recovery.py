@@ -91,7 +91,7 @@ def test_last_word_of_a_master_that_was_killed_is_taken_back(
 
 def test_fenced_before_it_began(tmp_path: Path) -> None:
     own(tmp_path, OTHER)
-    assert f"application {OTHER} owns the checkpoint chain" in look(ownership(describe(tmp_path))).fenced
+    assert f"application {OTHER} owns the training" in look(ownership(describe(tmp_path))).fenced
 
 
 def test_older_master_that_comes_late_has_nothing_to_do(tmp_path: Path, application: Path) -> None:

@@ -63,6 +63,7 @@ from tony_provider.runtime.quantities import count, size
 from tony_provider.runtime.retrying import retry
 from tony_provider.runtime.storage import StorageError
 from tony_provider.runtime.text import printable
+from tony_provider.runtime.training_owner import Stop
 
 log = logging.getLogger(__name__)
 
@@ -380,7 +381,11 @@ class Master:
         stop = self._ownership.stop
         if stop is not None and not self._stop_seen:
             self._stop_seen = True
-            self._steps.put_nowait(partial(self.session.stop_requested, stop.reason, grace=stop.grace))
+            self._steps.put_nowait(partial(self._stop_by_order, stop))
+
+    def _stop_by_order(self, stop: Stop, now: float) -> list[Action]:
+        """End the job by the order on the store, unless it ends already: a second order would take the grace away."""
+        return [] if self.session.verdict else self.session.stop_requested(stop.reason, now, grace=stop.grace)
 
     def _fail_for_input(self, problem: str) -> None:
         self._steps.put_nowait(partial(self.session.fail, FailureKind.INPUT, problem))

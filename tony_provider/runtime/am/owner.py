@@ -45,7 +45,8 @@ class Ownership:
     @property
     def stop(self) -> Optional[Stop]:
         """The order to end the application that the last check has found, or None."""
-        return self._newest.owner.stop
+        owner = self._newest.owner
+        return owner.stop if owner.application_id == self.description.application_id else None
 
     def check(self) -> None:
         """Check that the application owns its training.
@@ -75,9 +76,8 @@ class Ownership:
             newest = Epoch(newest.number + 1, owner)
         if newest.number > self._newest.number:
             self._newest = newest
-        if newest.owner.application_id != self.description.application_id:
-            by = f"application {newest.owner.application_id}" if newest.owner.application_id else "another try"
-            raise FencedError(f"{by} owns the training {uris.name(training)} now")
+        if newest.owner.application_id not in ("", self.description.application_id):
+            raise FencedError(f"application {newest.owner.application_id} owns the training {uris.name(training)} now")
 
     def _read(self, uri: str) -> Optional[Owner]:
         try:
