@@ -28,6 +28,7 @@ _CONTAINER = {
 }
 _SHELL = {shell.NOT_EXECUTABLE: " (the command cannot be executed)", shell.NOT_FOUND: " (command not found)"}
 _LAST_LINES = 10  # of a program that show why it failed
+_WARNING = re.compile(r"\s*(?:\[W\b|W\d{4}\b|WARN)")  # of c10d, glog and logging
 _TRACEBACK = "Traceback (most recent call last)"
 _FRAME = re.compile(r"\s+(at \S+\(.*\)|\.\.\. \d+ (more|common frames omitted))\s*")
 
@@ -81,3 +82,13 @@ def last_traceback(output: str) -> str:
     lines = [line.rstrip() for line in output.splitlines() if line.strip()][-_LAST_LINES:]
     begins = [number for number, line in enumerate(lines) if _TRACEBACK in line]
     return "\n".join(lines[begins[-1] :] if begins else lines)
+
+
+def last_error(output: str) -> str:
+    """Return the lines that say why a program failed: the end of its last traceback, or its last two lines.
+
+    Warnings are left out.
+    """
+    said = last_traceback(output)
+    lines = said.splitlines()[-(3 if _TRACEBACK in said else 2) :]
+    return "\n".join(line for line in lines if not _WARNING.match(line))

@@ -363,7 +363,10 @@ class Run:
 
     async def _inspect_disk(self, exited: tony_pb2.ProcessExited) -> None:
         """Report a full disk, because the last words of a process that found no room seldom name it."""
-        for directory in (self._context.workspace.root, self._context.checkpoints.path):
+        own = [self._context.workspace.root]
+        if self._context.shared is None:  # otherwise its checkpoints are on a disk that all nodes share
+            own.append(self._context.checkpoints.path)
+        for directory in own:
             problem = await asyncio.to_thread(disk.problem, directory)
             if problem and not exited.node_problem and not exited.stopped:
                 exited.node_problem = problem

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from tests.runtime.am.session.test_restarts import workers
+from tests.runtime.am.session.world import task_type
 from tony_provider.runtime.am.session.restarts.restart_decision import FREE_MOVES
 from tony_provider.runtime.am.session.restarts.root_cause import COMPARISON
-from tony_provider.runtime.protocol.status import FailureKind, TaskState
+from tony_provider.runtime.protocol.status import FailureKind
 
 FULL: dict[str, Any] = {
     "exit_code": 1,
@@ -26,10 +27,6 @@ FULL: dict[str, Any] = {
             "disk of its node is full",
         ),
         ({"exit_code": 1, "output_tail": "OSError: [Errno 30] Read-only file system"}, "is read-only"),
-        (
-            {"signal": 6, "output_tail": "RuntimeError: CUDA error: uncorrectable ECC error"},
-            "a GPU of its node is broken",
-        ),
         ({"exit_code": 1, "output_tail": "OSError: [Errno 98] Address already in use"}, "a port is taken on its node"),
         ({"exit_code": 127}, "its node lacks a program that "),
         ({"exit_code": 126}, "its node lacks permission to execute a program that "),
@@ -95,13 +92,46 @@ def test_a_node_is_remembered_by_the_next_master() -> None:
 def test_the_only_node_of_a_job_is_left_if_the_cluster_has_others() -> None:
     world = workers({"worker": 1}, budget=0)
     world.nodes = 1
+    world.carry_out(world.session.nodes_counted(3))
     world.run()
     node = world.task("worker:0").node
     world.end("worker:0", **FULL)
     world.tick()
-    assert not world.avoided
-    world.carry_out(world.session.nodes_counted(3))
     assert world.avoided == (node,)
+
+
+def test_the_nodes_of_a_label_are_not_all_avoided() -> None:
+    world = workers({"worker": task_type(1, node_label="gpu")}, budget=0)
+    world.nodes = 1
+    world.carry_out(world.session.nodes_counted(100))
+    world.run()
+    world.end("worker:0", **FULL)
+    world.tick()
+    assert not world.avoided
+
+
+@pytest.mark.parametrize(("gpus", "kind"), [(1, None), (0, FailureKind.USER)])
+def test_messages_about_gpus_count_for_tasks_that_have_some(gpus: int, kind: FailureKind | None) -> None:
+    """TensorFlow logs such a line in each process without GPU."""
+    world = workers({"worker": task_type(2, gpus=gpus)}, budget=0).run()
+    world.end("worker:1", exit_code=2, output_tail="CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected")
+    world.tick()
+    world.complete_all()
+    assert (world.verdict.failure.kind if world.finished and world.verdict.failure else None) is kind
+
+
+def test_what_fails_in_the_same_way_on_another_node_is_the_programs_fault() -> None:
+    world = workers(budget=0).run()
+    for _ in range(2):
+        assert not world.finished
+        world.end("worker:1", exit_code=1, output_tail="OSError: [Errno 30] Read-only file system: '/opt/model'")
+        world.tick()
+        world.restarted()
+    world.complete_all()
+    failure = world.verdict.failure
+    assert failure is not None
+    assert failure.kind is FailureKind.USER
+    assert len(world.noted("node_loss")) == 1
 
 
 @pytest.mark.parametrize("steps", [True, False])
@@ -141,10 +171,12 @@ def test_a_warning_before_the_traceback_is_not_the_cause() -> None:
     assert failure.kind is FailureKind.USER
 
 
-def test_a_task_that_could_not_be_prepared_leaves_its_node() -> None:
+def test_a_warning_is_not_the_cause() -> None:
     world = workers(budget=0).run()
-    node = world.task("worker:1").node
-    world.restore_fails("worker:1", damaged=False)  # there is no checkpoint, so something else failed
-    assert world.avoided == (node,)
-    world.restarted()
-    assert world.states["worker:1"] is TaskState.RUNNING
+    tail = "[W socket.cpp:464] failed to bind (errno: 98 - Address already in use).\nSegmentation fault"
+    world.end("worker:1", exit_code=139, output_tail=tail)
+    world.tick()
+    world.complete_all()
+    failure = world.verdict.failure
+    assert failure is not None
+    assert failure.kind is FailureKind.USER

@@ -243,3 +243,25 @@ def test_the_checkpoint_of_a_chain_that_is_continued_is_not_this_jobs() -> None:
     world.end("worker:1", exit_code=1)
     world.restarted()
     assert world.session.state.checkpoint is None
+
+
+def test_a_node_that_cannot_prepare_for_user_processes_is_avoided() -> None:
+    world = workers(budget=2, node_losses=2).run()
+    node = world.task("worker:1").node
+    for _ in range(2):
+        world.restore_fails("worker:1", damaged=False)  # there is no checkpoint: it was something else
+        world.obey_all()
+        world.grant(node=node)
+        world.run()
+    assert world.avoided == (node,)
+
+
+def test_a_container_that_could_not_be_prepared_is_no_failure_of_a_checkpoint() -> None:
+    world = workers(budget=0).run()
+    world.restore_fails("worker:1", damaged=False)
+    world.complete_all()
+    failure = world.verdict.failure
+    assert failure
+    assert failure.kind is FailureKind.LAUNCH
+    assert "worker:1" in failure.message
+    assert "could not prepare for its user process" in failure.message

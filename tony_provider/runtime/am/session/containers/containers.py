@@ -153,8 +153,13 @@ class Containers:
         self._avoid(avoid)
 
     def nodes_counted(self, nodes: int) -> None:
-        """Record the number of nodes in the cluster, of which at most half are avoided."""
-        self._avoid(self.nodes.counted(nodes))
+        """Record the number of nodes in the cluster, of which at most half are avoided.
+
+        If the job names a node label, only nodes that have run its containers count.
+        """
+        job = self._state.job
+        if not any((job.node_label, *(spec.node_label for spec in job.tasks.values()))):
+            self.nodes.counted(nodes)
 
     def _avoid(self, avoid: Optional[AvoidNodes]) -> None:
         if avoid:

@@ -29,10 +29,9 @@ class NodeBlocklist:
         self.losses.update(losses)
         self._seen.update(losses)
 
-    def counted(self, nodes: int) -> Optional[AvoidNodes]:
-        """Record the number of nodes in the cluster. Return the nodes to avoid if they have changed."""
+    def counted(self, nodes: int) -> None:
+        """Record the number of nodes that can run the job, for the next choice."""
         self._in_cluster = nodes
-        return self.choose()
 
     def lost(self, node: str, *, unfit: bool = False) -> Optional[AvoidNodes]:
         """Count a container that was lost on this node. Return the nodes to avoid if they have changed.

@@ -29,7 +29,7 @@ _TAKEN_BACK = (ExitReason.PREEMPTED, ExitReason.MADE_ROOM)
 def of_process(task: Task, end: ProcessEnd, *, started: bool) -> Failure:
     """Return the failure of a user process that failed or could not be started."""
     what = f"{_where(task)}{':' if end.process else ''} {end.in_words}"
-    known = end.node_problem or node_faults.of_output(end.output_tail) or hint(end.output_tail)
+    known = end.node_problem or hint(end.output_tail)
     return _failure(
         task,
         _process_kind(end, started),
@@ -95,10 +95,12 @@ def of_stall(task: Task, seconds: float) -> Failure:
 
 def of_restore(task: Task, resume: Optional[ResumePoint], reason: str) -> Failure:
     """Return the failure of a task whose directory could not be prepared. ``resume``: None without a checkpoint."""
+    is_nodes = bool(node_faults.of_text(reason))
     if resume is None:
-        return _failure(task, FailureKind.NODE, f"{_where(task)} could not prepare for its user process: {reason}")
+        kind = FailureKind.NODE if is_nodes else FailureKind.LAUNCH
+        return _failure(task, kind, f"{_where(task)} could not prepare for its user process: {reason}")
     message = f"{_where(task)} could not restore {resume.label}: {reason}"
-    return _failure(task, FailureKind.CHECKPOINT, message)
+    return _failure(task, FailureKind.NODE if is_nodes else FailureKind.CHECKPOINT, message)
 
 
 def of_upload(task: Task, end: ProcessEnd) -> Failure:
@@ -130,7 +132,7 @@ def _container_kind(task: Task, reason: ExitReason) -> FailureKind:
 def _process_kind(end: ProcessEnd, started: bool) -> FailureKind:
     if end.out_of_memory:
         return FailureKind.OUT_OF_MEMORY
-    if not end.stopped and (end.node_problem or node_faults.of_output(end.output_tail)):
+    if end.node_problem and not end.stopped:
         return FailureKind.NODE
     if end.exit_code in NOT_RUNNABLE or (end.error and not started):
         return FailureKind.LAUNCH

@@ -20,6 +20,11 @@ _PROBLEMS = tuple(
         (r"Read-only file system", "a disk of its node is read-only"),
         (r"Input/output error", "a disk of its node is broken"),
         (r"Address already in use|EADDRINUSE", "a port is taken on its node"),
+    )
+)
+_GPU_PROBLEMS = tuple(
+    (re.compile(text, re.IGNORECASE), problem)
+    for text, problem in (
         (r"uncorrectable ECC|GPU is lost|GPU has fallen off the bus", "a GPU of its node is broken"),
         (r"no CUDA-capable device is detected|CUDA driver version is insufficient", "no GPU of its node can be used"),
     )
@@ -29,10 +34,10 @@ _SHARED_LIBRARY = re.compile(r"error while loading shared libraries|cannot open 
 _PROGRAMS = {shell.NOT_FOUND: "a program", shell.NOT_EXECUTABLE: "permission to execute a program"}
 
 
-def of_output(output: str) -> str:
-    """Return what a program's last traceback, or its last lines, say that its node lacks, or ""."""
-    said = words.last_traceback(output)
-    return next((problem for text, problem in _PROBLEMS if text.search(said)), "")
+def of_text(text: str, *, gpus: bool = False) -> str:
+    """Return what a node lacks according to an error message, or "". ``gpus``: whether the task has any."""
+    table = (*_PROBLEMS, *_GPU_PROBLEMS) if gpus else _PROBLEMS
+    return next((problem for pattern, problem in table if pattern.search(text)), "")
 
 
 def peers(task: Task, state: SessionState) -> list[Task]:
@@ -40,18 +45,31 @@ def peers(task: Task, state: SessionState) -> list[Task]:
     return [each for each in state.tasks if each.type == task.type and each.node != task.node]
 
 
-def compare(task: Task, failure: Failure, state: SessionState) -> Failure:
-    """Return the failure, or a NODE failure if only this task's node lacks a program or a library.
+def suspected(task: Task, failure: Failure, state: SessionState) -> str:
+    """Return what the task's node lacks, judging by the program's last words or by other nodes, or "".
 
-    Peers that still run show that. A process that has reported a step lacked nothing.
+    The program may be at fault all the same: a second such failure on another node shows that.
     """
+    if failure.kind not in (FailureKind.USER, FailureKind.LAUNCH) or (task.process and task.process.end is None):
+        return ""
     lacks = lacking(failure)
+    if lacks is None:
+        return of_text(words.last_error(failure.message.partition("\n")[2]), gpus=task.spec.gpus > 0)
     running = [peer for peer in peers(task, state) if peer.runs]
-    if lacks is None or not running or (task.process and task.process.stepped):
-        return failure
+    if not running or (task.process and task.process.stepped):  # after a step, a process lacked nothing
+        return ""
+    return f"its node lacks {lacks} that {running[0].node} has"
+
+
+def kind_of(problem: str) -> str:
+    """Return the problem without the node that does not have it."""
+    return problem.partition(" that ")[0]
+
+
+def of_node(failure: Failure, problem: str) -> Failure:
+    """Return the failure as one of the node, with the problem in the first line of its message."""
     first, newline, rest = failure.message.partition("\n")
-    message = f"{first}; its node lacks {lacks} that {running[0].node} has{newline}{rest}"
-    return attrs.evolve(failure, kind=FailureKind.NODE, message=message)
+    return attrs.evolve(failure, kind=FailureKind.NODE, message=f"{first}; {problem}{newline}{rest}")
 
 
 def lacking(failure: Failure) -> Optional[str]:

@@ -64,6 +64,7 @@ class RestartGroup:
     decided: bool = False  # the event log contains the decision to restart, and not yet the restart
     damaged: int = 0  # number of damaged resume points in a row
     moves: int = 0  # number of times that a task has left a node which lacked something, without progress in between
+    suspicions: set[str] = attrs.field(factory=set)  # for which a task has left its node, without progress in between
     suspect: Optional[SuspectResume] = None  # the restart that is being prepared needs another checkpoint
 
     @property

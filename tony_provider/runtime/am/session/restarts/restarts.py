@@ -204,10 +204,12 @@ class Restarts:
         if cause.failure.kind is FailureKind.STALLED:
             cause.failure = with_stacks(cause.failure, group.members)
             self._state.note("stalled", cause.failure.message, cause)
-        if (failure := node_faults.compare(cause, cause.failure, self._state)) is not cause.failure:
-            cause.failure = failure
-            self._leave_node(cause, failure)
-        if failure.kind is FailureKind.NODE:
+        problem = node_faults.suspected(cause, cause.failure, self._state)
+        if problem and node_faults.kind_of(problem) not in group.suspicions:
+            group.suspicions.add(node_faults.kind_of(problem))
+            cause.failure = node_faults.of_node(cause.failure, problem)
+            self._leave_node(cause, cause.failure)
+        if cause.failure.kind is FailureKind.NODE:
             group.moves += 1
         times = group.repeats.add(cause.failure, cause.type, _newest_step(group), now)
         resume = self._note_failed_resume(group, cause, cause.failure) if times else None
@@ -332,6 +334,7 @@ class Restarts:
             group.budget.progress()
             group.repeats.forget()
             group.damaged = group.moves = 0
+            group.suspicions.clear()
         nothing: dict[str, list[object]] = {group.name: [] for group in spent}
         return {"restart_times": nothing, "failures": nothing, "went_back": ""} if spent else {}
 
