@@ -1,4 +1,4 @@
-"""What the tries of a task, and the processes of one try, tell each other."""
+"""Values that the tries of a task, and the processes of one try, leave for each other."""
 
 from __future__ import annotations
 

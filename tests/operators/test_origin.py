@@ -7,13 +7,17 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from airflow.models.task_state_store import TaskStateStoreModel
 from airflow.sdk import DAG, CronPartitionTimetable
+from airflow.utils.session import create_session
+from sqlalchemy import select
 
 from tests.airflow_dags import run, run_made_with
 from tests.checkpoints import commit
 from tests.operators.jobs import DAG_ID, applications, job
 from tests.operators.trainings import DATES, MORNING, RUN_ID, Training
 from tony_provider.cluster.checkpoint_chains import CheckpointChains, new_chain
+from tony_provider.cluster.history.summary_parts import JOB_KEY
 from tony_provider.exceptions import TonyJobRejected, TonySpecError
 from tony_provider.operators.tony import TonyTrainOperator
 from tony_provider.runtime.checkpoint.catalog import foreign_catalog
@@ -189,6 +193,11 @@ def test_a_partition_that_is_made_up_for_later_begins_with_the_model_of_the_part
         TonyTrainOperator(task_id="train", job=ready.spec(), warm_start=NEWEST)
     done = run_made_with(dag, "backfill__2026-01-05", **fields)
     assert ready.description(done).warm_start == before
+    (application_id,) = ready.applications
+    key, run = JOB_KEY + application_id, TaskStateStoreModel.run_id == done.run_id
+    with create_session() as session:
+        value = session.scalars(select(TaskStateStoreModel.value).where(TaskStateStoreModel.key == key, run)).one()
+    assert json.loads(value)["run_date"] == "2026-01-05T00:00:00+00:00"
 
 
 @pytest.mark.long

@@ -22,7 +22,7 @@ from tony_provider.run_dates import known_run_date
 
 @attrs.frozen
 class KeptInstance:
-    """What Airflow keeps of a task instance's jobs."""
+    """The rows of Airflow's database about the jobs of a task instance."""
 
     dag_run_id: int
     run_date: str | None  # ISO 8601

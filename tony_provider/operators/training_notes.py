@@ -1,4 +1,4 @@
-"""What the tries of a training tell each other, however long ago: small files on the job's store."""
+"""Small files on the job's store that the tries of a training leave for each other."""
 
 from __future__ import annotations
 

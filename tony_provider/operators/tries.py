@@ -133,7 +133,7 @@ def remember(store: StateStore, application_id: str) -> None:
 def remembered(store: StateStore) -> str | None:
     """The application's id that an earlier try has kept in Airflow's store; None when there is none.
 
-    Whoever may clear or mark the task can write there, and so can its job: it may be any application's.
+    Users who may clear or mark the task can write it, and so can its job: it may be any application's.
     """
     found = store.get(STATE_KEY, forever=True)
     return found if isinstance(found, str) and is_application_id(found) else None
