@@ -79,13 +79,13 @@ def test_a_template_and_a_mail_name_one_date_where_runs_come_a_day_after_their_l
     """As schedules are with ``[scheduler] create_cron_data_intervals``."""
     daily = CronDataIntervalTimetable("0 0 * * *", timezone="UTC")
     interval = DataInterval(start=DAY, end=NEXT_DAY)  # type: ignore[arg-type]
-    _, dates = named_dates("late", daily, logical_date=DAY, data_interval=interval, run_after=NEXT_DAY)
+    _, dates = named_dates("dated_late", daily, logical_date=DAY, data_interval=interval, run_after=NEXT_DAY)
     assert dates == ["2026-01-05", "2026-01-05"]
 
 
 def test_a_template_and_a_mail_name_the_date_of_a_partition(airflow_db: None) -> None:
     daily = CronPartitionTimetable("0 0 * * *", timezone="UTC", key_format="%Y-%m-%d")
-    _, dates = named_dates("parted", daily, partition_key="2026-01-05", partition_date=DAY, run_after=NOW)
+    _, dates = named_dates("dated_by_partition", daily, partition_key="2026-01-05", partition_date=DAY, run_after=NOW)
     assert dates == ["2026-01-05", "2026-01-05"]
 
 
