@@ -19,6 +19,11 @@ NONE = Epoch()
 STEPS = ("begin", "look", "take", "end_others", "submit")
 
 
+def waiting(number: int, run: str, created: int) -> WaitingTry:
+    """Return a try with an id as Airflow gives it, created at this time."""
+    return WaitingTry(f"try {number}", number, run, f"01a21e31-{created:04}-7000-8000-000000000000")
+
+
 @attrs.define
 class World:
     """A store, and what runs on a cluster."""
@@ -50,7 +55,7 @@ class Try:
 
     @property
     def waiting(self) -> WaitingTry:
-        return WaitingTry(self.name, self.number, "run 1")
+        return waiting(self.number, "run 1", self.number)
 
     @property
     def application(self) -> str:
@@ -172,8 +177,10 @@ def test_a_try_that_wakes_up_before_it_has_begun_loses_as_well(tmp_path: Path) -
 
 def test_tries_of_a_run_that_was_made_anew_begin_in_their_order(tmp_path: Path) -> None:
     owners = TrainingOwners(LocalStorage(), tmp_path.as_uri())
-    owners.begin(WaitingTry("try 3", 3, "run 1"))
-    assert owners.begin(WaitingTry("try 1", 1, "run 2")).owner.whose.run == "run 2"
+    owners.begin(waiting(3, "run 1", 3))
+    assert owners.begin(waiting(1, "run 1", 4)).owner.whose.number == 1
+    owners.begin(waiting(9, "run 1", 9))
+    assert owners.begin(waiting(2, "run 2", 2)).owner.whose.run == "run 2"
 
 
 def test_a_write_whose_answer_was_lost_is_recognised(tmp_path: Path) -> None:
@@ -184,7 +191,7 @@ def test_a_write_whose_answer_was_lost_is_recognised(tmp_path: Path) -> None:
         owners.add(0, attrs.evolve(owner, application_id="application_1_0002"))
 
 
-def test_owners_that_are_removed_leave_one_that_is_added_meanwhile(tmp_path: Path) -> None:
+def test_all_owners_of_a_training_are_removed(tmp_path: Path) -> None:
     owners = TrainingOwners(LocalStorage(), tmp_path.as_uri())
     owners.add(0, Owner("application_1_0001"))
     owners.remove()

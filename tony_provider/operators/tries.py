@@ -72,13 +72,17 @@ class TaskTry:
     number: int
     max_tries: int  # the last one that Airflow allows; raised when the task is cleared
     id: str  # Airflow's, of this try alone: a run that is made anew counts from 1 again
-    run: str = ""  # names the task's run, in which the numbers of tries compare; empty: unknown
+    run: str = ""  # names the task's run, in which the numbers of tries compare
 
     @classmethod
     def of(cls, context: Context) -> TaskTry:
-        ti, began = context["ti"], getattr(context.get("dag_run"), "start_date", None)
-        run = " ".join(map(str, (ti.dag_id, ti.run_id, ti.task_id, ti.map_index, began)))
-        return cls(ti.try_number, ti.max_tries, str(ti.id), run if began is not None else "")
+        ti = context["ti"]
+        return cls(
+            ti.try_number,
+            ti.max_tries,
+            str(ti.id),
+            " ".join(map(str, (ti.dag_id, ti.run_id, ti.task_id, ti.map_index))),
+        )
 
     @property
     def name(self) -> str:
@@ -88,7 +92,7 @@ class TaskTry:
     @property
     def waiting(self) -> WaitingTry:
         """The try as the store names it next to the application that it waits for."""
-        return WaitingTry(self.name, self.number, self.run)
+        return WaitingTry(self.name, self.number, self.run, self.id)
 
     def delivers(self) -> Delivered:
         """The mark that this try leaves on the store when it has a result."""

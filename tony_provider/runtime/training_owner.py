@@ -32,10 +32,15 @@ class WaitingTry:
     name: str = ""  # see TaskTry.name; empty: no try waits, such as after a submission from the command line
     number: int = 0
     run: str = ""  # names the run of the task in which the numbers of tries compare
+    id: str = ""  # Airflow's UUID of the try; version 7 begins with the time of its creation
 
     def precedes(self, other: WaitingTry) -> bool:
-        """Return whether the other one is a later try of the same run of the task."""
-        return bool(self.run) and self.run == other.run and self.number < other.number
+        """Return whether the other one is a later try of the same run of the task.
+
+        A run that was deleted and made again counts from 1 again, but its tries have later ids.
+        """
+        is_earlier = self.id[14:15] == other.id[14:15] == "7" and self.id < other.id
+        return self.run == other.run and self.number < other.number and is_earlier
 
 
 NO_TRY = WaitingTry()
