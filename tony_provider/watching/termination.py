@@ -113,8 +113,13 @@ def stop_application(
     master may take ``seconds`` to answer. Raises ClusterError when it could not be killed either, and TakenOverError
     when a later try waits for the application.
     """
-    diagnostics = str(kill)
     _record(hook, identity, application_id, kill, seconds)
+    return _order_stop(hook, application_id, kill, seconds)
+
+
+def _order_stop(hook: TonyHook, application_id: str, kill: Kill, seconds: float) -> float | None:
+    """Do what ``stop_application`` does once the order is recorded."""
+    diagnostics = str(kill)
     try:
         answer = hook.control(application_id, "stop", kill.order, seconds=seconds)
     except Exception as error:  # a master is the job's own, and so is what it answers
@@ -170,7 +175,7 @@ def stop_once_known(hook: TonyHook, identity: Identity, application_id: str, kil
             if time.monotonic() >= deadline:
                 return False
             time.sleep(KNOWN_POLL)
-        stop_application(hook, identity, application_id, kill, seconds=HURRIED_SECONDS)
+        _order_stop(hook, application_id, kill, HURRIED_SECONDS)
     return True
 
 
