@@ -12,7 +12,13 @@ import attrs
 from tony_provider.cluster.application_ref import ApplicationFinder
 from tony_provider.cluster.base import Application, Submission
 from tony_provider.cluster.environments.built_environments import BuiltEnvironments, note_uses
-from tony_provider.cluster.errors import ClusterUnreachable, StagingFailed, SubmissionRefused, is_unforeseen
+from tony_provider.cluster.errors import (
+    ClusterError,
+    ClusterUnreachable,
+    StagingFailed,
+    SubmissionRefused,
+    is_unforeseen,
+)
 from tony_provider.cluster.history.job_specification import JobSpecification
 from tony_provider.cluster.open import OpenCluster
 from tony_provider.cluster.prepared_submission import PreparedSubmission, shared_cache
@@ -187,8 +193,15 @@ class SubmissionAttempt:
             raise ClusterUnreachable(f"{application_id} was killed and is still {left.state}")
 
     def _is_wanted(self) -> bool:
-        """Return whether another try has found the application, whose submission got no answer."""
-        owner = self.prepared.chains.owners.newest().owner
+        """Return whether another try has found the application, whose submission got no answer.
+
+        Return False if the owner cannot be read: an application that nobody watches must not go on.
+        """
+        try:
+            owner = self.prepared.chains.owners.newest().owner
+        except (ClusterError, StorageError) as error:
+            log.warning("The owner of the training of %s cannot be read: %s", self.application_id, error)
+            return False
         return owner.application_id == self.application_id and owner.whose != self.prepared.request.whose
 
     # -- back again --------------------------------------------------------------------------------------------------

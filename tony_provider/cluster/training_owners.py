@@ -100,7 +100,7 @@ class TrainingOwners:
             return
 
     def remove(self) -> None:
-        """Remove all owners of a training of which nothing is left, but none that is added at this moment."""
+        """Remove all owners, because nothing of the training is left. An owner that is added meanwhile stays."""
         for number in self._numbers():
             self.storage.remove(owner_file(self.training_dir, number))
         with contextlib.suppress(StorageNotEmpty):
