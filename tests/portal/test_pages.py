@@ -182,14 +182,14 @@ def test_metrics_with_odd_names_and_values(pages: Pages) -> None:
 
 
 @pytest.mark.long
-def test_ten_thousand_metrics_are_searched(pages: Pages) -> None:
+def test_thousands_of_metrics_are_searched(pages: Pages) -> None:
     pages.open(f"/dags/{ODD}/plugin/trainings")
     field = pages.see(".choice input[type=search]")
     assert len(pages.all(".choice .names label")) <= 31
-    field.send_keys("layer/09999")
-    until(lambda: pages.texts(".choice .names label") == ["layer/09999/norm"], "the one metric")
+    field.send_keys("layer/02999")
+    until(lambda: pages.texts(".choice .names label") == ["layer/02999/norm"], "the one metric")
     pages.all(".choice .names label")[0].click()
-    until(lambda: "layer/09999/norm" in pages.texts("figcaption"), "its chart")
+    until(lambda: "layer/02999/norm" in pages.texts("figcaption"), "its chart")
 
 
 @pytest.mark.long

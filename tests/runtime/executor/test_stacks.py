@@ -10,10 +10,10 @@ from tests.runtime.executor.conftest import Launch, Running
 from tests.runtime.executor.containers import SECRET
 
 _HANG = """
-import pathlib, signal, threading, time
+import os, pathlib, signal, threading, time
 
 def wait_for_ever():
-    pathlib.Path("hangs").touch()
+    pathlib.Path(os.environ.get("MARK", "hangs")).touch()
     time.sleep(1000)
 
 def help_out():
@@ -52,7 +52,8 @@ async def test_python_shows_the_stacks_of_all_its_threads(launch: Launch) -> Non
 
 async def test_the_master_learns_where_each_process_hangs(launch: Launch) -> None:
     secret = f"{sys.executable} hang.py {SECRET}"
-    running = await stopped(launch, f"{sys.executable} hang.py & exec {secret}")
+    child = f"MARK=child-hangs {sys.executable} hang.py"
+    running = await stopped(launch, f"{child} & until [ -e child-hangs ]; do sleep 0.05; done; exec {secret}")
     told = await running.master.first("stacks")
     assert told.start == 1
     first, second = told.processes  # the command itself comes before its child
