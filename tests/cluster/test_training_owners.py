@@ -11,9 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tony_provider.cluster.errors import StagingFailed
 from tony_provider.cluster.training_owners import TakenOverError, TrainingOwners
+from tony_provider.runtime.codec import dump_json
+from tony_provider.runtime.storage import uris
+from tony_provider.runtime.storage.base import FileStatus
 from tony_provider.runtime.storage.local import LocalStorage
-from tony_provider.runtime.training_owner import Epoch, Owner, Stop, WaitingTry
+from tony_provider.runtime.training_owner import Epoch, Owner, Stop, WaitingTry, epoch_number, owner_file
 
 NONE = Epoch()
 STEPS = ("begin", "look", "take", "end_others", "submit")
@@ -189,6 +193,23 @@ def test_a_write_whose_answer_was_lost_is_recognised(tmp_path: Path) -> None:
     assert owners.add(0, owner) == owners.add(0, owner)
     with pytest.raises(TakenOverError):
         owners.add(0, attrs.evolve(owner, application_id="application_1_0002"))
+
+
+class Crowded(LocalStorage):
+    """A storage on which another try adds an owner whenever somebody looks for the newest."""
+
+    def list(self, uri: str) -> list[FileStatus]:
+        found = super().list(uri)
+        newest = max(epoch_number(file.name) or 0 for file in found)
+        self.write(owner_file(uris.parent(uri), newest + 1), dump_json(Owner("application_1_0001")))
+        return found
+
+
+def test_an_order_to_stop_that_cannot_be_recorded_is_no_silence(tmp_path: Path) -> None:
+    TrainingOwners(LocalStorage(), tmp_path.as_uri()).add(0, Owner("application_1_0001"))
+    owners = TrainingOwners(Crowded(), tmp_path.as_uri())
+    with pytest.raises(StagingFailed, match="other tries of this training keep writing to "):
+        owners.stop("application_1_0001", Stop("by hand"), None)
 
 
 def test_all_owners_of_a_training_are_removed(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ class TrainingOwners:
         """Record the order to end the owner. An application that is not the owner gets no record.
 
         ``whose``: the name of the try on whose behalf; None if no try wants it. Raises TakenOverError if a later try
-        waits for the application.
+        waits for the application; StagingFailed if other tries keep adding owners.
         """
         for _ in range(_ATTEMPTS):
             newest = self.newest()
@@ -98,6 +98,7 @@ class TrainingOwners:
             except TakenOverError:
                 continue
             return
+        raise StagingFailed(f"other tries of this training keep writing to {self.training_dir}")
 
     def remove(self) -> None:
         """Remove all owners, because nothing of the training is left. An owner that is added meanwhile stays."""

@@ -59,6 +59,17 @@ class Running:
         """A file in the container's directory."""
         await until((self.container.directory / name).exists, f"{name} is there")
 
+    async def until_no_trouble(self) -> None:
+        """Wait for a new heartbeat that reports none."""
+        seen = len(self.master.received)
+        await until(
+            lambda: any(
+                message.WhichOneof("kind") == "heartbeat" and not message.heartbeat.trouble
+                for message in self.master.received[seen:]
+            ),
+            "a heartbeat without trouble",
+        )
+
     async def end(self) -> int:
         """Shut it down; returns the executor's exit code."""
         self.master.shutdown()

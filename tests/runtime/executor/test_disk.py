@@ -67,14 +67,7 @@ async def test_a_disk_without_room_for_another_save_is_reported(running: Running
     assert "its largest save so far has 2.7 MiB: have the program delete old saves" in beat.trouble
     for part in ("a", "b"):
         running.order(f"remove weights-10/{part}")
-    seen = len(running.master.received)
-    await running.until(
-        lambda: any(
-            message.WhichOneof("kind") == "heartbeat" and not message.heartbeat.trouble
-            for message in running.master.received[seen:]
-        ),
-        "there is room again",
-    )
+    await running.until_no_trouble()
 
 
 async def test_a_checkpoint_on_a_full_disk_is_stored(running: Running) -> None:

@@ -604,11 +604,4 @@ async def test_a_storage_problem_is_reported_while_it_lasts(launch: Launch) -> N
     chain(running).unlink()
     running.master.grants = True
     await running.master.uploaded(70)
-    seen = len(running.master.received)
-    await running.until(
-        lambda: any(
-            message.WhichOneof("kind") == "heartbeat" and not message.heartbeat.trouble
-            for message in running.master.received[seen:]
-        ),
-        "nothing is wrong any more",
-    )
+    await running.until_no_trouble()

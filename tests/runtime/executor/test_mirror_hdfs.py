@@ -108,12 +108,5 @@ async def test_an_upload_that_hangs_is_reported_before_it_fails(launch: Launch, 
     hadoop.kill("datanode-1", signal.SIGCONT)
     running.master.grants = True
     await running.master.uploaded(70)
-    seen = len(running.master.received)
-    await running.until(
-        lambda: any(
-            message.WhichOneof("kind") == "heartbeat" and not message.heartbeat.trouble
-            for message in running.master.received[seen:]
-        ),
-        "nothing is wrong any more",
-    )
+    await running.until_no_trouble()
     await running.end()

@@ -48,6 +48,7 @@ def test_of_a_job_that_has_seen_something() -> None:
         restart_times={"gang": [EPOCH + 100, EPOCH + 100]},
         failures={"gang": [SeenFailure(EPOCH + 100, NO_OUTPUT)]},
         progress={"gang": GroupProgress(saved=10)},
+        moves={"gang": 0},
         restarting={"gang": True},
         nodes={"node2:1": 1},
         checkpoint=point(10, "store/step-10-2"),

@@ -89,6 +89,20 @@ def test_a_node_is_remembered_by_the_next_master() -> None:
     assert world.avoided == avoided
 
 
+def test_the_next_master_grants_no_further_moves() -> None:
+    world = workers(budget=0).run()
+    for _ in range(FREE_MOVES):
+        world.end("worker:1", **FULL)
+        world.tick()
+        world.restarted()
+    world.master_dies()
+    world.come_back()
+    world.end("worker:1", **FULL)
+    world.tick()
+    world.complete_all()
+    assert world.finished
+
+
 def test_the_only_node_of_a_job_is_left_if_the_cluster_has_others() -> None:
     world = workers({"worker": 1}, budget=0)
     world.nodes = 1

@@ -45,6 +45,7 @@ class History:
     restarts: int = 0  # all of them
     restart_times: dict[str, list[float]] = attrs.field(factory=dict)  # those without progress since, by restart group
     failures: dict[str, list[SeenFailure]] = attrs.field(factory=dict)  # of programs, without progress, by group
+    moves: dict[str, int] = attrs.field(factory=dict)  # of tasks away from nodes, without progress since, by group
     progress: dict[str, GroupProgress] = attrs.field(factory=dict)  # by restart group
     restarting: dict[str, bool] = attrs.field(factory=dict)  # by group: one was decided, and did not begin yet
     nodes: dict[str, int] = attrs.field(factory=dict)  # containers lost, by host:port

@@ -299,6 +299,7 @@ class Recovery:
             group.decided = history.restarting.get(group.name, False)
             group.budget = RestartBudget(state.job.restart, [time - state.epoch for time in times])
             group.progress = history.progress.get(group.name, group.progress)
+            group.moves = history.moves.get(group.name, 0)
             seen = history.failures.get(group.name, [])
             group.repeats = RepeatedFailures(
                 state.job.restart, [attrs.evolve(each, time=each.time - state.epoch) for each in seen]

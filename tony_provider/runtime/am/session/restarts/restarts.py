@@ -299,6 +299,7 @@ class Restarts:
             "restarts": self._state.restarts,
             "restart_times": {group.name: [epoch + time for time in group.budget.times]},
             "failures": {group.name: seen},
+            "moves": {group.name: group.moves},
             "progress": {group.name: group.progress.plain},
             "restarting": {group.name: True},
         }
@@ -335,8 +336,11 @@ class Restarts:
             group.repeats.forget()
             group.damaged = group.moves = 0
             group.suspicions.clear()
+        if not spent:
+            return {}
         nothing: dict[str, list[object]] = {group.name: [] for group in spent}
-        return {"restart_times": nothing, "failures": nothing, "went_back": ""} if spent else {}
+        moves = {group.name: 0 for group in spent}
+        return {"restart_times": nothing, "failures": nothing, "moves": moves, "went_back": ""}
 
 
 def _newest_step(group: RestartGroup) -> Optional[int]:
