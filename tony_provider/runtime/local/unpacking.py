@@ -99,6 +99,7 @@ def unpack(archive: Path, directory: Path) -> None:
     larger than any environment; and what the readers of damaged archives do.
     """
     left = _Room(archive.stat().st_size)
+    directory = directory.resolve()
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as zipped:
             for member in zipped.infolist():
@@ -215,8 +216,8 @@ def _make_way(directory: Path, name: str) -> None:
 
 
 def _check_way(directory: Path, name: str) -> None:
-    way = (directory / name).parent.resolve()
-    if way != directory.resolve() and directory.resolve() not in way.parents:
+    way = os.path.realpath((directory / name).parent)
+    if way != str(directory) and not way.startswith(f"{directory}/"):
         raise ArchiveError(f"{one_line(name)} leads out of it")
 
 

@@ -18,7 +18,7 @@ class TimeUse:
 
     queue: Optional[float] = None  # from the submission until an application master ran
     allocation: float = 0.0  # until the containers of the gang were there; also later ones that were waited for
-    localisation: float = 0.0  # until the executors had their files and had registered
+    localisation: float = 0.0  # until the first user process started: files are copied and unpacked
     start: float = 0.0  # until the first step of the first generation, as far as its reports tell
     training: float = 0.0
     restarts: float = 0.0  # the gang was down, up to its next step; of tasks that start again alone, their part of it

@@ -59,6 +59,19 @@ def test_each_moment_counts_once() -> None:
     assert times(job) == TimeUse(allocation=3, localisation=4, start=5, training=60, end=2)
 
 
+def test_archives_that_executors_unpack_are_localisation() -> None:
+    job = world()
+    job.tick(3)
+    job.grant_all()
+    job.tick(4)
+    job.register_all()
+    job.tick(20)
+    job.start_all()
+    job.tick(5)
+    job.beat("worker:0", 1)
+    assert times(job) == TimeUse(allocation=3, localisation=24, start=5)
+
+
 def test_a_restart_lasts_up_to_a_step_and_what_is_done_again_is_repeated() -> None:
     job = begun(world())
     job.beat("worker:0", 1)

@@ -7,7 +7,7 @@ import { Empty, Table } from "./parts.js";
 const PARTS = [
   ["queue", "Queue", "until a master ran"],
   ["allocation", "Containers", "until all of the gang were there"],
-  ["localisation", "Files", "until the executors had theirs and had registered"],
+  ["localisation", "Files", "until they were copied and unpacked, and the first program started"],
   ["start", "Start", "until the first step"],
   ["training", "Training", "steps that counted"],
   ["repeated", "Trained again", "steps that restarts had lost"],

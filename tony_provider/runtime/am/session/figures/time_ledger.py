@@ -160,7 +160,9 @@ class TimeLedger:
             return RESTARTS if was_down else _BY_STATE[state.phase]
         if self._works == state.generation.number:
             return TRAINING
-        return RESTARTS if was_down else START
+        if was_down:
+            return RESTARTS
+        return START if self._started == state.generation.number else LOCALISATION  # executors unpack archives
 
     def _listen(self, seconds: float) -> None:
         """The newest generation runs, and has not reported anything in so many seconds."""
