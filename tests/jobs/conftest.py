@@ -47,9 +47,15 @@ def place(request: pytest.FixtureRequest) -> Place:
 
 
 @pytest.fixture
-def wishes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def open_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory that any user may write, apart from those in which the local cluster keeps its files."""
+    directory = tmp_path_factory.mktemp("open")
+    directory.chmod(0o777)
+    return directory
+
+
+@pytest.fixture
+def wishes(request: pytest.FixtureRequest, open_directory: Path) -> Path:
     """A directory in which jobs and the test leave files for each other, with the test module's PROGRAM."""
-    wishes = tmp_path_factory.mktemp("wishes")
-    wishes.chmod(0o777)
-    (wishes / "train.py").write_text(request.module.PROGRAM)
-    return wishes
+    (open_directory / "train.py").write_text(request.module.PROGRAM)
+    return open_directory

@@ -47,16 +47,13 @@ def test_more_tasks_than_fit_all_have_their_turn(local: LocalPlace, tmp_path: Pa
 
 
 @pytest.mark.long
-def test_one_that_is_done_makes_room_for_the_next(place: Place, tmp_path: Path) -> None:
+def test_one_that_is_done_makes_room_for_the_next(place: Place, open_directory: Path) -> None:
     """Rank 0 goes on until all the others have ended."""
-    done = tmp_path / "done"
-    done.mkdir(mode=0o777)
-    done.chmod(0o777)
     command = 'touch "$DONE/$TONY_RANK"; test $TONY_RANK != 0 || until test -e "$DONE/5"; do sleep 0.1; done'
     task = {"memory": place.most_of_a_node} if isinstance(place, YarnPlace) else {}
     if isinstance(place, LocalPlace):
         two_at_a_time(place)
-    job = place.submit(scoring(6, command, env={"DONE": str(done)}, task=task))
+    job = place.submit(scoring(6, command, env={"DONE": str(open_directory)}, task=task))
 
     status = job.succeeded()
 
@@ -67,15 +64,14 @@ def test_one_that_is_done_makes_room_for_the_next(place: Place, tmp_path: Path) 
     assert_nothing_left(place, job)
 
 
-def test_the_next_master_knows_what_is_over(yarn: YarnPlace, tmp_path: Path) -> None:
-    tmp_path.chmod(0o777)
-    go, tasks = tmp_path / "go", yarn.nodes + 2
-    command = f"echo ran >> {tmp_path}/$TONY_RANK; test $TONY_RANK = 0 || until test -e {go}; do sleep 0.1; done"
+def test_the_next_master_knows_what_is_over(yarn: YarnPlace, open_directory: Path) -> None:
+    go, tasks = open_directory / "go", yarn.nodes + 2
+    command = f"echo ran >> {open_directory}/$TONY_RANK; test $TONY_RANK = 0 || until test -e {go}; do sleep 0.1; done"
     job = yarn.submit(scoring(tasks, command, task={"memory": yarn.most_of_a_node}))
-    until((tmp_path / "1").exists, job.describe)
+    until((open_directory / "1").exists, job.describe)
     job.until(JobState.RUNNING)
     until(lambda: "over" in [event["event"] for event in job.events()], job.describe)
-    until((tmp_path / str(yarn.nodes)).exists, job.describe)  # in the room of rank 0
+    until((open_directory / str(yarn.nodes)).exists, job.describe)  # in the room of rank 0
 
     os.kill(job.master().pid, signal.SIGKILL)
     until(lambda: "recovered" in [event["event"] for event in job.events()], job.describe)
@@ -84,7 +80,7 @@ def test_the_next_master_knows_what_is_over(yarn: YarnPlace, tmp_path: Path) -> 
     status = job.succeeded()
     assert [task.state for task in status.tasks] == [TaskState.SUCCEEDED] * tasks
     assert status.am_attempt == 2
-    assert [(tmp_path / str(rank)).read_text() for rank in range(tasks)] == ["ran\n"] * tasks
+    assert [(open_directory / str(rank)).read_text() for rank in range(tasks)] == ["ran\n"] * tasks
     assert_nothing_left(yarn, job)
 
 

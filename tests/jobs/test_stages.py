@@ -12,9 +12,8 @@ from tests.jobs.places import LocalPlace, Place
 from tony_provider.runtime.protocol.status import FailureKind, TaskState
 
 
-def test_prepare_train_export(place: Place, tmp_path: Path) -> None:
-    tmp_path.chmod(0o777)
-    said = f"echo $TONY_TASK_TYPE:$TONY_TASK_INDEX >> {tmp_path}/order"
+def test_prepare_train_export(place: Place, open_directory: Path) -> None:
+    said = f"echo $TONY_TASK_TYPE:$TONY_TASK_INDEX >> {open_directory}/order"
     spec = {
         "framework": "generic",
         "tasks": {
@@ -32,7 +31,7 @@ def test_prepare_train_export(place: Place, tmp_path: Path) -> None:
     status = job.succeeded()
 
     assert {task.state for task in status.tasks} == {TaskState.SUCCEEDED}
-    first, *workers, last = (tmp_path / "order").read_text().splitlines()
+    first, *workers, last = (open_directory / "order").read_text().splitlines()
     assert (first, sorted(workers), last) == ("prepare:0", ["worker:0", "worker:1"], "export:0")
     over = [event.get("task") for event in job.events() if event["event"] in ("over", "stage")]
     assert over[0] == "prepare:0" or over[:2] == [None, "prepare:0"]

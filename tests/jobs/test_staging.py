@@ -38,7 +38,8 @@ def test_a_second_submission_uploads_nothing_that_the_first_did(
     assert cached_files(place) == before
     counts = [record.getMessage() for record in caplog.records if "Staged the job's files" in record.getMessage()]
     assert len(counts) == 1
-    assert "0 files uploaded (0 bytes), 3 reused" in counts[0]
+    reused = 3 if isinstance(place, YarnPlace) else 2  # YARN gets the runtime archive that way, too
+    assert f"0 files uploaded (0 bytes), {reused} reused" in counts[0]
 
 
 def test_jobs_that_bring_the_same_new_file_at_once_all_find_it_whole(place: Place, tmp_path: Path) -> None:

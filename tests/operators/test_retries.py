@@ -346,10 +346,11 @@ def test_airflows_own_store_finds_an_application_that_the_jobs_store_has_lost(
 def test_other_applications_of_the_training_are_ended_before_a_new_one_starts(
     training: Training, marker: Marker
 ) -> None:
-    """Such as one whose owner's file was lost, or of a try that came back."""
+    """Such as one whose records were lost, or of a try that came back."""
     training.dies(dying.AFTER_SUBMISSION, training.spec(marker.forever))
     (first,) = training.applications
-    for directory in (training.newest.uri, uris.join(training.hook.layout.job_dir(training.identity), OWNERS_DIR)):
+    owners = uris.join(training.hook.layout.job_dir(training.identity), OWNERS_DIR)
+    for directory in (training.newest.uri, owners, training.hook.layout.notes_dir(training.identity)):
         training.hook.storage().remove(directory, recursive=True)
     training.mended.touch()
     done = training.again(training.spec(f"rm -f {marker.path}"))
