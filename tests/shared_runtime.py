@@ -30,9 +30,11 @@ def local_extra(staging_dir: Path) -> dict[str, str]:
     """The extra of a connection to a local cluster of its own, which finds the runtime in its staging directory."""
     link = staging_dir / "runtime" / "tony-runtime.zip"
     if not link.exists():
-        link.parent.mkdir(parents=True)
+        link.parent.mkdir(parents=True, exist_ok=True)
         try:
             link.hardlink_to(archive())
+        except FileExistsError:  # another thread of the test was faster
+            pass
         except OSError:  # another disk
             shutil.copy2(archive(), link)
     return {

@@ -13,6 +13,7 @@ import pytest
 from airflow.providers.common.compat.sdk import TaskDeferred
 from airflow.utils.state import TaskInstanceState
 
+from tests.jobs.processes import processes_of
 from tests.operators import dying
 from tests.operators.jobs import DEADLINE, Marker, ended, job
 from tests.operators.trainings import ONCE, Telling, Training
@@ -270,7 +271,7 @@ def test_the_cluster_has_forgotten_an_application_that_left_no_result(training: 
     training.dies(dying.AFTER_SUBMISSION, job(f"{marker.forever}", **ONCE))
     (first,) = training.applications
     training.hook.kill(first, "for the test")
-    until(lambda: not training.hook.find(training.identity), "the end of the application", DEADLINE)
+    until(lambda: not processes_of(first), "the end of the application", DEADLINE)  # which write its result
     training.hook.storage().remove(f"{training.hook.application_dir(training.identity, first)}/result.json")
     forget(training)
     training.mended.touch()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import attrs
 
 from tony_provider.runtime import contract
@@ -30,14 +32,19 @@ _HANDED_ON = frozenset(
 _KEPT_TOKENS = frozenset({AM_RM_TOKEN, NM_TOKEN})
 
 
-def application_file(storage: Storage, description: ApplicationDescription) -> LocalizedResource:
+def application_file(
+    storage: Storage, description: ApplicationDescription, secrets: Mapping[str, bytes]
+) -> LocalizedResource:
     """The staged description as a file of executors' containers: it could not say this about itself.
 
-    Blocks; raises StorageError.
+    It is the same file for YARN as that of the submission: nodes that have it start the next application master
+    without the token of the submission, which may have ended. Blocks; raises StorageError.
     """
     uri = uris.join(description.application_dir, contract.LAUNCH_DIR, contract.APPLICATION_FILE)
     status = storage.status(uri)
-    return LocalizedResource(contract.APPLICATION_FILE, uri, status.size, status.modified_ms)
+    submitted = secrets.get(contract.SECRET_DESCRIPTION)
+    sha256 = submitted.decode() if submitted else None
+    return LocalizedResource(contract.APPLICATION_FILE, uri, status.size, status.modified_ms, sha256=sha256)
 
 
 @attrs.frozen

@@ -175,7 +175,7 @@ class MasterLifecycle:
             self.chain.swept = legacy.history.generation if legacy else 0
             if legacy and legacy.result:
                 return await self._leave_after(legacy.result, records)
-            staged = await from_store(partial(application_file, storage, description))
+            staged = await from_store(partial(application_file, storage, description, self.credentials.secrets))
             inputs, input_problem = await self._open_inputs()
             outputs = OutputPublisher(self.ownership)
             output_problem = await self._open(outputs)

@@ -121,6 +121,14 @@ class Led:
         container = max(attempts, key=lambda attempt: int(attempt["id"]))["containerId"]
         return container, self.processes()[container]
 
+    def running(self) -> set[str]:
+        """The containers of the current attempt that run as far as the ResourceManager knows: nodes tell it later."""
+        base = self.cluster.services.active_resourcemanager()
+        attempt = f"appattempt_{self.id.partition('_')[2]}_{self.attempt:06}"
+        url = f"{base}/ws/v1/cluster/apps/{self.id}/appattempts/{attempt}/containers"
+        found = self.cluster.client(USER).get_json(url)["container"]
+        return {each["containerId"] for each in found if each["containerState"] == "RUNNING"}
+
     def state(self) -> str:
         base = self.cluster.services.active_resourcemanager()
         app = self.cluster.client(USER).get_json(f"{base}/ws/v1/cluster/apps/{self.id}")["app"]
