@@ -10,16 +10,19 @@ from typing import Any
 
 import pytest
 
-from tests.hooks.jobs import ended, identity, job, running
+from tests.hooks.jobs import ended, identity, job, processes_with, running
 from tests.waiting import until
+from tony_provider.cluster.base import Submission
 from tony_provider.cluster.chain_choice import Resume
-from tony_provider.cluster.errors import StagingFailed, SubmissionRefused
+from tony_provider.cluster.errors import ClusterUnreachable, StagingFailed, SubmissionRefused
 from tony_provider.cluster.local.cluster import LocalCluster
 from tony_provider.cluster.submission_request import SubmissionRequest
 from tony_provider.cluster.yarn.cluster import YarnCluster
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.protocol.status import FailureKind
 from tony_provider.runtime.spec.model import JobSpec
+from tony_provider.runtime.storage.helpers import write_atomically
+from tony_provider.runtime.training_owner import owner_file
 
 
 @pytest.fixture(params=[pytest.param("local", marks=pytest.mark.long), "yarn"])
@@ -162,6 +165,26 @@ def test_a_submission_that_is_refused_changes_nothing(local: TonyHook, monkeypat
     chain = local.chain(which, second)
     assert chain is not None
     assert chain.name == "chain-0002"
+
+
+def test_an_application_whose_owner_cannot_be_read_is_killed_if_its_submission_fails(
+    local: TonyHook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody watches it. The cluster has started it, and its answer was lost."""
+    which, submit, started = identity(local), LocalCluster.submit, []
+
+    def lose_the_answer(self: LocalCluster, submission: Submission) -> None:
+        submit(self, submission)
+        started.append(submission.description.application_id)
+        newest = local.owners(which).newest()
+        write_atomically(local.storage(), owner_file(local.layout.job_dir(which), newest.number), b"changed by hand")
+        raise ClusterUnreachable("no answer")
+
+    monkeypatch.setattr(LocalCluster, "submit", lose_the_answer)
+    with pytest.raises(ClusterUnreachable, match="no answer"):
+        local.submit(SubmissionRequest(job("exec sleep 600", timeouts={"grace": "1s"}), which))
+    (application_id,) = started
+    assert not processes_with(application_id)
 
 
 def refuse(*_: object) -> None:
