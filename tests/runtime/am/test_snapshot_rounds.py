@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from tony_provider.runtime.am.snapshot_rounds import (
     FIRST_WAIT,
+    UNMET_WAIT,
     SaveEntry,
     SnapshotRounds,
     TakeOrder,
@@ -212,6 +213,33 @@ def test_a_save_needs_the_files_that_it_lists(gang: Gang) -> None:
     assert "__1_0.distcp" in gang.reason()
     gang.report("worker:1", entry("step-10", sizes={"step-10/__1_0.distcp": 100}))
     assert gang.ordered() == ["worker:0", "worker:1"]
+
+
+def test_a_save_that_is_never_complete_does_not_keep_others_from_being_stored(gang: Gang) -> None:
+    orphan = entry("old.index", needs={"old.data-00000-of-00001": 1}, sizes={"old.index": 50})
+    gang.report("worker:0", orphan)
+    gang.now += FIRST_WAIT
+    assert "no task has old.data-00000-of-00001" in gang.reason()
+    gang.now += UNMET_WAIT
+    assert "no task has old.data-00000-of-00001" in gang.reason()  # nothing else is there to store
+    gang.report("worker:0", orphan, entry("step-20"))
+    gang.now += FIRST_WAIT
+    plan = gang.plan()
+    assert isinstance(plan, list)
+    assert [(order.task, order.leave_out) for order in plan] == [("worker:0", ("old.index",))]
+
+
+def test_a_save_whose_files_come_late_is_stored_whole(gang: Gang) -> None:
+    half = entry("step-10", needs={"step-10/__1_0.distcp": 100}, sizes={"step-10/.metadata": 50})
+    gang.report("worker:0", half)
+    gang.now += FIRST_WAIT
+    assert isinstance(gang.plan(), Waiting)
+    gang.now += UNMET_WAIT / 2
+    gang.report("worker:1", entry("step-10", sizes={"step-10/__1_0.distcp": 100}))
+    assert gang.ordered() == ["worker:0", "worker:1"]
+    gang.report("worker:1", entry("step-10", sizes={}))  # once complete, the time begins anew
+    gang.now += UNMET_WAIT / 2
+    assert isinstance(gang.plan(), Waiting)
 
 
 @pytest.mark.parametrize("above", ["", "orbax/"])

@@ -16,6 +16,7 @@ import attrs
 
 from tony_provider.runtime.checkpoint.saves.orbax import UNFINISHED
 
+UNMET_WAIT = 240.0  # seconds that a save may lack files of other tasks; then snapshots are taken without it
 FIRST_WAIT = 5.0  # seconds from the start of a save with a new kind of name until its snapshot, for other tasks
 _NUMBER = re.compile(r"[0-9]+")
 _ORBAX = re.compile(rf".*?{re.escape(UNFINISHED)}[^/]*")  # path of a save that Orbax has not finished
@@ -111,6 +112,7 @@ class SnapshotRounds(Generic[Part]):
         self._writers: dict[str, set[str]] = {}  # tasks by the pattern of entries that they have written
         self._seen: dict[str, float] = {}  # when a task began to write entries of each pattern
         self._began: dict[str, float] = {}  # when tasks began to write what they have not finished
+        self._unmet: dict[tuple[str, str], float] = {}  # since when an entry of a task lacks files that no task has
 
     def state(self, task: str) -> Optional[TaskDirectory]:
         return self._states.get(task)
@@ -213,18 +215,25 @@ class SnapshotRounds(Generic[Part]):
         for task, state in states.items():
             if state.blocker and not state.last:
                 return Waiting(f"in {task}, {state.blocker}")
-        leftovers = {task: self._leftovers(task, states) for task in states}
-        saves = {task: _without(state, leftovers[task]) for task, state in states.items()}
-        problem = _divided(writers) or self._mismatch(ranks, saves, now, running) or _unmet(saves)
+        leave_out = {task: self._leftovers(task, states) for task in states}
+        saves = {task: _without(state, leave_out[task]) for task, state in states.items()}
+        problem = _divided(writers) or self._mismatch(ranks, saves, now, running)
         if problem is not None:
             return problem
+        unmet_saves = self._unmet_saves(saves, now)
+        for (task, name), waiting in unmet_saves.items():
+            if now - self._unmet[task, name] < UNMET_WAIT:
+                return waiting
+            leave_out[task] = (*leave_out[task], name)
+        if unmet_saves and not any(_without(state, leave_out[task]).has_news for task, state in writers.items()):
+            return next(iter(unmet_saves.values()))
         again = {
             task
             for task, state in states.items()
             if state.ready and state.entries and state.base != origins.get(ranks[task])
         }
         return [
-            TakeOrder(task, state, leftovers[task])
+            TakeOrder(task, state, leave_out[task])
             for task, state in states.items()
             if task in writers or task in again
         ]
@@ -253,6 +262,24 @@ class SnapshotRounds(Generic[Part]):
                     if problem is not None:
                         return problem
         return None
+
+    def _unmet_saves(self, states: Mapping[str, TaskDirectory], now: float) -> dict[tuple[str, str], Waiting]:
+        """Return the new saves that lack files that no task has, by task and entry, and note since when they do."""
+        sizes: dict[str, int] = {}
+        for state in states.values():
+            for entry in state.entries:
+                for path, size in entry.sizes.items():
+                    sizes[path] = max(size, sizes.get(path, -1))
+        found: dict[tuple[str, str], Waiting] = {}
+        for task, state in states.items():
+            for entry in (entry for entry in state.entries if entry.news):
+                missing = unmet(entry.needs, sizes)
+                if missing is not None and not any(_is_passed(entry, state, other) for other in states.values()):
+                    reason = f"{entry.name} of {task} is not complete: no task has {missing}"
+                    found[task, entry.name] = Waiting(reason)
+        of_others = {key: since for key, since in self._unmet.items() if key[0] not in states}
+        self._unmet = of_others | {key: self._unmet.get(key, now) for key in found}
+        return found
 
     def _leftovers(self, task: str, states: Mapping[str, TaskDirectory]) -> tuple[str, ...]:
         """Return entries of numbered saves that their first writer has removed. Other writers never remove theirs."""
@@ -331,21 +358,6 @@ def _divided(writers: Mapping[str, TaskDirectory]) -> Optional[Waiting]:
 
 def _has_step(one: SaveEntry, other: SaveEntry) -> bool:
     return one.step is not None and one.step == other.step
-
-
-def _unmet(states: Mapping[str, TaskDirectory]) -> Optional[Waiting]:
-    """Return the reason if a new save lacks files that no task has."""
-    sizes: dict[str, int] = {}
-    for state in states.values():
-        for entry in state.entries:
-            for path, size in entry.sizes.items():
-                sizes[path] = max(size, sizes.get(path, -1))
-    for task, state in states.items():
-        for entry in (entry for entry in state.entries if entry.news):
-            missing = unmet(entry.needs, sizes)
-            if missing is not None and not any(_is_passed(entry, state, other) for other in states.values()):
-                return Waiting(f"{entry.name} of {task} is not complete: no task has {missing}")
-    return None
 
 
 def unmet(needs: Mapping[str, int], sizes: Mapping[str, int]) -> Optional[str]:
