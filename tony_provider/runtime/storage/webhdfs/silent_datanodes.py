@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from http.client import HTTPConnection
 from urllib.parse import urlsplit
@@ -21,7 +22,7 @@ from tony_provider.runtime.storage.webhdfs.watched_socket import watch
 log = logging.getLogger(__name__)
 
 _AVOIDED = 300.0  # seconds in which a DataNode that was silent is not used while there is another one
-_PROBES = 3  # because a transfer that hangs blocks one of the DataNode's threads, and a probe may get the same thread
+_PROBES = 3  # at once, since a transfer that hangs blocks one of the DataNode's threads, which a probe may get, too
 _PROBE_PATH = f"{ROOT}/?op=GETHOMEDIRECTORY"  # a DataNode rejects it without asking the NameNode
 
 
@@ -87,7 +88,9 @@ class SilentDataNodes:
 
     def _check(self, url: str) -> None:
         """Raise DataNodeSilentError if the DataNode of a URL answers nothing."""
-        if not any(self._probe(url) for _ in range(_PROBES)):
+        with ThreadPoolExecutor(_PROBES, "tony-probe") as pool:
+            answers = list(pool.map(self._probe, [url] * _PROBES))
+        if not any(answers):
             raise DataNodeSilentError("it does not answer")
 
     def _probe(self, url: str) -> bool:
