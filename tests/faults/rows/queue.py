@@ -24,5 +24,6 @@ def six_gangs(field: Field) -> Account:
     for tries, each in zip(everyone, told, strict=True):
         account.expect(each["state"] == "success", f"{tries.dag_id}: {each['error']}")
         account.expect(len(applications(field.hadoop, tries.identity.tag)) == 1, f"{tries.dag_id}: submitted again")
-        account.problems += tries.training().finish().problems
+        # A gang that gets one of its two containers in time gives it back, and gets another one later.
+        account.problems += tries.training().finish(replaced=None).problems
     return account
