@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
 _TRIES = 4  # of one transfer without progress, over as many DataNodes, even if that takes longer than the deadline
 _HANG_UP_TIMEOUT = 5.0  # seconds
 _PAUSE = 1.0  # seconds at most before the same DataNodes are tried again
+_SMALL = 1 << 20  # bytes; files up to this size are sent again after ``silence_timeout``
 _PATIENCE = 8  # the first try waits an eighth of ``stream_timeout`` for the next byte, each further one twice as long
 
 
@@ -61,7 +62,7 @@ class DataNodes:
             call = create()
             location = self._locate(call, failures)
             try:
-                self._send_to(location, call, body, failures.patience)
+                self._send_to(location, call, body, failures.patience(body.size))
             except (NotNow, *BROKEN) as error:
                 failures.add(call, location, error)
                 if not body.available:
@@ -87,7 +88,7 @@ class DataNodes:
         while True:
             location = self._locate(call, failures)
             try:
-                result = use(*self._open_at(location, call, failures.patience))
+                result = use(*self._open_at(location, call, failures.patience()))
             except (NotNow, *BROKEN) as error:
                 failures.add(call, location, error)
             else:
@@ -228,11 +229,15 @@ class _Failures:
         hosts = dict.fromkeys([*self._hosts, *(self._silent.hosts if self._avoids else [])])
         return {"excludedatanodes": ",".join(hosts)} if hosts else {}
 
-    @property
-    def patience(self) -> float:
-        """The seconds that the next try waits for a byte of a DataNode that answers probes."""
-        longest = self._config.stream_timeout
-        return min(longest, max(self._config.silence_timeout, longest / max(1, _PATIENCE >> self._waited)))
+    def patience(self, size: Optional[int] = None) -> float:
+        """The seconds that the next try waits for a byte of a DataNode that answers probes.
+
+        ``size``: number of bytes to send, if known. A small file costs little to send again, so it waits less.
+        """
+        longest, shortest = self._config.stream_timeout, self._config.silence_timeout
+        if size is not None and size <= _SMALL:
+            return min(longest, shortest * (1 << self._waited))
+        return min(longest, max(shortest, longest / max(1, _PATIENCE >> self._waited)))
 
     def over(self, location: str) -> None:
         """Remember that a DataNode answers."""
