@@ -17,7 +17,8 @@ from tests.secure import archives
 from tests.secure.field import Field
 from tests.secure.row import row
 from tests.secure.victim import Victim, peak_bytes
-from tony_provider.runtime.storage.helpers import read_bytes, walk, write_atomically
+from tony_provider.runtime.checkpoint.catalog import read_stored
+from tony_provider.runtime.storage.helpers import read_bytes, write_atomically
 
 _BY = "a job of alice's"
 READ_SECONDS = 120.0  # that a worker may need; then it hangs
@@ -64,8 +65,10 @@ def checkpoint_bombs(field: Field) -> str:
     victim = field.submit_victim(files=[str(folder)], prelude='cp bombs/* "$TONY_CHECKPOINT_DIR"')
     victim.until_running()
     uri = victim.until(lambda: victim.job.status().checkpoint_dir, "the good checkpoint to be committed")
-    kept = {entry.path.rpartition("/")[2] for entry in walk(victim.job.hook.storage(), uri)}
+    trees = read_stored(victim.job.hook.storage(), uri).manifest.trees
+    kept = {entry.path for each in trees for entry in each.tree.entries}
     field.expect("good.pt" in kept, f"committed was {kept}")
+    field.expect("keys.index" not in kept, "a save whose files nobody writes was committed as well")
     executor = victim.executor("worker:0")
     peak = peak_bytes(executor) >> 20
     field.expect(peak < MOST_GROWTH * 2, f"the executor has taken {peak} MiB")
