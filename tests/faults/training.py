@@ -73,11 +73,15 @@ class Training:
 
         return self.until(look, f"step {step} to be saved")
 
-    def until_committed(self, step: int) -> str:
-        """Wait until the checkpoint of this step, or a newer one, is committed; its URI."""
+    def until_committed(self, step: int, *, by_master: bool = False) -> str:
+        """Wait until the checkpoint of this step, or a newer one, is committed; its URI.
+
+        ``by_master``: ask the master, as the store is slow to show a status that is written while it hangs.
+        """
+        status_of = self.job.hook.master_status if by_master else self.job.hook.job_status
 
         def look() -> str | None:
-            status = self.job.hook.job_status(self.job.identity, self.job.id)
+            status = status_of(self.job.identity, self.job.id)
             if status is not None and (status.checkpoint_step or 0) >= step:
                 return status.checkpoint_dir
             return None

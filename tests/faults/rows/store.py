@@ -82,7 +82,7 @@ def _stopped(field: Field, *, deferrable: bool) -> Account:
 
 def _committed_all_the_same(training: Training) -> Account:
     """Rank 0 then loses its container and its disk, so what is on the store is all there is."""
-    uri = training.until_committed(10)
+    uri = training.until_committed(10, by_master=True)
     training.expect(training.diary.entries("started")[2:] == [], "a user process was restarted meanwhile")
     with training.hit():
         training.executor(training.leader).signal(signal.SIGKILL)

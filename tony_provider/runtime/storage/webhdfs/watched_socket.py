@@ -53,9 +53,9 @@ class _WatchedSocket:
         poll.register(self._socket, event)
         deadline = Deadline(self._patience)
         while not poll.poll(1000 * deadline.left(self._silence)):
+            self._on_silence()
             if deadline.over:
                 raise SilenceTimeoutError(f"no bytes within {self._patience:g} s")
-            self._on_silence()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._socket, name)
