@@ -195,7 +195,7 @@ class SubmissionAttempt:
     def _is_wanted(self) -> bool:
         """Return whether another try has found the application, whose submission got no answer.
 
-        Return False if the owner cannot be read: an application that nobody watches must not go on.
+        Return False if the owner cannot be read, because then no try may be watching the application.
         """
         try:
             owner = self.prepared.chains.owners.newest().owner

@@ -38,8 +38,9 @@ class Gang:
     def report(self, task: str, *entries: SaveEntry, **more: object) -> None:
         self.versions[task] += 1
         base = self.origins.get(self.ranks.get(task, -1), "")
+        start = more.pop("start", 1)
         values = {"ready": not more.get("blocker"), "entries": entries, "base": base, **more}
-        directory = TaskDirectory(1, 1, 1, self.versions[task], **values)  # type: ignore[arg-type]
+        directory = TaskDirectory(1, 1, start, self.versions[task], **values)  # type: ignore[arg-type]
         self.rounds.report(task, directory, self.now)
 
     def plan(self) -> Sequence[TakeOrder] | Waiting | None:
@@ -240,6 +241,16 @@ def test_a_save_whose_files_come_late_is_stored_whole(gang: Gang) -> None:
     gang.report("worker:1", entry("step-10", sizes={}))  # once complete, the time begins anew
     gang.now += UNMET_WAIT / 2
     assert isinstance(gang.plan(), Waiting)
+
+
+def test_the_time_for_missing_files_begins_anew_with_the_processes(gang: Gang) -> None:
+    half = entry("last.index", needs={"last.data": 1}, sizes={"last.index": 50})
+    gang.report("worker:0", half, entry("log"))
+    gang.now += FIRST_WAIT
+    assert "no task has last.data" in gang.reason()
+    gang.now += UNMET_WAIT
+    gang.report("worker:0", half, entry("log"), start=2)
+    assert "no task has last.data" in gang.reason()
 
 
 @pytest.mark.parametrize("above", ["", "orbax/"])

@@ -112,7 +112,8 @@ class SnapshotRounds(Generic[Part]):
         self._writers: dict[str, set[str]] = {}  # tasks by the pattern of entries that they have written
         self._seen: dict[str, float] = {}  # when a task began to write entries of each pattern
         self._began: dict[str, float] = {}  # when tasks began to write what they have not finished
-        self._unmet: dict[tuple[str, str], float] = {}  # since when an entry of a task lacks files that no task has
+        # Since when an entry of a task, in one start of its processes, lacks files that no task has.
+        self._unmet: dict[tuple[str, int, str], float] = {}
 
     def state(self, task: str) -> Optional[TaskDirectory]:
         return self._states.get(task)
@@ -221,9 +222,10 @@ class SnapshotRounds(Generic[Part]):
         if problem is not None:
             return problem
         unmet_saves = self._unmet_saves(saves, now)
-        for (task, name), waiting in unmet_saves.items():
-            if now - self._unmet[task, name] < UNMET_WAIT:
+        for key, waiting in unmet_saves.items():
+            if now - self._unmet[key] < UNMET_WAIT:
                 return waiting
+            task, _, name = key
             leave_out[task] = (*leave_out[task], name)
         if unmet_saves and not any(_without(state, leave_out[task]).has_news for task, state in writers.items()):
             return next(iter(unmet_saves.values()))
@@ -263,20 +265,20 @@ class SnapshotRounds(Generic[Part]):
                         return problem
         return None
 
-    def _unmet_saves(self, states: Mapping[str, TaskDirectory], now: float) -> dict[tuple[str, str], Waiting]:
-        """Return the new saves that lack files that no task has, by task and entry, and note since when they do."""
+    def _unmet_saves(self, states: Mapping[str, TaskDirectory], now: float) -> dict[tuple[str, int, str], Waiting]:
+        """Return the new saves that lack files that no task has, and note since when they do. Keys as in _unmet."""
         sizes: dict[str, int] = {}
         for state in states.values():
             for entry in state.entries:
                 for path, size in entry.sizes.items():
                     sizes[path] = max(size, sizes.get(path, -1))
-        found: dict[tuple[str, str], Waiting] = {}
+        found: dict[tuple[str, int, str], Waiting] = {}
         for task, state in states.items():
             for entry in (entry for entry in state.entries if entry.news):
                 missing = unmet(entry.needs, sizes)
                 if missing is not None and not any(_is_passed(entry, state, other) for other in states.values()):
                     reason = f"{entry.name} of {task} is not complete: no task has {missing}"
-                    found[task, entry.name] = Waiting(reason)
+                    found[task, state.start, entry.name] = Waiting(reason)
         of_others = {key: since for key, since in self._unmet.items() if key[0] not in states}
         self._unmet = of_others | {key: self._unmet.get(key, now) for key in found}
         return found

@@ -85,7 +85,7 @@ def last_traceback(output: str) -> str:
 
 
 def last_error(output: str) -> str:
-    """Return the lines that say why a program failed: the end of its last traceback, or its last two lines.
+    """Return the lines with a program's error: the end of its last traceback, or its last two lines.
 
     Warnings are left out.
     """

@@ -67,7 +67,7 @@ def kind_of(problem: str) -> str:
 
 
 def of_node(failure: Failure, problem: str) -> Failure:
-    """Return the failure as one of the node, with the problem in the first line of its message."""
+    """Return the failure with kind NODE, and with the problem in the first line of its message."""
     first, newline, rest = failure.message.partition("\n")
     return attrs.evolve(failure, kind=FailureKind.NODE, message=f"{first}; {problem}{newline}{rest}")
 
