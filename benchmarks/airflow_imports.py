@@ -70,7 +70,10 @@ def _parse(tasks: int) -> Case:
 
 
 # What it imports before it looks for its job; the last two are what the hook opens.
-_TRAINING = "tony_provider.operators.training, tony_provider.cluster.yarn.cluster, tony_provider.cluster.submitter"
+_TRAINING = ", ".join(
+    f"tony_provider.{module}"
+    for module in ("operators.training_try", "cluster.yarn.yarn_cluster", "cluster.submission.submitter")
+)
 _CASES = (
     Case(
         "a task begins",
@@ -85,7 +88,7 @@ _CASES = (
     Case(
         "the plugin is loaded",
         "import airflow.plugins_manager, airflow.providers.common.compat.sdk",
-        {OURS: "from tony_provider.plugins.tony import TonyPlugin"},
+        {OURS: "from tony_provider.portal.plugin import TonyPlugin"},
     ),
     Case("the API server's app is made", "import airflow.api_fastapi.app", {OURS: _SERVER, WITHOUT: _SERVER}),
 )

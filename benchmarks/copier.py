@@ -26,20 +26,18 @@ from tests.jobs.places import USER
 from tests.runtime.certificates import make_certificates
 from tests.runtime.executor.containers import APPLICATION, ContainerDirectory, job
 from tony_provider.runtime.application_store import open_application_store
-from tony_provider.runtime.artifacts.throttle import Throttle
-from tony_provider.runtime.artifacts.upload import SMALL, ArtifactUpload
-from tony_provider.runtime.checkpoint.checkpoint_model import objects_directory
+from tony_provider.runtime.artifacts.upload import SMALL, ArtifactUpload, Throttle
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
-from tony_provider.runtime.contract import CHECKPOINTS_DIR as CHECKPOINTS
+from tony_provider.runtime.checkpoint.stored_checkpoint import objects_directory
+from tony_provider.runtime.common.contract import CHECKPOINTS_DIR as CHECKPOINTS
 from tony_provider.runtime.executor.checkpoint_directory import CheckpointDirectory
-from tony_provider.runtime.executor.checkpoint_link import CheckpointLink
+from tony_provider.runtime.executor.checkpoint_paths import CheckpointLink
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
-from tony_provider.runtime.executor.executor_context import ExecutorContext
-from tony_provider.runtime.executor.job_files import JobFiles
 from tony_provider.runtime.executor.output import Output
 from tony_provider.runtime.executor.ports import HeldPorts
-from tony_provider.runtime.executor.workspace import Workspace
-from tony_provider.runtime.spec.model import CheckpointSpec, MirrorScope
+from tony_provider.runtime.executor.start_context import ExecutorContext
+from tony_provider.runtime.executor.workspace import JobFiles, Workspace
+from tony_provider.runtime.jobspec.model import CheckpointSpec, MirrorScope
 from tony_provider.runtime.storage import WebHdfsConfig
 
 WEIGHTS = "weights"  # the directory that is copied, with the checkpoint's files

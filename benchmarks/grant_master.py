@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from tony_provider.runtime.am.resource_manager import Allocated, Completed, ContainerRequest, Event
-from tony_provider.runtime.am.yarn.resource_manager import YarnResourceManager
+from tony_provider.runtime.am.yarn.yarn_resource_manager import YarnResourceManager
 from tony_provider.runtime.application import ApplicationDescription, LocalizedResource, ResourceKind, YarnAccess
-from tony_provider.runtime.contract import ENV_TOKEN_FILE
-from tony_provider.runtime.hadoop.ids import ContainerId
+from tony_provider.runtime.common.contract import ENV_TOKEN_FILE
 from tony_provider.runtime.hadoop.tokens import Credentials
+from tony_provider.runtime.hadoop.yarn_records import ContainerId
+from tony_provider.runtime.jobspec.model import JobSpec
 from tony_provider.runtime.protocol.status import FinalStatus
-from tony_provider.runtime.spec.model import JobSpec
 
 MEMORY = 64  # MiB
 _LOOK = 0.02  # seconds

@@ -18,8 +18,8 @@ from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from tony_provider.runtime.address import Address
-from tony_provider.runtime.hadoop.rpc_connection import ConnectionSettings, RpcConnection
+from tony_provider.runtime.common.network import Address
+from tony_provider.runtime.hadoop.rpc import ConnectionSettings, RpcConnection
 from tony_provider.runtime.hadoop.tokens import Token
 
 HEARTBEAT = 1.0  # seconds, Hadoop's default

@@ -21,16 +21,14 @@ import attrs
 from benchmarks import hadoop, program
 from benchmarks.report import OURS, Figure, Ratio, Report, Size
 from tests.jobs.places import USER
-from tests.runtime.am.inputs.conftest import ADDRESS, StandInSession
-from tests.runtime.am.local.jobs import stage
-from tony_provider.runtime.am.inputs.opened_inputs import OpenedInput, close_inputs, open_inputs
-from tony_provider.runtime.am.inputs.queued_shards import QueuedShards
-from tony_provider.runtime.am.owner import Ownership
-from tony_provider.runtime.inputs.balanced_deal import BalancedDeal
-from tony_provider.runtime.inputs.commit_log import CommitLog, Settled
-from tony_provider.runtime.inputs.shard_queue import ShardQueue, ShardReader
+from tests.runtime.am.input_shards.conftest import ADDRESS, StandInSession
+from tests.runtime.am.local_resource_manager.jobs import stage
+from tony_provider.runtime.am.input_shards import OpenedInput, QueuedShards, close_inputs, open_inputs
+from tony_provider.runtime.am.ownership import Ownership
+from tony_provider.runtime.inputs.shard_queue import CommitLog, Settled, ShardQueue, ShardReader
+from tony_provider.runtime.inputs.shards import BalancedAssignment
+from tony_provider.runtime.jobspec.model import InputDeal, InputSpec, JobSpec, Memory, TaskSpec
 from tony_provider.runtime.protocol import tony_pb2
-from tony_provider.runtime.spec.model import InputDeal, InputSpec, JobSpec, Memory, TaskSpec
 from tony_provider.runtime.storage import LocalStorage, Storage, WebHdfsConfig, open_storage, uris, walk
 
 SHARDS = (10_000, 100_000, 1_000_000)
@@ -88,7 +86,7 @@ def _life(shards: int) -> dict[str, float]:
         found = {"found and listed": time.monotonic() - began, "memory": (_resident() - before) / _MEBIBYTE}
         assert len(opened.listing) == shards
         began = time.monotonic()
-        BalancedDeal.of(opened.listing.sizes, PARTS)
+        BalancedAssignment.of(opened.listing.sizes, PARTS)
         found["dealt in parts"] = time.monotonic() - began
         found["dealt by the queue"] = shards / _dealt_by_queue(opened)
         _commit_all(opened)

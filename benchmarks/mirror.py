@@ -27,7 +27,7 @@ from benchmarks.report import OURS, Aim, Better, Figure, Ratio, Report, by_name
 from tests.hadoop.cluster import HadoopCluster
 from tests.hadoop.distribution import lay_out
 from tests.jobs.places import USER
-from tony_provider.runtime.checkpoint.checkpoint_model import directory_name
+from tony_provider.runtime.checkpoint.stored_checkpoint import directory_name
 from tony_provider.runtime.storage import WebHdfsConfig, open_storage
 
 RAW, PUT = "raw WebHDFS", "hdfs dfs -put"

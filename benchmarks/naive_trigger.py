@@ -8,11 +8,10 @@ from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from tony_provider.cluster.identity import Identity
+from tony_provider.cluster.training.identity import Identity
 from tony_provider.hooks.tony import TonyHook
+from tony_provider.watching.job_watch import JobWatch, WatchLimits
 from tony_provider.watching.observation import observe
-from tony_provider.watching.watch import JobWatch
-from tony_provider.watching.watch_result import WatchLimits
 
 
 class NaiveTrigger(BaseTrigger):

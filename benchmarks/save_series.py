@@ -16,17 +16,16 @@ import attrs
 from benchmarks import copier, program
 from benchmarks.report import OURS, Figure
 from tests.hadoop.cluster import HadoopCluster
-from tony_provider.runtime.artifacts.throttle import Throttle
-from tony_provider.runtime.artifacts.upload import ArtifactUpload
+from tony_provider.runtime.artifacts.upload import ArtifactUpload, Throttle
 from tony_provider.runtime.checkpoint.catalog import Catalog
-from tony_provider.runtime.checkpoint.checkpoint_model import (
+from tony_provider.runtime.checkpoint.stored_checkpoint import (
     Manifest,
     RankTree,
     StoredCheckpoint,
     directory_name,
     objects_directory,
 )
-from tony_provider.runtime.executor.executor_context import ExecutorContext
+from tony_provider.runtime.executor.start_context import ExecutorContext
 from tony_provider.runtime.storage import FileStatus, StorageNotFound, uris
 
 MIB = 1 << 20

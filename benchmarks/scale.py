@@ -19,8 +19,8 @@ from benchmarks import program
 from benchmarks.report import OURS, Aim, Figure, Ratio, Report, Size, by_name
 from benchmarks.scale_field import Field, field
 from benchmarks.scale_nodes import EVERY_TASK
-from tony_provider.runtime import contract
-from tony_provider.runtime.spec.model import JobSpec, TaskSpec
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.jobspec.model import JobSpec, TaskSpec
 
 ROUNDS = {100: 2, 1000: 2, 3000: 1}  # by tasks
 STEADY = 10.0  # seconds

@@ -17,23 +17,24 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.scale_nodes import host_of
-from tony_provider.runtime import container_inputs, contract
-from tony_provider.runtime.am import open_files
-from tony_provider.runtime.am.background import Background
-from tony_provider.runtime.am.event_queue import EventQueue
-from tony_provider.runtime.am.master_lifecycle import MasterContext, serve
+from tony_provider.runtime import application
+from tony_provider.runtime.am import executor_limits
+from tony_provider.runtime.am.lifecycle import MasterContext, serve
 from tony_provider.runtime.am.resource_manager import (
     Allocated,
+    Background,
     Completed,
     Container,
     ContainerExit,
     ContainerRequest,
     Event,
+    EventQueue,
     ExitReason,
     Launch,
     Registered,
     ResourceManager,
 )
+from tony_provider.runtime.common import contract
 from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.protocol.status import FinalStatus
 from tony_provider.runtime.storage import LocalStorage
@@ -158,8 +159,8 @@ async def probe(path: Path) -> None:
 
 async def main(directory: Path, attempt: int, sockets: list[str]) -> None:
     credentials = Credentials.read_file(directory / "container_tokens")
-    description = container_inputs.description(directory, credentials.secrets)
-    open_files.allow(description.job.size)
+    description = application.read_description(directory, credentials.secrets)
+    executor_limits.raise_open_files_limit(description.job.size)
     context = MasterContext(description, credentials, "127.0.0.1", attempt)
     manager = StandInResourceManager(description.application_id, attempt, sockets)
     probing = asyncio.ensure_future(probe(directory / PROBE_FILE))

@@ -22,19 +22,18 @@ from typing import Any
 
 import attrs
 
-from tony_provider.runtime import container_inputs, contract
-from tony_provider.runtime.am import open_files
+from tony_provider.runtime import application
+from tony_provider.runtime.am import executor_limits
 from tony_provider.runtime.application import ApplicationDescription
-from tony_provider.runtime.executor.container_credentials import ContainerCredentials
-from tony_provider.runtime.executor.executor_container import ExecutorContainer
-from tony_provider.runtime.executor.link import Link, LinkError
-from tony_provider.runtime.executor.master_locator import MasterLocator
-from tony_provider.runtime.executor.order import Order
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.executor.executor_container import ContainerCredentials, ExecutorContainer
+from tony_provider.runtime.executor.master_link import MasterLink, MasterLinkError, MasterLocator
+from tony_provider.runtime.executor.start_context import StartOrder
 from tony_provider.runtime.frameworks.base import MAIN_PORT
 from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.protocol import tony_pb2
+from tony_provider.runtime.protocol.task_identity import TaskIdentity
 from tony_provider.runtime.storage import LocalStorage
-from tony_provider.runtime.task_identity import TaskIdentity
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +56,7 @@ class Executor:
         self.running = False
         self._port = random.randint(20000, 31999)
         self._where = MasterLocator(container, storage)
-        self._link = Link(container, self._where, self._greeting, self._handle)
+        self._link = MasterLink(container, self._where, self._greeting, self._handle)
         self._check = check
         self._beat_seconds = 3.0
         self._step = 0
@@ -201,7 +200,7 @@ class Nodes:
 
     def _ended(self, id: str, running: asyncio.Future[None]) -> None:
         error = None if running.cancelled() else running.exception()
-        if error and not isinstance(error, LinkError):
+        if error and not isinstance(error, MasterLinkError):
             log.error("an executor has failed", exc_info=error)
         elif error:
             log.warning("%s: %s", id, error)
@@ -214,7 +213,7 @@ class Nodes:
         digest = hashlib.sha256(rendezvous.cluster).digest()
         if digest not in self._checked:
             self._checked.add(digest)
-            tasks = Order.of_message(rendezvous).cluster.tasks
+            tasks = StartOrder.of_message(rendezvous).cluster.tasks
             assert len(tasks) == self.description.job.size
             log.warning("%d bytes of addresses", len(rendezvous.cluster))
 
@@ -222,8 +221,8 @@ class Nodes:
 async def main(path: Path, directory: Path) -> None:
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     credentials = Credentials.read_file(directory / "container_tokens")
-    description = container_inputs.description(directory, credentials.secrets)
-    open_files.allow(description.job.size)
+    description = application.read_description(directory, credentials.secrets)
+    executor_limits.raise_open_files_limit(description.job.size)
     handed_on = (
         contract.SECRET_CA,
         contract.SECRET_CLIENT_CERTIFICATE,

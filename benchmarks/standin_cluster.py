@@ -19,9 +19,9 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from tony_provider.runtime.clock import epoch_ms
-from tony_provider.runtime.codec import dump_json, to_plain
-from tony_provider.runtime.protocol.output_piece import OutputPiece
+from tony_provider.runtime.common.clock import epoch_ms
+from tony_provider.runtime.common.codec import dump_json, to_plain
+from tony_provider.runtime.protocol.http_messages import OutputPiece
 from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskProgress, TaskState, TaskStatus
 
 TIMESTAMP = 1_700_000_000_000

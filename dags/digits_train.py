@@ -23,7 +23,7 @@ from tony_examples.form import PUBLISHING, PYTHON_ENV, TRAINING, where_to_run
 from tony_examples.publishing import publish
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.tony import TonyTrainOperator
-from tony_provider.runtime.storage.helpers import write_atomically
+from tony_provider.runtime.storage.base import write_atomically
 from tony_provider.runtime.storage.uris import join
 
 SHARDS = 8  # files that the training data are cut into

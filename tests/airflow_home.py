@@ -43,10 +43,9 @@ def older_airflow(monkeypatch: pytest.MonkeyPatch) -> None:
 
     Only what asks for its age as it is used is told so, and nothing of Airflow itself is another one.
     """
-    from tony_provider.airflow_versions import capabilities, version  # here: they import Airflow
+    from tony_provider import compat  # here: it imports Airflow
 
-    for module in (capabilities, version):
-        monkeypatch.setattr(module, "AIRFLOW", "3.0.6")
+    monkeypatch.setattr(compat, "AIRFLOW_VERSION", "3.0.6")
 
 
 def migrate() -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tony_provider.runtime.artifacts.checksum import Checksum
-from tony_provider.runtime.artifacts.manifest import Entry, StoredTree
+from tony_provider.runtime.artifacts.manifest import Checksum, Entry, StoredTree
 from tony_provider.runtime.artifacts.tree import Kind
 from tony_provider.runtime.checkpoint.catalog import Catalog, read_stored
-from tony_provider.runtime.checkpoint.checkpoint_model import (
+from tony_provider.runtime.checkpoint.stored_checkpoint import (
     Manifest,
     RankTree,
     StoredCheckpoint,

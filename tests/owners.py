@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tony_provider.cluster.checkpoint_chains import CheckpointChains
+from tony_provider.cluster.training.checkpoint_chains import CheckpointChains
+from tony_provider.runtime.checkpoint.training_owner import NO_TRY, Epoch, Owner, WaitingTry
 from tony_provider.runtime.storage import uris
-from tony_provider.runtime.training_owner import NO_TRY, Epoch, Owner, WaitingTry
 
 
 def own(chains: CheckpointChains, uri: str, application_id: str, whose: WaitingTry = NO_TRY) -> Epoch:

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.hadoop.client import HttpError
-from tony_provider.cluster.environments.node_pythons import of_runtime
-from tony_provider.cluster.runtime_archive import worker_archive
-from tony_provider.runtime import contract
+from tony_provider.cluster.environments.inspection import pythons_of_runtime
+from tony_provider.cluster.environments.runtime_archive import worker_archive
 from tony_provider.runtime.application import LocalizedResource
-from tony_provider.runtime.launch.command_line import command
-from tony_provider.runtime.wheel_name import version_text
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.common.python_packages import version_text
+from tony_provider.runtime.launch.launch_context import launch_command
 
 if TYPE_CHECKING:
     from tests.hadoop.cluster import HadoopCluster
@@ -86,8 +86,8 @@ def launch_words(archive: Path, container: Path, program: str) -> list[str]:
     container.mkdir(parents=True, exist_ok=True)
     (container / contract.RUNTIME_FILE).symlink_to(archive)
     with archive.open("rb") as file:
-        pythons = [version_text(each) for each in sorted(of_runtime(file).versions)]
-    return command(program, resource(archive), pythons)
+        pythons = [version_text(each) for each in sorted(pythons_of_runtime(file).versions)]
+    return launch_command(program, resource(archive), pythons)
 
 
 @cache

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-MODULES = ("tony_provider.operators.tony", "tony_provider.sensors.tony", "tony_provider.decorators.tony")
+MODULES = ("tony_provider.operators.tony", "tony_provider.sensors.tony", "tony_provider.decorators.task_tony")
 # Of others, and of ours what only a task that runs, or the triggerer, needs.
 FORBIDDEN = (
     "requests",
@@ -21,15 +21,15 @@ FORBIDDEN = (
     "cattrs",
     "yarn_api_client",
     "airflow.triggers",
-    "tony_provider.cluster.base",
-    "tony_provider.cluster.diagnosis",
-    "tony_provider.cluster.open",
+    "tony_provider.cluster.interface",
+    "tony_provider.cluster.checks.doctor",
+    "tony_provider.cluster.open_cluster",
     "tony_provider.hooks",
     "tony_provider.operators.submission",
-    "tony_provider.operators.training",
-    "tony_provider.runtime.codec",
+    "tony_provider.operators.training_try",
+    "tony_provider.runtime.common.codec",
     "tony_provider.runtime.hadoop",
-    "tony_provider.runtime.spec",
+    "tony_provider.runtime.jobspec",
     "tony_provider.runtime.storage",
     "tony_provider.sensors.sensor_run",
     "tony_provider.triggers",
@@ -37,11 +37,11 @@ FORBIDDEN = (
 )
 # Which load all of these, together.
 RUNNING = (
-    "tony_provider.operators.training",
+    "tony_provider.operators.training_try",
     "tony_provider.sensors.sensor_run",
-    "tony_provider.cluster.diagnosis.diagnose",
-    "tony_provider.cluster.open",
-    "tony_provider.cluster.yarn.cluster",
+    "tony_provider.cluster.checks.doctor",
+    "tony_provider.cluster.open_cluster",
+    "tony_provider.cluster.yarn.yarn_cluster",
     "grpc",
 )
 # Those of Airflow's own SDK, which every DAG file loads, are left out.
@@ -80,9 +80,9 @@ def test_what_is_forbidden_is_what_a_running_task_loads() -> None:
 
 
 def test_the_plugin_which_every_process_of_airflow_loads_opens_neither_a_store_nor_the_portal() -> None:
-    found = loaded("tony_provider.plugins.tony")
-    assert "tony_provider.plugins.tony" in found
-    dear = ("tony_provider.plugins.portal.app", "tony_provider.runtime.storage", "fastapi", "sqlalchemy")
+    found = loaded("tony_provider.portal.plugin")
+    assert "tony_provider.portal.plugin" in found
+    dear = ("tony_provider.portal.api", "tony_provider.runtime.storage", "fastapi", "sqlalchemy")
     assert [name for name in found if name.startswith(dear)] == []
 
 

@@ -12,7 +12,7 @@ from airflow.timetables.base import DataInterval
 from airflow.timetables.interval import CronDataIntervalTimetable
 
 from tests.airflow_dags import Run, run_made_with
-from tony_provider.notifications.occasion import Occasion
+from tony_provider.notifications.message_source import CallbackEvent
 from tony_provider.run_dates import UndatedRun, known_run_date, period_end, run_date
 
 DAY, NEXT_DAY, NOW = (datetime(2026, *day, tzinfo=UTC) for day in ((1, 5), (1, 6), (11, 27)))
@@ -66,7 +66,7 @@ def named_dates(dag_id: str, schedule: Any, **fields: Any) -> tuple[Run, list[st
     mails = []
     with DAG(dag_id, schedule=schedule, start_date=DAY) as dag:
 
-        @task(on_success_callback=lambda context: mails.append(Occasion.of(context).date))
+        @task(on_success_callback=lambda context: mails.append(CallbackEvent.of(context).date))
         def tell(day: str) -> str:
             return day
 

@@ -9,7 +9,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowRuntimeError
 from airflow.sdk.execution_time.comms import ErrorResponse
 
-from tony_provider.state_store import StateStore
+from tony_provider.operators.try_state import StateStore
 
 LOG = cast(Any, logging.getLogger(__name__))
 

@@ -30,12 +30,12 @@ def get_provider_info() -> dict[str, Any]:
         "triggers": [
             {
                 "integration-name": _INTEGRATION,
-                "python-modules": ["tony_provider.triggers.tony", "tony_provider.triggers.sensor"],
+                "python-modules": ["tony_provider.triggers.job_trigger", "tony_provider.triggers.sensor_triggers"],
             }
         ],
-        "extra-links": [f"tony_provider.links.tony.{name}" for name in _LINKS],
+        "extra-links": [f"tony_provider.links.job_links.{name}" for name in _LINKS],
         "notifications": ["tony_provider.notifications.tony.TonyNotifier"],
-        "task-decorators": [{"name": "tony", "class-name": "tony_provider.decorators.tony.tony_task"}],
+        "task-decorators": [{"name": "tony", "class-name": "tony_provider.decorators.task_tony.tony_task"}],
         "connection-types": [
             {
                 "connection-type": "tony",

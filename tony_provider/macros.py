@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from jinja2 import pass_context
 
 from tony_provider import run_dates
-from tony_provider.runtime.spec.problems import shown
+from tony_provider.runtime.jobspec.problems import shown
 
 if TYPE_CHECKING:
     from jinja2.runtime import Context
@@ -36,14 +36,14 @@ def newest_model(
     Raises ClusterError, StorageError, ValueError for a version.json that says something else, and UndatedRun if the
     run is for a partition without a date and ``before`` is not given.
     """
-    from tony_provider.cluster.published_versions import newest_before
+    from tony_provider.cluster.records.published_models import newest_model_before
     from tony_provider.hooks.tony import TonyHook
     from tony_provider.runtime.storage import uris
 
     end = before if before is not None else run_dates.period_end(context["dag_run"])
     with TonyHook(tony_conn_id, proxy_user) as hook:
         directory = models if "://" in models else uris.join(hook.layout.root, models)
-        return newest_before(hook.storage(), directory, end)
+        return newest_model_before(hook.storage(), directory, end)
 
 
 @pass_context

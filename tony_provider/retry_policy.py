@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from tony_provider.airflow_versions.retry_policies import RetryDecision, RetryPolicy
 from tony_provider.cluster.errors import ClusterError
+from tony_provider.compat import RetryDecision, RetryPolicy
 from tony_provider.exceptions import TonyJobFailed, TonyKilledExternally, TonyQueueTimeout, TonyTaskKilled
 from tony_provider.runtime.protocol.status import FailureKind
 from tony_provider.runtime.storage.errors import StorageError

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from tony_provider.runtime.spec.problems import shown
+from tony_provider.runtime.jobspec.problems import shown
 
 # A day or a month, with or without a time. Digits alone may be the number of a customer.
 _DATE = re.compile(r"(?P<day>\d{4}-\d{2}(?P<of_month>-\d{2})?)(?P<time>[T ].*)?")

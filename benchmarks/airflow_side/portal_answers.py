@@ -24,7 +24,7 @@ def main() -> None:
     many.prepare()
     many.fill()
     from tests.portal import stored
-    from tony_provider.plugins.portal.row_memory import MEMORY
+    from tony_provider.portal.stored_jobs import ROW_CACHE
 
     client, cluster = many.client(), stored.application_id(0).rpartition("_")[0]
     ours = [(path, OURS, f"/tony/api{path}") for path in many.paths()]
@@ -39,7 +39,7 @@ def main() -> None:
 
         first, following = [], []
         for _ in range(rounds):
-            MEMORY.clear()
+            ROW_CACHE.clear()
             first.append(seconds())
             following.append([seconds() for _ in range(times)])
         path = name.replace(cluster, "…")

@@ -46,8 +46,8 @@ def submit(cluster: Path, master_memory: str, ready: Barrier, told: Queue[dict[s
     """Of one task, all that it does."""
     ready.wait(_SECONDS)
     processor = time.process_time()
-    from tony_provider.cluster.submission_request import SubmissionRequest
-    from tony_provider.operators import training  # noqa: F401
+    from tony_provider.cluster.submission.preparation import SubmissionRequest
+    from tony_provider.operators import training_try  # noqa: F401
     from tony_provider.runtime.parsing.parse import parse_job
 
     loaded = time.process_time() - processor

@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.launchers.base import ClientProcess
 from tests.hadoop.cluster import HadoopCluster
 from tests.jobs.places import USER
-from tony_provider.cluster.runtime_archive import worker_archive
+from tony_provider.cluster.environments.runtime_archive import worker_archive
 
 _HDFS = "/tmp/bench-floor"
 

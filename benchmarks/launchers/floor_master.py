@@ -14,13 +14,13 @@ import sys
 LIBRARIES, SCHEDULER, TASKS, MEMORY, COMMAND = sys.argv[1:]
 sys.path.insert(0, LIBRARIES)
 
-from tony_provider.runtime.address import Address  # noqa: E402
-from tony_provider.runtime.hadoop import yarn_messages  # noqa: E402
-from tony_provider.runtime.hadoop.ids import node_address  # noqa: E402
+from tony_provider.runtime.common.network import Address  # noqa: E402
+from tony_provider.runtime.hadoop import yarn_records  # noqa: E402
 from tony_provider.runtime.hadoop.proto import yarn_pb2 as yarn  # noqa: E402
 from tony_provider.runtime.hadoop.proto import yarn_service_pb2 as service  # noqa: E402
 from tony_provider.runtime.hadoop.tokens import Credentials, Token  # noqa: E402
 from tony_provider.runtime.hadoop.yarn import ApplicationMasterProtocol, ContainerManagementProtocol  # noqa: E402
+from tony_provider.runtime.hadoop.yarn_records import node_address  # noqa: E402
 
 BEAT = 0.1  # seconds
 TIMEOUT = 20.0
@@ -30,7 +30,7 @@ class Floor:
     def __init__(self) -> None:
         credentials = Credentials.read_file(os.environ["HADOOP_TOKEN_FILE_LOCATION"])
         self.scheduler = ApplicationMasterProtocol([Address.parse(SCHEDULER)], credentials.application_master_token())
-        self.context = yarn_messages.launch_context(
+        self.context = yarn_records.launch_context(
             commands=[COMMAND], environment={}, local_resources={}, credentials=Credentials()
         )
         self.nodes: dict[Address, ContainerManagementProtocol] = {}
@@ -42,8 +42,8 @@ class Floor:
             host=socket.gethostname(), rpc_port=-1, tracking_url=""
         )
         await self.scheduler.register(registration, timeout=TIMEOUT)
-        capability = yarn_messages.resource(int(MEMORY), 1)
-        asks = [yarn_messages.resource_request(capability, self.left, priority=1, allocation_request_id=1)]
+        capability = yarn_records.resource(int(MEMORY), 1)
+        asks = [yarn_records.resource_request(capability, self.left, priority=1, allocation_request_id=1)]
         answered = 0
         while True:
             request = service.AllocateRequestProto(ask=asks, response_id=answered)
@@ -73,7 +73,7 @@ class Floor:
         await asyncio.gather(*(self.start(address, granted) for address, granted in by_node.items()))
 
     async def start(self, address: Address, containers: list[yarn.ContainerProto]) -> None:
-        requests = [yarn_messages.start_request(self.context, container) for container in containers]
+        requests = [yarn_records.start_request(self.context, container) for container in containers]
         answer = await self.nodes[address].start(requests, timeout=TIMEOUT)
         assert not answer.failed_requests, answer
 

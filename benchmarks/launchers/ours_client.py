@@ -1,6 +1,6 @@
 """A worker of Airflow's, as far as it starts trainings: `python -m benchmarks.launchers.ours_client CLUSTER`.
 
-For each job it does what an operator's first try does (``operators/training.py``), with a hook of its own, whose
+For each job it does what an operator's first try does (``operators/training_try.py``), with a hook of its own, whose
 connections are new: Airflow has a process for each task. The imports are done before, as in Airflow's.
 """
 
@@ -22,15 +22,13 @@ from benchmarks.launchers.http_requests import count_requests
 from tests.hadoop.cluster import HadoopCluster
 from tests.jobs.places import YarnPlace
 from tony_provider import configuration
-from tony_provider.cluster.submission_request import SubmissionRequest
+from tony_provider.cluster.submission.preparation import SubmissionRequest
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.operators.waiting import wait
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.protocol.status import JobState
+from tony_provider.watching.job_watch import JobWatch, WatchLimits, wait_in_worker
 from tony_provider.watching.kill_switch import KillSwitch
 from tony_provider.watching.observation import Observation, observe
-from tony_provider.watching.watch import JobWatch
-from tony_provider.watching.watch_result import WatchLimits
 
 
 def main() -> None:
@@ -74,7 +72,7 @@ def run(hook: TonyHook, order: dict[str, Any], requests: Counter[str]) -> None:
     def look() -> Observation:
         return observe(hook, identity, application_id, contact=watch.contact, ask_master=False)
 
-    result = wait(look, watch, KillSwitch(), configuration.poll_interval(), lambda: None)
+    result = wait_in_worker(look, watch, KillSwitch(), configuration.poll_interval(), lambda: None)
     ended = time.time()
     assert result.status is not None, result
     assert result.status.state is JobState.SUCCEEDED, result

@@ -14,7 +14,7 @@ from airflow.sdk import get_current_context, task
 from tony_examples.form import PYTHON_ENV
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.run_dates import run_date
-from tony_provider.runtime.storage.helpers import write_atomically
+from tony_provider.runtime.storage.base import write_atomically
 from tony_provider.runtime.storage.uris import join
 
 EXAMPLES = {"train": 4000, "held_out": 1000}  # of a day

@@ -20,9 +20,8 @@ from airflow.sdk import get_current_context, task
 
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.run_dates import period_end
-from tony_provider.runtime.storage.base import Storage
+from tony_provider.runtime.storage.base import Storage, read_bytes, walk, write_atomically
 from tony_provider.runtime.storage.errors import StorageExists, StorageNotFound
-from tony_provider.runtime.storage.helpers import read_bytes, walk, write_atomically
 from tony_provider.runtime.storage.uris import join
 
 

@@ -7,16 +7,12 @@ from typing import Any
 
 import attrs
 
-from tony_provider.advice.case import Case
-from tony_provider.advice.rule import Rule
-from tony_provider.cluster.history.advice import Advice
-from tony_provider.cluster.history.job_history import JobHistory
-from tony_provider.cluster.history.job_specification import JobSpecification
-from tony_provider.cluster.history.job_summary import JobSummary
-from tony_provider.runtime.codec import to_plain
-from tony_provider.runtime.history.task_sample import TaskSample
-from tony_provider.runtime.parsing.parse import parse_job
-from tony_provider.runtime.protocol.job_figures import TimeUse, TypeUse
+from tony_provider.advice.case import Case, Rule
+from tony_provider.cluster.records.history import JobHistory, SpecificationRecord
+from tony_provider.cluster.records.summary import Advice, JobSummary
+from tony_provider.runtime.common.codec import to_plain
+from tony_provider.runtime.history.samples import TaskSample
+from tony_provider.runtime.parsing.parse import merge, parse_job
 from tony_provider.runtime.protocol.status import (
     Failure,
     FinalStatus,
@@ -25,8 +21,9 @@ from tony_provider.runtime.protocol.status import (
     TaskProgress,
     TaskState,
     TaskStatus,
+    TimeUse,
+    TypeUse,
 )
-from tony_provider.runtime.spec.merge import merge
 
 GIB = 1 << 30
 HOUR = 3600.0
@@ -83,7 +80,7 @@ def history(
         times=times,
         use=[use()] if used is None else list(used),
     )
-    spec = JobSpecification(job=to_plain(parse_job(merge(JOB, job or {}))))
+    spec = SpecificationRecord(job=to_plain(parse_job(merge(JOB, job or {}))))
     return JobHistory(
         application_id="application_1_0009",
         specification=spec,

@@ -11,16 +11,12 @@ import attrs
 import pytest
 
 from tests.advice.cases import GIB, TIMES, history, run, sample, use
-from tony_provider.advice.advise import MOST, advise, merged_change
-from tony_provider.advice.case import Case
-from tony_provider.advice.explained import explained
-from tony_provider.advice.lines import advice_lines
-from tony_provider.advice.rule import Rule
+from tony_provider.advice.advise import MOST, advice_lines, advise, merged_change, rule_documentation
+from tony_provider.advice.case import Case, Rule
 from tony_provider.advice.rules import RULES
-from tony_provider.cluster.history.advice import Advice, Confidence
-from tony_provider.cluster.history.job_history import JobHistory
-from tony_provider.cluster.history.job_specification import JobSpecification
-from tony_provider.runtime.codec import dump_json, load_json
+from tony_provider.cluster.records.history import JobHistory, SpecificationRecord
+from tony_provider.cluster.records.summary import Advice, Confidence
+from tony_provider.runtime.common.codec import dump_json, load_json
 from tony_provider.runtime.parsing.parse import parse_job
 
 WASTEFUL = [use(most_rss_bytes=GIB, mean_cpu_percent=50.0, gpus=1, mean_gpu_percent=3.0)]
@@ -78,7 +74,7 @@ def test_a_change_that_the_job_would_be_refused_with_is_left_out(caplog: pytest.
 DAMAGED: list[Any] = [
     JobHistory(application_id="application_1_0001"),
     attrs.evolve(history(), events=[{}, {"event": "checkpoint"}, {"event": "node_loss", "time_ms": 1, "data": 3}]),
-    attrs.evolve(history(), specification=JobSpecification(job={"tasks": "all of them"})),
+    attrs.evolve(history(), specification=SpecificationRecord(job={"tasks": "all of them"})),
     attrs.evolve(history(), specification=None, status=None),
     history(samples=[sample(0, "worker", step=-1, metrics={"<b>loss": float("nan")})], used=[use(container_seconds=0)]),
     history(used=[use(tasks=0, vcores=0, memory_bytes=0, used_seconds=-1.0)], times=attrs.evolve(TIMES, training=-9e9)),
@@ -106,8 +102,10 @@ def test_every_rule_has_a_section_in_the_documents_and_a_name_of_its_own() -> No
     names = [rule.name for rule in RULES]
     assert len(set(names)) == len(names)
     assert [name for name in names if f"\n## {name}\n" not in page] == []
-    assert all(explained(name).startswith("*Looks at*") and "\n#" not in explained(name) for name in names)
-    assert explained(names[-1]) in page
+    assert all(
+        rule_documentation(name).startswith("*Looks at*") and "\n#" not in rule_documentation(name) for name in names
+    )
+    assert rule_documentation(names[-1]) in page
 
 
 def test_an_installed_package_has_the_page_of_the_rules() -> None:

@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.advice.cases import JOB
-from tony_provider.advice.limits import Limits
-from tony_provider.runtime.parsing.parse import parse_job
-from tony_provider.runtime.spec.merge import merge
-from tony_provider.runtime.spec.units import parse_memory
+from tony_provider.advice.sizing import Limits
+from tony_provider.runtime.jobspec.units import parse_memory
+from tony_provider.runtime.parsing.parse import merge, parse_job
 
 OWN = parse_job(JOB)  # 8 GiB, 4 vcores
 

@@ -6,14 +6,11 @@ import attrs
 import pytest
 
 from tests.advice.cases import GIB, JOB, TIMES, run, use
-from tony_provider.advice.advise import merged_change
-from tony_provider.advice.next_run import advise_next
-from tony_provider.cluster.history.former_runs import KEPT, FormerRuns, task_identity
-from tony_provider.cluster.history.job_summary import Curve, JobSummary
-from tony_provider.runtime.codec import CodecError, dump_json, from_plain, load_json, to_plain
-from tony_provider.runtime.parsing.parse import parse_job
+from tony_provider.advice.advise import advise_next, merged_change
+from tony_provider.cluster.records.summary import KEPT, Curve, JobSummary, PreviousRuns, task_identity
+from tony_provider.runtime.common.codec import CodecError, dump_json, from_plain, load_json, to_plain
+from tony_provider.runtime.parsing.parse import merge, parse_job
 from tony_provider.runtime.protocol.status import FinalStatus
-from tony_provider.runtime.spec.merge import merge
 
 OWN = parse_job(JOB)  # 8 GiB, 4 vcores
 SMALL = use(most_rss_bytes=GIB, mean_cpu_percent=50.0)
@@ -71,7 +68,7 @@ def test_task_types_that_the_job_no_longer_has_and_tensorboard() -> None:
 
 
 def test_so_many_are_kept_without_curves_and_none_twice() -> None:
-    runs = FormerRuns()
+    runs = PreviousRuns()
     for number in range(KEPT + 5):
         curve = Curve(metric="loss", steps=[1], seconds=[1.0], values=["NaN"])
         runs = runs.with_run(run(number, curves=[curve], metrics={"loss": "NaN", "auc": 0.5}))
@@ -79,7 +76,7 @@ def test_so_many_are_kept_without_curves_and_none_twice() -> None:
     ids = [each.application_id for each in runs.summaries]
     assert (len(ids), ids[0], ids[-1]) == (KEPT, "application_1_0005", f"application_1_{KEPT:04}")
     assert all(not each.curves for each in runs.summaries)
-    assert load_json(dump_json(runs), FormerRuns) == runs
+    assert load_json(dump_json(runs), PreviousRuns) == runs
 
 
 @pytest.mark.parametrize("wrong", [True, None, []])

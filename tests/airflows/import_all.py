@@ -8,7 +8,7 @@ import sys
 
 import tony_provider
 from tests.pythons.import_all import LEFT_OUT
-from tony_provider.airflow_versions.capabilities import AirflowTooOld
+from tony_provider.compat import AirflowTooOld
 
 
 def main() -> int:

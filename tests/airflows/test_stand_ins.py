@@ -19,30 +19,34 @@ from typing import Any
 
 import pytest
 
+import tony_provider
 from tests.waiting import until
-from tony_provider import airflow_versions
-from tony_provider.airflow_versions import deferral_errors, threads
-from tony_provider.airflow_versions.capabilities import (
+from tony_provider import compat
+from tony_provider.compat import (
+    KNOWN_CONTEXT_KEYS,
+    MASKER,
     PORTAL,
     RETRY_POLICIES,
     TASK_STATES,
     TRIGGERS_ARE_KILLED,
     AirflowTooOld,
     Capability,
+    RefusedRetryPolicy,
+    TaskDeferralError,
+    TaskDeferralTimeout,
+    TaskDeferred,
+    without_empty_xcoms,
 )
-from tony_provider.airflow_versions.context_keys import KNOWN_CONTEXT_KEYS
-from tony_provider.airflow_versions.masking import MASKER
-from tony_provider.airflow_versions.xcoms import pushable
-from tony_provider.plugins.tony import TonyPlugin
+from tony_provider.portal.plugin import TonyPlugin
 from tony_provider.sensors.tony import TonyJobSensor
 
 older = pytest.mark.usefixtures("older_airflow")
 
 
-def made_anew(name: str) -> ModuleType:
-    """A module of airflow_versions, as it is where Airflow is as old as it says."""
-    file = Path(airflow_versions.__path__[0]) / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(f"older_{name}", file)
+def loaded_anew(name: str) -> ModuleType:
+    """Load a module of tony_provider a second time, while Airflow says that it is older."""
+    file = Path(tony_provider.__path__[0]) / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"older_{file.stem}", file)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -55,7 +59,7 @@ def made_anew(name: str) -> ModuleType:
 
 @pytest.fixture
 def killed_trigger_module(older_airflow: None) -> ModuleType:
-    return made_anew("killed_trigger")
+    return loaded_anew("triggers/job_trigger")
 
 
 def trigger_of(module: ModuleType, act: Any) -> Any:
@@ -130,10 +134,10 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 
 @older
 async def test_what_is_done_in_a_thread_gives_what_it_returns_or_raises(pool: ThreadPoolExecutor) -> None:
-    assert (await threads.in_thread(threading.current_thread, pool)).name.startswith("older")
-    assert await threads.in_thread(threading.current_thread) is not threading.current_thread()
+    assert (await compat.in_thread(threading.current_thread, pool)).name.startswith("older")
+    assert await compat.in_thread(threading.current_thread) is not threading.current_thread()
     with pytest.raises(ZeroDivisionError):
-        await threads.in_thread(lambda: 1 // 0, pool)
+        await compat.in_thread(lambda: 1 // 0, pool)
 
 
 @older
@@ -148,15 +152,15 @@ async def test_who_is_cancelled_leaves_a_question_to_its_end(
         over.append(True)
         raise OSError("nobody hears of it")
 
-    asking = asyncio.ensure_future(threads.in_thread(ask, pool))
+    asking = asyncio.ensure_future(compat.in_thread(ask, pool))
     await asyncio.to_thread(begun.wait)
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asking
-    left = len(threads._asked)
+    left = len(compat._asked)
     answered.set()
     assert left == 1  # cancelled itself, it would be answered to nobody
-    await asyncio.to_thread(until, lambda: over and not threads._asked, "the question's end")
+    await asyncio.to_thread(until, lambda: over and not compat._asked, "the question's end")
     gc.collect()
     assert not caplog.records  # such as asyncio's, of an exception that was never retrieved
 
@@ -166,9 +170,8 @@ async def test_who_is_cancelled_leaves_a_question_to_its_end(
 
 @older
 def test_a_retry_policy_is_refused_when_the_dag_file_is_parsed() -> None:
-    policies = made_anew("retry_policies")
     with pytest.raises(AirflowTooOld, match=r"^Mine, a retry policy, needs Airflow 3\.3 or newer, .* Leave "):
-        type("Mine", (policies.RetryPolicy,), {})("whatever it takes")
+        type("Mine", (RefusedRetryPolicy,), {})("whatever it takes")
 
 
 @older
@@ -183,20 +186,20 @@ def test_there_is_no_portal() -> None:
     assert plugin.react_apps == []
     assert plugin.fastapi_apps == []
     with pytest.raises(AirflowTooOld, match=PORTAL.without[:20]):
-        made_anew("task_state_table")
+        loaded_anew("portal/stored_jobs")
 
 
 @older
 def test_keys_without_a_value_are_left_out_where_airflow_would_fail_the_task() -> None:
     result = {"model_dir": "hdfs://nn/model", "step": 0, "value": None}
-    assert pushable(result) == {"model_dir": "hdfs://nn/model", "step": 0}
+    assert without_empty_xcoms(result) == {"model_dir": "hdfs://nn/model", "step": 0}
 
 
 # -- on the Airflow that is here, as old as it is ---------------------------------------------------------------------
 
 
 def test_what_has_another_place_in_older_airflows_is_there() -> None:
-    assert all(issubclass(getattr(deferral_errors, name), BaseException) for name in deferral_errors.__all__)
+    assert all(issubclass(each, BaseException) for each in (TaskDeferralError, TaskDeferralTimeout, TaskDeferred))
     assert {"ti", "dag_run", "params"} <= set(KNOWN_CONTEXT_KEYS)
     assert importlib.util.find_spec(MASKER) is not None
 

@@ -9,15 +9,15 @@ import attrs
 from tests.advice.cases import TIMES, run, use
 from tests.cli.conftest import Tony
 from tests.hooks.jobs import ended, job
-from tony_provider.cluster.history.former_runs import FormerRuns
-from tony_provider.cluster.submission_request import SubmissionRequest
+from tony_provider.cluster.records.summary import PreviousRuns
+from tony_provider.cluster.submission.preparation import SubmissionRequest
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.runtime.codec import dump_json
-from tony_provider.runtime.contract import HISTORY_DIR, RESULT_FILE
-from tony_provider.runtime.history.segments import SegmentHeader, encode_segment, segment_name
+from tony_provider.runtime.common.codec import dump_json
+from tony_provider.runtime.common.contract import HISTORY_DIR, RESULT_FILE
+from tony_provider.runtime.history.samples import SampleSegmentHeader, encode_segment, segment_name
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.protocol.status import TaskProgress
-from tony_provider.runtime.storage.helpers import write_atomically
+from tony_provider.runtime.storage.base import write_atomically
 
 LABELS = {"dag_id": "tests", "task_id": "advise", "run_id": "r"}
 
@@ -34,7 +34,7 @@ def test_a_job_that_used_little(tony: Tony, local: TonyHook) -> None:
     ran = attrs.evolve(status.tasks[0], progress=TaskProgress(step=9))
     status = attrs.evolve(status, times=TIMES, tasks=[ran])
     write_atomically(local.storage(), uri, dump_json(attrs.evolve(status, use=[used])))
-    local.keep_former_runs(LABELS, FormerRuns(summaries=[run(n, use=[used]) for n in (1, 2)]))
+    local.keep_former_runs(LABELS, PreviousRuns(summaries=[run(n, use=[used]) for n in (1, 2)]))
 
     said = tony("advise", application_id).out
     assert said.splitlines()[:2] == [
@@ -59,7 +59,7 @@ def test_what_a_history_holds_gives_a_terminal_no_orders(tony: Tony, local: Tony
     which = local.identity(dag_id="tests", task_id="advise", run_id="r")
     application_id = local.submit(SubmissionRequest(job("true"), which, labels=LABELS))
     ended(local, application_id)
-    header = SegmentHeader(metrics_left_out=2, such_as=["\x1b]0;owned\x07\x1b[2J", "a\nFAKE line"])
+    header = SampleSegmentHeader(metrics_left_out=2, such_as=["\x1b]0;owned\x07\x1b[2J", "a\nFAKE line"])
     uri = f"{local.application_dir(which, application_id)}/{HISTORY_DIR}/{segment_name(9, 1)}"
     write_atomically(local.storage(), uri, encode_segment(header, []))
     said = tony("advise", application_id).out

@@ -8,8 +8,8 @@ import webbrowser
 import pytest
 import requests
 
-from tony_provider.cli import browser
-from tony_provider.cli.browser import open_browser
+from tony_provider.cli import open_tunnel
+from tony_provider.cli.open_tunnel import open_browser
 
 URL = "http://127.0.0.1:41873/lab?token=a-token-4711"
 
@@ -42,7 +42,7 @@ def test_a_token_is_on_no_command_line_and_the_browser_gets_it_once(told: list[s
 
 
 def test_other_users_of_the_machine_are_led_nowhere(told: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(browser, "peer_users", lambda _: {os.getuid() + 1})
+    monkeypatch.setattr(open_tunnel, "peer_users", lambda _: {os.getuid() + 1})
     open_browser(URL)
     assert followed(told[0]) is None
     monkeypatch.undo()

@@ -10,9 +10,9 @@ import attrs
 import pytest
 
 from tests.waiting import until
-from tony_provider.cli.event_file_copy import EventFileCopy, is_copied
-from tony_provider.cluster.base import Application
+from tony_provider.cli.local_tensorboard import EventFileCopy, is_copied
 from tony_provider.cluster.errors import ClusterUnreachable
+from tony_provider.cluster.interface import Application
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.event_files import event_file_mirror
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.cli.conftest import Tony
 from tests.hooks.jobs import ended, identity, job, running
 from tests.waiting import until
-from tony_provider.cluster.submission_request import SubmissionRequest
+from tony_provider.cluster.submission.preparation import SubmissionRequest
 from tony_provider.hooks.tony import TonyHook
 
 COMMAND = """

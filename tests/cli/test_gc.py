@@ -14,22 +14,20 @@ from tests.cli.conftest import Tony
 from tests.hooks.jobs import ended, identity, job, running
 from tests.owners import own
 from tests.waiting import until
-from tony_provider.cluster.chain_origin import ChainOrigin
-from tony_provider.cluster.checkpoint_chains import CheckpointChains, new_chain
 from tony_provider.cluster.garbage import CannotJudge, Garbage, GarbageItem
-from tony_provider.cluster.history.former_runs import FormerRuns
-from tony_provider.cluster.history.job_summary import JobSummary
-from tony_provider.cluster.identity import Identity
-from tony_provider.cluster.results import Delivered
-from tony_provider.cluster.submission_request import SubmissionRequest
+from tony_provider.cluster.records.summary import JobSummary, PreviousRuns
+from tony_provider.cluster.submission.preparation import SubmissionRequest
+from tony_provider.cluster.training.checkpoint_chains import CheckpointChains, new_chain
+from tony_provider.cluster.training.identity import Identity
+from tony_provider.cluster.training.plan import ChainOrigin
+from tony_provider.cluster.training.results import Delivered
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.operators.training_notes import TrainingNotes
-from tony_provider.operators.tries import STATE_KEY, TaskTry
-from tony_provider.runtime import contract
-from tony_provider.runtime.spec.model import OutputSpec
+from tony_provider.operators.try_state import STATE_KEY, TrainingNotes, TryInfo
+from tony_provider.runtime.checkpoint.training_owner import OWNERS_DIR
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.jobspec.model import OutputSpec
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.errors import StorageUnreachable
-from tony_provider.runtime.training_owner import OWNERS_DIR
 
 DAY = 86400.0
 
@@ -490,7 +488,7 @@ def test_a_task_trains_anew_where_only_the_history_is_left(
     assert before_it is not None
     assert before_it.has_succeeded
     assert before_it.delivered is not None
-    assert TaskTry(2, 1, "id-2").follows_success(before_it.delivered)
+    assert TryInfo(2, 1, "id-2").follows_success(before_it.delivered)
     store.hook.clean_up(which, application_id)
     again = store.hook.submit(SubmissionRequest(job("true"), which))
     ended(store.hook, again)
@@ -506,8 +504,8 @@ def test_what_advice_knows_of_trainings_goes_when_they_have(store: Store, tony: 
     summary = JobSummary(
         application_id=application_id, application_dir=directory, dag_id="clicks", run_id="r", task_id="train"
     )
-    store.hook.keep_former_runs(labels, FormerRuns().with_run(summary))
-    store.hook.keep_former_runs({**labels, "task_id": "damaged"}, FormerRuns())
+    store.hook.keep_former_runs(labels, PreviousRuns().with_run(summary))
+    store.hook.keep_former_runs({**labels, "task_id": "damaged"}, PreviousRuns())
     known, damaged = sorted((store.root / "advice").iterdir(), key=lambda path: "damaged" in path.name)
     damaged.write_text("{")
     other = known.with_name("mine.json")
@@ -525,4 +523,4 @@ def test_what_advice_knows_of_trainings_goes_when_they_have(store: Store, tony: 
     done = tony("gc", "--yes")
     assert done.code == 0, done.error
     assert set((store.root / "advice").iterdir()) == {damaged, other}
-    assert store.hook.former_runs(labels) == FormerRuns()
+    assert store.hook.former_runs(labels) == PreviousRuns()

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Tony
-from tests.importing.jobs import xml
+from tests.importers.jobs import xml
 from tony_provider.cli.definition import get_tony_cli_commands
 from tony_provider.cli.job_file import read_job_file
-from tony_provider.importing.read import SYSTEMS
+from tony_provider.importers.read_job import SYSTEMS
 from tony_provider.runtime.parsing.parse import parse_job
 
 CONFIGURATION = xml(

@@ -11,11 +11,11 @@ HEAVY = (
     "yarn_api_client",
     "grpc",
     "rich.live",
-    "tony_provider.cluster.diagnosis",
+    "tony_provider.cluster.checks.doctor",
     "tony_provider.cluster.garbage",
     "tony_provider.cluster.local",
     "tony_provider.cluster.yarn",
-    "tony_provider.watching.watch",
+    "tony_provider.watching.job_watch",
 )
 COMMANDS = (
     "submit",
@@ -31,7 +31,7 @@ COMMANDS = (
     "runtime",
     "tensorboard",
 )
-NEEDED = {"doctor": ["tony_provider.cluster.diagnosis"], "gc": ["tony_provider.cluster.garbage"]}
+NEEDED = {"doctor": ["tony_provider.cluster.checks.doctor"], "gc": ["tony_provider.cluster.garbage"]}
 
 # Airflow's own start takes seconds, so it is made once, and each command is imported in a copy of that process.
 NEWLY_LOADED = """

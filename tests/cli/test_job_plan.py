@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tony_provider.cli.job_plan import plan
-from tony_provider.cluster import input_figures
-from tony_provider.cluster.input_figures import Amount, InputFigures, InputLook
-from tony_provider.runtime.inputs.shard import InputShard
+from tony_provider.cli.submit import describe_plan
+from tony_provider.cluster.checks import job_checks
+from tony_provider.cluster.checks.job_checks import Amount, InputSizes, InputSizeScan
+from tony_provider.runtime.inputs.shards import InputShard
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.storage import LocalStorage
 
@@ -33,7 +33,7 @@ def test_one_type_after_the_other() -> None:
             },
         }
     )
-    assert list(plan(job, {"clicks": InputFigures(Amount(2, 3 << 20)), "sales": InputFigures(Amount(9, 1))})) == [
+    assert list(describe_plan(job, {"clicks": InputSizes(Amount(2, 3 << 20)), "sales": InputSizes(Amount(9, 1))})) == [
         "prepare: 1 container; begins at once",
         "worker: 4 containers, may be resized to 6, 2 processes in each, ranks 1 to 8; "
         "begins when prepare has succeeded",
@@ -50,7 +50,7 @@ def test_one_type_after_the_other() -> None:
 def test_windows() -> None:
     windows = {"zone": "Europe/Berlin", "open": ["Mon-Thu 22:00-06:00", "Sat-Sun"]}
     job = parse_job({"framework": "pytorch", "tasks": {"worker": {"command": "x"}}, "windows": windows})
-    assert list(plan(job, {}))[1:] == [
+    assert list(describe_plan(job, {}))[1:] == [
         "windows: Mon-Thu 22:00-06:00, Sat-Sun (Europe/Berlin); suspended outside of these hours"
     ]
 
@@ -68,7 +68,7 @@ def test_as_they_come() -> None:
             },
         }
     )
-    assert list(plan(job, {"days": "the store is away"})) == [
+    assert list(describe_plan(job, {"days": "the store is away"})) == [
         "lookup: 1 container; each begins at once, as soon as its container is there",
         "scorer: 200 containers, ranks 0 to 199; each begins when lookup is ready, as soon as its container is there",
         "input days: not known how much (the store is away); a part for each task; read by scorer",
@@ -77,11 +77,11 @@ def test_as_they_come() -> None:
     ]
 
 
-def look(tmp_path: Path, seconds: float = 60.0, **inputs: object) -> InputLook:
+def look(tmp_path: Path, seconds: float = 60.0, **inputs: object) -> InputSizeScan:
     job = parse_job(
         {"framework": "standalone", "inputs": inputs, "tasks": {"worker": {"command": "x", "instances": 2}}}
     )
-    return InputLook(job, LocalStorage(), f"file://{tmp_path}", seconds)
+    return InputSizeScan(job, LocalStorage(), f"file://{tmp_path}", seconds)
 
 
 def test_how_much_the_inputs_hold(tmp_path: Path) -> None:
@@ -92,8 +92,8 @@ def test_how_much_the_inputs_hold(tmp_path: Path) -> None:
         tmp_path, parts=every, queued={"paths": [every], "deal": "queue"}, none=str(tmp_path / "no"), other="s4://b/x"
     )
     found = looking.figures()
-    assert found["parts"] == InputFigures(Amount(4, 16), Amount(3, 6), Amount(1, 10))
-    assert found["queued"] == InputFigures(Amount(4, 16))
+    assert found["parts"] == InputSizes(Amount(4, 16), Amount(3, 6), Amount(1, 10))
+    assert found["queued"] == InputSizes(Amount(4, 16))
     assert "correct the path" in str(found["none"])
     assert "s4" in str(found["other"])
 
@@ -105,6 +105,6 @@ def test_a_store_that_does_not_answer_holds_nobody_up(tmp_path: Path, monkeypatc
         over.wait(60)
         yield from ()
 
-    monkeypatch.setattr(input_figures, "find", hang)
+    monkeypatch.setattr(job_checks, "find_shards", hang)
     assert look(tmp_path, 0.1, slow=str(tmp_path)).figures() == {"slow": "its store was not read within 0.1 s"}
     over.set()

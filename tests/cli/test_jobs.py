@@ -20,7 +20,7 @@ from tests.permissions import set_permission
 from tests.waiting import until
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.storage.errors import StoragePermissionDenied
-from tony_provider.watching.termination import Kill, end_application
+from tony_provider.watching.termination import KillOrder, end_application
 
 JOB = """
 framework: standalone
@@ -176,7 +176,7 @@ def test_what_may_not_be_removed_is_no_reason_to_fail(
             yarn.clean_up(found.identity, application_id)
         watched = tony("status", "--watch", application_id)
         assert watched.code == 0, watched.error
-        assert end_application(yarn, found.identity, application_id, Kill("a test"))
+        assert end_application(yarn, found.identity, application_id, KillOrder("a test"))
     finally:
         set_permission(hadoop, "alice", directory, 0o700)
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.conftest import Tony
 from tests.hooks.jobs import ended, identity, job
-from tony_provider.cluster.submission_request import SubmissionRequest
+from tony_provider.cluster.submission.preparation import SubmissionRequest
 from tony_provider.hooks.tony import TonyHook
 
 PRINTED = b"\x1b]0;owned\x07\x1b[31mred\x1b[0m\x1b[2J 10%\r 20%\n"

@@ -11,13 +11,13 @@ import pytest
 
 from tests.cli.conftest import Tony
 from tests.environments import pex
-from tony_provider.cluster.history.job_specification import JobSpecification, KeptResource
+from tony_provider.cluster.records.history import KeptResource, SpecificationRecord
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.runtime.codec import dump_json, to_plain
+from tony_provider.runtime.common.codec import dump_json, to_plain
+from tony_provider.runtime.jobspec.container_content import named_resources
 from tony_provider.runtime.parsing.parse import parse_job
-from tony_provider.runtime.spec.named_resources import named_resources
 from tony_provider.runtime.storage import uris
-from tony_provider.runtime.storage.helpers import read_bytes, walk
+from tony_provider.runtime.storage.base import read_bytes, walk
 
 JOB: dict[str, Any] = {
     "framework": "standalone",
@@ -62,7 +62,7 @@ def record(hook: TonyHook, **job: Any) -> str:
         KeptResource(name="x", uri=each.resource.source, key=each.key) for each in named_resources(parse_job(plain))
     ]
     uri = uris.join(hook.application_dir(identity, application_id), "history", "specification.json")
-    hook.storage().write(uri, dump_json(JobSpecification(job=plain, resources=files)))
+    hook.storage().write(uri, dump_json(SpecificationRecord(job=plain, resources=files)))
     return application_id
 
 

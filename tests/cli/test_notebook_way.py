@@ -8,12 +8,11 @@ import attrs
 import pytest
 
 from tests.waiting import until
-from tony_provider.cli import notebook_way
-from tony_provider.cli.notebook_way import NotebookWay
+from tony_provider.cli import notebook
+from tony_provider.cli.notebook import NotebookConnection
 from tony_provider.cli.wait_for_job import JobEndedBadly
-from tony_provider.cluster.base import Application, ApplicationState
-from tony_provider.cluster.errors import MasterOutOfReach
-from tony_provider.cluster.tunnel.errors import TunnelEnded
+from tony_provider.cluster.errors import MasterOutOfReach, TunnelEnded
+from tony_provider.cluster.interface import Application, ApplicationState
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, JobStatus
 
@@ -48,12 +47,12 @@ def status(state: JobState, step: int | None = None, **more: Any) -> JobStatus:
     return JobStatus(ID, "notebook clicks", state, checkpoint=checkpoint, **more)
 
 
-def way(hook: StandInHook) -> NotebookWay:
-    return NotebookWay(hook, None, ID, "a-token")  # type: ignore[arg-type]
+def way(hook: StandInHook) -> NotebookConnection:
+    return NotebookConnection(hook, None, ID, "a-token")  # type: ignore[arg-type]
 
 
 def ending(monkeypatch: pytest.MonkeyPatch, hook: StandInHook) -> str:
-    monkeypatch.setattr(notebook_way, "clean_up", lambda *_: None)
+    monkeypatch.setattr(notebook, "clean_up", lambda *_: None)
     return way(hook).ending(TunnelEnded("it has ended"))
 
 
@@ -94,7 +93,7 @@ def test_one_that_ended_badly_says_what_is_not_on_the_store(monkeypatch: pytest.
 def test_what_does_not_get_to_the_store_is_told_once_while_it_runs(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(notebook_way, "_LOOK_FOR_WARNINGS", 0.01)
+    monkeypatch.setattr(notebook, "_LOOK_FOR_WARNINGS", 0.01)
     hook = StandInHook(status(JobState.RUNNING, 2, warnings=["notebook:0: its newest checkpoint does not get there"]))
     with way(hook).telling_warnings():
         until(lambda: hook.asked > 5, "its questions")

@@ -16,12 +16,12 @@ from tests.cli.conftest import Tony
 from tests.environments import PINNED
 from tests.hooks.jobs import ended, identity, job, running
 from tony_provider.cluster.environments.built_environments import USED_FILE
-from tony_provider.cluster.environments.old_environments import OldEnvironments
-from tony_provider.cluster.submission_request import SubmissionRequest
+from tony_provider.cluster.garbage import OldEnvironments
+from tony_provider.cluster.submission.preparation import SubmissionRequest
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.runtime.clock import epoch_ms
-from tony_provider.runtime.codec import dump_json
-from tony_provider.runtime.environment_record import EnvironmentRecord
+from tony_provider.runtime.common.clock import epoch_ms
+from tony_provider.runtime.common.codec import dump_json
+from tony_provider.runtime.common.python_packages import EnvironmentRecord
 from tony_provider.runtime.protocol.status import FinalStatus
 
 DAY = 86400.0

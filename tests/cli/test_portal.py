@@ -15,9 +15,9 @@ from tests.hooks.jobs import ended, job
 from tests.operators.conftest import training
 from tests.operators.jobs import DAG_ID
 from tests.operators.trainings import RUN_ID, Training
-from tony_provider.cluster.history.summary_parts import DETAILS_KEY, JOB_KEY, JOBS_KEY
-from tony_provider.cluster.submission_request import SubmissionRequest
-from tony_provider.plugins.portal.stored_jobs import StoredJobs
+from tony_provider.cluster.records.summary import DETAILS_KEY, JOB_KEY, JOBS_KEY
+from tony_provider.cluster.submission.preparation import SubmissionRequest
+from tony_provider.portal.stored_jobs import StoredJobs
 
 __all__ = ["training"]
 

@@ -7,9 +7,8 @@ from argparse import Namespace
 import pytest
 
 from tests.cli.conftest import Tony
-from tony_provider.cli.command import command
-from tony_provider.cli.printing import print_rows, print_whole, say
-from tony_provider.cli.table import job_table
+from tony_provider.cli.command import command, print_rows, print_whole, say
+from tony_provider.cli.show_status import job_table
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.hooks.tony import TonyHook
 

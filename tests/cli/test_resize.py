@@ -8,8 +8,8 @@ from tests.cli.conftest import Tony
 from tests.cli.test_suspend import reached
 from tests.hooks.jobs import SECONDS, ended, identity, job, running
 from tests.waiting import until
-from tony_provider.cluster.resizing import NotResizable
-from tony_provider.cluster.submission_request import SubmissionRequest
+from tony_provider.cluster.job_control import NotResizable
+from tony_provider.cluster.submission.preparation import SubmissionRequest
 from tony_provider.hooks.tony import TonyHook
 
 COMMAND = "trap 'exit 143' TERM; echo $TONY_RANK of $TONY_WORLD_SIZE; while :; do sleep 0.1; done"

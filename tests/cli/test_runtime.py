@@ -11,11 +11,9 @@ import pytest
 
 from tests.jobs.pythons import find_python
 from tests.shared_runtime import launch_words
-from tony_provider.cluster import runtime_archive
-from tony_provider.cluster.archived_bytecode import bytecode
-from tony_provider.cluster.archived_frameworks import ArchiveEntry
+from tony_provider.cluster.environments import runtime_archive
+from tony_provider.cluster.environments.runtime_archive import ArchiveEntry, build, bytecode, worker_archive
 from tony_provider.cluster.errors import StagingFailed
-from tony_provider.cluster.runtime_archive import build, worker_archive
 
 
 def airflow(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -9,8 +9,8 @@ from pathlib import Path
 from tests.cli.conftest import Tony
 from tests.hooks.jobs import SECONDS, ended, identity, job, running
 from tests.waiting import until
-from tony_provider.cluster.identity import Identity
-from tony_provider.cluster.submission_request import SubmissionRequest
+from tony_provider.cluster.submission.preparation import SubmissionRequest
+from tony_provider.cluster.training.identity import Identity
 from tony_provider.hooks.tony import TonyHook
 
 COMMAND = """

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from tests.operators.statuses import application, status
-from tony_provider.cli.table import job_table
+from tony_provider.cli.show_status import job_table
 from tony_provider.runtime.protocol.status import (
     Failure,
     FailureKind,

@@ -28,9 +28,9 @@ from tests.cli.conftest import Said, Tony
 from tests.hooks.jobs import processes_with
 from tests.owners import own
 from tests.waiting import until
-from tony_provider.cluster.checkpoint_chains import CheckpointChains, new_chain
-from tony_provider.cluster.identity import Identity
-from tony_provider.cluster.submission_request import SubmissionRequest
+from tony_provider.cluster.submission.preparation import SubmissionRequest
+from tony_provider.cluster.training.checkpoint_chains import CheckpointChains, new_chain
+from tony_provider.cluster.training.identity import Identity
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.storage.local import local_path

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony_provider.cli.times import moment, seconds_of
-from tony_provider.cli.times import since as ago
-from tony_provider.runtime.text import end_of_log
-from tony_provider.watching.output_follower import since
+from tony_provider.cli.command import age_of as ago
+from tony_provider.cli.command import seconds_of, utc_time
+from tony_provider.runtime.common.text import end_of_log
+from tony_provider.watching.task_output import after_overlap
 
 
 def test_moments() -> None:
-    assert moment(None) == moment(0) == ""
-    assert moment(1_700_000_000_000) == "2023-11-14 22:13:20"
+    assert utc_time(None) == utc_time(0) == ""
+    assert utc_time(1_700_000_000_000) == "2023-11-14 22:13:20"
     assert ago(int((time.time() - 7200) * 1000)).startswith("2 h")
 
 
@@ -40,7 +40,7 @@ def test_times_as_people_write_them() -> None:
     ],
 )
 def test_what_is_new_in_a_log(before: bytes, tail: bytes, expected: bytes) -> None:
-    assert since(before, tail) == expected
+    assert after_overlap(before, tail) == expected
 
 
 def looks(log: bytes, places: list[int], window: int) -> list[bytes]:
@@ -49,7 +49,7 @@ def looks(log: bytes, places: list[int], window: int) -> list[bytes]:
 
 
 def shown(tails: list[bytes]) -> bytes:
-    return b"".join(since(before, tail) for before, tail in zip([b"", *tails], tails, strict=False))
+    return b"".join(after_overlap(before, tail) for before, tail in zip([b"", *tails], tails, strict=False))
 
 
 WORDS = st.lists(st.sampled_from([b"", b"a", b"b", b"ab", b"step"]), max_size=40).map(lambda lines: b"\n".join(lines))

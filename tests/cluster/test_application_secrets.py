@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from tony_provider.cluster.application_secrets import application_secrets
-from tony_provider.runtime import contract
+from tony_provider.runtime.common import contract
 
 APPLICATION = "application_1700000000000_0042"
 

@@ -7,19 +7,18 @@ from pathlib import Path
 import certifi
 import pytest
 
-from tony_provider.cluster.authorities import problem_with
-from tony_provider.cluster.diagnosis.http import Unanswered, Way
 from tony_provider.cluster.errors import ConnectionProblem
-from tony_provider.cluster.open import open_cluster
-from tony_provider.cluster.settings import Settings, YarnSettings
-from tony_provider.runtime.storage.webhdfs.config import WebHdfsConfig
+from tony_provider.cluster.http import RequestOptions, Unanswered
+from tony_provider.cluster.open_cluster import open_cluster
+from tony_provider.cluster.settings import Settings, YarnSettings, ca_file_problem
+from tony_provider.runtime.storage.webhdfs.transport import WebHdfsConfig
 
 ASKED = "https://127.0.0.1:1"
 
 
 @pytest.mark.parametrize("verify", [True, False, certifi.where()])
 def test_what_can_be_used(verify: bool | str) -> None:
-    assert problem_with(verify, [ASKED]) == ""
+    assert ca_file_problem(verify, [ASKED]) == ""
 
 
 @pytest.mark.parametrize(
@@ -30,9 +29,9 @@ def test_what_cannot_is_named_before_anybody_is_asked(tmp_path: Path, text: str 
     file = tmp_path / "authority.pem"
     if text is not None:
         file.write_text(text)
-    assert f"`verify` ({file}) {said}" in problem_with(str(file), [ASKED])
+    assert f"`verify` ({file}) {said}" in ca_file_problem(str(file), [ASKED])
     with pytest.raises(Unanswered) as unanswered:
-        Way(verify=str(file)).send("GET", ASKED)
+        RequestOptions(verify=str(file)).send("GET", ASKED)
     assert said in unanswered.value.detail
     yarn = YarnSettings([ASKED], WebHdfsConfig([ASKED]), verify=str(file))
     with pytest.raises(ConnectionProblem, match="name the PEM file"):
@@ -40,4 +39,4 @@ def test_what_cannot_is_named_before_anybody_is_asked(tmp_path: Path, text: str 
 
 
 def test_where_nobody_is_asked_over_https_none_is_needed(tmp_path: Path) -> None:
-    assert problem_with(str(tmp_path / "authority.pem"), ["http://127.0.0.1:1"]) == ""
+    assert ca_file_problem(str(tmp_path / "authority.pem"), ["http://127.0.0.1:1"]) == ""

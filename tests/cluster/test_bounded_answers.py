@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 import requests
 
-from tony_provider.cluster.bounded_answers import AnswerTooLong, ask, json_object
+from tony_provider.cluster.http import AnswerTooLong, bounded_request, json_object
 
 MOST = 1 << 20
 
@@ -57,20 +57,20 @@ def address() -> Iterator[str]:
 
 def test_one_like_ours(address: str) -> None:
     with requests.Session() as session:
-        assert json_object(ask(session, "GET", f"{address}/", MOST, 30, timeout=30)) == {"state": "RUNNING"}
+        assert json_object(bounded_request(session, "GET", f"{address}/", MOST, 30, timeout=30)) == {"state": "RUNNING"}
 
 
 @pytest.mark.parametrize("path", ["/endless", "/gzip"])
 def test_one_that_is_too_long(address: str, path: str) -> None:
     with requests.Session() as session, pytest.raises(AnswerTooLong, match="more than 1048576 bytes"):
-        ask(session, "GET", address + path, MOST, 30, timeout=30)
+        bounded_request(session, "GET", address + path, MOST, 30, timeout=30)
 
 
 def test_one_that_drips(address: str) -> None:
     with requests.Session() as session, pytest.raises(requests.RequestException):
-        ask(session, "GET", f"{address}/slow", MOST, 0.3, timeout=30)
+        bounded_request(session, "GET", f"{address}/slow", MOST, 0.3, timeout=30)
 
 
 def test_one_that_is_no_json_of_ours(address: str) -> None:
     with requests.Session() as session:
-        assert json_object(ask(session, "GET", f"{address}/deep", MOST, 30, timeout=30)) is None
+        assert json_object(bounded_request(session, "GET", f"{address}/deep", MOST, 30, timeout=30)) is None

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tony_provider.cluster.errors import JobNotAllowed
-from tony_provider.cluster.policy import Policy
+from tony_provider.cluster.settings import Policy
 from tony_provider.cluster.sources import SourceFinder, Sources
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.storage.local import LocalStorage

@@ -9,8 +9,8 @@ from typing import BinaryIO
 
 import pytest
 
-from tony_provider.cluster import known_contents
-from tony_provider.cluster.known_contents import sha256_of_local, sha256_of_stored
+from tony_provider.cluster import sources
+from tony_provider.cluster.sources import sha256_of_local, sha256_of_stored
 from tony_provider.runtime.storage.local import LocalStorage
 
 
@@ -30,7 +30,7 @@ class WithoutVersions(Counting):
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(known_contents, "_SMALL", 10)
+    monkeypatch.setattr(sources, "_SMALL", 10)
     return tmp_path / "cache"
 
 
@@ -77,7 +77,7 @@ def test_a_note_that_is_no_hash_is_not_believed(tmp_path: Path, cache: Path) -> 
 
 
 def test_old_notes_go(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(known_contents, "_MOST_NOTES", 3)
+    monkeypatch.setattr(sources, "_MOST_NOTES", 3)
     for number in range(5):
         path = tmp_path / f"{number}.tar"
         path.write_bytes(bytes([number]) * 60)

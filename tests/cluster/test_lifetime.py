@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tony_provider.cluster.lifetime import problems, seconds_left
-from tony_provider.runtime.spec.model import Duration, JobSpec, Moment, OpenHours, TaskSpec, Timeouts, Windows
+from tony_provider.runtime.jobspec.model import Duration, JobSpec, Moment, OpenHours, TaskSpec, Timeouts, Windows
 
 NOW = 1_800_000_000.0  # Friday, 09:00 in Berlin
 

@@ -8,13 +8,12 @@ from typing import Any, cast
 import attrs
 import pytest
 
-from tony_provider.cluster import model_export
-from tony_provider.cluster.base import Application, Cluster
+from tony_provider.cluster import job_control
 from tony_provider.cluster.errors import MasterOutOfReach
-from tony_provider.cluster.model_export import NotExported, export_model
+from tony_provider.cluster.interface import Application, Cluster
+from tony_provider.cluster.job_control import NotExported, export_model
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
-from tony_provider.runtime.protocol.export_status import ExportedModel, ExportRequest
-from tony_provider.runtime.protocol.status import JobState, JobStatus
+from tony_provider.runtime.protocol.status import ExportedModel, ExportRequest, JobState, JobStatus
 
 ASKED = 2000
 APPLICATION = "application_1_0001"
@@ -44,7 +43,7 @@ class MockCluster:
 
 @pytest.fixture(autouse=True)
 def _quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model_export, "_POLL", 0.001)
+    monkeypatch.setattr(job_control, "_POLL", 0.001)
 
 
 def status(state: JobState = JobState.RUNNING, **known: Any) -> JobStatus:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tony_provider.cluster.policy import Policy
+from tony_provider.cluster.settings import Policy
 from tony_provider.runtime.parsing.parse import parse_job
 
 POLICY = Policy(

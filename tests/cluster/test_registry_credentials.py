@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from tony_provider.cluster.application_secrets import read_registries, registry_tokens
 from tony_provider.cluster.errors import JobRejected
-from tony_provider.cluster.file_roots import FileRoots
-from tony_provider.cluster.registry_credentials import read_registries, registry_tokens
+from tony_provider.cluster.settings import FileRoots
 from tony_provider.cluster.sources import SourceFinder, Sources
 from tony_provider.runtime.hadoop.tokens import REGISTRY_TOKEN
 from tony_provider.runtime.parsing.parse import parse_job

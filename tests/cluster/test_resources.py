@@ -7,14 +7,14 @@ from typing import Any, cast
 
 import pytest
 
-from tony_provider.cluster.environments.node_pythons import NodePythons
-from tony_provider.cluster.history.environment_content import EnvironmentContent
-from tony_provider.cluster.prepared_submission import PreparedSubmission
+from tony_provider.cluster.environments.inspection import NodePythons
+from tony_provider.cluster.records.history import EnvironmentContent
 from tony_provider.cluster.sources import Sources, StoredSource
-from tony_provider.cluster.submission_builder import resources_of
+from tony_provider.cluster.submission.builder import resources_of
+from tony_provider.cluster.submission.preparation import PreparedSubmission
 from tony_provider.runtime.application import LocalizedResource
+from tony_provider.runtime.jobspec.container_content import EnvironmentKind
 from tony_provider.runtime.parsing.parse import parse_job
-from tony_provider.runtime.spec.python_env import EnvironmentKind
 
 RUNTIME = LocalizedResource("tony-runtime.zip", "hdfs:///tony.zip", 1, 1)
 PACKED = LocalizedResource("python_env", "hdfs:///env.tar.gz", 1, 1)

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tony_provider.cluster.errors import SourceMissing
-from tony_provider.cluster.file_roots import FileRoots
+from tony_provider.cluster.settings import FileRoots
 from tony_provider.cluster.sources import SourceFinder, Sources
 from tony_provider.runtime.application import ResourceKind
-from tony_provider.runtime.spec.model import JobSpec, PythonEnv, Resource, TaskSpec
+from tony_provider.runtime.jobspec.model import JobSpec, PythonEnv, Resource, TaskSpec
 from tony_provider.runtime.storage.base import FileStatus
 from tony_provider.runtime.storage.local import LocalStorage
 

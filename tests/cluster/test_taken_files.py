@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tony_provider.cluster.taken_files import IgnoreFileError, files_below
+from tony_provider.cluster.sources import IgnoreFileError, files_below
 
 NAMES = ("a", "b.py", "log", "x.log", "deep")
 PATHS = [

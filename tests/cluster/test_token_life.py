@@ -9,9 +9,9 @@ import pytest
 
 from tests.runtime.delegation_tokens import made
 from tony_provider.cluster.errors import JobRejected
-from tony_provider.cluster.token_life import check_ticket, check_token_life
+from tony_provider.cluster.token_refresh import check_token_life, warn_of_short_ticket
+from tony_provider.runtime.jobspec.model import JobSpec
 from tony_provider.runtime.parsing.parse import parse_job
-from tony_provider.runtime.spec.model import JobSpec
 
 DAY_MS = 86_400_000
 TOKEN = made(1, 1000, 1000 + 7 * DAY_MS)
@@ -57,5 +57,5 @@ def test_a_ticket_that_ends_before_the_job_need_is_told(
     now = time.time()
     token = made(1, int(now * 1000), int(now * 1000) + 7 * DAY_MS)
     with caplog.at_level(logging.WARNING):
-        check_ticket(None if hours is None else now + hours * 3600, token, job(**timeouts))
+        warn_of_short_ticket(None if hours is None else now + hours * 3600, token, job(**timeouts))
     assert ("This worker's Kerberos ticket ends at 20" in caplog.text) == told

@@ -3,9 +3,8 @@ from __future__ import annotations
 import pytest
 
 from tests.operators.statuses import application
-from tony_provider.cluster import wait_for_end as module
-from tony_provider.cluster.base import Application
-from tony_provider.cluster.wait_for_end import wait_for_end
+from tony_provider.cluster import interface as module
+from tony_provider.cluster.interface import Application, wait_for_end
 from tony_provider.runtime.protocol.status import FinalStatus
 
 RUNNING = application("RUNNING")

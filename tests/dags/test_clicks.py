@@ -25,7 +25,7 @@ from tests.dags.examples import states, succeeded
 from tests.operators.jobs import applications
 from tests.waiting import until
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.runtime.storage.helpers import read_bytes
+from tony_provider.runtime.storage.base import read_bytes
 from tony_provider.runtime.storage.uris import join
 
 FIRST_DAY = datetime(2026, 1, 5, tzinfo=UTC)

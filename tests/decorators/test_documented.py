@@ -11,7 +11,7 @@ from airflow.sdk.bases.decorator import DecoratedMappedOperator
 
 from tests.decorators.test_function import run
 from tests.demo.airflow import REPOSITORY
-from tony_provider.decorators.sending import calling
+from tony_provider.decorators.function_call import function_command_patch
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.sdk import tony_sdk
 
@@ -26,6 +26,6 @@ def test_the_dag_parses_and_its_function_trains(
     fit = bag.dags["search_rates"].get_task("fit")
     assert isinstance(fit, DecoratedMappedOperator)
     job = fit.partial_kwargs["job"]
-    assert parse_job(job, overrides=calling(job, "fit")).tasks["worker"].memory == 1024
+    assert parse_job(job, overrides=function_command_patch(job, "fit")).tasks["worker"].memory == 1024
     monkeypatch.syspath_prepend(Path(tony_sdk.__file__).parent)
     assert run(fit.python_callable, 0.1, day="2026-01-05")["error"] < 0.1

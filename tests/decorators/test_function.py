@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from airflow.sdk import DAG, task
 
-from tony_provider.decorators.function import TrainingFunction
-from tony_provider.decorators.sending import call_of
+from tony_provider.decorators.function_call import encode_call
+from tony_provider.decorators.task_tony import TrainingFunction
 from tony_provider.exceptions import TonySpecError
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def test_a_function_that_was_given_another_name_travels_by_its_own() -> None:
     renamed.__name__ = "other"
     assert TrainingFunction.of(renamed).name == "renamed"
     assert run(renamed) == 5
-    assert json.loads(call_of(renamed, [], {}))["function"] == "renamed"
+    assert json.loads(encode_call(renamed, [], {}))["function"] == "renamed"
 
 
 def test_its_lines_can_be_found_in_the_dag_file() -> None:
@@ -164,7 +164,7 @@ def test_names_of_the_dag_file_are_refused_each_by_its_name() -> None:
     told = refusal(train)
     for line in (
         "STEPS is a value of the DAG file (int); make it an argument, or assign it inside",
-        "TrainingFunction is imported from tony_provider.decorators.function; import it inside",
+        "TrainingFunction is imported from tony_provider.decorators.task_tony; import it inside",
         "helper is defined in the DAG file; define it inside, or in a file of the job that is imported inside",
         "json is the module json; import it inside",
         "math is the module math; import it inside",

@@ -11,8 +11,8 @@ from airflow.sdk.api.client import Client
 
 from tests.airflow_dags import Run, run
 from tests.operators.trainings import ONCE
-from tony_provider.decorators.returned_keys import expect_own_keys
-from tony_provider.decorators.tony import OWN_KEYS, RESULT_KEY
+from tony_provider.decorators.function_call import check_result_keys
+from tony_provider.decorators.task_tony import OWN_KEYS, RESULT_KEY
 from tony_provider.exceptions import TonyResultRefused
 from tony_provider.hooks.tony import TonyHook
 
@@ -55,7 +55,7 @@ def test_a_key_is_an_xcom_of_the_task_and_nothing_else(local: TonyHook, key: str
 @pytest.mark.parametrize("key", KEYS)
 def test_a_key_that_leads_elsewhere_is_refused(key: str) -> None:
     with pytest.raises(TonyResultRefused):
-        expect_own_keys([key], OWN_KEYS)
+        check_result_keys([key], OWN_KEYS)
 
 
 @pytest.mark.parametrize("key", ["..", "a/../b", ELSEWHERE])

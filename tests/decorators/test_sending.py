@@ -13,12 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony_provider.decorators.sending import call_of, calling
+from tony_provider.decorators.function_call import encode_call, function_command_patch
 from tony_provider.exceptions import TonySpecError
-from tony_provider.runtime.parsing.parse import parse_job
+from tony_provider.runtime.parsing.parse import load_source, merge, parse_job
 from tony_provider.runtime.sdk import tony_call
-from tony_provider.runtime.spec.merge import merge
-from tony_provider.runtime.spec.source import load_source
 
 JOB = {"framework": "standalone", "tasks": {"worker": {"instances": 2}, "tensorboard": {"command": "true"}}}
 JSON = st.recursive(
@@ -32,7 +30,7 @@ def train(*args: Any, rate: Any = 0.5, other: Any = None) -> None: ...
 
 
 def called(*args: Any, **kwargs: Any) -> dict[str, Any]:
-    found = json.loads(call_of(train, args, kwargs))
+    found = json.loads(encode_call(train, args, kwargs))
     assert isinstance(found, dict)
     return found
 
@@ -46,12 +44,12 @@ def test_the_same_call_is_the_same_bytes() -> None:
     def train(rate: float, steps: int = 1) -> None: ...
 
     ways = [
-        call_of(train, [0.5, 3], {}),
-        call_of(train, [0.5], {"steps": 3}),
-        call_of(train, [], {"steps": 3, "rate": 0.5}),
+        encode_call(train, [0.5, 3], {}),
+        encode_call(train, [0.5], {"steps": 3}),
+        encode_call(train, [], {"steps": 3, "rate": 0.5}),
     ]
     assert len(set(ways)) == 1
-    assert call_of(train, [0.5], {}) != ways[0]
+    assert encode_call(train, [0.5], {}) != ways[0]
 
 
 def test_what_is_nearly_json_becomes_it() -> None:
@@ -89,7 +87,7 @@ def test_arguments_that_the_function_does_not_take_are_refused() -> None:
 
 
 def test_every_type_without_a_command_calls_the_function() -> None:
-    job = parse_job(JOB, overrides=calling(JOB, "train"))
+    job = parse_job(JOB, overrides=function_command_patch(JOB, "train"))
     assert {name: task.command for name, task in job.tasks.items()} == {
         "worker": tony_call.COMMAND,
         "tensorboard": "true",
@@ -102,27 +100,30 @@ def test_what_a_framework_runs_by_itself_does_not_call_the_function() -> None:
         "framework": "ray",
         "tasks": {"chief": {}, "worker": {}, "helper": {"role": "worker"}, "watch": {"role": "sidecar"}},
     }
-    job = parse_job(ray, overrides=calling(ray, "train"))
+    job = parse_job(ray, overrides=function_command_patch(ray, "train"))
     assert {name for name, task in job.tasks.items() if task.command == tony_call.COMMAND} == {"chief", "watch"}
 
 
 def test_what_is_laid_over_a_job_says_which_types_there_are() -> None:
     over = "{tasks: {worker: {command: 'true'}, tensorboard: null, chief: {}}, restart: {permanent_exit_codes: [3]}}"
     whole = merge(JOB, load_source(over))
-    job = parse_job(whole, overrides=calling(whole, "train"))
+    job = parse_job(whole, overrides=function_command_patch(whole, "train"))
     assert {name: task.command for name, task in job.tasks.items()} == {"worker": "true", "chief": tony_call.COMMAND}
     assert job.restart.permanent_exit_codes == [3, tony_call.REFUSED]
     again = merge(JOB, {"tasks": {"tensorboard": {"command": None}}})
-    assert parse_job(again, overrides=calling(again, "train")).tasks["tensorboard"].command == tony_call.COMMAND
+    assert (
+        parse_job(again, overrides=function_command_patch(again, "train")).tasks["tensorboard"].command
+        == tony_call.COMMAND
+    )
 
 
 def test_a_job_that_would_not_call_the_function_is_refused() -> None:
     with pytest.raises(TonySpecError, match=r"every type has a command \(worker, tensorboard\).* call train\(\)"):
-        calling(merge(JOB, {"tasks": {"worker": {"command": "true"}}}), "train")
+        function_command_patch(merge(JOB, {"tasks": {"worker": {"command": "true"}}}), "train")
 
 
 @pytest.mark.parametrize("tasks", [None, [], "x", {}, {"worker": "x"}, {"worker": {}, "x": 3}])
 @pytest.mark.parametrize("restart", ["x", {"permanent_exit_codes": "x"}])
 def test_what_is_wrong_with_a_job_is_left_to_who_reads_it(tasks: Any, restart: Any) -> None:
-    over = calling({"framework": "standalone", "tasks": tasks, "restart": restart}, "train")
+    over = function_command_patch({"framework": "standalone", "tasks": tasks, "restart": restart}, "train")
     assert load_source(over).get("restart") is None

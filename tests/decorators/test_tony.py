@@ -20,7 +20,7 @@ from tests.operators.jobs import applications
 from tests.operators.trainings import DATES, ONCE
 from tests.shared_runtime import is_untouched
 from tony_provider.cluster.errors import JobNotAllowed
-from tony_provider.decorators.tony import RESULT_KEY, _TonyDecoratedOperator
+from tony_provider.decorators.task_tony import RESULT_KEY, _TonyDecoratedOperator
 from tony_provider.exceptions import TonyJobFailed, TonySpecError
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.sdk import tony_call

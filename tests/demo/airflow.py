@@ -47,7 +47,7 @@ class Airflow:
 
     def migrate(self) -> None:
         """Make the database. Raises DemoFailed."""
-        from tony_provider.airflow_versions.version import is_at_least  # here: it imports Airflow
+        from tony_provider.compat import is_at_least  # here: it imports Airflow
 
         self.home.mkdir(parents=True, exist_ok=True)
         self._prepare("migrate", "db", "migrate")

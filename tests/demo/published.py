@@ -6,8 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from tony_provider.runtime.storage.base import Storage
-from tony_provider.runtime.storage.helpers import read_bytes
+from tony_provider.runtime.storage.base import Storage, read_bytes
 from tony_provider.runtime.storage.uris import join
 
 MINIMUM_ACCURACY = 0.95

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.demo.airflow import DemoFailed
-from tony_provider.runtime.file_lock import locked
+from tony_provider.runtime.common.files import locked
 
 WAIT_SECONDS = 1800.0  # longer than a demonstration ever takes, its downloads included
 

@@ -17,12 +17,11 @@ from tests.hadoop.cluster import HadoopCluster
 from tests.hadoop.daemons import ClusterError
 from tests.hadoop.settings import Settings
 from tests.waiting import settled
-from tony_provider.runtime import contract
-from tony_provider.runtime.storage.base import FileStatus
-from tony_provider.runtime.storage.factory import open_storage
-from tony_provider.runtime.storage.helpers import walk
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.storage.base import FileStatus, walk
+from tony_provider.runtime.storage.stores import open_storage
 from tony_provider.runtime.storage.uris import join
-from tony_provider.runtime.storage.webhdfs.config import WebHdfsConfig
+from tony_provider.runtime.storage.webhdfs.transport import WebHdfsConfig
 
 USER = "alice"  # an ordinary one: HDFS's superuser would hide missing permissions
 HOMES = REPOSITORY / ".tony" / "demo-yarn"

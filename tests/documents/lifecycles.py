@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tony_provider.runtime.am.session.state import lifecycle
-from tony_provider.runtime.am.session.state.lifecycle import Transitions
+from tony_provider.runtime.am.session import state_transitions
+from tony_provider.runtime.am.session.state_transitions import Transitions
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-it-works.md"
 
 _TABLES: dict[str, Transitions[Any]] = {
-    "job": lifecycle.JOB,
-    "task": lifecycle.TASK,
-    "container": lifecycle.CONTAINER,
+    "job": state_transitions.JOB,
+    "task": state_transitions.TASK,
+    "container": state_transitions.CONTAINER,
 }
 
 

@@ -11,9 +11,8 @@ from tony_provider.notifications.tony import TonyNotifier
 from tony_provider.operators.outcome import JobResult
 from tony_provider.operators.tony import TonyTrainOperator
 from tony_provider.retry_policy import TonyRetryPolicy
-from tony_provider.sensors.base import TonySensor
-from tony_provider.sensors.tony import TonyHeartbeatSensor, TonyJobSensor
-from tony_provider.watching.sensor_conditions import SensorResult
+from tony_provider.sensors.tony import TonyHeartbeatSensor, TonyJobSensor, TonySensor
+from tony_provider.watching.conditions import SensorResult
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference.md"
 

@@ -12,10 +12,9 @@ import pytest
 
 from tests.airflows.releases import RELEASES
 from tests.structure.source import ROOT, Module, modules
-from tony_provider.airflow_versions.capabilities import CAPABILITIES, AirflowTooOld, Capability
-from tony_provider.airflow_versions.version import AIRFLOW
+from tony_provider.compat import AIRFLOW_VERSION, CAPABILITIES, AirflowTooOld, Capability
 
-VERSIONS = "tony_provider.airflow_versions"
+VERSIONS = "tony_provider.compat"
 DOCUMENT = ROOT / "docs" / "airflow-versions.md"
 COMPAT = "airflow.providers.common.compat.sdk"  # maps names across versions by itself
 # Names of every version: the oldest is checked below, and `make airflows` imports them all.
@@ -41,7 +40,7 @@ EVERYWHERE = {
     "airflow.utils.cli.suppress_logs_and_warning",
 }
 # Of 3.3 alone, and so are those who ask for them: Airflow is told of the portal where it has all that it needs.
-OF_THE_PORTAL = ("tony_provider.plugins.portal", "tony_provider.cli.portal_table")
+OF_THE_PORTAL = ("tony_provider.portal", "tony_provider.cli.portal_table")
 # Names of common.compat that are not in 1.12, which the provider still takes.
 NEW_IN_COMPAT = {"BaseTrigger", "RetryAction", "RetryDecision", "RetryPolicy", "mask_secret"}
 
@@ -126,10 +125,11 @@ def test_who_uses_what_is_not_there_is_told_which_version_has_it() -> None:
     with pytest.raises(AirflowTooOld) as told:
         unborn.refuse("TonyOracle")
     assert (
-        str(told.value) == f"TonyOracle needs Airflow 99.0 or newer, and this is Airflow {AIRFLOW}. Say what you want."
+        str(told.value)
+        == f"TonyOracle needs Airflow 99.0 or newer, and this is Airflow {AIRFLOW_VERSION}. Say what you want."
     )
 
 
 def test_the_newest_release_is_the_one_that_is_pinned() -> None:
-    assert RELEASES[-1].version == AIRFLOW
+    assert RELEASES[-1].version == AIRFLOW_VERSION
     assert all(each.is_here for each in CAPABILITIES)

@@ -11,9 +11,9 @@ from fnmatch import fnmatchcase
 import pytest
 
 from tests.documents.pages import ROOT, prose
-from tony_provider.importing.keys import KeyRule, Keys
-from tony_provider.importing.read import SYSTEMS
-from tony_provider.importing.system import System
+from tony_provider.importers.job_source import System
+from tony_provider.importers.key_table import KeyRule, Keys
+from tony_provider.importers.read_job import SYSTEMS
 
 RULES = [
     pytest.param(system, key, rule, id=f"{system.name}-{key}")

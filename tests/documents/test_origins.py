@@ -10,7 +10,7 @@ import pytest
 
 from tests.documents.pages import ROOT, prose
 from tony_provider.operators.tony import TonyTrainOperator
-from tony_provider.runtime.spec.model import (
+from tony_provider.runtime.jobspec.model import (
     AmSpec,
     Docker,
     JobSpec,

@@ -18,15 +18,13 @@ from airflow.cli.cli_parser import get_parser
 from airflow.providers.common.compat.sdk import BaseOperator, BaseSensorOperator
 
 from tests.documents.pages import PAGES, ROOT, anchors, blocks, commands, links, name
-from tony_provider.job_files.fill import check_names, filled
-from tony_provider.job_files.parameters import parted
+from tony_provider.job_files.parameters import split_parameters
+from tony_provider.job_files.templates import check_names, rendered_job
 from tony_provider.macros import quote
 from tony_provider.operators.tony import TonyTrainOperator
 from tony_provider.retry_policy import TonyRetryPolicy
-from tony_provider.runtime.parsing.parse import parse_job
-from tony_provider.runtime.spec.source import load_source
-from tony_provider.sensors.base import TonySensor
-from tony_provider.sensors.tony import TonyHeartbeatSensor, TonyJobSensor
+from tony_provider.runtime.parsing.parse import load_source, parse_job
+from tony_provider.sensors.tony import TonyHeartbeatSensor, TonyJobSensor, TonySensor
 
 EXAMPLES = [
     pytest.param(page, code, id=f"{name(page)}-{n}") for page in PAGES for n, code in enumerate(blocks(page, "python"))
@@ -66,10 +64,10 @@ def test_examples_import_and_call_what_there_is(page: Path, code: str) -> None:
 
 @pytest.mark.parametrize(("page", "job"), JOBS)
 def test_jobs_are_right(page: Path, job: str) -> None:
-    parameters, alone = parted(load_source(job))
+    parameters, alone = split_parameters(load_source(job))
     check_names(alone, parameters)
     some = {name: "2026-01-01" if each.is_required else each.default for name, each in parameters.items()}
-    parse_job(filled(alone, some, quote) if parameters else alone)
+    parse_job(rendered_job(alone, some, quote) if parameters else alone)
 
 
 @pytest.fixture(scope="module")

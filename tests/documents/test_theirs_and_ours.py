@@ -16,13 +16,12 @@ from airflow.providers.common.compat.sdk import BaseOperator
 
 from tests.documents.pages import ROOT, anchors, prose
 from tests.documents.test_imports import names, rows, spans
-from tony_provider.importing.keys import KeyRule
-from tony_provider.importing.read import SYSTEMS
-from tony_provider.importing.system import System
-from tony_provider.importing.unread import UNREAD
+from tony_provider.importers.job_source import System
+from tony_provider.importers.key_table import KeyRule
+from tony_provider.importers.read_job import SYSTEMS, UNSUPPORTED
 from tony_provider.operators.tony import TonyTrainOperator
-from tony_provider.runtime.spec.model import JobSpec, TaskSpec
-from tony_provider.runtime.spec.placement import Placement
+from tony_provider.runtime.jobspec.model import JobSpec, TaskSpec
+from tony_provider.runtime.jobspec.placement import Placement
 
 PAGE = ROOT / "docs" / "theirs-and-ours.md"
 WHO = (
@@ -210,7 +209,7 @@ def test_each_systems_page_is_linked_and_leads_here() -> None:
         assert "](theirs-and-ours.md" in (ROOT / "docs" / page).read_text(), page
 
 
-@pytest.mark.parametrize("unread", UNREAD, ids=lambda each: each.title)
+@pytest.mark.parametrize("unread", UNSUPPORTED, ids=lambda each: each.title)
 def test_messages_name_pages_that_are_there(unread: Any) -> None:
     page = ROOT / str(unread.page).split()[0]
     assert page.exists()

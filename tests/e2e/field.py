@@ -18,7 +18,7 @@ from tests.e2e.runs import Run, TaskInstance
 from tests.e2e.training import Training, applications, has_ended
 from tests.faults.entries import Diary
 from tests.waiting import until
-from tony_provider.cluster.identity import identity_of
+from tony_provider.cluster.training.identity import identity_of
 from tony_provider.hooks.tony import TonyHook
 
 

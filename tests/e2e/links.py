@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.e2e.training import Training
-from tony_provider.airflow_versions.capabilities import PORTAL
+from tony_provider.compat import PORTAL
 
 NAMES = {"Training job", "YARN application", "Job page", "TensorBoard", "Logs and files"}
 # That only some jobs have, or that are gone with a job's master; and the page of the portal, where there is one.

@@ -12,7 +12,7 @@ from tests.jobs.job import Job
 from tests.jobs.places import USER, YarnPlace
 from tests.jobs.processes import processes_of
 from tests.waiting import settled, until
-from tony_provider.cluster.identity import Identity
+from tony_provider.cluster.training.identity import Identity
 from tony_provider.hooks.tony import TonyHook
 
 WORKER = "worker:0"

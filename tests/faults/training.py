@@ -18,10 +18,10 @@ from tests.jobs.job import Job
 from tests.jobs.places import USER, YarnPlace
 from tests.jobs.processes import Seen, processes_of
 from tests.waiting import settled, until
-from tony_provider.cluster.base import Application, ApplicationState
-from tony_provider.runtime import contract
+from tony_provider.cluster.interface import Application, ApplicationState
+from tony_provider.runtime.common import contract
 from tony_provider.runtime.protocol.status import JobState, JobStatus
-from tony_provider.runtime.storage.helpers import read_bytes, walk
+from tony_provider.runtime.storage.base import read_bytes, walk
 
 T = TypeVar("T")
 

@@ -25,60 +25,53 @@ import attrs
 from tests.advice.cases import history
 from tests.runtime.am.descriptions import DESCRIPTION
 from tests.runtime.checkpoint import hostile
-from tony_provider.cluster.environments.archive_glance import machines_in
-from tony_provider.cluster.environments.pex_info import PexError, wheels_of
+from tony_provider.cluster.application_secrets import registries_in
+from tony_provider.cluster.environments.inspection import PexError, machines_in, packages_of_archive, wheels_of
 from tony_provider.cluster.errors import JobRejected
-from tony_provider.cluster.history.job_specification import JobSpecification
-from tony_provider.cluster.history.job_summary import JobSummary
-from tony_provider.cluster.history.summary_parts import plain_of, read_summary
-from tony_provider.cluster.notebook.listed_packages import packages_of_archive
-from tony_provider.cluster.registry_credentials import registries_in
-from tony_provider.cluster.results import Delivered
-from tony_provider.importing.imported import NotImportable
-from tony_provider.importing.read import imported_from
-from tony_provider.runtime.am import message_limits
+from tony_provider.cluster.records.history import SpecificationRecord
+from tony_provider.cluster.records.summary import JobSummary, plain_of, read_summary
+from tony_provider.cluster.training.results import Delivered
+from tony_provider.importers.key_table import NotImportable
+from tony_provider.importers.read_job import imported_from
+from tony_provider.runtime.am import executor_limits
 from tony_provider.runtime.application import ApplicationDescription
-from tony_provider.runtime.artifacts.checksum import ALGORITHMS
-from tony_provider.runtime.artifacts.manifest import is_inside
+from tony_provider.runtime.artifacts.manifest import ALGORITHMS, is_inside
 from tony_provider.runtime.artifacts.tree import Kind, inner_target, scan
 from tony_provider.runtime.checkpoint.catalog import check_manifest
-from tony_provider.runtime.checkpoint.checkpoint_model import Manifest
-from tony_provider.runtime.checkpoint.content import hdf5, readers, safetensors
-from tony_provider.runtime.checkpoint.content.crc32c import crc32c
-from tony_provider.runtime.checkpoint.content.unreadable import Unreadable
-from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
-from tony_provider.runtime.checkpoint.saves import SaveFinder
-from tony_provider.runtime.codec import CodecError, load_json, to_plain
-from tony_provider.runtime.environment_record import EnvironmentRecord
-from tony_provider.runtime.executor.progress_reports import ProgressReader
-from tony_provider.runtime.executor.python.node_python import NodePython
-from tony_provider.runtime.executor.return_value import ReturnedError, read_returned
-from tony_provider.runtime.executor.tensorboard import event_records
-from tony_provider.runtime.foreign_json import ForeignJsonError, read_json
+from tony_provider.runtime.checkpoint.content import readers, tensorflow_files, torch_files
+from tony_provider.runtime.checkpoint.content.zips import Unreadable
+from tony_provider.runtime.checkpoint.save_finder import SaveFinder
+from tony_provider.runtime.checkpoint.stored_checkpoint import DamagedCheckpoint, Manifest
+from tony_provider.runtime.checkpoint.training_owner import Owner
+from tony_provider.runtime.common.archives import READ_ERRORS, ArchiveError, unpack_archive
+from tony_provider.runtime.common.binary import crc32c
+from tony_provider.runtime.common.bounds import BoundedJsonError, read_json
+from tony_provider.runtime.common.codec import CodecError, load_json, to_plain
+from tony_provider.runtime.common.python_packages import EnvironmentRecord, WheelName
+from tony_provider.runtime.common.text import for_terminal, one_line, printable
+from tony_provider.runtime.executor import progress as event_records
+from tony_provider.runtime.executor.progress import ProgressReader
+from tony_provider.runtime.executor.result_upload import ReturnedError, read_returned
+from tony_provider.runtime.executor.virtual_environment import NodePython
 from tony_provider.runtime.frameworks.base import ClusterSpec, TaskAddress
 from tony_provider.runtime.hadoop.errors import CredentialsError
 from tony_provider.runtime.hadoop.tokens import Credentials
-from tony_provider.runtime.history.event_segments import EventSegmentHeader, read_event_lines, read_event_segment
+from tony_provider.runtime.history.events import EventSegmentHeader, read_event_lines, read_event_segment
+from tony_provider.runtime.history.samples import SampleSegmentHeader, read_segment
 from tony_provider.runtime.history.segment_files import compressed
-from tony_provider.runtime.history.segments import SegmentHeader, read_segment
-from tony_provider.runtime.inputs.commit_log import Settled
 from tony_provider.runtime.inputs.parquet_footer import ParquetError, parse_footer
-from tony_provider.runtime.inputs.shard import InputShard
-from tony_provider.runtime.local.unpacking import UNREADABLE, ArchiveError, unpack
-from tony_provider.runtime.outputs.output_mark import OutputMark
-from tony_provider.runtime.protocol import addresses, tony_pb2
-from tony_provider.runtime.protocol.final_report import FinalReport
-from tony_provider.runtime.protocol.output_piece import OutputPiece
-from tony_provider.runtime.protocol.status import JobStatus
-from tony_provider.runtime.protocol.token_life import TokenLife
-from tony_provider.runtime.spec.model import Role
+from tony_provider.runtime.inputs.shard_queue import Settled
+from tony_provider.runtime.inputs.shards import InputShard
+from tony_provider.runtime.jobspec.model import Role
+from tony_provider.runtime.outputs.publication import OutputMark
+from tony_provider.runtime.protocol import messages, tony_pb2
+from tony_provider.runtime.protocol.http_messages import OutputPiece
+from tony_provider.runtime.protocol.master_files import FinalReport
+from tony_provider.runtime.protocol.status import JobStatus, TokenLife
+from tony_provider.runtime.protocol.tunnel_streams import FrameError, FrameReader, pack_frames
 from tony_provider.runtime.storage.errors import StorageError
-from tony_provider.runtime.storage.webhdfs.answers import Answer, NotNow, check
-from tony_provider.runtime.text import for_terminal, one_line, printable
-from tony_provider.runtime.training_owner import Owner
-from tony_provider.runtime.tunnel.frames import FrameError, FrameReader, packed
-from tony_provider.runtime.wheel_name import WheelName
-from tony_provider.watching.output_lines import OutputLines
+from tony_provider.runtime.storage.webhdfs.transport import NotNow, WebHdfsAnswer, check
+from tony_provider.watching.task_output import OutputLines
 
 SAMPLES = Path(__file__).parents[1] / "runtime"
 
@@ -244,7 +237,7 @@ def _lines(data: bytes) -> None:
 
 
 def _answer(data: bytes) -> None:
-    check(Answer(403, None, data), "hdfs:///a", "read")
+    check(WebHdfsAnswer(403, None, data), "hdfs:///a", "read")
 
 
 def _unpack(data: bytes) -> None:
@@ -252,12 +245,12 @@ def _unpack(data: bytes) -> None:
         archive, inside = Path(name, "archive"), Path(name, "inside")
         inside.mkdir()
         archive.write_bytes(data)
-        unpack(archive, inside)
+        unpack_archive(archive, inside)
         assert sorted(path.name for path in Path(name).iterdir()) == ["archive", "inside"], "something lies beside it"
 
 
 def _archives() -> list[bytes]:
-    from tests.runtime.local import test_archives as made
+    from tests.runtime.common import test_archives as made
 
     kept = [make() for name, make in made.HOSTILE.items() if name != "zip: a long link"]
     return [
@@ -282,14 +275,14 @@ def _event() -> bytes:
 
 def _cluster() -> bytes:
     tasks = tuple(TaskAddress("worker", at, Role.WORKER, f"node{at}", {"main": 10_000 + at}) for at in range(3))
-    return zlib.decompress(addresses.pack(ClusterSpec(1, tasks)))
+    return zlib.decompress(messages.pack(ClusterSpec(1, tasks)))
 
 
 _REMOTE = {"RemoteException": {"javaClassName": "a.b", "message": "m"}}
 
 
 def _scalars(data: bytes) -> list[event_records.Scalar]:
-    return list(event_records.scalars(data))
+    return list(event_records.read_scalars(data))
 
 
 def _tokens() -> list[bytes]:
@@ -341,7 +334,7 @@ RECORDS = [
     record(Delivered, {"try_number": 1, "max_tries": 2, "delivered_ms": 5, "version": 1}),
     record(ApplicationDescription, to_plain(DESCRIPTION)),
     record(Manifest, MANIFEST, _check_manifest),
-    record(JobSpecification, {"job": {"name": "a"}, "given": {}, "overrides": {}}),
+    record(SpecificationRecord, {"job": {"name": "a"}, "given": {}, "overrides": {}}),
     record(OutputPiece, {"attempt": 1, "newest": 1, "start": 0, "end": 5, "text": "abc"}, _piece),
     record(TokenLife, {"issued_ms": 1, "until_ms": 5, "renewed_ms": 3, "max_ms": 9}),
     record(
@@ -368,7 +361,7 @@ CHECKPOINTS = [
     reader("epoch", lambda: [b'{"epoch":3}']),
     Parser(
         "checkpoint-hdf5",
-        in_a_file(hdf5.check),
+        in_a_file(tensorflow_files.check_hdf5),
         lambda: [b"\x89HDF\r\n\x1a\n\0\0\0\0\0\x08\x08\0" + bytes(24) + struct.pack("<Q", 100) + bytes(52)],
         (Unreadable, OSError),
     ),
@@ -385,7 +378,7 @@ CHECKPOINTS = [
     reader("torch", samples("checkpoint/samples/torch/**/*"), suffix=".old.pt"),
     Parser(
         "checkpoint-safetensors",
-        in_a_file(safetensors.check, ".safetensors"),
+        in_a_file(torch_files.check_safetensors, ".safetensors"),
         lambda: [_json({"a": {"dtype": "F32", "shape": [8], "data_offsets": [0, 32]}, "__metadata__": {}})],
         (Unreadable, OSError),
         _safetensors,
@@ -400,16 +393,16 @@ CHECKPOINTS = [
 
 def _message(data: bytes) -> None:
     """What an executor sends, as far as it is taken."""
-    taken = message_limits.parse(data)
-    if isinstance(taken, message_limits.Taken):
-        message_limits.Cutter().fit(taken)
+    taken = executor_limits.parse_message(data)
+    if isinstance(taken, executor_limits.AcceptedMessage):
+        executor_limits.MessageTrimmer().fit(taken)
 
 
 def _tunnel_frames() -> list[bytes]:
     opened = tony_pb2.TunnelOpen(task="worker:0", port=20000)
     frames = [tony_pb2.TunnelFrame(stream=1, open=opened), tony_pb2.TunnelFrame(stream=1, data=b"GET / HTTP/1.1")]
     ends = [tony_pb2.TunnelFrame(stream=1, credit=14), tony_pb2.TunnelFrame(stream=1, closed="it broke")]
-    return [packed(frames), packed(frames) + packed(ends)]
+    return [pack_frames(frames), pack_frames(frames) + pack_frames(ends)]
 
 
 def _messages() -> list[bytes]:
@@ -463,7 +456,7 @@ PEX_INFO = _json({"distributions": {"a-1-py3-none-any.whl": "ab", "b-1-cp312-cp3
 PYTHON = _json({"executable": "/usr/bin/python3.12", "version": [3, 12], "packages": ["/usr/lib/python3"]})
 SUMMARY = _json({"application_id": "a", "seconds": 5, "tasks": [], "metrics": {"loss": 1}})
 OTHERS = [
-    Parser("json", read_json, lambda: JSON_OF_ALL, (ForeignJsonError,)),
+    Parser("json", read_json, lambda: JSON_OF_ALL, (BoundedJsonError,)),
     Parser("events", functools.partial(read_event_lines, most_events=1000), lambda: [EVENT_LINE * 2]),
     Parser(
         "event-segment",
@@ -475,12 +468,14 @@ OTHERS = [
         "sample-segment",
         functools.partial(read_segment, most_bytes=1 << 20, most_samples=1000),
         lambda: [_json(SAMPLE) + b"\n"],
-        seal=with_header(attrs.asdict(SegmentHeader())),
+        seal=with_header(attrs.asdict(SampleSegmentHeader())),
     ),
     Parser("commit", Settled.of_line, lambda: [COMMIT], (ValueError,)),
     Parser("shard", InputShard.of_line, lambda: [SHARD], (ValueError,)),
     Parser("parquet", _footer, _footers, (ParquetError,)),
-    Parser("addresses", functools.partial(addresses.unpack, 1), lambda: [_cluster()], (ValueError,), zlib.compress),
+    Parser(
+        "addresses", functools.partial(messages.unpack_cluster, 1), lambda: [_cluster()], (ValueError,), zlib.compress
+    ),
     Parser("executor-message", _message, _messages),
     Parser(
         "metrics",
@@ -504,7 +499,7 @@ OTHERS = [
     Parser("pex-zip", _pex, lambda: [zip_of("PEX-INFO")(PEX_INFO)], (PexError,)),
     Parser("archive-glance", in_a_file(machines_in), _archives),
     Parser("archive-packages", in_a_file(packages_of_archive), _archives),
-    Parser("archive", _unpack, _archives, (ArchiveError, *UNREADABLE)),
+    Parser("archive", _unpack, _archives, (ArchiveError, *READ_ERRORS)),
 ]
 
 PARSERS = {each.name: each for each in (*CHECKPOINTS, *RECORDS, *OTHERS)}
@@ -512,37 +507,35 @@ PARSERS = {each.name: each for each in (*CHECKPOINTS, *RECORDS, *OTHERS)}
 # Files that take bytes apart which are no job's, or do so by way of the parsers above.
 NOT_FOREIGN = {
     "cli/portal_table.py": "what the tasks and the command have written to Airflow's database",
-    "cluster/application_about.py": "read_json",
-    "cluster/bounded_answers.py": "json_object is read_json",
+    "cluster/token_refresh.py": "read_json",
+    "cluster/http.py": "json_object is read_json",
     "cluster/environments/build.py": "what it has packed itself a moment ago",
-    "cluster/environments/node_pythons.py": "the runtime archive of this installation",
+    "cluster/environments/inspection.py": "the runtime archive of this installation",
     "cluster/garbage.py": "read_json",
-    "cluster/history/keep_specification.py": "what it has written itself a moment ago",
-    "cluster/local/cluster.py": "read_json",
-    "cluster/published_versions.py": "read_json",
-    "cluster/record_files.py": "read_json",
-    "cluster/runtime_archive.py": "wheels that pip has checked",
-    "cluster/yarn/ticket_cache.py": "the worker's own tickets, up to a bound",
+    "cluster/records/history.py": "what it has written itself a moment ago",
+    "cluster/local/local_cluster.py": "read_json",
+    "cluster/records/published_models.py": "read_json",
+    "cluster/training/identity.py": "read_json",
+    "cluster/environments/runtime_archive.py": "wheels that pip has checked",
+    "cluster/yarn/kerberos.py": "the worker's own tickets, up to a bound",
     "hooks/connection.py": "Airflow's connection, as its administrators have written it",
     "operators/advice.py": "Airflow's own store of a task",
-    "operators/training_notes.py": "read_json",
-    "runtime/am/connection_watch.py": "what the kernel says of a socket",
-    "runtime/am/history/event_backlog.py": "what this application master has written itself",
+    "operators/try_state.py": "read_json",
+    "runtime/am/executor_limits.py": "what the kernel says of a socket",
+    "runtime/am/event_log.py": "what this application master has written itself",
     "runtime/checkpoint/content/__main__.py": "requests of the executor",
     "runtime/checkpoint/content/zips.py": "by way of the readers of .keras, .npz and .pt",
-    "runtime/executor/checkpoint_reader.py": "answers of its own process, which is fed instead",
-    "runtime/executor/fetched_shards.py": "the part of an input that the application master has sent",
-    "runtime/executor/shard_server.py": "one line of a user process, up to a bound; hypothesis in its own tests",
-    "runtime/hadoop/frames.py": "RPC of the cluster's own servers",
-    "runtime/notebook/archive.py": "what it has written itself, whole as its manifest says",
+    "runtime/executor/checkpoint_limits.py": "answers of its own process, which is fed instead",
+    "runtime/executor/task_inputs.py": "the master's part of an input; a bounded line, tested by hypothesis",
+    "runtime/hadoop/tokens.py": "RPC of the cluster's own servers",
+    "runtime/notebook/kept_work.py": "what it has written itself, whole as its manifest says",
     "runtime/notebook/jupyter.py": "a server of the same user, up to a bound",
     "runtime/sdk/tony_call.py": "in the user process; so all of sdk",
-    "runtime/sdk/tony_frames.py": "proven to be of this job",
+    "runtime/sdk/tony_mpi.py": "proven to be of this job",
     "runtime/sdk/tony_inputs.py": "answers of the executor",
-    "runtime/sdk/tony_mpi.py": "what the executor has written",
     "runtime/sdk/tony_records.py": "the program's own inputs",
     "runtime/sdk/tony_xgboost.py": "answers of the executor",
-    "runtime/spec/source.py": "what an author writes; hypothesis in the tests of parsing",
+    "runtime/parsing/parse.py": "what an author writes; hypothesis in the tests of parsing",
 }
 
 

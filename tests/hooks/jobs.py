@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from tests.waiting import until
-from tony_provider.cluster.base import Application
-from tony_provider.cluster.identity import Identity
+from tony_provider.cluster.interface import Application
+from tony_provider.cluster.training.identity import Identity
 from tony_provider.hooks.tony import TonyHook
+from tony_provider.runtime.jobspec.model import JobSpec
 from tony_provider.runtime.parsing.parse import parse_job
-from tony_provider.runtime.spec.model import JobSpec
-from tony_provider.runtime.storage.helpers import walk
+from tony_provider.runtime.storage.base import walk
 
 SECONDS = 90.0  # that a small job may take on two busy processors
 

@@ -11,11 +11,11 @@ import pytest
 from tests.hooks.conftest import AddConnection
 from tests.hooks.jobs import identity, job
 from tony_provider.cluster.errors import ConnectionProblem, JobNotAllowed
-from tony_provider.cluster.policy import Policy
-from tony_provider.cluster.submission_request import SubmissionRequest
+from tony_provider.cluster.settings import Policy
+from tony_provider.cluster.submission.preparation import SubmissionRequest
 from tony_provider.hooks.connection import read_connection
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.runtime.storage.helpers import walk
+from tony_provider.runtime.storage.base import walk
 
 LIMITS = {
     "proxy_users": "bob, ml-*",

@@ -17,7 +17,7 @@ from tony_provider.cluster.settings import NO_KEY_SERVER, Backend, MasterKeytab,
 from tony_provider.hooks.connection import read_connection, settings_of
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.application import GpuDealing
-from tony_provider.runtime.spec.model import Network
+from tony_provider.runtime.jobspec.model import Network
 
 
 def yarn_settings(add_connection: AddConnection, proxy_user: str | None = None, **fields: Any) -> Settings:

@@ -17,15 +17,14 @@ from tests.hadoop.cluster import HadoopCluster
 from tests.hooks.conftest import AddConnection, add_yarn
 from tests.hooks.jobs import ended, identity, job, processes_with, running
 from tests.waiting import settled, until
-from tony_provider.cluster.base import ApplicationState
 from tony_provider.cluster.errors import ClusterAuthError, MasterOutOfReach, SubmissionRefused, UnexpectedAnswer
-from tony_provider.cluster.identity import Identity
-from tony_provider.cluster.layout import Layout
-from tony_provider.cluster.submission_request import SubmissionRequest
+from tony_provider.cluster.interface import ApplicationState
+from tony_provider.cluster.submission.preparation import SubmissionRequest
+from tony_provider.cluster.training.identity import Identity, Layout
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.runtime.codec import load_json
+from tony_provider.runtime.checkpoint.training_owner import WaitingTry
+from tony_provider.runtime.common.codec import load_json
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, JobStatus
-from tony_provider.runtime.training_owner import WaitingTry
 from tony_provider.watching import kill_switch, termination
 from tony_provider.watching.kill_switch import KillSwitch
 from tony_provider.watching.termination import killed_by_airflow
@@ -154,7 +153,7 @@ def test_what_has_no_master_cannot_be_asked(hook: TonyHook) -> None:
 
 def test_the_end_of_a_task_is_a_stop_with_grace(hook: TonyHook, marker: Path) -> None:
     which, application_id = polite(hook, marker)
-    termination.end_application(hook, which, application_id, termination.Kill("a test"))
+    termination.end_application(hook, which, application_id, termination.KillOrder("a test"))
     application = hook.application(application_id)
     assert application is not None
     assert application.is_final
@@ -167,10 +166,10 @@ def test_the_end_of_a_task_is_a_stop_with_grace(hook: TonyHook, marker: Path) ->
 def test_a_master_that_does_not_react_is_killed(hook: TonyHook, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its page answers nothing: no grace then."""
     which, application_id = start(hook, "sleep 600", timeouts={"grace": "1s", "checkpoint": "1s"})
-    monkeypatch.setattr("tony_provider.cluster.local.cluster._KILL_SLACK", 1.0)
+    monkeypatch.setattr("tony_provider.cluster.local.local_cluster._KILL_SLACK", 1.0)
     monkeypatch.setattr(termination, "CONTROL_SECONDS", 1.0)
     os.kill(master_of(application_id), signal.SIGSTOP)
-    termination.end_application(hook, which, application_id, termination.Kill("a test"))
+    termination.end_application(hook, which, application_id, termination.KillOrder("a test"))
     application = ended(hook, application_id)
     assert application.state is ApplicationState.KILLED
     assert killed_by_airflow(application)

@@ -21,10 +21,9 @@ from tests.hooks.conftest import AddConnection, add_yarn
 from tests.hooks.jobs import SECONDS
 from tests.hooks.test_secure_yarn import become
 from tests.waiting import until
-from tony_provider.cluster.diagnosis.diagnose import ALL_SECONDS
-from tony_provider.cluster.diagnosis.finding import Finding, Report, Severity
-from tony_provider.cluster.diagnosis.hardening_checks import HARDENING
-from tony_provider.cluster.diagnosis.parallel import Check, in_time, let_end
+from tony_provider.cluster.checks.doctor import ALL_SECONDS
+from tony_provider.cluster.checks.hardening import HARDENING
+from tony_provider.cluster.findings import Check, Finding, Report, Severity, await_late_checks, run_checks
 from tony_provider.cluster.yarn import kerberos
 from tony_provider.hooks.tony import TonyHook
 
@@ -134,7 +133,7 @@ def test_a_check_that_hangs_or_breaks_is_one_finding_among_others() -> None:
         over.wait(SECONDS)
         return []
 
-    first, second = in_time([Check("one", hangs), Check("two", breaks)], 0.2)
+    first, second = run_checks([Check("one", hangs), Check("two", breaks)], 0.2)
     assert (first.what, first.detail) == ("one", "no answer within 0.2 s")
     assert "broken" in second.detail
     over.set()
@@ -149,10 +148,10 @@ def test_a_check_that_was_cut_off_may_tidy_up() -> None:
         tidied.set()
         yield from ()
 
-    [finding] = in_time([Check("slow", tries)], 0.05)
+    [finding] = run_checks([Check("slow", tries)], 0.05)
     assert finding.outcome is Severity.PROBLEM
     go_on.set()
-    let_end(SECONDS)
+    await_late_checks(SECONDS)
     assert tidied.is_set()
 
 
@@ -283,7 +282,7 @@ def test_kerberos_is_told_apart_from_all_else(
 
 def test_a_ticket_that_ends_soon_or_has_ended_mocked(monkeypatch: pytest.MonkeyPatch) -> None:
     """A ticket's life is counted in minutes at least."""
-    from tony_provider.cluster.diagnosis import kerberos_checks as checks
+    from tony_provider.cluster.checks import daemons as checks
 
     ticket = kerberos.Ticket("alice@REALM", 30)
     monkeypatch.setattr(checks, "ticket", lambda: ticket)
@@ -299,7 +298,7 @@ def test_clocks_that_differ_mocked(add_connection: AddConnection, hadoop: Hadoop
     add_yarn(add_connection, hadoop)
     real = time.time
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tony_provider.cluster.diagnosis.resource_manager_checks.time.time", lambda: real() - 3600)
+        patch.setattr("tony_provider.cluster.checks.daemons.time.time", lambda: real() - 3600)
         clocks = found(report(), "Clocks")
     assert clocks.outcome is Severity.PROBLEM
     assert "s ahead of this host's; let both keep time by NTP" in str(clocks)

@@ -22,15 +22,15 @@ from tests.hooks.jobs import ended, identity, job
 from tests.hooks.test_secure_yarn import become
 from tests.runtime.storage.servers import Reply, scripted
 from tests.waiting import until
-from tony_provider.cluster.base import ApplicationState
 from tony_provider.cluster.errors import ClusterAuthError
-from tony_provider.cluster.submission_request import SubmissionRequest
+from tony_provider.cluster.interface import ApplicationState
+from tony_provider.cluster.submission.preparation import SubmissionRequest
 from tony_provider.cluster.yarn.kerberos import negotiate, spnego_auth, ticket
 from tony_provider.cluster.yarn.rest import RestConfig, YarnRest
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.storage.errors import StorageError
-from tony_provider.runtime.storage.webhdfs.config import WebHdfsConfig
 from tony_provider.runtime.storage.webhdfs.store import WebHdfsStorage
+from tony_provider.runtime.storage.webhdfs.transport import WebHdfsConfig
 
 # The same address as 127.0.0.2 and localhost to the C library, and another server to Kerberos.
 ELSEWHERE = "0177.0.0.1"

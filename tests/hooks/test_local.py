@@ -15,15 +15,15 @@ import pytest
 from tests.files import files_below
 from tests.hooks.conftest import AddConnection
 from tests.hooks.jobs import ended, identity, job, processes_with, running
-from tony_provider.cluster.base import ApplicationFilter, ApplicationState
 from tony_provider.cluster.errors import ConnectionProblem, JobRejected, SourceMissing, StagingFailed
+from tony_provider.cluster.interface import ApplicationFilter, ApplicationState
 from tony_provider.cluster.local.application_folder import ApplicationFolder
-from tony_provider.cluster.submission_request import SubmissionRequest
+from tony_provider.cluster.submission.preparation import SubmissionRequest
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.runtime import contract, limited_process
+from tony_provider.runtime.common import contract, helper_processes
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.protocol.status import FinalStatus, JobState
-from tony_provider.runtime.storage.helpers import read_bytes, write_atomically
+from tony_provider.runtime.storage.base import read_bytes, write_atomically
 from tony_provider.runtime.storage.uris import join
 
 
@@ -159,7 +159,7 @@ def test_an_application_master_that_is_killed_leaves_nothing_running(local: Tony
 def test_a_master_that_does_not_react_is_killed_after_the_grace_period(
     local: TonyHook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tony_provider.cluster.local.cluster._KILL_SLACK", 2.0)
+    monkeypatch.setattr("tony_provider.cluster.local.local_cluster._KILL_SLACK", 2.0)
     which = identity(local)
     application_id = local.submit(
         SubmissionRequest(job("sleep 600", timeouts={"grace": "1s", "checkpoint": "1s"}), which)
@@ -179,7 +179,7 @@ def test_the_application_outlives_the_process_group_that_submitted_it(local: Ton
     code = """
 import os, signal, sys
 from tests.hooks.jobs import identity, job
-from tony_provider.cluster.submission_request import SubmissionRequest
+from tony_provider.cluster.submission.preparation import SubmissionRequest
 from tony_provider.hooks.tony import TonyHook
 hook = TonyHook()
 print(hook.submit(SubmissionRequest(job("sleep 600"), identity(hook))), flush=True)
@@ -379,9 +379,9 @@ def test_an_interpreter_that_does_not_suit_says_so_in_the_diagnostics(
     for name in ("sh", "sed", "cut", "cat", "mkdir", "mv", "uname"):
         (empty / name).symlink_to(f"/bin/{name}")
     monkeypatch.setenv("PATH", str(empty))
-    python, command = sys.executable, limited_process.command
+    python, command = sys.executable, helper_processes.helper_command
     # Unpacking goes on with the one of this process.
-    monkeypatch.setattr(limited_process, "command", lambda *what: [python, *command(*what)[1:]])
+    monkeypatch.setattr(helper_processes, "command", lambda *what: [python, *command(*what)[1:]])
     monkeypatch.setattr(sys, "executable", str(empty / "python"))
     application_id = local.submit(SubmissionRequest(job(), identity(local)))
     application = ended(local, application_id)

@@ -12,19 +12,19 @@ import pytest
 
 from tests.checkpoints import commit
 from tests.hooks.jobs import identity, job
-from tony_provider.cluster.chain_origin import ChainOrigin
-from tony_provider.cluster.checkpoint_chains import CheckpointChains, new_chain
 from tony_provider.cluster.errors import SourceMissing
-from tony_provider.cluster.local.cluster import LocalCluster
-from tony_provider.cluster.preview import APPLICATION_ID
+from tony_provider.cluster.local.local_cluster import LocalCluster
 from tony_provider.cluster.settings import NO_KEY_SERVER
-from tony_provider.cluster.submission_request import SubmissionRequest
+from tony_provider.cluster.submission.preparation import SubmissionRequest
+from tony_provider.cluster.submission.submitter import APPLICATION_ID
+from tony_provider.cluster.training.checkpoint_chains import CheckpointChains, new_chain
+from tony_provider.cluster.training.plan import ChainOrigin
+from tony_provider.cluster.yarn.delegation_tokens import KeyServerAccess, StoreTokens
 from tony_provider.cluster.yarn.rest import YarnRest
-from tony_provider.cluster.yarn.store_tokens import KeyServerAccess, StoreTokens
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.runtime import contract
+from tony_provider.runtime.common import contract
 from tony_provider.runtime.hadoop.tokens import Credentials
-from tony_provider.runtime.storage.helpers import read_text, walk
+from tony_provider.runtime.storage.base import read_text, walk
 from tony_provider.runtime.storage.webhdfs.store import WebHdfsStorage
 
 

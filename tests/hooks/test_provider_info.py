@@ -16,7 +16,7 @@ from airflow.providers_manager import ProvidersManager
 from tony_provider.get_provider_info import get_provider_info
 from tony_provider.hooks.fields import CONNECTION_FIELDS, FIELD_BEHAVIOUR
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.links.tony import LINKS
+from tony_provider.links.job_links import LINKS
 
 
 @pytest.fixture(scope="module")

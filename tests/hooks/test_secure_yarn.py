@@ -9,12 +9,12 @@ import pytest
 from tests.hadoop.cluster import HadoopCluster
 from tests.hooks.conftest import AddConnection, add_yarn
 from tests.hooks.jobs import below, ended, identity, job, running
-from tony_provider.cluster.base import ApplicationState
 from tony_provider.cluster.errors import ClusterAuthError
-from tony_provider.cluster.submission_request import SubmissionRequest
+from tony_provider.cluster.interface import ApplicationState
+from tony_provider.cluster.submission.preparation import SubmissionRequest
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.runtime import contract
 from tony_provider.runtime.application import YarnAccess
+from tony_provider.runtime.common import contract
 from tony_provider.runtime.hadoop.tokens import HDFS_TOKEN, WEBHDFS_TOKEN, Credentials, Token
 from tony_provider.runtime.protocol.status import FinalStatus
 from tony_provider.runtime.storage.errors import StorageAuthError

@@ -12,17 +12,17 @@ import pytest
 
 from tests.hooks.jobs import ended, identity, job, processes_with, running
 from tests.waiting import until
-from tony_provider.cluster.base import Submission
-from tony_provider.cluster.chain_choice import Resume
 from tony_provider.cluster.errors import ClusterUnreachable, StagingFailed, SubmissionRefused
-from tony_provider.cluster.local.cluster import LocalCluster
-from tony_provider.cluster.submission_request import SubmissionRequest
-from tony_provider.cluster.yarn.cluster import YarnCluster
+from tony_provider.cluster.interface import Submission
+from tony_provider.cluster.local.local_cluster import LocalCluster
+from tony_provider.cluster.submission.preparation import SubmissionRequest
+from tony_provider.cluster.training.plan import Resume
+from tony_provider.cluster.yarn.yarn_cluster import YarnCluster
 from tony_provider.hooks.tony import TonyHook
+from tony_provider.runtime.checkpoint.training_owner import owner_file
+from tony_provider.runtime.jobspec.model import JobSpec
 from tony_provider.runtime.protocol.status import FailureKind
-from tony_provider.runtime.spec.model import JobSpec
-from tony_provider.runtime.storage.helpers import write_atomically
-from tony_provider.runtime.training_owner import owner_file
+from tony_provider.runtime.storage.base import write_atomically
 
 
 @pytest.fixture(params=[pytest.param("local", marks=pytest.mark.long), "yarn"])

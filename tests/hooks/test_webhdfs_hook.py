@@ -12,7 +12,7 @@ from airflow.providers.apache.hdfs.hooks.webhdfs import WebHDFSHook
 from tests.hadoop.cluster import HadoopCluster
 from tests.hooks.conftest import AddConnection
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.runtime.storage.helpers import read_bytes
+from tony_provider.runtime.storage.base import read_bytes
 from tony_provider.runtime.storage.uris import join
 
 

@@ -23,7 +23,6 @@ from tests.hadoop.settings import WEB_LOOPBACK, Settings
 from tests.hooks.conftest import AddConnection, add_yarn
 from tests.hooks.jobs import SECONDS, below, ended, identity, job, running
 from tests.waiting import until
-from tony_provider.cluster.base import ApplicationFilter, ApplicationState
 from tony_provider.cluster.errors import (
     ClusterUnreachable,
     JobRejected,
@@ -34,10 +33,11 @@ from tony_provider.cluster.errors import (
     StagingFailed,
     UnexpectedAnswer,
 )
-from tony_provider.cluster.submission_request import SubmissionRequest
+from tony_provider.cluster.interface import ApplicationFilter, ApplicationState
+from tony_provider.cluster.submission.preparation import SubmissionRequest
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.runtime import contract
 from tony_provider.runtime.application import YarnAccess
+from tony_provider.runtime.common import contract
 from tony_provider.runtime.protocol.status import FinalStatus, JobState
 from tony_provider.runtime.storage import uris
 

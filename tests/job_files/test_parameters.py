@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony_provider.job_files.fill import check_names, filled, values_of
-from tony_provider.job_files.parameters import Parameter, parted
+from tony_provider.job_files.parameters import Parameter, split_parameters
+from tony_provider.job_files.templates import check_names, rendered_job, values_of
 from tony_provider.macros import quote
 from tony_provider.operators.submission import job_alone
-from tony_provider.runtime.spec.problems import SpecError
+from tony_provider.runtime.jobspec.problems import SpecError
 
 SECTION: dict[str, Any] = {
     "workers": {"type": "integer", "default": "2", "minimum": "1", "maximum": "8", "title": "Workers"},
@@ -36,24 +36,24 @@ JOB = {
 
 def problems(section: Any) -> str:
     with pytest.raises(SpecError) as raised:
-        parted({"parameters": section, **JOB})
+        split_parameters({"parameters": section, **JOB})
     return str(raised.value)
 
 
 def test_values_are_of_their_types() -> None:
-    parameters, job = parted({"parameters": SECTION, **JOB})
+    parameters, job = split_parameters({"parameters": SECTION, **JOB})
     assert job == JOB
     assert parameters["workers"] == Parameter("integer", 2, {"title": "Workers", "minimum": 1, "maximum": 8})
     values = values_of(parameters, ["workers=4", "day=2026-01-02", "fast=True"])
     assert values == {"workers": 4, "rate": 0.01, "fast": True, "size": "small", "day": "2026-01-02"}
     check_names(job, parameters)
-    whole = filled(job, values, quote)
+    whole = rendered_job(job, values, quote)
     assert whole["env"] == {"FAST": "True", "SIZE": "small"}
     assert whole["tasks"]["worker"] == {"instances": "4", "command": "go --rate=0.01 --day=2026-01-02"}
 
 
 def test_a_file_without_the_section_is_a_job() -> None:
-    assert parted(JOB) == ({}, JOB)
+    assert split_parameters(JOB) == ({}, JOB)
 
 
 @pytest.mark.parametrize(
@@ -100,14 +100,14 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
     ],
 )
 def test_bad_values_are_told(given: list[str], said: str) -> None:
-    parameters, _ = parted({"parameters": SECTION, **JOB})
+    parameters, _ = split_parameters({"parameters": SECTION, **JOB})
     with pytest.raises(SpecError) as raised:
         values_of(parameters, given)
     assert said in str(raised.value)
 
 
 def test_names_that_no_parameter_has_and_parameters_that_nothing_uses_are_told() -> None:
-    parameters, job = parted({"parameters": {**SECTION, "spare": {"type": "string"}}, **JOB})
+    parameters, job = split_parameters({"parameters": {**SECTION, "spare": {"type": "string"}}, **JOB})
     job["name"] = "{{ params.wrokers }}"
     with pytest.raises(SpecError) as raised:
         check_names(job, parameters)
@@ -125,12 +125,12 @@ def test_a_task_of_a_dag_takes_the_job_of_such_a_file() -> None:
 @pytest.mark.parametrize("template", ["{{ ds }}", "{{ dag_run.run_after }}", "{{ macros.tony.newest_model('x') }}"])
 def test_what_only_a_dag_fills_in_is_told(template: str) -> None:
     with pytest.raises(SpecError, match=r"cannot be filled in: .*; what belongs to a run, only a DAG fills in"):
-        filled({"name": template}, {}, quote)
+        rendered_job({"name": template}, {}, quote)
 
 
 def test_templates_reach_nothing_else() -> None:
     with pytest.raises(SpecError, match="cannot be filled in"):
-        filled({"name": "{{ ''.__class__.__mro__[1].__subclasses__() }}"}, {}, quote)
+        rendered_job({"name": "{{ ''.__class__.__mro__[1].__subclasses__() }}"}, {}, quote)
 
 
 @given(st.text())
@@ -138,9 +138,9 @@ def test_a_value_never_becomes_another_key_or_word(value: str) -> None:
     job = {"name": "{{ params.x }}", "command": "echo {{ macros.tony.quote(params.x) }}"}
     if "\0" in value:
         with pytest.raises(SpecError):
-            filled(job, {"x": value}, quote)
+            rendered_job(job, {"x": value}, quote)
         return
-    whole = filled(job, {"x": value}, quote)
+    whole = rendered_job(job, {"x": value}, quote)
     assert set(whole) == set(job)
     assert whole["name"] == value
 
@@ -173,7 +173,7 @@ def test_a_value_never_becomes_another_key_or_word(value: str) -> None:
     ],
 )
 def test_a_template_of_a_file_reaches_nothing_else_of_a_dag_in_any_branch(template: str, said: str) -> None:
-    parameters, job = parted({"parameters": {"x": {"type": "string", "default": "b"}}, "name": template})
+    parameters, job = split_parameters({"parameters": {"x": {"type": "string", "default": "b"}}, "name": template})
     with pytest.raises(SpecError, match=re.escape(said)):
         check_names(job, parameters)
 
@@ -188,9 +188,9 @@ def test_a_template_of_a_file_reaches_nothing_else_of_a_dag_in_any_branch(templa
     ],
 )
 def test_what_a_template_of_a_file_may_use(template: str) -> None:
-    check_names({"name": template}, parted({"parameters": {"x": {"type": "string"}}})[0])
+    check_names({"name": template}, split_parameters({"parameters": {"x": {"type": "string"}}})[0])
 
 
 def test_a_template_of_a_file_may_have_names_of_its_own() -> None:
     template = "{% set y = params.x %}{% for each in range(2) %}{{ macros.tony.quote(y ~ each) }}{% endfor %}"
-    check_names({"name": template}, parted({"parameters": {"x": {"type": "string"}}})[0])
+    check_names({"name": template}, split_parameters({"parameters": {"x": {"type": "string"}}})[0])

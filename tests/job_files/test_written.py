@@ -15,14 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.rendering import parsed_dag, rendered
-from tony_provider.job_files.moved import moved
-from tony_provider.job_files.parameters import parted
-from tony_provider.job_files.python_text import literal
-from tony_provider.job_files.write_dag import DagFile, dag_id_of
-from tony_provider.job_files.write_job import job_text
+from tony_provider.job_files.parameters import split_parameters
+from tony_provider.job_files.write_dag import DagFile, dag_id_of, python_literal
+from tony_provider.job_files.write_job import job_text, with_moved_paths
 from tony_provider.operators.tony import TonyTrainOperator
-from tony_provider.runtime.parsing.parse import parse_job
-from tony_provider.runtime.spec.source import load_source
+from tony_provider.runtime.parsing.parse import load_source, parse_job
 
 JOB: dict[str, Any] = {
     "framework": "tensorflow",
@@ -47,7 +44,7 @@ PARAMETERS: dict[str, Any] = {
 
 
 def dag_file(**more: Any) -> DagFile:
-    parameters, job = parted({"parameters": PARAMETERS, **JOB})
+    parameters, job = split_parameters({"parameters": PARAMETERS, **JOB})
     return DagFile("retrain_clicks", job, parameters, origin="clicks.tony.yaml", start=date(2026, 1, 2), **more)
 
 
@@ -114,7 +111,7 @@ _PLAIN = st.recursive(
 
 @given(_PLAIN)
 def test_literals_are_the_values(value: Any) -> None:
-    text = literal(value)
+    text = python_literal(value)
     assert eval(text) == value
 
 
@@ -140,7 +137,7 @@ def test_relative_paths_lead_where_they_did(tmp_path: Path) -> None:
         "archives": ["env.zip"],
         "python_env": "env.tar.gz",
     }
-    assert moved(job, before, after) == {
+    assert with_moved_paths(job, before, after) == {
         "files": [
             "../jobs/clicks/train.py",
             "/data/x",
@@ -152,8 +149,8 @@ def test_relative_paths_lead_where_they_did(tmp_path: Path) -> None:
         "archives": ["../jobs/clicks/env.zip"],
         "python_env": "../jobs/clicks/env.tar.gz",
     }
-    assert moved(job, before, before) == job
-    assert moved({"python_env": "/opt/envs/tf"}, before, after) == {"python_env": "/opt/envs/tf"}
+    assert with_moved_paths(job, before, before) == job
+    assert with_moved_paths({"python_env": "/opt/envs/tf"}, before, after) == {"python_env": "/opt/envs/tf"}
 
 
 def test_a_link_keeps_its_name(tmp_path: Path) -> None:
@@ -164,7 +161,7 @@ def test_a_link_keeps_its_name(tmp_path: Path) -> None:
     (tmp_path / "linked").symlink_to("jobs")
     files = ["src", "src/train.py", "./../jobs/src"]
     for before in (tmp_path / "jobs", tmp_path / "linked"):
-        found = moved({"files": files}, before, tmp_path / "dags")["files"]
+        found = with_moved_paths({"files": files}, before, tmp_path / "dags")["files"]
         assert found == ["../jobs/src", "../shared/train-2/train.py", "../jobs/src"]
 
 
@@ -177,7 +174,7 @@ def test_paths_of_task_types_wheels_and_registries_lead_where_they_did(tmp_path:
         "docker": {"image": "i:1", "client_config": "config.json"},
         "tasks": {"one": {"files": ["own.txt::name"], "archives": ["x.zip"], "python_env": "tool.pex"}, "two": None},
     }
-    assert moved(job, before, after) == {
+    assert with_moved_paths(job, before, after) == {
         "python_env": ["../jobs/a.whl", "hdfs:///b.whl"],
         "docker": {"image": "i:1", "client_config": "../jobs/config.json"},
         "tasks": {
@@ -189,8 +186,10 @@ def test_paths_of_task_types_wheels_and_registries_lead_where_they_did(tmp_path:
             "two": None,
         },
     }
-    assert moved({"python_env": "{{ f('a', 'b') }}"}, before, after) == {"python_env": "{{ f('a', 'b') }}"}
-    assert moved({"python_env": "a.whl,b.whl"}, before, after) == {"python_env": "../jobs/a.whl,../jobs/b.whl"}
+    assert with_moved_paths({"python_env": "{{ f('a', 'b') }}"}, before, after) == {"python_env": "{{ f('a', 'b') }}"}
+    assert with_moved_paths({"python_env": "a.whl,b.whl"}, before, after) == {
+        "python_env": "../jobs/a.whl,../jobs/b.whl"
+    }
 
 
 @pytest.mark.parametrize(("name", "dag_id"), [("retrain clicks", "retrain_clicks"), ("été", "t"), ("***", "training")])

@@ -11,7 +11,7 @@ from tests.jobs.places import Place
 from tests.waiting import until
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.storage import uris
-from tony_provider.runtime.storage.helpers import read_text
+from tony_provider.runtime.storage.base import read_text
 
 SHARDS = 7
 PRIME = (1 << 61) - 1

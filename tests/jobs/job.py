@@ -10,14 +10,14 @@ from typing import Any
 
 from tests.jobs.processes import Seen, processes_of
 from tests.waiting import SECONDS, until
-from tony_provider.cluster.base import Application, ApplicationState
-from tony_provider.cluster.identity import Identity
+from tony_provider.cluster.interface import Application, ApplicationState
+from tony_provider.cluster.training.identity import Identity
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.runtime import contract
-from tony_provider.runtime.history.stored_events import read_events
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.history.events import read_events
 from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskStatus
+from tony_provider.runtime.storage.base import read_text, walk
 from tony_provider.runtime.storage.errors import StorageNotFound
-from tony_provider.runtime.storage.helpers import read_text, walk
 
 
 @dataclass

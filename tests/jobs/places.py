@@ -14,7 +14,7 @@ from typing import Any
 from tests.hadoop.cluster import HadoopCluster
 from tests.jobs.job import Job
 from tests.shared_runtime import local_extra
-from tony_provider.cluster.submission_request import SubmissionRequest
+from tony_provider.cluster.submission.preparation import SubmissionRequest
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.parsing.parse import parse_job
 

@@ -16,7 +16,7 @@ from tests.jobs.job import Job
 from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import USER, YarnPlace
 from tests.waiting import until
-from tony_provider.runtime.clock import epoch_ms
+from tony_provider.runtime.common.clock import epoch_ms
 from tony_provider.runtime.protocol.status import JobState
 
 LIFE_MS = 45_000  # that a token can be renewed for

@@ -11,7 +11,7 @@ import requests
 
 from tests.jobs.places import LocalPlace
 from tests.waiting import until
-from tony_provider.runtime.protocol import tracking
+from tony_provider.runtime.protocol import master_files
 from tony_provider.runtime.protocol.status import JobState, TaskProgress
 
 FORECAST = re.compile(r"about \d[^<]* left")
@@ -60,7 +60,7 @@ def job_of(program: str, folder: Path, **more: object) -> dict[str, object]:
 
 
 def page_of(place: LocalPlace, job_id: str, url: str | None) -> str:
-    secret = tracking.read_secret(place.root / "cluster" / "applications" / job_id)
+    secret = master_files.read_tracking_secret(place.root / "cluster" / "applications" / job_id)
     return requests.get(f"{url}", auth=("anybody", secret or ""), headers={"Accept": "text/html"}, timeout=20).text
 
 

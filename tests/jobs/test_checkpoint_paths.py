@@ -11,7 +11,7 @@ from tests.jobs.job import Job
 from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import Place
 from tests.waiting import until
-from tony_provider.cluster.submission_request import SubmissionRequest
+from tony_provider.cluster.submission.preparation import SubmissionRequest
 from tony_provider.runtime.parsing.parse import parse_job
 
 # A pointer file with an absolute path, as many libraries write it. Fails where the path leads to no file.

@@ -15,12 +15,10 @@ import pytest
 from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import YarnPlace
 from tests.waiting import until
-from tony_provider.operators.waiting import deadlines_of
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.protocol.status import JobState, JobStatus
+from tony_provider.watching.job_watch import JobWatch, WatchEnd, deadlines_of
 from tony_provider.watching.observation import observe
-from tony_provider.watching.watch import JobWatch
-from tony_provider.watching.watch_result import Reason
 
 SHIFTED = """\
 #!/bin/sh
@@ -109,4 +107,4 @@ def test_an_airflow_machine_with_a_wrong_clock_counts_by_the_clusters(
     )
     watch = JobWatch(job.id, limits, log.append)
     result = until(lambda: watch.judge(observe(triggerer, job.identity, job.id)), job.describe)
-    assert result.reason is Reason.DEADLINE, "a limit of this machine holds"
+    assert result.reason is WatchEnd.DEADLINE, "a limit of this machine holds"

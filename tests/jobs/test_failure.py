@@ -11,7 +11,7 @@ import pytest
 from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import LocalPlace, Place, YarnPlace
 from tony_provider.runtime.protocol.status import FailureKind, JobState, TaskState
-from tony_provider.runtime.storage.helpers import write_atomically
+from tony_provider.runtime.storage.base import write_atomically
 
 TALKER = """
 test $TONY_TASK_INDEX = 1 || exec sleep 1000

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.jobs.places import Place
-from tony_provider.runtime.storage.helpers import write_atomically
+from tony_provider.runtime.storage.base import write_atomically
 
 LOOK = """
 set -e

@@ -11,8 +11,8 @@ from tests.hadoop.distribution import lay_out
 from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import USER, LocalPlace, YarnPlace
 from tests.kinds.table import Note
-from tony_provider.runtime import contract
-from tony_provider.runtime.storage.helpers import write_atomically
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.storage.base import write_atomically
 
 READ = '"$HADOOP_HOME"/bin/hdfs dfs -cat "$DATA" && "$HADOOP_HOME"/bin/hdfs dfs -cp "$DATA" "$DATA.copy"'
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from tests.hadoop.ports import free_ports
-from tests.importing.jobs import imported, xml
+from tests.importers.jobs import imported, xml
 from tests.jobs.job import Job
 from tests.jobs.places import LocalPlace
-from tony_provider.importing.imported import Imported
+from tony_provider.importers.key_table import ImportedJob
 
 PROGRAM = """
 import json, os, sys
@@ -56,7 +56,7 @@ SERVICE = {
 }
 
 
-def run(place: LocalPlace, found: Imported, folder: Path, **over: Any) -> Job:
+def run(place: LocalPlace, found: ImportedJob, folder: Path, **over: Any) -> Job:
     job = place.run({**found.job, **over}, search_path=[folder])
     job.succeeded()
     return job

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import USER, YarnPlace
-from tony_provider.cluster.base import ApplicationState
+from tony_provider.cluster.interface import ApplicationState
 from tony_provider.runtime.protocol.status import JobState
 
 TRAIN = "test $TONY_RANK != 0 || echo weights > $TONY_MODEL_DIR/model.txt; echo trained"

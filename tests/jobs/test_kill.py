@@ -10,7 +10,7 @@ from tests.jobs.job import Job
 from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import LocalPlace, Place, YarnPlace
 from tests.waiting import settled
-from tony_provider.cluster.base import ApplicationState
+from tony_provider.cluster.interface import ApplicationState
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState
 
 # Deaf to SIGTERM, with a child that has left its process group.

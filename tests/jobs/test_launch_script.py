@@ -17,12 +17,11 @@ from tests.jobs.job import Job
 from tests.jobs.places import YarnPlace
 from tests.waiting import until
 from tony_provider.cluster.errors import JobRejected
-from tony_provider.runtime.launch.command_line import environment_of
-from tony_provider.runtime.launch.script_values import UnsafeValue, script_values
+from tony_provider.runtime.jobspec.problems import SpecError
+from tony_provider.runtime.launch.launch_context import UnsafeValue, job_launch_environment, script_values
 from tony_provider.runtime.parsing.parse import parse_job
-from tony_provider.runtime.spec.problems import SpecError
 from tony_provider.runtime.storage import uris
-from tony_provider.runtime.storage.helpers import write_atomically
+from tony_provider.runtime.storage.base import write_atomically
 
 # What shells, XML, JSON, URLs and Hadoop's own replacements give a meaning to.
 _PIECES = (
@@ -209,7 +208,7 @@ def test_what_a_script_would_interpret_is_refused_or_kept_out(piece: str) -> Non
 def _check(name: str, changes: dict[str, Any]) -> None:
     job = parse_job({**_PLAIN, **changes})
     for task_type in (None, *job.tasks):
-        variables = environment_of(job, [], task_type)
+        variables = job_launch_environment(job, [], task_type)
         try:
             values = script_values(["true"], variables, {})
         except UnsafeValue:

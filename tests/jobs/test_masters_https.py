@@ -10,7 +10,7 @@ from tests.hadoop.fixtures import StartHadoop
 from tests.hadoop.settings import Settings
 from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import USER, YarnPlace
-from tony_provider.cluster.base import ApplicationState
+from tony_provider.cluster.interface import ApplicationState
 from tony_provider.runtime.protocol.status import FinalStatus, JobState
 
 

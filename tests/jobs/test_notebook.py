@@ -21,12 +21,11 @@ from tests.jobs.opened_notebook import OpenedNotebook, job_file
 from tests.jobs.places import LocalPlace, Place
 from tests.kinds.environments import JUPYTER, notebook_environment
 from tests.waiting import until
-from tony_provider.cluster.application_ref import ApplicationRef
-from tony_provider.cluster.environments.build import build_environment
-from tony_provider.cluster.environments.installing import BuildTarget
+from tony_provider.cluster.environments.build import BuildTarget, build_environment
 from tony_provider.cluster.environments.requirements import read_requirements
+from tony_provider.cluster.training.applications import ApplicationRef
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.runtime.storage.helpers import read_text, walk
+from tony_provider.runtime.storage.base import read_text, walk
 from tony_provider.runtime.storage.uris import parse
 
 SMALL = ("--set", "am.memory=256MiB")

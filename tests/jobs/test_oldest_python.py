@@ -12,7 +12,7 @@ import pytest
 from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import YarnPlace
 from tests.jobs.pythons import OLDEST, find_python
-from tony_provider.runtime import contract
+from tony_provider.runtime.common import contract
 
 WORKER = f"""
 import os, pathlib, zipfile

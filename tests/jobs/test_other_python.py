@@ -17,7 +17,7 @@ from tests.jobs.job import Job
 from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import YarnPlace
 from tests.jobs.pythons import OLDEST, find_python, programs_without_python
-from tony_provider.cluster.base import ApplicationState
+from tony_provider.cluster.interface import ApplicationState
 
 pytestmark = pytest.mark.long
 

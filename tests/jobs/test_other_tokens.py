@@ -1,7 +1,7 @@
 """Tokens beside the store's: of another nameservice, and of the key server of an encryption zone.
 
-On a Kerberos cluster where tokens end within seconds and are looked up by host names. tests/cluster/test_hdfs_names.py,
-tests/runtime/am/test_store_access.py and their like have what needs no such cluster.
+On a Kerberos cluster where tokens end within seconds and are looked up by host names.
+tests/cluster/checks/test_hdfs_names.py and tests/runtime/am/test_store_access.py have what needs no such cluster.
 """
 
 from __future__ import annotations

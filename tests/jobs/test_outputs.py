@@ -16,10 +16,10 @@ from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import LocalPlace, Place
 from tests.waiting import until
 from tony_provider.cluster.errors import JobRejected
-from tony_provider.cluster.submission_request import SubmissionRequest
+from tony_provider.cluster.submission.preparation import SubmissionRequest
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.storage import uris, walk
-from tony_provider.runtime.storage.helpers import read_text
+from tony_provider.runtime.storage.base import read_text
 
 WRITE = 'cd "$TONY_OUTPUT_PREDICTIONS" && echo $TONY_RANK > a && mkdir b && echo 2 > b/c'
 

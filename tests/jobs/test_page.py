@@ -18,8 +18,8 @@ from tests.hadoop.client import HttpError
 from tests.jobs.job import Job
 from tests.jobs.places import LocalPlace, Place, YarnPlace
 from tests.waiting import until
-from tony_provider.runtime.codec import load_json
-from tony_provider.runtime.protocol import tracking
+from tony_provider.runtime.common.codec import load_json
+from tony_provider.runtime.protocol import master_files
 from tony_provider.runtime.protocol.status import JobState, JobStatus
 
 NAME = "digits <b>bold</b> & train"
@@ -67,7 +67,7 @@ def url_of(job: Job) -> str:
 
 
 def secret_of(place: LocalPlace, job: Job) -> str:
-    secret = tracking.read_secret(place.root / "cluster" / "applications" / job.id)
+    secret = master_files.read_tracking_secret(place.root / "cluster" / "applications" / job.id)
     assert secret
     return secret
 

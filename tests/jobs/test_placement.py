@@ -13,7 +13,7 @@ import pytest
 from tests.hadoop.cluster import HadoopCluster
 from tests.hadoop.fixtures import StartHadoop
 from tests.hadoop.placing import HANDLER, LEFT, PLACING
-from tests.importing.jobs import imported_text, xml
+from tests.importers.jobs import imported_text, xml
 from tests.jobs.job import Job
 from tests.jobs.places import YarnPlace
 from tony_provider.cluster.errors import JobRejected

@@ -14,7 +14,7 @@ from tests.jobs.full_batch import ends_as_if_undisturbed, steps, training, until
 from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import LocalPlace, Place, YarnPlace
 from tests.waiting import until
-from tony_provider.cluster.resizing import NotResizable
+from tony_provider.cluster.job_control import NotResizable
 from tony_provider.runtime.protocol.status import JobState
 
 

@@ -17,9 +17,8 @@ from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import LocalPlace, Place, YarnPlace, files_below
 from tests.jobs.processes import below, every_process
 from tony_provider.runtime.protocol.status import JobState
-from tony_provider.runtime.storage.base import Storage
+from tony_provider.runtime.storage.base import Storage, read_bytes, walk
 from tony_provider.runtime.storage.errors import StorageNotFound
-from tony_provider.runtime.storage.helpers import read_bytes, walk
 
 # NodeManagers' own copies, which containers may not read; gone with the application. What a container gets its executor
 # removes once it has read it.

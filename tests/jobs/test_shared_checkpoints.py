@@ -14,7 +14,7 @@ from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import LocalPlace, Place, YarnPlace
 from tests.waiting import until
 from tony_provider.cluster.errors import JobRejected
-from tony_provider.cluster.submission_request import SubmissionRequest
+from tony_provider.cluster.submission.preparation import SubmissionRequest
 from tony_provider.runtime.parsing.parse import parse_job
 
 # Each rank writes its shard of a step, and waits for those of all others: without a shared directory for ever.

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from tests.jobs.places import Place, YarnPlace
-from tony_provider.runtime.storage.base import is_temporary
-from tony_provider.runtime.storage.helpers import walk
+from tony_provider.runtime.storage.base import is_temporary, walk
 
 
 def job_with(*files: Path) -> dict[str, Any]:

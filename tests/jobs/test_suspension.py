@@ -16,9 +16,9 @@ from tests.jobs.job import Job
 from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import LocalPlace, Place, YarnPlace
 from tests.waiting import settled, until
-from tony_provider.cluster.base import ApplicationState
+from tony_provider.cluster.interface import ApplicationState
 from tony_provider.runtime.protocol.status import JobState
-from tony_provider.runtime.storage.helpers import read_text
+from tony_provider.runtime.storage.base import read_text
 
 STEPS = 60
 # The smallest difference in the past grows large. It saves when it is asked, and before it goes.

@@ -20,10 +20,10 @@ from tests.jobs.places import LocalPlace, YarnPlace
 from tests.jobs.test_page import go as go
 from tests.jobs.test_page import secret_of, url_of
 from tests.waiting import until
-from tony_provider.cluster.submission_request import SubmissionRequest
+from tony_provider.cluster.submission.preparation import SubmissionRequest
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.protocol.status import JobState, TaskState
-from tony_provider.runtime.storage.helpers import read_bytes, walk
+from tony_provider.runtime.storage.base import read_bytes, walk
 
 WRITER = str(Path(__file__).with_name("writer.py"))
 SERIES = "experiment/defaultExperimentId/data/plugin/timeseries/timeSeries"

@@ -32,8 +32,8 @@ from tests.jobs.renewals import (
     until_over,
 )
 from tests.jobs.waiters import by_command, by_trigger, by_worker
-from tony_provider.runtime.clock import epoch_ms
-from tony_provider.runtime.codec import dump_json
+from tony_provider.runtime.common.clock import epoch_ms
+from tony_provider.runtime.common.codec import dump_json
 from tony_provider.runtime.protocol.status import JobState
 
 pytestmark = pytest.mark.long

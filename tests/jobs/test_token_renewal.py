@@ -26,7 +26,7 @@ from tests.jobs.renewals import (
 )
 from tests.jobs.waiters import deferred
 from tests.waiting import until
-from tony_provider.cluster.history.summarize import reason
+from tony_provider.cluster.records.summary import reason
 from tony_provider.runtime.protocol.status import JobState
 
 

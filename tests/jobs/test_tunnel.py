@@ -20,9 +20,8 @@ from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import LocalPlace, Place, YarnPlace
 from tests.jobs.test_page import go as go
 from tests.waiting import until
-from tony_provider.cluster.errors import ClusterAuthError, UnexpectedAnswer
-from tony_provider.cluster.tunnel.errors import TunnelEnded
-from tony_provider.cluster.tunnel.tunnel import HOST, TaskTunnel
+from tony_provider.cluster.errors import ClusterAuthError, TunnelEnded, UnexpectedAnswer
+from tony_provider.cluster.task_tunnel import HOST, TaskTunnel
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.protocol.limits import TUNNEL_WINDOW, TUNNELS_OF_ONE
 from tony_provider.runtime.protocol.status import JobState

@@ -12,7 +12,7 @@ from tests.documents.pages import ROOT, blocks
 from tests.jobs.job import Job
 from tests.jobs.places import LocalPlace
 from tests.waiting import until
-from tony_provider.cluster.submission_request import SubmissionRequest
+from tony_provider.cluster.submission.preparation import SubmissionRequest
 from tony_provider.operators.tony import TonyTrainOperator
 from tony_provider.runtime.parsing.parse import parse_job
 

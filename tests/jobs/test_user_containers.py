@@ -15,7 +15,7 @@ from tests.hadoop.settings import PROXY_USER, Settings
 from tests.hadoop.user_containers import system_user
 from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import USER, YarnPlace
-from tony_provider.cluster.base import ApplicationState
+from tony_provider.cluster.interface import ApplicationState
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.protocol.status import JobState
 

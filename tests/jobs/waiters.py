@@ -23,10 +23,9 @@ from tests.faults.airflow_task import RUN_ID, TASK
 from tests.jobs.job import Job
 from tests.jobs.places import YarnPlace
 from tests.waiting import SECONDS, until
-from tony_provider.runtime.codec import from_plain, to_plain
-from tony_provider.triggers.deferred_job import DeferredJob, WatchEvent
-from tony_provider.triggers.tony import TonyJobTrigger
-from tony_provider.watching.watch_result import Reason
+from tony_provider.runtime.common.codec import from_plain, to_plain
+from tony_provider.triggers.job_trigger import DeferredJob, TonyJobTrigger, WatchEvent
+from tony_provider.watching.job_watch import WatchEnd
 
 _CRON_SECONDS = 3.0  # where tokens live for half a minute; an hour where they live for a week
 _AIRFLOW_SECONDS = 300.0  # that a whole Airflow may take to begin a task, and to conclude it
@@ -45,7 +44,7 @@ def deferred(job: Job, place: YarnPlace) -> Iterator[None]:
         waiting = pool.submit(asyncio.run, first())
         yield
         event = from_plain(waiting.result(SECONDS).payload, WatchEvent)
-    assert (event.reason, event.error) == (Reason.FINISHED, None)
+    assert (event.reason, event.error) == (WatchEnd.FINISHED, None)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from tests.jobs.renewals import short_tokens, until_first_is_over, until_newer
 from tests.jobs.waiters import deferred
 from tests.waiting import until
 from tony_provider.runtime.protocol.status import JobState
-from tony_provider.runtime.storage.helpers import read_text, write_atomically
+from tony_provider.runtime.storage.base import read_text, write_atomically
 
 # Its looks at the two files go by Hadoop's own program, which speaks with the NameNodes and the key server itself.
 _READ = """set -e

@@ -12,7 +12,7 @@ from tests.libraries.events import Event, Events, Files
 from tony_provider.runtime.artifacts.manifest import StoredTree
 from tony_provider.runtime.artifacts.tree import Kind
 from tony_provider.runtime.checkpoint.catalog import Catalog
-from tony_provider.runtime.checkpoint.checkpoint_model import StoredCheckpoint
+from tony_provider.runtime.checkpoint.stored_checkpoint import StoredCheckpoint
 from tony_provider.runtime.storage import Storage
 from tony_provider.runtime.storage.errors import StorageNotFound
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from airflow.providers.common.compat.sdk import BaseNotifier
 
-from tony_provider.notifications.job_news import JobNews
+from tony_provider.notifications.message import TrainingMessage
 
 
 class RecordingNotifier(BaseNotifier):
@@ -20,7 +20,7 @@ class RecordingNotifier(BaseNotifier):
         super().__init__(**more)
         self.text = text
         self.told: list[str] = []
-        self.news: list[JobNews] = []
+        self.news: list[TrainingMessage] = []
 
     def notify(self, context: Any) -> None:
         self.told.append(self.text)

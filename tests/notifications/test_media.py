@@ -17,8 +17,7 @@ from markupsafe import Markup
 from tests.notifications.recording import RecordingNotifier
 from tests.notifications.test_news import Left, dag, left, of_task
 from tests.operators.statuses import status
-from tony_provider.notifications.job_news import JobNews
-from tony_provider.notifications.media import Medium, escaped, for_medium, medium_of
+from tony_provider.notifications.message import Medium, TrainingMessage, escaped, for_medium, medium_of
 from tony_provider.notifications.tony import TonyNotifier
 from tony_provider.runtime.protocol.status import Failure, FailureKind
 
@@ -102,7 +101,7 @@ def test_a_text_is_shown_as_it_is(text: str) -> None:
 
 @given(st.text(max_size=60))
 def test_all_fields_are_escaped(text: str) -> None:
-    news = JobNews(title=text, verdict="failed", cause=text, tail=text, warnings=[text], metrics={text: text})
+    news = TrainingMessage(title=text, verdict="failed", cause=text, tail=text, warnings=[text], metrics={text: text})
     for medium in (Medium.SLACK, Medium.HTML):
         shown = for_medium(news, medium)
         said = "".join([shown.title, shown.cause, shown.tail, *shown.warnings, *shown.metrics, shown.message])

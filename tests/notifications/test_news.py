@@ -24,14 +24,14 @@ from hypothesis import strategies as st
 from tests.notifications.recording import RecordingNotifier
 from tests.operators.statuses import status, worker
 from tests.owners import own
-from tony_provider.cluster.checkpoint_chains import CheckpointChains, new_chain
+from tony_provider.cluster.training.checkpoint_chains import CheckpointChains, new_chain
 from tony_provider.exceptions import TonyJobFailed, TonySpecError
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.notifications import job_news
-from tony_provider.notifications.job_news import JobNews, last_lines, line
+from tony_provider.notifications import message
+from tony_provider.notifications.message import TrainingMessage, last_lines, line
 from tony_provider.notifications.tony import TonyNotifier
 from tony_provider.operators.tony import TonyTrainOperator
-from tony_provider.runtime.codec import dump_json
+from tony_provider.runtime.common.codec import dump_json
 from tony_provider.runtime.protocol.status import Failure, FailureKind, JobStatus
 from tony_provider.runtime.storage.errors import StorageUnreachable
 from tony_provider.runtime.storage.local import LocalStorage
@@ -91,7 +91,7 @@ def of_task(dag: DAG, error: BaseException | None = None, **more: Any) -> dict[s
     return {**task, "exception": error} if error is not None else task
 
 
-def told(context: Any, **options: Any) -> JobNews:
+def told(context: Any, **options: Any) -> TrainingMessage:
     recording = RecordingNotifier()
     TonyNotifier(recording, **options)(context)
     (news,) = recording.news
@@ -273,9 +273,9 @@ def test_a_log_is_read_only_where_its_secrets_can_be_masked(left: Left, dag: DAG
 
 def test_secrets_are_masked_before_anything_is_cut(left: Left, dag: DAG) -> None:
     mask_secret("a-long-secret-in-the-middle")
-    news = told(of_task(dag, ValueError("x" * (job_news.LONGEST_LINE - 25) + "a-long-secret-in-the-middle")))
+    news = told(of_task(dag, ValueError("x" * (message.LONGEST_LINE - 25) + "a-long-secret-in-the-middle")))
     assert "a-long" not in news.message
-    assert len(news.cause) <= job_news.LONGEST_LINE
+    assert len(news.cause) <= message.LONGEST_LINE
 
 
 HOSTILE = st.text(st.characters(codec=None), max_size=50)
@@ -283,7 +283,7 @@ HOSTILE = st.text(st.characters(codec=None), max_size=50)
 
 @given(HOSTILE, HOSTILE, HOSTILE)
 def test_texts_of_programs_are_told_as_texts(title: str, tail: str, name: str) -> None:
-    news = JobNews(
+    news = TrainingMessage(
         title=line(title),
         verdict="failed",
         cause=line(tail),
@@ -300,7 +300,7 @@ def test_texts_of_programs_are_told_as_texts(title: str, tail: str, name: str) -
 
 def test_lengths_are_bounded() -> None:
     many = "\n".join("x" * 5000 for _ in range(1000))
-    assert len(last_lines(many, 500)) <= job_news.LONGEST_TAIL + job_news.LONGEST_LINE
+    assert len(last_lines(many, 500)) <= message.LONGEST_TAIL + message.LONGEST_LINE
     assert last_lines("\n\n  \nlast\n\n", 3) == "last"
     assert last_lines("10 %\r20 %\rdone", 1) == "done"
-    assert len(line("word " * 1000)) == job_news.LONGEST_LINE
+    assert len(line("word " * 1000)) == message.LONGEST_LINE

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tony_provider.cluster.local.cluster import LocalCluster
-from tony_provider.cluster.yarn.cluster import YarnCluster
-from tony_provider.operators import outcome, tony, training
+from tony_provider.cluster.local.local_cluster import LocalCluster
+from tony_provider.cluster.yarn.yarn_cluster import YarnCluster
+from tony_provider.operators import outcome, tony, training_try
 
 BEFORE_SUBMISSION = "before-submission"  # it owns its chain already, and the cluster has not heard of it
 AFTER_SUBMISSION = "after-submission"
@@ -63,7 +63,7 @@ def _arrange(where: str, arguments: dict[str, Any]) -> None:
         for cluster in (LocalCluster, YarnCluster):
             cluster.submit = _die  # type: ignore[method-assign]
     elif where == AFTER_SUBMISSION:
-        training.Training._wait = _die  # type: ignore[method-assign]
+        training_try.TrainingTry._wait = _die  # type: ignore[method-assign]
     elif where == BEFORE_DEFERRAL:
         tony.TonyTrainOperator.defer = _die  # type: ignore[method-assign]
     elif where == AFTER_SUCCESS:

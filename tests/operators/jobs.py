@@ -13,8 +13,8 @@ from airflow.sdk import DAG
 from tests.airflow_dags import Run, run
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.tony import TonyTrainOperator
-from tony_provider.runtime import contract
-from tony_provider.runtime.storage.helpers import walk
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.storage.base import walk
 from tony_provider.runtime.storage.uris import join
 
 DAG_ID = "operator_test"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tony_provider.cluster.base import Application, ApplicationState
+from tony_provider.cluster.interface import Application, ApplicationState
 from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskProgress, TaskState, TaskStatus
 
 ID = "application_1700000000000_0001"

@@ -10,19 +10,19 @@ import pytest
 from tests.advice.cases import run, use
 from tests.operators.jobs import DAG_ID, Marker, job
 from tests.operators.trainings import ONCE, Training
-from tony_provider.advice.limits import Limits
+from tony_provider.advice.sizing import Limits
 from tony_provider.cluster.errors import JobTooLarge
-from tony_provider.cluster.history.former_runs import FormerRuns
-from tony_provider.cluster.identity import identity_of
-from tony_provider.cluster.submission_request import SubmissionRequest
+from tony_provider.cluster.records.summary import PreviousRuns
+from tony_provider.cluster.submission.preparation import SubmissionRequest
+from tony_provider.cluster.training.identity import identity_of
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.advice import QUIET_RUNS, Adviser
 from tony_provider.operators.tony import TonyTrainOperator
 from tony_provider.runtime.application import ApplicationDescription
-from tony_provider.runtime.contract import APPLICATION_FILE
+from tony_provider.runtime.common.contract import APPLICATION_FILE
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.protocol.status import FinalStatus
-from tony_provider.runtime.storage.helpers import write_atomically
+from tony_provider.runtime.storage.base import write_atomically
 
 IDENTITY = identity_of(namespace="tests", dag_id=DAG_ID, run_id="monday", task_id="train")
 TASK = {"dag_id": DAG_ID, "task_id": "train"}
@@ -30,13 +30,13 @@ FORMER = run(7, use=[use(tasks=1, most_rss_bytes=100 << 20, memory_bytes=768 << 
 OWN = {"tasks": {"worker": {"memory": "768MiB", "command": f"cp {APPLICATION_FILE} $TONY_MODEL_DIR/"}}}
 
 
-def known(training: Training) -> FormerRuns:
+def known(training: Training) -> PreviousRuns:
     return training.hook.former_runs(TASK)
 
 
 def learn(training: Training, **more: Any) -> None:
     """An earlier run of the task has used little."""
-    training.hook.keep_former_runs(TASK, FormerRuns(summaries=[FORMER], **more))
+    training.hook.keep_former_runs(TASK, PreviousRuns(summaries=[FORMER], **more))
 
 
 def spec(training: Training, **more: Any) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def test_a_retry_keeps_it_after_a_failure_that_it_is_not_to_blame_for(training: 
     )
 
     def between() -> None:
-        training.hook.keep_former_runs(TASK, FormerRuns())  # what is known by now does not count
+        training.hook.keep_former_runs(TASK, PreviousRuns())  # what is known by now does not count
         training.mended.touch()
 
     with marker.then(lambda application_id: training.hook.kill(application_id, "for the test")):
@@ -142,14 +142,14 @@ class Cluster:
     """What advice asks of a hook."""
 
     def __init__(self, refuses: list[str] | None = None) -> None:
-        self.runs = FormerRuns(summaries=[FORMER])
+        self.runs = PreviousRuns(summaries=[FORMER])
         self.refuses = refuses
         self.known: dict[str, dict[str, str]] = {}
 
-    def former_runs(self, _: object) -> FormerRuns:
+    def former_runs(self, _: object) -> PreviousRuns:
         return self.runs
 
-    def keep_former_runs(self, _: object, runs: FormerRuns) -> None:
+    def keep_former_runs(self, _: object, runs: PreviousRuns) -> None:
         self.runs = runs
 
     def newest_application(self, _: object) -> str | None:
@@ -187,9 +187,9 @@ def test_it_is_taken_back_when_the_time_of_the_task_was_over(caplog: pytest.LogC
     adviser(cluster).timed_out("application_1_0008")
     assert (cluster.runs.quiet_runs, cluster.runs.blamed) == (QUIET_RUNS, "application_1_0008")
     assert advised(cluster).job.tasks["worker"].memory == 768
-    cluster.runs, cluster.known = FormerRuns(), {"application_1_0009": TASK}
+    cluster.runs, cluster.known = PreviousRuns(), {"application_1_0009": TASK}
     adviser(cluster).timed_out("application_1_0009")  # nothing was applied to it
-    assert cluster.runs == FormerRuns()
+    assert cluster.runs == PreviousRuns()
 
 
 def test_what_is_wrong_with_the_argument_is_said_when_the_dag_is_parsed() -> None:

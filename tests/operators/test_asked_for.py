@@ -15,8 +15,8 @@ from tests.operators.jobs import DAG_ID, job
 from tests.shared_runtime import is_untouched
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.tony import TonyTrainOperator
-from tony_provider.runtime.contract import APPLICATION_FILE
-from tony_provider.runtime.storage.helpers import read_text
+from tony_provider.runtime.common.contract import APPLICATION_FILE
+from tony_provider.runtime.storage.base import read_text
 
 AUTHORS = "echo mine > $TONY_MODEL_DIR/whose"
 EVIL = {

@@ -11,19 +11,17 @@ from unittest import mock
 import pytest
 
 from tests.operators.statuses import application
-from tony_provider.cluster.application_ref import ApplicationRef
 from tony_provider.cluster.errors import ClusterUnreachable
-from tony_provider.cluster.identity import Identity
-from tony_provider.operators import deferral
-from tony_provider.operators.deferral import Deferral, TaskOfTry
-from tony_provider.operators.tries import TaskRun, TaskTry
-from tony_provider.state_store import StateStore
+from tony_provider.cluster.training.applications import ApplicationRef
+from tony_provider.cluster.training.identity import Identity
+from tony_provider.operators import try_state
+from tony_provider.operators.try_state import BeginningTry, DeferralNote, StateStore, TaskInstanceInfo, TryInfo
 
 LOG = cast(Any, logging.getLogger(__name__))
 ID = "application_1700000000000_0001"
-LEFT = Deferral(try_id="id-1", max_tries=1, application_id=ID, kill=True)
-CLEARED = TaskTry(2, 2, "id-2")
-RUN = TaskRun("clicks", "today", "train", map_index=3, try_number=2)
+LEFT = DeferralNote(try_id="id-1", max_tries=1, application_id=ID, kill=True)
+CLEARED = TryInfo(2, 2, "id-2")
+RUN = TaskInstanceInfo("clicks", "today", "train", map_index=3, try_number=2)
 MINE, OTHER = Identity("mine", "0" * 20), Identity("other", "1" * 20)
 
 
@@ -40,25 +38,25 @@ class Kept(dict[str, Any]):
 @pytest.fixture
 def ended(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Identity, str]]:
     found: list[tuple[Identity, str]] = []
-    monkeypatch.setattr(deferral, "end_application", lambda _, identity, name, __: found.append((identity, name)))
+    monkeypatch.setattr(try_state, "end_application", lambda _, identity, name, __: found.append((identity, name)))
     return found
 
 
-def task(found: Any, labels: Any = None, this_try: TaskTry = CLEARED) -> TaskOfTry:
+def task(found: Any, labels: Any = None, this_try: TryInfo = CLEARED) -> BeginningTry:
     """``found``: the training of the application that the cluster and the store know, or an error of theirs."""
     ref = ApplicationRef(ID, application("RUNNING"), found)
     hook = mock.Mock(identity=lambda **_: MINE, labels=lambda *_: labels or {})
     hook.application_ref.side_effect = found if isinstance(found, Exception) else lambda **_: ref
-    return TaskOfTry(hook, RUN, this_try, None)
+    return BeginningTry(hook, RUN, this_try, None)
 
 
-def end(kept: Kept, left_by: TaskOfTry) -> None:
-    deferral.end_what_was_left(StateStore(cast(Any, {"task_state_store": kept}), LOG), left_by, LOG)
+def end(kept: Kept, left_by: BeginningTry) -> None:
+    try_state.end_abandoned_application(StateStore(cast(Any, {"task_state_store": kept}), LOG), left_by, LOG)
 
 
-def noted(left: Deferral = LEFT) -> Kept:
+def noted(left: DeferralNote = LEFT) -> Kept:
     kept = Kept()
-    deferral.note(StateStore(cast(Any, {"task_state_store": kept}), LOG), left)
+    try_state.write_deferral_note(StateStore(cast(Any, {"task_state_store": kept}), LOG), left)
     return kept
 
 
@@ -72,7 +70,7 @@ def noted(left: Deferral = LEFT) -> Kept:
     ],
 )
 def test_only_clearing_cuts_a_deferral_short(number: int, max_tries: int, cut_short: bool) -> None:
-    assert LEFT.was_cut_short(TaskTry(number, max_tries, f"id-{number}")) is cut_short
+    assert LEFT.was_cut_short(TryInfo(number, max_tries, f"id-{number}")) is cut_short
 
 
 @pytest.mark.parametrize(
@@ -121,12 +119,12 @@ def test_a_note_that_names_no_application_is_told_and_asks_nobody(caplog: pytest
     [
         (ClusterUnreachable("away"), LEFT, CLEARED, True, "_0001 of an earlier try could not be ended, .*: away"),
         (KeyError("state"), LEFT, CLEARED, True, "_0001 of an earlier try could not be ended, .*(?s:.*)Traceback"),
-        (KeyError("state"), LEFT, TaskTry(2, 1, "id-2"), False, ""),
-        (KeyError("state"), Deferral("id-1", 1, ID, kill=False), CLEARED, False, ""),
+        (KeyError("state"), LEFT, TryInfo(2, 1, "id-2"), False, ""),
+        (KeyError("state"), DeferralNote("id-1", 1, ID, kill=False), CLEARED, False, ""),
     ],
 )
 def test_what_cannot_be_ended_is_told_and_kept(
-    caplog: pytest.LogCaptureFixture, error: Exception, left: Deferral, this_try: TaskTry, stays: bool, said: str
+    caplog: pytest.LogCaptureFixture, error: Exception, left: DeferralNote, this_try: TryInfo, stays: bool, said: str
 ) -> None:
     kept = noted(left)
     end(kept, task(error, this_try=this_try))

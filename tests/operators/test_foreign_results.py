@@ -19,11 +19,11 @@ from tests.airflow_dags import Run, run
 from tests.operators.jobs import DAG_ID, DEADLINE, job, train
 from tests.operators.trainings import DATES, RUN_ID, Telling
 from tests.waiting import until
-from tony_provider.cluster.submission_request import SubmissionRequest
+from tony_provider.cluster.submission.preparation import SubmissionRequest
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.parsing.parse import parse_job
-from tony_provider.runtime.reserved_keys import RESERVED_KEYS
-from tony_provider.runtime.storage.helpers import read_bytes, walk, write_atomically
+from tony_provider.runtime.protocol.limits import RESERVED_KEYS
+from tony_provider.runtime.storage.base import read_bytes, walk, write_atomically
 from tony_provider.runtime.storage.uris import join
 
 OBJECT = {"__classname__": "airflow.sdk.definitions.asset.Asset", "__version__": 1, "__data__": {"name": "mine"}}

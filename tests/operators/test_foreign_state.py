@@ -15,16 +15,22 @@ from tests.operators.jobs import DEADLINE, Marker, job
 from tests.operators.test_deferral import Kept
 from tests.operators.trainings import Telling, Training
 from tests.waiting import until
-from tony_provider.cluster.base import ApplicationState
-from tony_provider.cluster.identity import Identity
-from tony_provider.cluster.submission_request import SubmissionRequest
+from tony_provider.cluster.interface import ApplicationState
+from tony_provider.cluster.submission.preparation import SubmissionRequest
+from tony_provider.cluster.training.identity import Identity
 from tony_provider.exceptions import TonyKilledExternally, TonyTaskKilled
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.operators.tries import MOST_STARTS_ANEW, STATE_KEY, TaskTry, may_start_anew, remembered
+from tony_provider.operators.try_state import (
+    MAX_RESUBMISSIONS,
+    STATE_KEY,
+    StateStore,
+    TryInfo,
+    may_resubmit,
+    remembered,
+)
 from tony_provider.runtime.parsing.parse import parse_job
-from tony_provider.sensors import sensor_memory
-from tony_provider.state_store import StateStore
-from tony_provider.watching.termination import Kill
+from tony_provider.sensors import sensor_run
+from tony_provider.watching.termination import KillOrder
 
 LOG = cast(Any, logging.getLogger(__name__))
 
@@ -83,7 +89,7 @@ def test_what_is_no_applications_id_is_not_remembered(kept: Any) -> None:
 def test_a_sensors_memory_that_is_none_is_told_and_forgotten(kept: Any, caplog: pytest.LogCaptureFixture) -> None:
     context: Any = {"task_state_store": Kept(tony_sensor_memory={"try": 1, **kept}), "task_reschedule_count": 1}
     context["ti"] = type("Ti", (), {"try_number": 1})
-    assert sensor_memory.recall(context, LOG) is None
+    assert sensor_run.load_sensor_memory(context, LOG) is None
     assert "What the last poke has kept cannot be read" in caplog.text
     assert len(caplog.text) < 2000
 
@@ -98,7 +104,7 @@ def test_a_job_that_says_it_was_killed_for_another_try_begins_a_few_times_only(t
             for each in training.applications:
                 known = training.hook.application(each)
                 if known is not None and known.state is ApplicationState.RUNNING:
-                    training.hook.kill(each, str(Kill("enough", "try 9 (0198)")))
+                    training.hook.kill(each, str(KillOrder("enough", "try 9 (0198)")))
 
     with ThreadPoolExecutor(1) as pool:
         killing = pool.submit(kill_each)
@@ -108,13 +114,13 @@ def test_a_job_that_says_it_was_killed_for_another_try_begins_a_few_times_only(t
             stop.set()
         killing.result()
     assert isinstance(done.errors["train"], TonyKilledExternally)
-    assert len(training.applications) == 1 + MOST_STARTS_ANEW
+    assert len(training.applications) == 1 + MAX_RESUBMISSIONS
 
 
 def test_where_nobody_counts_nothing_begins_anew() -> None:
-    this_try = TaskTry(1, 1, "0198")
+    this_try = TryInfo(1, 1, "0198")
     counting = StateStore(cast(Any, {"task_state_store": Kept({})}), LOG)
-    given = [may_start_anew(counting, this_try) for _ in range(MOST_STARTS_ANEW + 1)]
-    assert given == [True] * MOST_STARTS_ANEW + [False]
-    assert may_start_anew(counting, TaskTry(2, 2, "0199"))
-    assert not may_start_anew(StateStore(cast(Any, {}), LOG), this_try)
+    given = [may_resubmit(counting, this_try) for _ in range(MAX_RESUBMISSIONS + 1)]
+    assert given == [True] * MAX_RESUBMISSIONS + [False]
+    assert may_resubmit(counting, TryInfo(2, 2, "0199"))
+    assert not may_resubmit(StateStore(cast(Any, {}), LOG), this_try)

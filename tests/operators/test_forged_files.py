@@ -15,22 +15,20 @@ import pytest
 from tests.operators.jobs import DEADLINE, Marker, job
 from tests.owners import own
 from tests.waiting import until
-from tony_provider.cluster.checkpoint_chains import CheckpointChains, new_chain
-from tony_provider.cluster.identity import Identity
-from tony_provider.cluster.submission_request import SubmissionRequest
+from tony_provider.cluster.submission.preparation import SubmissionRequest
+from tony_provider.cluster.training.checkpoint_chains import CheckpointChains, new_chain
+from tony_provider.cluster.training.identity import Identity
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.operators import deferral
-from tony_provider.operators.training_notes import TrainingNotes
-from tony_provider.operators.tries import TaskRun, TaskTry, remember, remembered
+from tony_provider.operators import try_state
+from tony_provider.operators.try_state import StateStore, TaskInstanceInfo, TrainingNotes, TryInfo, remember, remembered
+from tony_provider.runtime.checkpoint.training_owner import OWNERS_DIR
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.storage import uris
-from tony_provider.runtime.storage.helpers import write_atomically
-from tony_provider.runtime.training_owner import OWNERS_DIR
-from tony_provider.state_store import StateStore
-from tony_provider.watching.job_search import JobObservation, JobSearch, JobTarget
+from tony_provider.runtime.storage.base import write_atomically
+from tony_provider.watching.job_poller import JobObservation, JobSearch, JobTarget
 
 LOG = cast(Any, logging.getLogger(__name__))
-RUN = TaskRun("clicks", "today", "train", try_number=2)
+RUN = TaskInstanceInfo("clicks", "today", "train", try_number=2)
 
 
 @attrs.frozen
@@ -85,7 +83,9 @@ def test_an_application_that_forged_files_name_is_left_alone_by_tasks_and_sensor
     assert "which its task remembers, is none of this training's: it is left alone" in caplog.text
 
     # Whether to end it as what a cleared task has left.
-    deferral.note(store, deferral.Deferral(try_id="id-1", max_tries=99, application_id=victim, kill=True))
-    deferral.end_what_was_left(store, deferral.TaskOfTry(hook, RUN, TaskTry(2, 1, "id-2"), None), LOG)
+    try_state.write_deferral_note(
+        store, try_state.DeferralNote(try_id="id-1", max_tries=99, application_id=victim, kill=True)
+    )
+    try_state.end_abandoned_application(store, try_state.BeginningTry(hook, RUN, TryInfo(2, 1, "id-2"), None), LOG)
     assert "is none that this task has started: it goes on" in caplog.text
     assert forged.runs

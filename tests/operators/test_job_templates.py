@@ -18,10 +18,9 @@ from tests.operators.jobs import dag_of, job
 from tests.rendering import rendered
 from tony_provider.exceptions import TonySpecError
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.operators.submission import job_alone, layers_of
-from tony_provider.operators.task_secrets import render_secrets
+from tony_provider.operators.submission import job_alone, layers_of, render_secrets
 from tony_provider.operators.tony import TonyTrainOperator
-from tony_provider.runtime.spec.problems import SpecError
+from tony_provider.runtime.jobspec.problems import SpecError
 
 TEXT = """
 framework: standalone

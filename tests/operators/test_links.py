@@ -7,9 +7,9 @@ from typing import Any, cast
 import pytest
 
 from tests.operators.jobs import job, train
-from tony_provider.cluster.base import Pages
+from tony_provider.cluster.interface import Pages
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.links.tony import (
+from tony_provider.links.job_links import (
     LINKS,
     FilesLink,
     JobPageLink,

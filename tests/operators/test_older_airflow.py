@@ -16,12 +16,18 @@ from tests.airflow_dags import run
 from tests.operators.jobs import job
 from tests.operators.trainings import ONCE, Training
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.operators.training_notes import TrainingNotes
-from tony_provider.operators.tries import STATE_KEY, TaskTry, may_start_anew, remember, remembered
-from tony_provider.runtime.most_bytes import RECORD
+from tony_provider.operators.try_state import (
+    STATE_KEY,
+    StateStore,
+    TrainingNotes,
+    TryInfo,
+    may_resubmit,
+    remember,
+    remembered,
+)
+from tony_provider.runtime.common.bounds import RECORD_LIMIT
 from tony_provider.runtime.storage import uris
-from tony_provider.runtime.storage.helpers import read_bytes, write_atomically
-from tony_provider.state_store import StateStore
+from tony_provider.runtime.storage.base import read_bytes, write_atomically
 
 pytestmark = pytest.mark.usefixtures("older_airflow")
 LOG = cast(Any, logging.getLogger(__name__))
@@ -49,7 +55,7 @@ def test_what_outlives_a_try_is_a_file_of_its_training(notes: TrainingNotes, loc
         assert remembered(store) is None
 
 
-@pytest.mark.parametrize("content", [b"changed by hand", b'"\xff"', b"[" * 5000, b'"' + b"x" * RECORD + b'"'])
+@pytest.mark.parametrize("content", [b"changed by hand", b'"\xff"', b"[" * 5000, b'"' + b"x" * RECORD_LIMIT + b'"'])
 def test_a_note_that_cannot_be_read_is_told_and_is_none(
     notes: TrainingNotes, local: TonyHook, content: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -76,7 +82,7 @@ class Counting(BaseOperator):
         store = StateStore(context, LOG)
         before = store.get("mine")
         store.set("mine", {"try": context["ti"].try_number})
-        anew = may_start_anew(store, TaskTry.of(context))
+        anew = may_resubmit(store, TryInfo.of(context))
         self.told.append((before, store.get("mine"), anew))
         if context["ti"].try_number == 1:
             raise RuntimeError("a next one, please")

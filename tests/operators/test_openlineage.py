@@ -16,7 +16,7 @@ from tests.operators.jobs import DAG_ID, dag_of, job
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.tony import TonyTrainOperator
 from tony_provider.runtime.storage import uris
-from tony_provider.runtime.storage.helpers import write_atomically
+from tony_provider.runtime.storage.base import write_atomically
 
 
 class IsAsked(TonyTrainOperator):

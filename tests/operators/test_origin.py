@@ -16,8 +16,8 @@ from tests.airflow_dags import run, run_made_with
 from tests.checkpoints import commit
 from tests.operators.jobs import DAG_ID, applications, job
 from tests.operators.trainings import DATES, MORNING, RUN_ID, Training
-from tony_provider.cluster.checkpoint_chains import CheckpointChains, new_chain
-from tony_provider.cluster.history.summary_parts import JOB_KEY
+from tony_provider.cluster.records.summary import JOB_KEY
+from tony_provider.cluster.training.checkpoint_chains import CheckpointChains, new_chain
 from tony_provider.exceptions import TonyJobRejected, TonySpecError
 from tony_provider.operators.tony import TonyTrainOperator
 from tony_provider.runtime.checkpoint.catalog import foreign_catalog

@@ -12,7 +12,7 @@ import pytest
 from tests.operators.trainings import Training
 from tony_provider.exceptions import TonySpecError
 from tony_provider.operators.tony import TonyTrainOperator
-from tony_provider.watching.output_lines import AT_ONCE, LONGEST
+from tony_provider.watching.task_output import BURST_LINES, MAX_LINE_LENGTH
 
 
 def lines_of(log: str, task: str = "worker:0") -> list[str]:
@@ -34,17 +34,17 @@ def seen(training: Training, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file that goes away as soon as "ready" of a task's output is logged, while its job runs."""
     gate = training.folder / "gate"
     gate.touch()
-    from tony_provider.watching.shown_output import ShownOutput
+    from tony_provider.watching.task_output import OutputDisplay
 
-    lines = ShownOutput.lines
+    lines = OutputDisplay.lines
 
-    def watched(self: ShownOutput) -> list[str]:
+    def watched(self: OutputDisplay) -> list[str]:
         found = lines(self)
         if any("ready" in line for line in found):
             gate.unlink(missing_ok=True)
         return found
 
-    monkeypatch.setattr(ShownOutput, "lines", watched)
+    monkeypatch.setattr(OutputDisplay, "lines", watched)
     return gate
 
 
@@ -93,8 +93,8 @@ def test_who_prints_without_end_fills_no_log(training: Training) -> None:
     training.again(spec(training, f"python3 {script}"))
     shown = lines_of(training.log)
     assert shown[-1] == "the very last"
-    assert len(shown) < 4 * AT_ONCE
-    assert max(map(len, shown)) < LONGEST + 20
+    assert len(shown) < 4 * BURST_LINES
+    assert max(map(len, shown)) < MAX_LINE_LENGTH + 20
     numbers = [int(line.split()[1]) for line in shown if line.startswith("line ")]
     assert numbers == sorted(set(numbers))
     assert any("left out" in line for line in shown)

@@ -18,15 +18,15 @@ from tests.operators import dying
 from tests.operators.jobs import DEADLINE, Marker, ended, job
 from tests.operators.trainings import ONCE, Telling, Training
 from tests.waiting import until
-from tony_provider.cluster.base import ApplicationState
 from tony_provider.cluster.errors import ClusterUnreachable
+from tony_provider.cluster.interface import ApplicationState
 from tony_provider.exceptions import TonyJobFailed, TonyJobRejected, TonySpecError
-from tony_provider.runtime.codec import to_plain
+from tony_provider.runtime.checkpoint.training_owner import OWNERS_DIR, owner_file
+from tony_provider.runtime.common.codec import to_plain
 from tony_provider.runtime.protocol.status import FinalStatus
 from tony_provider.runtime.storage import uris
-from tony_provider.runtime.storage.helpers import read_bytes, write_atomically
-from tony_provider.runtime.training_owner import OWNERS_DIR, owner_file
-from tony_provider.triggers.deferred_job import WatchEvent
+from tony_provider.runtime.storage.base import read_bytes, write_atomically
+from tony_provider.triggers.job_trigger import WatchEvent
 from tony_provider.watching.termination import killed_for
 
 

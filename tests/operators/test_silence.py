@@ -16,9 +16,9 @@ from tests.operators.jobs import applications, job, train
 from tests.waiting import until
 from tony_provider.cluster.local.application_folder import ApplicationFolder
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.runtime import contract
-from tony_provider.runtime.storage.helpers import walk
-from tony_provider.watching import silence
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.storage.base import walk
+from tony_provider.watching import progress_log
 
 SECONDS = 25.0  # for each thing that is waited for
 STEPS = (
@@ -125,7 +125,7 @@ def test_a_store_that_refuses(happening: Happening, deferrable: bool) -> None:
 
 @pytest.mark.parametrize("deferrable", [pytest.param(False, marks=pytest.mark.long), pytest.param(True, id="deferred")])
 def test_a_master_that_hangs(happening: Happening, deferrable: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(silence, "STATUS_STALE", 8.0)  # it writes every five seconds
+    monkeypatch.setattr(progress_log, "STATUS_STALE", 8.0)  # it writes every five seconds
 
     def act() -> None:
         with happening.master_stopped():

@@ -18,7 +18,7 @@ from tests.operators import dying
 from tests.operators.jobs import DAG_ID, DEADLINE, Marker, job, train
 from tests.operators.trainings import MORNING, RUN_ID, Training
 from tests.waiting import until
-from tony_provider.cluster.history.summary_parts import DETAILS_KEY, JOB_KEY
+from tony_provider.cluster.records.summary import DETAILS_KEY, JOB_KEY
 
 LONG = pytest.mark.long
 

@@ -13,20 +13,18 @@ import pytest
 
 from tests.operators.statuses import application, status
 from tests.operators.test_deferral import Kept
-from tony_provider.cluster.base import Pages
 from tony_provider.cluster.errors import ClusterUnreachable
-from tony_provider.cluster.history.job_history import JobHistory
-from tony_provider.cluster.history.summary_parts import DETAILS_KEY, JOB_KEY, JOBS_KEY
-from tony_provider.operators import summary, summary_keeper
-from tony_provider.operators.summary import Summaries
-from tony_provider.operators.summary_keeper import KEPT, SummaryKeeper
-from tony_provider.operators.tries import TaskRun
+from tony_provider.cluster.interface import Pages
+from tony_provider.cluster.records.history import JobHistory
+from tony_provider.cluster.records.summary import DETAILS_KEY, JOB_KEY, JOBS_KEY
+from tony_provider.operators import job_summaries
+from tony_provider.operators.job_summaries import KEPT, Summaries, SummaryKeeper
+from tony_provider.operators.try_state import StateStore, TaskInstanceInfo
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.storage.errors import StorageUnreachable
-from tony_provider.state_store import StateStore
 
 LOG = logging.getLogger(__name__)
-RUN = TaskRun("clicks", "today", "train", try_number=3)
+RUN = TaskInstanceInfo("clicks", "today", "train", try_number=3)
 ID, OTHER = "application_1700000000000_0001", "application_1700000000000_0002"
 
 
@@ -79,7 +77,7 @@ class Silent(Kept):
 
 @pytest.fixture
 def over(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    for module in (summary, summary_keeper):
+    for module in (job_summaries, job_summaries):
         for name in ("READ_SECONDS", "KEEP_SECONDS"):
             monkeypatch.setattr(module, name, 0.2)
     event = threading.Event()

@@ -28,7 +28,7 @@ from tests.operators.jobs import DEADLINE, Marker, applications, dag_of, ended, 
 from tests.shared_runtime import is_untouched
 from tests.waiting import until
 from tony_provider.cluster.errors import ClusterUnreachable
-from tony_provider.cluster.submission_attempt import SubmissionAttempt
+from tony_provider.cluster.submission.submitter import SubmissionAttempt
 from tony_provider.exceptions import (
     TonyJobFailed,
     TonyJobRejected,
@@ -37,16 +37,15 @@ from tony_provider.exceptions import (
     TonyTaskKilled,
 )
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.operators.application_starter import ApplicationStarter, StartedApplication
 from tony_provider.operators.outcome import JobResult
 from tony_provider.operators.tony import TonyTrainOperator
-from tony_provider.operators.training import OPTIONAL
-from tony_provider.operators.tries import MOST_TRIGGER_FAILURES
-from tony_provider.runtime.codec import to_plain
-from tony_provider.runtime.storage.helpers import read_text
-from tony_provider.triggers.deferred_job import WatchEvent
-from tony_provider.watching.termination import Kill
-from tony_provider.watching.watch_result import Reason
+from tony_provider.operators.training_try import OPTIONAL, ApplicationStarter, StartedApplication
+from tony_provider.operators.try_state import MAX_TRIGGER_FAILURES
+from tony_provider.runtime.common.codec import to_plain
+from tony_provider.runtime.storage.base import read_text
+from tony_provider.triggers.job_trigger import WatchEvent
+from tony_provider.watching.job_watch import WatchEnd
+from tony_provider.watching.termination import KillOrder
 
 MORNING = datetime(2026, 1, 5, 6, tzinfo=UTC)
 
@@ -80,7 +79,7 @@ class TooLate(TonyTrainOperator):
             return super().execute(context)
         except TaskDeferred as deferral:
             until(lambda: ended(TonyHook()), "the end of the application", DEADLINE)
-            event = WatchEvent(deferral.trigger.job, Reason(self.reason))
+            event = WatchEvent(deferral.trigger.job, WatchEnd(self.reason))
             return self.execute_complete(context, to_plain(event))
 
 
@@ -455,13 +454,13 @@ def test_a_trigger_that_fails_is_replaced_and_at_last_the_worker_waits(local: To
 
     def act(_: TaskDeferred) -> None:
         deferrals.append(None)
-        if len(deferrals) > MOST_TRIGGER_FAILURES:
+        if len(deferrals) > MAX_TRIGGER_FAILURES:
             (tmp_path / "go").touch()
 
     with dag_of(spec, TrainsWithoutTriggers, how=TriggerFailureReason.TRIGGER_FAILURE, act=act) as dag:
         done = run(dag)
     assert done.state == "success"
-    assert len(deferrals) == MOST_TRIGGER_FAILURES + 1
+    assert len(deferrals) == MAX_TRIGGER_FAILURES + 1
     assert applications(local) == [done.results["train"]["application_id"]]
 
 
@@ -488,7 +487,7 @@ def test_an_application_killed_on_behalf_of_its_own_try_is_replaced(
 
     def kill() -> None:
         until((tmp_path / "first").exists, "the first application", DEADLINE)
-        local.kill(first, str(Kill("the deferred task was cleared", by)))
+        local.kill(first, str(KillOrder("the deferred task was cleared", by)))
 
     once_attached(kill)
     with dag_of(spec) as dag:

@@ -16,12 +16,12 @@ import requests
 from tests.airflow_dags import run
 from tests.operators.jobs import DEADLINE, Marker, dag_of, ended, job, train
 from tests.waiting import until
-from tony_provider.cli.wait_for_job import JobEndedBadly, wait_for
-from tony_provider.cluster.base import ApplicationState, Pages
-from tony_provider.cluster.submission_request import SubmissionRequest
+from tony_provider.cli.wait_for_job import JobEndedBadly, wait_for_job
+from tony_provider.cluster.interface import ApplicationState, Pages
+from tony_provider.cluster.submission.preparation import SubmissionRequest
 from tony_provider.exceptions import TonyJobRejected, TonyQueueTimeout, TonyTaskKilled
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.links.tony import (
+from tony_provider.links.job_links import (
     LINKS,
     FilesLink,
     JobPageLink,
@@ -30,11 +30,11 @@ from tony_provider.links.tony import (
     YarnApplicationLink,
     push_links,
 )
-from tony_provider.operators import training
+from tony_provider.operators import training_try
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.protocol.status import FinalStatus
+from tony_provider.watching.job_watch import WatchLimits
 from tony_provider.watching.termination import killed_by_airflow
-from tony_provider.watching.watch_result import WatchLimits
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def opened_links(marker: Marker, monkeypatch: pytest.MonkeyPatch) -> dict[str, i
             answers[address] = requests.get(address, timeout=DEADLINE).status_code
         TonyHook().kill(marker.path.read_text().strip(), "seen enough")
 
-    monkeypatch.setattr(training, "push_links", push_and_open)
+    monkeypatch.setattr(training_try, "push_links", push_and_open)
     return answers
 
 
@@ -87,7 +87,7 @@ def test_a_command_that_waits_for_the_job_ends_it_after_its_queue_timeout(
         application_id = hook.submit(SubmissionRequest(parse_job(too_large), identity))
         until(lambda: hook.job_status(identity, application_id), "the job's master", DEADLINE)
         with pytest.raises(JobEndedBadly, match=r"did not get its containers within timeouts\.queue.*waiting for"):
-            wait_for(hook, identity, application_id, WatchLimits(queue=time.time()))
+            wait_for_job(hook, identity, application_id, WatchLimits(queue=time.time()))
     assert ended(yarn)
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.operators.statuses import ID, application, status
-from tony_provider.cluster.base import Application
+from tony_provider.cluster.interface import Application
 from tony_provider.exceptions import TonyJobFailed, TonyKilledExternally, TonyQueueTimeout
 from tony_provider.operators.outcome import failure
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint

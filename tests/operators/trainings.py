@@ -21,15 +21,14 @@ from tests.airflow_dags import Run, run, run_again
 from tests.checkpoints import commit
 from tests.operators import dying
 from tests.operators.jobs import DAG_ID, applications, dag_of, job
-from tony_provider.cluster.checkpoint_chains import ChainState, CheckpointChains
-from tony_provider.cluster.identity import Identity
-from tony_provider.cluster.layout import chain_number
+from tony_provider.cluster.training.checkpoint_chains import ChainState, CheckpointChains
+from tony_provider.cluster.training.identity import Identity, chain_number
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.tony import TonyTrainOperator
 from tony_provider.runtime.application import ApplicationDescription
-from tony_provider.runtime.codec import load_json
-from tony_provider.runtime.contract import APPLICATION_FILE
-from tony_provider.runtime.storage.helpers import read_bytes
+from tony_provider.runtime.common.codec import load_json
+from tony_provider.runtime.common.contract import APPLICATION_FILE
+from tony_provider.runtime.storage.base import read_bytes
 
 MORNING = datetime(2026, 1, 5, 6, tzinfo=UTC)
 DATES = {"logical_date": MORNING, "run_after": MORNING}

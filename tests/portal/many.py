@@ -92,12 +92,12 @@ def times() -> Iterator[tuple[str, list[tuple[float, float]], int]]:
     """Of each end point: of the first call, which has parsed nothing yet, and of the next, the seconds that it took and
     those of a processor; bytes.
     """
-    from tony_provider.plugins.portal.row_memory import MEMORY
+    from tony_provider.portal.stored_jobs import ROW_CACHE
 
     asks = client()
     for path in paths():
         taken = []
-        MEMORY.clear()
+        ROW_CACHE.clear()
         for _ in range(2):
             began = time.perf_counter(), time.process_time()
             answer = asks.get(f"/tony/api{path}")

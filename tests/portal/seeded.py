@@ -16,14 +16,11 @@ from airflow.sdk import DAG
 from airflow.serialization.serialized_objects import LazyDeserializedDAG
 
 from tests.portal import stored
-from tony_provider.cluster.base import Application, ApplicationState
-from tony_provider.cluster.history.advice import Advice, Confidence
-from tony_provider.cluster.history.job_history import JobHistory
-from tony_provider.cluster.history.job_specification import JobSpecification
-from tony_provider.cluster.history.job_summary import Curve, JobSummary
-from tony_provider.plugins.portal.store import LiveLook
-from tony_provider.runtime.history.task_sample import TaskSample
-from tony_provider.runtime.protocol.job_figures import TimeUse, TypeUse
+from tony_provider.cluster.interface import Application, ApplicationState
+from tony_provider.cluster.records.history import JobHistory, SpecificationRecord
+from tony_provider.cluster.records.summary import Advice, Confidence, Curve, JobSummary
+from tony_provider.portal.job_reader import LiveState
+from tony_provider.runtime.history.samples import TaskSample
 from tony_provider.runtime.protocol.status import (
     Failure,
     FailureKind,
@@ -32,6 +29,8 @@ from tony_provider.runtime.protocol.status import (
     JobStatus,
     TaskProgress,
     TaskStatus,
+    TimeUse,
+    TypeUse,
 )
 from tony_provider.runtime.protocol.status import TaskState as State
 
@@ -215,7 +214,7 @@ def history(application: str) -> JobHistory:
     }
     return JobHistory(
         application_id=application,
-        specification=JobSpecification(job=job, given=job, overrides={"tasks": {"worker": {"gpus": 1}}}),
+        specification=SpecificationRecord(job=job, given=job, overrides={"tasks": {"worker": {"gpus": 1}}}),
         events=[*_events(about, restarted), *(_damaged_events(about) if dag_id == ODD else [])],
         samples=[] if dag_id == ODD else _samples(about),
         missing=["samples: none are there"] if dag_id == ODD else [],
@@ -288,15 +287,15 @@ def _samples(about: JobSummary) -> list[TaskSample]:
     return found
 
 
-def live(application: str) -> LiveLook:
+def live(application: str) -> LiveState:
     """What the cluster and the store say now."""
     if application == application_id(MARKED, 0):
         failure = Failure(FailureKind.KILLED, "the deferred task was marked or cleared by a user")
         ended = attrs.evolve(
             status(application), state=JobState.KILLED, failure=failure, times=TimeUse(training=90.0), finished_ms=1
         )
-        return LiveLook(None, ended, [])
-    return LiveLook(Application(application, ApplicationState.RUNNING), status(application), [])
+        return LiveState(None, ended, [])
+    return LiveState(Application(application, ApplicationState.RUNNING), status(application), [])
 
 
 def status(application: str) -> JobStatus:

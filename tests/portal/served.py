@@ -16,9 +16,9 @@ from fastapi import FastAPI
 from tests.hadoop.ports import free_ports
 from tests.portal import seeded
 from tests.waiting import until
-from tony_provider.plugins.portal import store
-from tony_provider.plugins.portal.job_row import Row
-from tony_provider.plugins.portal.store import OpenJob
+from tony_provider.portal import job_reader
+from tony_provider.portal.job_reader import OpenJob
+from tony_provider.portal.stored_jobs import Row
 from tony_provider.runtime.storage.base import FileStatus
 
 HOST = "127.0.0.1"
@@ -50,10 +50,10 @@ def seed_the_store(patch: pytest.MonkeyPatch) -> None:
 
     def ask(row: Row, what: Callable[[OpenJob], object]) -> object:
         if row["dag_id"] == seeded.SWEEP:
-            raise store.OutOfReach("hdfs://away.example.com:8020 does not answer: connection refused")
+            raise job_reader.JobUnavailable("hdfs://away.example.com:8020 does not answer: connection refused")
         return what(OpenJob(cast(Any, None), cast(Any, None), row["application_id"]))
 
-    patch.setattr(store, "_ask", ask)
+    patch.setattr(job_reader, "_ask", ask)
     patch.setattr(OpenJob, "specification", lambda job: (seeded.history(job.application_id).specification, []))
     patch.setattr(OpenJob, "history", lambda job: seeded.history(job.application_id))
     patch.setattr(OpenJob, "live", lambda job: seeded.live(job.application_id))

@@ -21,10 +21,8 @@ from airflow.utils.session import create_session
 from airflow.utils.types import DagRunType
 from sqlalchemy import insert
 
-from tony_provider.cluster.history.job_summary import CURVE_POINTS, Curve, JobSummary
-from tony_provider.cluster.history.summary_parts import DETAILS_KEY, JOB_KEY, in_parts
-from tony_provider.runtime.protocol.job_figures import TimeUse, TypeUse
-from tony_provider.runtime.protocol.status import FinalStatus
+from tony_provider.cluster.records.summary import CURVE_POINTS, DETAILS_KEY, JOB_KEY, Curve, JobSummary, in_parts
+from tony_provider.runtime.protocol.status import FinalStatus, TimeUse, TypeUse
 
 MORNING = datetime(2026, 1, 5, 6, tzinfo=UTC)
 BUNDLE = "portal-tests"

@@ -11,10 +11,9 @@ from airflow.sdk import CronPartitionTimetable
 
 from tests.portal import stored
 from tests.portal.conftest import As
-from tony_provider.cluster.history.job_summary import JobSummary
-from tony_provider.cluster.history.summary_parts import DETAILS_KEY, JOB_KEY
-from tony_provider.plugins.portal.static_files import version
-from tony_provider.plugins.tony import TonyPlugin
+from tony_provider.cluster.records.summary import DETAILS_KEY, JOB_KEY, JobSummary
+from tony_provider.portal.pages import version
+from tony_provider.portal.plugin import TonyPlugin
 
 CLICKS, DIGITS, NOBODYS = stored.application_id(0), stored.application_id(100), stored.application_id(99_999)
 OF_ONE = ["", "/history", "/specification", "/live"]
@@ -296,7 +295,7 @@ def test_no_file_but_those_of_the_pages_is_served(client: As, path: str) -> None
 
 
 def test_files_of_the_pages_have_their_types_and_are_asked_for_again(client: As) -> None:
-    from tony_provider.plugins.portal.static_files import DIRECTORY
+    from tony_provider.portal.pages import DIRECTORY
 
     script = DIRECTORY / "test_of_types.mjs"
     script.write_text("export default 1;")

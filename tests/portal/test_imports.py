@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tony_provider.plugins.portal.static_files import DIRECTORY
+from tony_provider.portal.pages import DIRECTORY
 
 _IMPORTS = re.compile(r"""^(?:import|export) (?:[^"';]* from )?"(\.[^"]+)";$""", re.MULTILINE)
 

@@ -16,10 +16,9 @@ from starlette.testclient import TestClient
 
 from tests.portal.conftest import As
 from tests.waiting import until
-from tony_provider.plugins.portal import row_memory
-from tony_provider.plugins.portal.app import portal_app
-from tony_provider.plugins.portal.job_row import Row, row_of
-from tony_provider.plugins.portal.row_memory import MEMORY
+from tony_provider.portal import stored_jobs
+from tony_provider.portal.api import portal_app
+from tony_provider.portal.stored_jobs import ROW_CACHE, Row, row_of
 
 
 class Parsing:
@@ -47,10 +46,10 @@ def _thread() -> threading.Thread | None:
 @pytest.fixture
 def parsing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Parsing]:
     parsing = Parsing()
-    monkeypatch.setattr(row_memory, "row_of", parsing)
-    MEMORY.clear()
+    monkeypatch.setattr(stored_jobs, "row_of", parsing)
+    ROW_CACHE.clear()
     yield parsing
-    MEMORY.clear()
+    ROW_CACHE.clear()
 
 
 def listed(client: As) -> list[str]:
@@ -62,7 +61,7 @@ def listed(client: As) -> list[str]:
 @pytest.mark.usefixtures("jobs")
 def test_after_the_start_the_first_list_parses_nothing(client: As, api_server: FastAPI, parsing: Parsing) -> None:
     expected = listed(client)
-    MEMORY.clear()
+    ROW_CACHE.clear()
     parsing.keys.clear()
     with TestClient(api_server):
         until(lambda: _thread() is None, lambda: f"the end of reading ahead; {len(parsing.keys)} are parsed")
@@ -77,7 +76,7 @@ def test_a_list_that_comes_meanwhile_is_whole_and_parsed_once(
     client: As, api_server: FastAPI, parsing: Parsing
 ) -> None:
     expected = listed(client)
-    MEMORY.clear()
+    ROW_CACHE.clear()
     parsing.keys.clear()
     parsing.may_go_on.clear()
     with TestClient(api_server):
@@ -97,14 +96,14 @@ def test_a_database_without_the_table_is_told_and_the_server_starts(
         with Session(create_engine("sqlite://")) as session:
             yield session
 
-    monkeypatch.setattr(row_memory, "create_session", empty_database)
+    monkeypatch.setattr(stored_jobs, "create_session", empty_database)
     with TestClient(portal_app()) as client:
         until(lambda: "no such table: task_state_store" in caplog.text, lambda: f"a word of it in {caplog.text!r}")
         assert client.get("/static/icon.svg").status_code == 200
 
 
 def test_reading_ahead_ends_with_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MEMORY, "read_ahead", lambda: repeat(None))
+    monkeypatch.setattr(ROW_CACHE, "read_ahead", lambda: repeat(None))
     with TestClient(portal_app()):
         assert _thread() is not None
     assert _thread() is None

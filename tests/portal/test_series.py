@@ -7,10 +7,9 @@ from unittest import mock
 
 import pytest
 
-from tony_provider.plugins.portal import series
-from tony_provider.plugins.portal.printed import CUT, end_of_output
-from tony_provider.plugins.portal.series import columns
-from tony_provider.runtime.history.task_sample import TaskSample
+from tony_provider.portal import job_views
+from tony_provider.portal.job_views import CUT, end_of_output, sample_columns
+from tony_provider.runtime.history.samples import TaskSample
 
 
 def test_of_ten_thousand_metrics_those_that_were_reported_most_often() -> None:
@@ -19,7 +18,7 @@ def test_of_ten_thousand_metrics_those_that_were_reported_most_often() -> None:
         TaskSample(time_ms=at, seconds=1.0, task="worker:0", metrics={**names, "loss": math.nan}) for at in range(3)
     ]
     samples.append(TaskSample(time_ms=0, seconds=1.0, task="worker:0", metrics={"loss": math.inf}))
-    found, left_out = columns(samples, None, 50)
+    found, left_out = sample_columns(samples, None, 50)
     metrics = found["worker:0"]["metrics"]
     assert (len(metrics), left_out) == (100, [])
     assert metrics["loss"][-1] == math.inf
@@ -28,10 +27,10 @@ def test_of_ten_thousand_metrics_those_that_were_reported_most_often() -> None:
 
 def test_a_task_that_an_address_names_ten_thousand_times_is_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seen: 64 KiB of them took five minutes."""
-    drawn = mock.Mock(wraps=series._columns)
-    monkeypatch.setattr(series, "_columns", drawn)
+    drawn = mock.Mock(wraps=job_views._columns)
+    monkeypatch.setattr(job_views, "_columns", drawn)
     samples = [TaskSample(time_ms=1, seconds=1.0, task=task, metrics={"loss": 0.5}) for task in ("w:0", "w:1", "w:2")]
-    found, left_out = columns(samples, ["w:0", "w:1"] * 10_000, 50)
+    found, left_out = sample_columns(samples, ["w:0", "w:1"] * 10_000, 50)
     assert (list(found), left_out) == (["w:0", "w:1"], ["w:2"])
     assert drawn.call_count == 2
 

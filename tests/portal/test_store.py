@@ -17,10 +17,10 @@ from tests.operators.statuses import application, status, worker
 from tests.portal import stored
 from tests.portal.conftest import As
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.plugins.portal import store
-from tony_provider.plugins.portal.api import PlainJson
-from tony_provider.plugins.portal.printed import CUT
-from tony_provider.runtime.codec import dump_json
+from tony_provider.portal import job_reader
+from tony_provider.portal.api import PlainJson
+from tony_provider.portal.job_views import CUT
+from tony_provider.runtime.common.codec import dump_json
 from tony_provider.watching.observation import Observation
 
 ID, OTHER = "application_1700000000000_0001", "application_1700000000000_0002"
@@ -71,7 +71,7 @@ def connected(staging: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     over = threading.Event()
-    monkeypatch.setattr(store, "SECONDS", 0.2)
+    monkeypatch.setattr(job_reader, "SECONDS", 0.2)
     monkeypatch.setattr(TonyHook, "labels", lambda *_: over.wait())
     yield
     over.set()
@@ -125,7 +125,7 @@ def test_a_job_that_the_cluster_has_killed(client: As, monkeypatch: pytest.Monke
     """Its master could not write how it ended: its last word is that it runs."""
     killed = application("KILLED", diagnostics="killed by alice")
     seen = Observation(killed, attrs.evolve(status("RUNNING"), application_id=ID))
-    monkeypatch.setattr(store, "observe", lambda *_, **__: seen)
+    monkeypatch.setattr(job_reader, "observe", lambda *_, **__: seen)
     found = client("alice").get(f"/tony/api/jobs/{ID}/live").json()
     assert (found["verdict"], found["reason"], found["status"]["state"]) == ("KILLED", "killed by alice", "RUNNING")
 
@@ -192,7 +192,7 @@ def test_of_very_many_events_the_newest_are_told(client: As, connected: Path) ->
 def test_histories_that_are_not_read_to_their_end_leave_room_for_all_else(client: As) -> None:
     for _ in range(5):
         assert client("alice").get(f"/tony/api/jobs/{ID}/history").status_code == 503
-    assert len(store._large._threads) <= 4
+    assert len(job_reader._large._threads) <= 4
 
 
 @pytest.mark.usefixtures("connected", "silent")

@@ -15,8 +15,8 @@ from airflow.utils.session import create_session
 from sqlalchemy import delete, event, update
 
 from tests.portal import stored
-from tony_provider.cluster.history.summary_parts import DETAILS_KEY, JOB_KEY, in_parts
-from tony_provider.plugins.portal.stored_jobs import StoredJobs
+from tony_provider.cluster.records.summary import DETAILS_KEY, JOB_KEY, in_parts
+from tony_provider.portal.stored_jobs import StoredJobs
 
 DAG = "ending"
 ID = stored.application_id(7)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tony_provider.plugins.portal.tensorboard import tensorboard_commands
+from tony_provider.portal.job_views import tensorboard_commands
 
 
 def test_jobs_of_one_connection_and_user_are_drawn_together() -> None:

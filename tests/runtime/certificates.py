@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from tony_provider.runtime import contract
+from tony_provider.runtime.common import contract
 
 
 def make_certificates(application_id: str) -> dict[str, bytes]:

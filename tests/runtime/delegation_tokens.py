@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from tony_provider.runtime.hadoop.delegation_token_id import DelegationTokenId
-from tony_provider.runtime.hadoop.tokens import WEBHDFS_TOKEN, Token
-from tony_provider.runtime.hadoop.writable import encode_text, encode_vlong
-from tony_provider.runtime.protocol.store_token import StoreToken
+from tony_provider.runtime.hadoop.tokens import WEBHDFS_TOKEN, DelegationTokenId, Token, encode_text, encode_vlong
+from tony_provider.runtime.protocol.store_tokens import StoreToken
 
 
 def written(token: DelegationTokenId) -> bytes:

@@ -17,9 +17,9 @@ from tests.e2e.rest import Rest
 from tests.e2e.runs import Backfill, Run
 from tests.jobs.places import LocalPlace
 from tests.waiting import until
-from tony_provider.cluster.base import Application
+from tony_provider.cluster.interface import Application
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.runtime.protocol import tracking
+from tony_provider.runtime.protocol import master_files
 
 HOME = Path("/tmp/tony")  # it is seen in the pictures, so it is no folder of whoever takes them
 TUTORIAL = "tutorial"
@@ -90,7 +90,9 @@ class Stage:
     def page(self, application: Application) -> str:
         """The address of its own page, with the password in it."""
         folder = self.place.root / "cluster" / "applications" / application.id
-        return str(application.tracking_url).replace("http://", f"http://me:{tracking.read_secret(folder)}@")
+        return str(application.tracking_url).replace(
+            "http://", f"http://me:{master_files.read_tracking_secret(folder)}@"
+        )
 
     def clear(self) -> None:
         """End Airflow and what its tasks have submitted, and remove all of it."""

@@ -17,7 +17,12 @@ from cryptography.x509.oid import NameOID
 
 from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.protocol import tony_pb2, tony_pb2_grpc
-from tony_provider.runtime.task_identity import TaskIdentity, call_metadata, channel_credentials, channel_options
+from tony_provider.runtime.protocol.task_identity import (
+    TaskIdentity,
+    call_metadata,
+    channel_credentials,
+    channel_options,
+)
 
 SECONDS = 20.0
 _TRIES = 10

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 
 import tests.airflow_home  # noqa: F401 - names Airflow's home before anything imports Airflow
-from tony_provider.cluster.identity import Identity
+from tony_provider.cluster.training.identity import Identity
 from tony_provider.hooks.tony import TonyHook
 
 ACTS: dict[str, Callable[[TonyHook, Identity, str], object]] = {

@@ -16,7 +16,7 @@ from tests.secure.field import CLUSTERS, Field
 from tests.secure.row import Row
 from tests.secure.standing import Standing
 from tests.secure.table import TABLE
-from tony_provider.runtime.file_lock import locked
+from tony_provider.runtime.common.files import locked
 
 # Clusters at a time, in the order of CLUSTERS: most of a row is waiting, but what lives for seconds bears no crowd.
 _AT_ONCE = 2

@@ -35,11 +35,11 @@ ELSEWHERE = {
     "cache": "tests/runtime/launch/test_launcher.py",
     "bombs": "tests/runtime/executor/test_checkpoint_reader.py",
     "forms": "tests/operators/test_asked_for.py",
-    "imports": "tests/importing/test_hostile.py",
+    "imports": "tests/importers/test_hostile.py",
     "dag": "tests/dags/test_examples.py",
     "lifetimes": "tests/jobs/test_token_renewal.py",
     "proxy": "tests/jobs/test_masters_https.py",
-    "frameworks": "tests/cluster/test_open_ports.py",
+    "frameworks": "tests/cluster/checks/test_open_ports.py",
     "neighbour": "tests/runtime/executor/test_job_files.py",
     "tunnels": "tests/runtime/executor/test_peers.py",
 }

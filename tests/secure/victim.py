@@ -14,7 +14,7 @@ from tests.jobs.job import Job
 from tests.jobs.left import assert_nothing_left
 from tests.jobs.places import YarnPlace
 from tests.waiting import until
-from tony_provider.runtime import contract
+from tony_provider.runtime.common import contract
 from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.protocol.status import JobState
 from tony_provider.runtime.storage import uris

@@ -50,7 +50,7 @@ def test_a_training_that_fails_fails_it_with_what_failed(local: TonyHook, how: d
 def test_an_application_master_that_hangs(
     local: TonyHook, marker: Marker, monkeypatch: pytest.MonkeyPatch, how: dict[str, Any], on_stale: str
 ) -> None:
-    monkeypatch.setattr("tony_provider.cluster.local.cluster._KILL_SLACK", 1.0)
+    monkeypatch.setattr("tony_provider.cluster.local.local_cluster._KILL_SLACK", 1.0)
     monkeypatch.setattr("tony_provider.watching.termination.CONTROL_SECONDS", 1.0)
     timeouts = {"grace": "1s", "checkpoint": "1s"}
     with running(local, marker.path, marker.forever, timeouts=timeouts) as application_id:

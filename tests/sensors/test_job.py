@@ -17,7 +17,7 @@ from tests.sensors.watched import MODES, identity, running, submit, until_ended,
 from tony_provider.exceptions import TonyJobMissed, TonyJobRejected, TonySpecError
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.tony import TonyTrainOperator
-from tony_provider.operators.tries import MOST_TRIGGER_FAILURES
+from tony_provider.operators.try_state import MAX_TRIGGER_FAILURES
 from tony_provider.sensors.tony import TonyJobSensor
 
 
@@ -82,7 +82,7 @@ def test_a_trigger_that_fails_is_replaced_and_at_last_the_worker_looks(
 
     def act(deferral: TaskDeferred) -> None:
         deferrals.append(deferral)
-        if len(deferrals) > MOST_TRIGGER_FAILURES:
+        if len(deferrals) > MAX_TRIGGER_FAILURES:
             (tmp_path / "go").touch()
 
     steps = f"""touch {marker.path}; while ! test -e {tmp_path}/go; do sleep 0.1; done; sleep 1"""
@@ -98,7 +98,7 @@ def test_a_trigger_that_fails_is_replaced_and_at_last_the_worker_looks(
         )
         assert done.state == "success", done.errors
         assert done.results["watch"]["application_id"] == application_id
-    assert len(deferrals) == MOST_TRIGGER_FAILURES + 1
+    assert len(deferrals) == MAX_TRIGGER_FAILURES + 1
     began = [deferral.trigger.began for deferral in deferrals]
     assert began == sorted(set(began)), "what a trigger had seen went with it: start_timeout counts anew"
 

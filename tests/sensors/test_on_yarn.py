@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.operators.jobs import Marker
 from tests.sensors.watched import running, watch
-from tony_provider.cluster.base import ApplicationState
+from tony_provider.cluster.interface import ApplicationState
 from tony_provider.exceptions import TonyJobMissed
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.sensors.tony import TonyHeartbeatSensor, TonyJobSensor

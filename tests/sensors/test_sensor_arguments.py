@@ -8,9 +8,9 @@ from typing import Any, cast
 import pytest
 
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.sensors.sensor_arguments import SensorArguments
-from tony_provider.watching.job_search import JobTarget
-from tony_provider.watching.task_states import TrainTask
+from tony_provider.sensors.sensor_run import SensorArguments
+from tony_provider.watching.job_poller import JobTarget
+from tony_provider.watching.observation import TrainTask
 
 
 def aim(**given: Any) -> SensorArguments:

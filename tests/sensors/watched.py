@@ -14,12 +14,12 @@ from tests.airflow_dags import Run, run
 from tests.operators.jobs import DEADLINE, job
 from tests.operators.trainings import DATES, RUN_ID
 from tests.waiting import until
-from tony_provider.cluster.identity import Identity
-from tony_provider.cluster.submission_request import SubmissionRequest
+from tony_provider.cluster.submission.preparation import SubmissionRequest
+from tony_provider.cluster.training.identity import Identity
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskState
-from tony_provider.sensors.base import TonySensor
+from tony_provider.sensors.tony import TonySensor
 
 DAG_ID = "sensor_test"
 ONCE = {"restart": {"budget": 0}}

@@ -1,7 +1,7 @@
 """``python -m tests.supply.materials``: a bill of materials (CycloneDX) beside each wheel in dist/.
 
 It lists what a fresh environment has in which the wheel was installed by the pins of constraints.txt. What is vendored
-in the wheel is not a package, and not in it: see tony_provider/plugins/portal/static/vendor.
+in the wheel is not a package, and not in it: see tony_provider/portal/static/vendor.
 """
 
 from __future__ import annotations

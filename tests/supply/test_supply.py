@@ -12,8 +12,8 @@ from packaging.requirements import Requirement
 
 from tests.supply.audit import HOLES, NOT_LOOKED_AT, judge
 from tests.supply.hashes import HASHES, REQUIREMENTS, head
+from tony_provider.cluster.environments.runtime_archive import build
 from tony_provider.cluster.errors import StagingFailed
-from tony_provider.cluster.runtime_archive import build
 
 PIN = re.compile(r"^([\w.-]+)==([\w.]+) \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", re.MULTILINE)
 

@@ -14,9 +14,10 @@ from airflow.triggers.base import TriggerEvent
 from tests.operators.jobs import DEADLINE, Marker
 from tests.triggers.test_tony import is_alive, submit
 from tests.waiting import until
-from tony_provider.cluster.local.cluster import LocalCluster
+from tony_provider.cluster.local.local_cluster import LocalCluster
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.triggers.sensor import (
+from tony_provider.triggers.job_trigger import DeferredByNewerRelease
+from tony_provider.triggers.sensor_triggers import (
     VERSION,
     TonyHeartbeatTrigger,
     TonySensorTrigger,
@@ -24,9 +25,8 @@ from tony_provider.triggers.sensor import (
     outcome_of,
     plain_target,
 )
-from tony_provider.triggers.versions import DeferredByNewerRelease
-from tony_provider.watching.job_search import FoundApplication, JobTarget
-from tony_provider.watching.sensor_conditions import SensorEnd
+from tony_provider.watching.conditions import SensorEnd
+from tony_provider.watching.job_poller import FoundApplication, JobTarget
 
 LIMITS = {"max_heartbeat_age": 60.0, "min_steps_per_second": None, "slow_for": 60.0, "task_types": None}
 

@@ -18,23 +18,21 @@ from airflow.triggers.base import TriggerEvent
 from tests.operators.jobs import DEADLINE, Marker, ended, job
 from tests.operators.telemetry.fake_mlflow import Data, Info, Run, Server
 from tests.waiting import until
-from tony_provider.cluster.identity import Identity
-from tony_provider.cluster.submission_request import SubmissionRequest
+from tony_provider.cluster.submission.preparation import SubmissionRequest
+from tony_provider.cluster.training.identity import Identity
+from tony_provider.hooks import mlflow_server
+from tony_provider.hooks.mlflow_server import OpenMlflowRun
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.runtime.codec import from_plain, to_plain
+from tony_provider.runtime.common.codec import from_plain, to_plain
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.protocol.status import JobState
-from tony_provider.runtime.storage.helpers import write_atomically
-from tony_provider.triggers.deferred_job import VERSION, DeferredJob, WatchEvent
-from tony_provider.triggers.tony import TonyJobTrigger
-from tony_provider.triggers.versions import DeferredByNewerRelease
-from tony_provider.watching import open_mlflow_run, termination
-from tony_provider.watching.open_mlflow_run import OpenMlflowRun
-from tony_provider.watching.output_follower import OutputPosition
-from tony_provider.watching.shown_output import OutputWish
-from tony_provider.watching.task_states import TrainTask, TrainTaskStates
+from tony_provider.runtime.storage.base import write_atomically
+from tony_provider.triggers.job_trigger import VERSION, DeferredByNewerRelease, DeferredJob, TonyJobTrigger, WatchEvent
+from tony_provider.watching import termination
+from tony_provider.watching.job_watch import WatchEnd
+from tony_provider.watching.observation import TrainTask, TrainTaskState
+from tony_provider.watching.task_output import OutputPosition, OutputSelection
 from tony_provider.watching.termination import killed_for
-from tony_provider.watching.watch_result import Reason
 
 
 def submit(hook: TonyHook, command: str, run_id: str = "today", **more: Any) -> tuple[Identity, str]:
@@ -81,7 +79,7 @@ def is_alive(hook: TonyHook, application_id: str) -> bool:
 async def test_yields_one_event_when_the_job_has_ended(local: TonyHook) -> None:
     trigger = trigger_for(*submit(local, "exit 3", restart={"budget": 0}))
     event = await first_event(trigger)
-    assert from_plain(event, WatchEvent) == WatchEvent(trigger.job, Reason.FINISHED, event["last_message"])
+    assert from_plain(event, WatchEvent) == WatchEvent(trigger.job, WatchEnd.FINISHED, event["last_message"])
     assert json.loads(json.dumps(event)) == event
 
 
@@ -92,7 +90,7 @@ async def test_another_triggerer_can_go_on_with_it(local: TonyHook, tmp_path: Pa
     assert path == f"{TonyJobTrigger.__module__}.{TonyJobTrigger.__qualname__}"
     second = TonyJobTrigger(**json.loads(json.dumps(arguments)))
     (tmp_path / "go").touch()
-    assert (await first_event(second))["reason"] == Reason.FINISHED
+    assert (await first_event(second))["reason"] == WatchEnd.FINISHED
 
 
 async def test_a_task_that_a_later_release_deferred_is_not_misread() -> None:
@@ -105,12 +103,14 @@ async def test_a_task_that_a_later_release_deferred_is_not_misread() -> None:
 
 def test_an_earlier_release_has_said_nothing_of_output() -> None:
     """And passes over what this one says of it."""
-    job = DeferredJob("tony_default", None, "x", "0", "application_1_0001", kill=True, output=OutputWish(["worker:0"]))
+    job = DeferredJob(
+        "tony_default", None, "x", "0", "application_1_0001", kill=True, output=OutputSelection(["worker:0"])
+    )
     plain = to_plain(job)
     assert from_plain(plain, DeferredJob) == job
     without = {key: value for key, value in plain.items() if key != "output"}
     assert from_plain(without, DeferredJob) == attrs.evolve(job, output=None)
-    event = to_plain(WatchEvent(job, Reason.FINISHED, told={"worker:0": OutputPosition(1, 5)}))
+    event = to_plain(WatchEvent(job, WatchEnd.FINISHED, told={"worker:0": OutputPosition(1, 5)}))
     assert from_plain(event, WatchEvent).told == {"worker:0": OutputPosition(1, 5)}
     del event["told"]
     assert from_plain(event, WatchEvent).told == {}
@@ -131,9 +131,9 @@ async def test_on_kill_ends_nothing_while_the_patched_task_is_deferred(
     """A triggerer whose triggers were handed to another one is told of it as of a user's action."""
     asked = []
 
-    async def ask(task: TrainTask, seconds: float) -> TrainTaskStates:
+    async def ask(task: TrainTask, seconds: float) -> TrainTaskState:
         asked.append(task)
-        return TrainTaskStates(state=state)
+        return TrainTaskState(state=state)
 
     monkeypatch.setattr(TrainTask, "ask", ask)
     identity, application_id = submit(local, marker.forever)
@@ -149,14 +149,14 @@ async def test_on_kill_ends_nothing_while_the_patched_task_is_deferred(
 @pytest.mark.parametrize(
     ("states", "status"),
     [
-        (TrainTaskStates(is_over=True, state="failed"), "KILLED"),
-        (TrainTaskStates(is_over=True, state="success"), "KILLED"),
-        (TrainTaskStates(), "KILLED"),  # its run was deleted
-        (TrainTaskStates(is_over=False, state="queued"), "RUNNING"),  # cleared: its next try goes on with the run
+        (TrainTaskState(is_over=True, state="failed"), "KILLED"),
+        (TrainTaskState(is_over=True, state="success"), "KILLED"),
+        (TrainTaskState(), "KILLED"),  # its run was deleted
+        (TrainTaskState(is_over=False, state="queued"), "RUNNING"),  # cleared: its next try goes on with the run
     ],
 )
 async def test_mlflow_run_of_a_patched_job_is_closed_when_a_user_ends_the_task(
-    mlflow: Server, patched_end: list[str], monkeypatch: pytest.MonkeyPatch, states: TrainTaskStates, status: str
+    mlflow: Server, patched_end: list[str], monkeypatch: pytest.MonkeyPatch, states: TrainTaskState, status: str
 ) -> None:
     run = Run(Info("run0", "1", "train"))
     mlflow.runs.append(run)
@@ -170,7 +170,7 @@ async def test_mlflow_that_is_away_keeps_no_patched_job_alive(
     mlflow: Server, patched_end: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     mlflow.is_away = True
-    await end_as(TrainTaskStates(is_over=True, state="failed"), "run0", monkeypatch)
+    await end_as(TrainTaskState(is_over=True, state="failed"), "run0", monkeypatch)
     assert patched_end == [NAME]
     assert f"MLflow's run run0 of {NAME} stays open: Max retries exceeded" in caplog.text
 
@@ -181,7 +181,7 @@ async def test_mlflow_run_of_an_earlier_success_stays_one(
     """The server was away when the new training began."""
     run = Run(Info("run0", "1", "train", status="FINISHED"), Data(tags={"tony.verdict": "SUCCEEDED"}))
     mlflow.runs.append(run)
-    await end_as(TrainTaskStates(is_over=True, state="failed"), run.info.run_id, monkeypatch)
+    await end_as(TrainTaskState(is_over=True, state="failed"), run.info.run_id, monkeypatch)
     assert patched_end == [NAME]
     assert run.info.status == "FINISHED"
 
@@ -192,7 +192,7 @@ async def test_mlflow_run_of_another_training_stays_as_it_is(
     """Airflow's store of the task, where more people write than may change the task, has named it."""
     run = Run(Info("run0", "1", "train"), Data(tags={"tony.training": "theirs-1"}))
     mlflow.runs.append(run)
-    await end_as(TrainTaskStates(is_over=True, state="failed"), run.info.run_id, monkeypatch, "mine-0")
+    await end_as(TrainTaskState(is_over=True, state="failed"), run.info.run_id, monkeypatch, "mine-0")
     assert patched_end == [NAME]
     assert (run.info.status, run.data.tags) == ("RUNNING", {"tony.training": "theirs-1"})
     assert "run0, which Airflow's store names, is not that of mine-0" in caplog.text
@@ -210,25 +210,25 @@ def patched_end(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return ended
 
 
-async def end_as(states: TrainTaskStates, run_id: str, monkeypatch: pytest.MonkeyPatch, training: str = "") -> None:
+async def end_as(states: TrainTaskState, run_id: str, monkeypatch: pytest.MonkeyPatch, training: str = "") -> None:
     """A user has ended the deferred task, which is in this state by then."""
 
-    async def ask(task: TrainTask, seconds: float) -> TrainTaskStates:
+    async def ask(task: TrainTask, seconds: float) -> TrainTaskState:
         return states
 
     monkeypatch.setattr(TrainTask, "ask", ask)
     trigger = trigger_for(Identity("x", "0"), NAME, mlflow=OpenMlflowRun("mlflow_default", run_id, training))
     trigger.task_instance = cast(Any, SimpleNamespace(dag_id="d", run_id="r", task_id="t", map_index=-1))
     await trigger.on_kill()
-    await asyncio.to_thread(lambda: open_mlflow_run._closing.submit(bool).result(DEADLINE))  # after what it does before
+    await asyncio.to_thread(lambda: mlflow_server._closing.submit(bool).result(DEADLINE))  # after what it does before
 
 
-@pytest.mark.parametrize(("states", "ends"), [(TrainTaskStates(), False), (TrainTaskStates(True, "failed"), True)])
+@pytest.mark.parametrize(("states", "ends"), [(TrainTaskState(), False), (TrainTaskState(True, "failed"), True)])
 async def test_an_older_airflow_has_to_tell_the_patched_tasks_state_before_anything_is_ended(
     older_airflow: None,
     patched_end: list[str],
     monkeypatch: pytest.MonkeyPatch,
-    states: TrainTaskStates,
+    states: TrainTaskState,
     ends: bool,
 ) -> None:
     """All that such a trigger knows is that it was cancelled, as by a triggerer that goes down."""
@@ -281,7 +281,7 @@ async def test_the_queue_deadline_is_judged_by_the_job_itself(local: TonyHook, t
     event = asyncio.get_running_loop().create_task(first_event(trigger))
     await asyncio.wait([event], timeout=1.0)
     go.touch()
-    assert (await event)["reason"] == Reason.FINISHED
+    assert (await event)["reason"] == WatchEnd.FINISHED
 
 
 async def test_being_cancelled_ends_nothing(local: TonyHook, marker: Marker) -> None:
@@ -317,7 +317,7 @@ async def test_on_kill_may_be_told_to_keep_it(local: TonyHook, marker: Marker) -
 async def test_deadline_passed_while_no_triggerer_ran(local: TonyHook, marker: Marker) -> None:
     identity, application_id = submit(local, marker.forever)
     event = await first_event(trigger_for(identity, application_id, end=time.time() - 1))
-    assert event["reason"] == Reason.DEADLINE
+    assert event["reason"] == WatchEnd.DEADLINE
     assert is_alive(local, application_id)
     local.kill(application_id, "enough")
 
@@ -336,7 +336,7 @@ async def test_a_result_that_cannot_be_read_is_an_error_event_where_it_is_needed
     local: TonyHook, command: str, told: bool
 ) -> None:
     identity, application_id = submit(local, command, restart={"budget": 0})
-    assert (await first_event(trigger_for(identity, application_id)))["reason"] == Reason.FINISHED
+    assert (await first_event(trigger_for(identity, application_id)))["reason"] == WatchEnd.FINISHED
     uri = f"{local.application_dir(identity, application_id)}/result.json"
     write_atomically(local.storage(), uri, b"changed by hand")
     event = await first_event(trigger_for(identity, application_id))
@@ -344,7 +344,7 @@ async def test_a_result_that_cannot_be_read_is_an_error_event_where_it_is_needed
         assert event["reason"] is None
         assert f"cannot read {uri}: " in event["error"]
     else:
-        assert event["reason"] == Reason.FINISHED
+        assert event["reason"] == WatchEnd.FINISHED
 
 
 async def cancelled(trigger: TonyJobTrigger) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 import attrs
 
 from tests.operators.statuses import ID, application, status
-from tony_provider.cluster.identity import Identity
+from tony_provider.cluster.training.identity import Identity
 from tony_provider.runtime.protocol.status import FinalStatus
-from tony_provider.watching.job_search import FoundApplication, JobObservation, JobTarget
+from tony_provider.watching.job_poller import FoundApplication, JobObservation, JobTarget
 
 TRAINING = Identity("digits", "0123456789abcdef0123")
 FOUND = FoundApplication(ID, TRAINING)

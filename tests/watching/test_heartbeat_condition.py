@@ -11,10 +11,15 @@ from tests.operators.statuses import worker
 from tests.watching.observations import OF_TRAINING, Clock, seen
 from tony_provider.cluster.errors import ClusterUnreachable
 from tony_provider.runtime.protocol.status import TaskProgress, TaskStatus
-from tony_provider.watching.heartbeat_condition import HeartbeatCondition, HeartbeatLimits
-from tony_provider.watching.job_search import JobObservation
-from tony_provider.watching.sensor_conditions import SensorEnd, SensorMemory, SensorOutcome
-from tony_provider.watching.task_states import TrainTaskStates
+from tony_provider.watching.conditions import (
+    HeartbeatCondition,
+    HeartbeatLimits,
+    SensorEnd,
+    SensorMemory,
+    SensorOutcome,
+)
+from tony_provider.watching.job_poller import JobObservation
+from tony_provider.watching.observation import TrainTaskState
 
 LIMITS = HeartbeatLimits(max_heartbeat_age=60.0, min_steps_per_second=1.0, slow_for=30.0, task_types=None)
 MASTER_MS = 5_000_000  # its clock is far from ours
@@ -29,7 +34,7 @@ class Watch:
         )
 
     def look(self, observation: JobObservation) -> SensorOutcome | None:
-        return self.conditions.judge(observation, TrainTaskStates())
+        return self.conditions.judge(observation, TrainTaskState())
 
     def stale(self, observation: JobObservation) -> str:
         """Why; empty when it is not."""
@@ -177,6 +182,6 @@ def test_it_ends_with_the_training() -> None:
     outcome = Watch().look(seen("SUCCEEDED", step=9))
     assert outcome is not None
     assert (outcome.end, outcome.result and outcome.result.step) == (SensorEnd.REACHED, 9)
-    failed = Watch().conditions.judge(seen("FAILED"), TrainTaskStates(is_over=True))
+    failed = Watch().conditions.judge(seen("FAILED"), TrainTaskState(is_over=True))
     assert failed is not None
     assert failed.end is SensorEnd.MISSED

@@ -14,17 +14,16 @@ import attrs
 import pytest
 
 from tests.operators.statuses import application, status
-from tony_provider.cluster.base import Application
 from tony_provider.cluster.errors import ClusterUnreachable
-from tony_provider.cluster.identity import Identity
+from tony_provider.cluster.interface import Application
+from tony_provider.cluster.training.identity import Identity
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.storage.errors import StorageUnreachable
 from tony_provider.watching import job_poller as poller_module
-from tony_provider.watching.contact import Peer, side_of
 from tony_provider.watching.job_poller import FollowedJob, JobPoller, PollingPace, following
-from tony_provider.watching.observation import Observation
-from tony_provider.watching.shown_output import OutputWish, ShownOutput
+from tony_provider.watching.observation import Observation, Peer, peer_of_error
+from tony_provider.watching.task_output import OutputDisplay, OutputSelection
 
 DEADLINE = 20.0
 FAST = PollingPace(list_interval=0.02, details_per_second=100.0)
@@ -216,7 +215,7 @@ async def test_only_the_cluster_is_silent_if_the_resourcemanager_does_not_answer
         async with asyncio.timeout(DEADLINE):
             while cluster.calls[f"status of {followed.application_id}"] < reads + 10:
                 assert (told := await followed.next(DEADLINE)) is not None
-                assert [side_of(each) for each in told.outages] == [Peer.CLUSTER]
+                assert [peer_of_error(each) for each in told.outages] == [Peer.CLUSTER]
                 assert poller.contact.said(Peer.STORE) == ""
         assert "nobody answers" in poller.contact.said(Peer.CLUSTER)
         cluster.fault = None
@@ -315,7 +314,7 @@ async def test_output_shares_the_turns_of_steps_and_metrics(cluster: ScriptedClu
     looks: Counter[str] = Counter()
     hangs = threading.Event()
 
-    class Shown(ShownOutput):
+    class Shown(OutputDisplay):
         def is_due(self, status: JobStatus | None) -> bool:
             return status is not None
 
@@ -326,7 +325,7 @@ async def test_output_shares_the_turns_of_steps_and_metrics(cluster: ScriptedClu
     pace = attrs.evolve(FAST, details_per_second=50.0)
     jobs = [job(cluster, number) for number in range(5)]
     for each in jobs:
-        each.output = Shown(each.application_id, OutputWish(["worker:0"]))
+        each.output = Shown(each.application_id, OutputSelection(["worker:0"]))
     began = asyncio.get_running_loop().time()
     async with poller_of(cluster, pace) as poller:
         for each in jobs:

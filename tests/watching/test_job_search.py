@@ -10,13 +10,13 @@ import pytest
 
 from tests.operators.statuses import application, status
 from tests.watching.observations import TRAINING
-from tony_provider.cluster.application_ref import ApplicationRef
-from tony_provider.cluster.base import Application
 from tony_provider.cluster.errors import ClusterUnreachable
-from tony_provider.cluster.identity import Identity
+from tony_provider.cluster.interface import Application
+from tony_provider.cluster.training.applications import ApplicationRef
+from tony_provider.cluster.training.identity import Identity
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.protocol.status import JobStatus
-from tony_provider.watching.job_search import FoundApplication, JobObservation, JobSearch, JobTarget, PolledJob
+from tony_provider.watching.job_poller import FoundApplication, JobObservation, JobSearch, JobTarget, PolledJob
 
 FIRST, SECOND = "application_1700000000000_0001", "application_1700000000000_0002"
 OF_TRAINING, BY_ID, BY_TAG = JobTarget(identity=TRAINING), JobTarget(application_id=FIRST), JobTarget(tag="nightly")

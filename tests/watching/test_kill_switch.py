@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tony_provider.cluster.identity import Identity
+from tony_provider.cluster.training.identity import Identity
 from tony_provider.watching.kill_switch import KillSwitch
 
 

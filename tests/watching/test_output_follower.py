@@ -10,12 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tony_provider.cluster.errors import ClusterAuthError, MasterOutOfReach, NotServed
-from tony_provider.runtime.kept_log import LogPiece
-from tony_provider.runtime.protocol.output_piece import OutputPiece
+from tony_provider.runtime.protocol.http_messages import LogPiece, OutputPiece
 from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskState, TaskStatus
-from tony_provider.watching.output_follower import OutputFollower, OutputPosition, Printed, since
-from tony_provider.watching.output_lines import OutputLines
-from tony_provider.watching.shown_output import FIRST_PAUSE, OutputWish, ShownOutput
+from tony_provider.watching.task_output import (
+    FIRST_PAUSE,
+    OutputChunk,
+    OutputDisplay,
+    OutputFollower,
+    OutputLines,
+    OutputPosition,
+    OutputSelection,
+    after_overlap,
+)
 
 LIMIT = 64
 STATUS = JobStatus(
@@ -84,9 +90,9 @@ def test_all_that_is_printed_is_given_once_or_said_to_be_missing(looks: list[lis
 def test_the_last_lines_before_a_restart_come_first() -> None:
     hook = Hook({1: b"one\n"})
     live = follower(hook)
-    assert live.new() == [Printed(b"one\n")]
+    assert live.new() == [OutputChunk(b"one\n")]
     hook.logs = {1: b"one\nthe cause\n", 2: b"again\n"}
-    assert live.new() == [Printed(b"the cause\n"), Printed(b"again\n", new_container=True)]
+    assert live.new() == [OutputChunk(b"the cause\n"), OutputChunk(b"again\n", new_container=True)]
     assert live.position == OutputPosition(2, 6)
 
 
@@ -100,9 +106,9 @@ def test_of_many_containers_the_last_few_are_read() -> None:
     found = live.new()
     assert hook.asked == 6
     assert found == [
-        Printed(b"the cause\n"),
-        Printed(b"again\n", new_container=True, skipped=45),
-        *[Printed(b"again\n", new_container=True)] * 4,
+        OutputChunk(b"the cause\n"),
+        OutputChunk(b"again\n", new_container=True, skipped=45),
+        *[OutputChunk(b"again\n", new_container=True)] * 4,
     ]
     assert live.position == OutputPosition(51, 6)
     shown = OutputLines()
@@ -134,9 +140,9 @@ def test_what_was_read_before_the_master_went_away_is_given() -> None:
             return super().task_output(*arguments, **more)
 
     live = follower(Leaving({1: b"one\n", 2: b"two\n"}), OutputPosition(1))
-    assert live.new() == [Printed(b"one\n")]
+    assert live.new() == [OutputChunk(b"one\n")]
     assert live.problem == "it is gone"
-    assert live.new() == [Printed(b"two\n", new_container=True)]
+    assert live.new() == [OutputChunk(b"two\n", new_container=True)]
 
 
 def test_who_begins_at_the_end_sees_what_comes_then() -> None:
@@ -144,19 +150,19 @@ def test_who_begins_at_the_end_sees_what_comes_then() -> None:
     live = follower(hook, OutputPosition.end())
     assert live.new() == []
     hook.logs[1] += b"after\n"
-    assert live.new() == [Printed(b"after\n")]
+    assert live.new() == [OutputChunk(b"after\n")]
 
 
 def test_bytes_that_are_no_text_come_as_they_are() -> None:
-    assert follower(Hook({1: b"\xff\xfe\x00 text\n"})).new() == [Printed(b"\xff\xfe\x00 text\n")]
+    assert follower(Hook({1: b"\xff\xfe\x00 text\n"})).new() == [OutputChunk(b"\xff\xfe\x00 text\n")]
 
 
 def test_an_older_master_is_followed_by_the_end_of_its_log() -> None:
     hook = Hook({1: b"one\n"}, pieces=False)
     live = follower(hook, older_masters=True)
-    assert live.new() == [Printed(b"one\n")]
+    assert live.new() == [OutputChunk(b"one\n")]
     hook.logs[1] += b"two\n"
-    assert live.new() == [Printed(b"two\n")]
+    assert live.new() == [OutputChunk(b"two\n")]
     assert live.is_of_older_master
     assert live.rest(b"one\ntwo\nthree\n") == b"three\n"
     with pytest.raises(NotServed):
@@ -166,7 +172,7 @@ def test_an_older_master_is_followed_by_the_end_of_its_log() -> None:
 @given(st.binary(max_size=50), st.binary(max_size=50), st.integers(0, 60))
 def test_two_ends_of_a_log_are_joined_where_they_overlap(before: bytes, more: bytes, shown: int) -> None:
     tail = (before + more)[-max(shown, len(more)) :] if before + more else b""
-    new = since(before, tail)
+    new = after_overlap(before, tail)
     assert tail.endswith(new)
     assert len(new) <= max(len(more), len(tail))
 
@@ -174,7 +180,7 @@ def test_two_ends_of_a_log_are_joined_where_they_overlap(before: bytes, more: by
 def test_a_master_that_does_not_answer_is_asked_less_and_less() -> None:
     now = [0.0]
     hook = Hook(problem=MasterOutOfReach("no"))
-    shown = ShownOutput("application_1_0001", OutputWish(), clock=lambda: now[0])
+    shown = OutputDisplay("application_1_0001", OutputSelection(), clock=lambda: now[0])
     for second in range(300):
         now[0] = float(second)
         if shown.is_due(STATUS):
@@ -191,7 +197,7 @@ def test_a_master_that_does_not_answer_is_asked_less_and_less() -> None:
 
 @pytest.mark.parametrize("problem", [NotServed("older"), ClusterAuthError("you may not")])
 def test_what_will_never_be_shown_is_said_once(problem: Exception) -> None:
-    shown = ShownOutput("application_1_0001", OutputWish())
+    shown = OutputDisplay("application_1_0001", OutputSelection())
     shown.look(cast(Any, Hook(problem=problem)), STATUS)
     [line] = shown.lines()
     assert "is not shown here: " in line

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony_provider.watching import output_lines
-from tony_provider.watching.output_lines import (
-    AT_ONCE,
+from tony_provider.watching import task_output
+from tony_provider.watching.task_output import (
     BAR_SECONDS,
+    BURST_LINES,
     LINES_PER_SECOND,
-    LONGEST,
     MANY,
-    MOST,
+    MAX_LINE_LENGTH,
+    MAX_LINES,
     OutputLines,
-    shown,
+    displayed_line,
 )
 
 
@@ -70,8 +70,8 @@ def test_whatever_comes_is_bounded_printable_and_short(steps: list[tuple[bytes, 
         now += pause
         lines.add(data, missed)
         taken = lines.take(now)
-        assert len(taken) <= AT_ONCE + 2
-        assert all(is_shown(line) and len(line) <= LONGEST + 20 for line in taken)
+        assert len(taken) <= BURST_LINES + 2
+        assert all(is_shown(line) and len(line) <= MAX_LINE_LENGTH + 20 for line in taken)
         assert lines.pending >= 0
 
 
@@ -88,13 +88,13 @@ def test_whatever_comes_is_bounded_printable_and_short(steps: list[tuple[bytes, 
         ("\u202eno\u2066w\u200b\ufeff".encode(), "now"),
         (b"a\x1b]0;no end", "a"),
         (b"\x00\x01\x02text\xff\xfe", "\ufffdtext\ufffd"),
-        (b"x" * (LONGEST + 1), "x" * LONGEST + "… (cut)"),
-        (b"x" * LONGEST, "x" * LONGEST),
+        (b"x" * (MAX_LINE_LENGTH + 1), "x" * MAX_LINE_LENGTH + "… (cut)"),
+        (b"x" * MAX_LINE_LENGTH, "x" * MAX_LINE_LENGTH),
         (b"\r\r", ""),
     ],
 )
 def test_a_line_is_shown_as_a_terminal_would_at_last(line: bytes, text: str) -> None:
-    assert shown(line) == text
+    assert displayed_line(line) == text
     lines = OutputLines()
     for place in range(0, len(line), 7):
         lines.add(line[place : place + 7])
@@ -107,7 +107,7 @@ def test_of_more_than_may_be_shown_the_newest_are() -> None:
     for number in range(100_000):
         lines.add(b"line %d\n" % number)
     taken = lines.take(0.0)
-    assert taken == [f"… {100_000 - AT_ONCE:,} lines left out", *(f"line {99_900 + n}" for n in range(AT_ONCE))]
+    assert taken == [f"… {100_000 - BURST_LINES:,} lines left out", *(f"line {99_900 + n}" for n in range(BURST_LINES))]
     lines.add(b"next\n" * 50)
     assert lines.take(1.0) == [f"… {50 - LINES_PER_SECOND} lines left out", *["next"] * LINES_PER_SECOND]
 
@@ -117,13 +117,13 @@ def test_of_very_many_lines_in_one_piece_the_first_are_only_counted(monkeypatch:
 
     def look(line: bytes) -> str:
         looked.append(line)
-        return shown(line)
+        return displayed_line(line)
 
-    monkeypatch.setattr(output_lines, "shown", look)
+    monkeypatch.setattr(task_output, "shown", look)
     lines = OutputLines()
     lines.add(b"begun, ")
     lines.add(b"line\n\n" * 10_000 + b"last\n")
-    assert lines.take(0.0) == [f"… {10_001 - AT_ONCE:,} lines left out", *["line"] * (AT_ONCE - 1), "last"]
+    assert lines.take(0.0) == [f"… {10_001 - BURST_LINES:,} lines left out", *["line"] * (BURST_LINES - 1), "last"]
     assert len(looked) < 2_000
 
 
@@ -159,16 +159,16 @@ def test_what_a_bar_showed_at_last_is_not_told_twice() -> None:
 
 def test_who_prints_for_days_is_told_less_and_less() -> None:
     lines, count, last = OutputLines(), 0, []
-    for minute in range(3 * MOST):
+    for minute in range(3 * MAX_LINES):
         lines.add(b"line\n" * 3)
         if taken := lines.take(60.0 * minute):
             count, last = count + len(taken), taken
         if lines.is_full:
             break
     assert lines.is_full
-    assert MOST <= count <= 2 * MOST + 10
+    assert MAX_LINES <= count <= 2 * MAX_LINES + 10
     assert "nothing more is shown" in last[-1]
-    assert minute > MOST - MANY  # one a minute
+    assert minute > MAX_LINES - MANY  # one a minute
     lines.add(b"more\n")
     assert lines.take(1e9) == []
 

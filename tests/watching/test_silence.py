@@ -11,14 +11,13 @@ import pytest
 
 from tests.operators.statuses import ID, application, status
 from tests.watching.observations import Clock
-from tony_provider.cluster.base import Application
 from tony_provider.cluster.errors import ClusterAuthError, ClusterUnreachable, MasterOutOfReach
+from tony_provider.cluster.interface import Application
 from tony_provider.runtime.protocol.status import FinalStatus, JobStatus
 from tony_provider.runtime.protocol.timing import SLOW_ANSWER, STATUS_STALE
 from tony_provider.runtime.storage.errors import StorageNoSpace, StorageUnreachable
-from tony_provider.watching.contact import Contact, Peer
-from tony_provider.watching.observation import Observation
-from tony_provider.watching.silence import Silence
+from tony_provider.watching.observation import Observation, Peer, UnansweredCalls
+from tony_provider.watching.progress_log import ReachabilityLog
 
 RM_GONE = ClusterUnreachable("nobody answers")
 STORE_GONE = StorageUnreachable("hdfs://x", "read", "connection refused", "")
@@ -28,9 +27,11 @@ _TIME = re.compile(r" since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC")
 class Watcher:
     def __init__(self) -> None:
         self.clock = Clock()
-        self.contact = Contact(self.clock)
+        self.contact = UnansweredCalls(self.clock)
         self.lines: list[str] = []
-        self.silence = Silence(self.contact, lambda line: self.lines.append(_TIME.sub(" since then", line)), self.clock)
+        self.silence = ReachabilityLog(
+            self.contact, lambda line: self.lines.append(_TIME.sub(" since then", line)), self.clock
+        )
 
     def look(self, seen: Observation | None, seconds: float = 0.0) -> list[str]:
         """What is new."""

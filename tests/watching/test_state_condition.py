@@ -20,18 +20,17 @@ from tests.watching.observations import (
 )
 from tony_provider.cluster.errors import ClusterUnreachable, ConnectionProblem
 from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus
-from tony_provider.watching import outages
-from tony_provider.watching.job_search import FoundApplication, JobObservation, JobTarget
-from tony_provider.watching.outages import OUTAGE_SECONDS
-from tony_provider.watching.sensor_conditions import SensorEnd, SensorMemory, SensorResult
-from tony_provider.watching.state_condition import StateCondition
-from tony_provider.watching.state_names import STATES, states_of
-from tony_provider.watching.task_states import TrainTask, TrainTaskStates
+from tony_provider.sensors.tony import STATES, state_names
+from tony_provider.watching import job_watch
+from tony_provider.watching.conditions import SensorEnd, SensorMemory, SensorResult, StateCondition
+from tony_provider.watching.job_poller import FoundApplication, JobObservation, JobTarget
+from tony_provider.watching.job_watch import OUTAGE_SECONDS
+from tony_provider.watching.observation import TrainTask, TrainTaskState
 
 UNKNOWN, GOES_ON, IS_OVER = (
-    TrainTaskStates(),
-    TrainTaskStates(is_over=False, state="up_for_retry"),
-    TrainTaskStates(True, "failed"),
+    TrainTaskState(),
+    TrainTaskState(is_over=False, state="up_for_retry"),
+    TrainTaskState(True, "failed"),
 )
 LATER = f"{ID[:-1]}2"
 
@@ -46,14 +45,14 @@ class Watch:
             start_timeout=start_timeout,
             log=self.log.append,
             clock=self.clock,
-            states=states_of(states or ("RUNNING", "SUCCEEDED")),
+            states=state_names(states or ("RUNNING", "SUCCEEDED")),
         )
 
-    def end(self, observation: JobObservation, task_states: TrainTaskStates = UNKNOWN) -> SensorEnd | None:
+    def end(self, observation: JobObservation, task_states: TrainTaskState = UNKNOWN) -> SensorEnd | None:
         outcome = self.conditions.judge(observation, task_states)
         return None if outcome is None else outcome.end
 
-    def message(self, observation: JobObservation, task_states: TrainTaskStates = UNKNOWN) -> str:
+    def message(self, observation: JobObservation, task_states: TrainTaskState = UNKNOWN) -> str:
         outcome = self.conditions.judge(observation, task_states)
         assert outcome is not None
         return outcome.message
@@ -92,15 +91,15 @@ def test_states_of_the_job_and_of_its_application(
 
 @pytest.mark.parametrize("given", ["running, succeeded", ["RUNNING", "SUCCEEDED"], ("Running", "Succeeded")])
 def test_states_as_people_write_them(given: Any) -> None:
-    assert states_of(given) == {"RUNNING", "SUCCEEDED"}
+    assert state_names(given) == {"RUNNING", "SUCCEEDED"}
 
 
 def test_a_state_that_is_none_is_told_with_the_nearest_and_all() -> None:
     with pytest.raises(ValueError, match=r"states: 'RUNING' is no state; did you mean running\?") as error:
-        states_of(["RUNING"])
+        state_names(["RUNING"])
     assert all(state in str(error.value) for state in STATES)
     with pytest.raises(ValueError, match="there is none"):
-        states_of([])
+        state_names([])
 
 
 def test_what_is_returned() -> None:
@@ -191,7 +190,7 @@ def test_an_outage_is_told_once_and_borne_for_a_while(monkeypatch: pytest.Monkey
     assert watch.end(seen("WAITING")) is None
     assert "The cluster answers again, after 0 s" in watch.log
     assert watch.end(gone) is None
-    monkeypatch.setattr(outages, "OUTAGE_SECONDS", -1.0)
+    monkeypatch.setattr(job_watch, "OUTAGE_SECONDS", -1.0)
     with pytest.raises(ClusterUnreachable):
         watch.end(gone)
 
@@ -204,15 +203,15 @@ def test_what_no_waiting_mends_is_an_error_at_once() -> None:
 @pytest.mark.parametrize(
     ("index", "states", "task_states"),
     [
-        (-1, {"train": "running"}, TrainTaskStates(False, "running")),
-        (-1, {"train": None}, TrainTaskStates(False, "none")),
-        (-1, {"train": "success"}, TrainTaskStates(True, "success")),
-        (2, {"train_1": "failed", "train_2": "up_for_retry"}, TrainTaskStates(False, "up_for_retry")),
-        (2, {"train": "upstream_failed"}, TrainTaskStates(True, "upstream_failed")),  # not expanded
-        (None, {"train_0": "failed", "train_1": "deferred"}, TrainTaskStates(False, "deferred")),
-        (None, {"train_0": "failed", "train_1": "success"}, TrainTaskStates(True, "failed")),
-        (-1, {}, TrainTaskStates()),
+        (-1, {"train": "running"}, TrainTaskState(False, "running")),
+        (-1, {"train": None}, TrainTaskState(False, "none")),
+        (-1, {"train": "success"}, TrainTaskState(True, "success")),
+        (2, {"train_1": "failed", "train_2": "up_for_retry"}, TrainTaskState(False, "up_for_retry")),
+        (2, {"train": "upstream_failed"}, TrainTaskState(True, "upstream_failed")),  # not expanded
+        (None, {"train_0": "failed", "train_1": "deferred"}, TrainTaskState(False, "deferred")),
+        (None, {"train_0": "failed", "train_1": "success"}, TrainTaskState(True, "failed")),
+        (-1, {}, TrainTaskState()),
     ],
 )
-def test_what_airflow_says_of_the_task(index: int | None, states: dict[str, Any], task_states: TrainTaskStates) -> None:
+def test_what_airflow_says_of_the_task(index: int | None, states: dict[str, Any], task_states: TrainTaskState) -> None:
     assert TrainTask("dag", "run", "train", index).read(states) == task_states

@@ -11,16 +11,16 @@ import pytest
 
 from tests.operators.statuses import application
 from tony_provider.cluster.errors import ClusterUnreachable
-from tony_provider.cluster.identity import Identity
+from tony_provider.cluster.training.identity import Identity
 from tony_provider.watching import termination
 from tony_provider.watching.termination import (
-    Kill,
+    KillOrder,
     clean_up,
     end_from_triggerer,
-    end_or_tell,
     killed_for,
+    logging_end_errors,
     stop_application,
-    stop_once_known,
+    stop_when_submitted,
 )
 
 ID = "application_1700000000000_0001"
@@ -32,7 +32,7 @@ def test_a_master_that_says_no_time_of_its_end_is_killed(ends_within: Any) -> No
     """Seen: a word in place of a number kept the job from being killed, and 30 years the worker waiting."""
     hook = mock.Mock()
     hook.control.return_value = {"ends_within": ends_within}
-    assert stop_application(hook, WHO, ID, Kill("enough", "a try"), seconds=1.0) is None
+    assert stop_application(hook, WHO, ID, KillOrder("enough", "a try"), seconds=1.0) is None
     hook.kill.assert_called_once()
     hook.limit.assert_not_called()
 
@@ -40,14 +40,14 @@ def test_a_master_that_says_no_time_of_its_end_is_killed(ends_within: Any) -> No
 def test_a_master_that_says_when_it_ends_is_waited_for() -> None:
     hook = mock.Mock()
     hook.control.return_value = {"ends_within": 150}
-    assert stop_application(hook, WHO, ID, Kill("enough", "a try"), seconds=1.0) == 150
+    assert stop_application(hook, WHO, ID, KillOrder("enough", "a try"), seconds=1.0) == 150
     hook.kill.assert_not_called()
 
 
 def test_whose_kill_it_was_is_not_looked_for_from_each_of_thousands_of_beginnings() -> None:
     # 64 KiB of these took 3 s, in which nothing else of the process ran.
     assert killed_for(application(diagnostics="Killed by Airflow for try " * 2500)) is None
-    assert killed_for(application(diagnostics=f"it was {Kill('enough', 'try 2 (0198)')}")) == "try 2 (0198)"
+    assert killed_for(application(diagnostics=f"it was {KillOrder('enough', 'try 2 (0198)')}")) == "try 2 (0198)"
 
 
 FOREIGN = [KeyError("state"), RecursionError("too deep"), TypeError("int"), ClusterUnreachable("away")]
@@ -59,7 +59,7 @@ def test_a_master_whose_answer_cannot_be_understood_is_killed(
 ) -> None:
     hook = mock.Mock()
     hook.control.side_effect = error
-    assert stop_application(hook, WHO, ID, Kill("enough", "a try"), seconds=1.0) is None
+    assert stop_application(hook, WHO, ID, KillOrder("enough", "a try"), seconds=1.0) is None
     hook.kill.assert_called_once()
     assert f"{ID} is killed without grace: {error}" in caplog.text
     assert ("Traceback" in caplog.text) is not isinstance(error, ClusterUnreachable)
@@ -71,7 +71,7 @@ def test_what_a_cluster_says_of_a_limit_keeps_nobody_from_waiting_for_the_end(
 ) -> None:
     hook = mock.Mock()
     hook.control.return_value, hook.limit.side_effect = {"ends_within": 3}, error
-    assert stop_application(hook, WHO, ID, Kill("enough", "a try"), seconds=1.0) == 3
+    assert stop_application(hook, WHO, ID, KillOrder("enough", "a try"), seconds=1.0) == 3
     assert "without a limit set by the cluster" in caplog.text
 
 
@@ -82,7 +82,7 @@ def test_whatever_keeps_an_application_from_being_ended_is_told(
     """Seen: a thread of a signal handler died of it, with no word in the task's log."""
     hook = mock.Mock()
     hook.application.side_effect = error
-    assert stop_once_known(hook, WHO, ID, Kill("enough"), within=0.0)
+    assert stop_when_submitted(hook, WHO, ID, KillOrder("enough"), within=0.0)
     assert f"{ID} could not be ended: {error}" in caplog.text
 
 
@@ -103,12 +103,12 @@ async def test_a_triggerer_goes_on_to_the_kill_after_a_stop_that_failed(
     hook.control.side_effect, hook.application.side_effect = error, lambda _: application("KILLED")
     hook.kill.side_effect = [error, None]
     monkeypatch.setattr(termination, "TonyHook", lambda *_: hook)
-    await end_from_triggerer("c", None, WHO, ID, Kill("a user has ended the task"))
+    await end_from_triggerer("c", None, WHO, ID, KillOrder("a user has ended the task"))
     assert hook.kill.call_count == 2
     assert f"{ID} could not be ended: {error}" in caplog.text
 
 
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt, asyncio.CancelledError, SystemExit])
 def test_what_interrupts_is_no_error_of_an_application(interruption: type[BaseException]) -> None:
-    with pytest.raises(interruption), end_or_tell(ID, logging.getLogger()):
+    with pytest.raises(interruption), logging_end_errors(ID, logging.getLogger()):
         raise interruption

@@ -11,10 +11,10 @@ import pytest
 from tests.operators.statuses import ID, application, status
 from tests.watching.observations import TRAINING, Clock
 from tony_provider.cluster.errors import MasterOutOfReach
-from tony_provider.cluster.identity import Identity
-from tony_provider.runtime.protocol.token_life import TokenLife
+from tony_provider.cluster.training.identity import Identity
+from tony_provider.runtime.protocol.status import TokenLife
 from tony_provider.watching.observation import Observation
-from tony_provider.watching.token_renewal import TokenRenewal
+from tony_provider.watching.token_refresher import TokenRefresher
 
 DAY = 86400.0
 BEGAN = 1_700_000_000.0
@@ -53,18 +53,18 @@ def seen(token: TokenLife | None, cluster: str = "RUNNING", attempt: int = 1, **
 
 
 def test_it_is_due_once_half_the_tokens_life_is_over(clock: Clock) -> None:
-    renewal, week = TokenRenewal(TRAINING, ID), seen(life(BEGAN, 7))
+    renewal, week = TokenRefresher(TRAINING, ID), seen(life(BEGAN, 7))
     clock.now += 3.4 * DAY
     assert not renewal.is_due(week)
     clock.now += 0.2 * DAY
     assert renewal.is_due(week)
     assert not renewal.is_due(seen(life(BEGAN, 7), "FINISHED"))
     assert not renewal.is_due(seen(None))
-    assert not TokenRenewal(None, ID).is_due(week)
+    assert not TokenRefresher(None, ID).is_due(week)
 
 
 def test_it_is_due_again_when_half_of_the_newer_one_is_over(clock: Clock) -> None:
-    renewal, hook, week = TokenRenewal(TRAINING, ID), HookOfTokens(clock), seen(life(BEGAN, 7))
+    renewal, hook, week = TokenRefresher(TRAINING, ID), HookOfTokens(clock), seen(life(BEGAN, 7))
     clock.now += 4 * DAY
     assert renewal.renew(hook, week)  # type: ignore[arg-type]  # all that it asks of a hook
     assert list(renewal.lines()) == [f"{ID} has a newer HDFS token, until 2023-11-19 22:13:20 UTC"]
@@ -74,7 +74,7 @@ def test_it_is_due_again_when_half_of_the_newer_one_is_over(clock: Clock) -> Non
 
 
 def test_what_fails_is_told_once_and_tried_again_soon(clock: Clock) -> None:
-    renewal, hook, week = TokenRenewal(TRAINING, ID), HookOfTokens(clock, "no master there"), seen(life(BEGAN, 7))
+    renewal, hook, week = TokenRefresher(TRAINING, ID), HookOfTokens(clock, "no master there"), seen(life(BEGAN, 7))
     clock.now += 4 * DAY
     for _ in range(100):
         if renewal.is_due(week):
@@ -88,11 +88,11 @@ def test_what_fails_is_told_once_and_tried_again_soon(clock: Clock) -> None:
 
 
 def test_a_later_master_gets_one_at_once_and_once(clock: Clock) -> None:
-    renewal, hook = TokenRenewal(TRAINING, ID), HookOfTokens(clock)
+    renewal, hook = TokenRefresher(TRAINING, ID), HookOfTokens(clock)
     later = seen(life(BEGAN, 7), attempt=2, am_attempt=1)
     assert renewal.is_due(later)
     assert renewal.renew(hook, later)  # type: ignore[arg-type]
     clock.now += 60
     assert not renewal.is_due(later)
     assert not renewal.is_due(seen(life(BEGAN, 7), attempt=2, am_attempt=2))
-    assert not TokenRenewal(TRAINING, ID).is_due(seen(life(BEGAN, 7), attempt=2, am_attempt=2))
+    assert not TokenRefresher(TRAINING, ID).is_due(seen(life(BEGAN, 7), attempt=2, am_attempt=2))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.watching.observations import Clock
-from tony_provider.watching.troubles import FIRST_REMINDER, LONGEST_PAUSE, Troubles
+from tony_provider.watching.progress_log import FIRST_REMINDER, LONGEST_PAUSE, OngoingProblems
 
 _TIME = re.compile(r" since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC")
 
@@ -19,12 +19,12 @@ _TIME = re.compile(r" since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC")
 class Log:
     clock: Clock = attrs.field(factory=Clock)
     lines: list[str] = attrs.field(factory=list)
-    troubles: Troubles = attrs.field(init=False)
+    troubles: OngoingProblems = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.troubles = Troubles(lambda line: self.lines.append(_TIME.sub(" since then", line)), self.clock)
+        self.troubles = OngoingProblems(lambda line: self.lines.append(_TIME.sub(" since then", line)), self.clock)
 
-    def after(self, seconds: float) -> Troubles:
+    def after(self, seconds: float) -> OngoingProblems:
         self.clock.now += seconds
         return self.troubles
 

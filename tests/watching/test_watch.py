@@ -11,7 +11,6 @@ import attrs
 import pytest
 
 from tests.operators.statuses import ID, application, status
-from tony_provider.cluster.base import Application
 from tony_provider.cluster.errors import (
     ClusterAuthError,
     ClusterError,
@@ -19,15 +18,14 @@ from tony_provider.cluster.errors import (
     ConnectionProblem,
     RecordUnreadable,
 )
-from tony_provider.cluster.identity import Identity
+from tony_provider.cluster.interface import Application
+from tony_provider.cluster.training.identity import Identity
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.runtime.protocol.job_figures import TimeUse
-from tony_provider.runtime.protocol.status import FinalStatus, JobStatus
+from tony_provider.runtime.protocol.status import FinalStatus, JobStatus, TimeUse
 from tony_provider.runtime.storage.errors import StorageUnreachable
-from tony_provider.watching import outages, watch
+from tony_provider.watching import job_watch
+from tony_provider.watching.job_watch import JobWatch, WatchEnd, WatchLimits, WatchResult
 from tony_provider.watching.observation import Observation, observe
-from tony_provider.watching.watch import JobWatch
-from tony_provider.watching.watch_result import Reason, WatchLimits, WatchResult
 
 Answer = Application | None | Exception
 HOUR = 3600.0
@@ -62,7 +60,7 @@ class Looking:
         return self._watched.judge(observe(self._hook, Identity("x", "0"), ID))
 
 
-def ending(watched: Looking) -> tuple[Reason, str] | None:
+def ending(watched: Looking) -> tuple[WatchEnd, str] | None:
     seen = watched.look()
     return None if seen is None else (seen.reason, seen.last_message)
 
@@ -91,7 +89,7 @@ def test_short_outages_are_borne_and_told_once() -> None:
 def test_a_long_outage_is_an_error(error: ClusterError, monkeypatch: pytest.MonkeyPatch) -> None:
     watched = watch_of(ScriptedHook(error, error))
     assert watched.look() is None
-    monkeypatch.setattr(outages, "OUTAGE_SECONDS", 0.0)
+    monkeypatch.setattr(job_watch, "OUTAGE_SECONDS", 0.0)
     with pytest.raises(type(error)):
         watched.look()
 
@@ -102,24 +100,24 @@ def test_what_no_waiting_mends_is_an_error_at_once() -> None:
 
 
 def test_the_deadline_holds_during_an_outage() -> None:
-    assert ending(watch_of(ScriptedHook(ClusterUnreachable("gone")), end=PAST)) == (Reason.DEADLINE, "")
+    assert ending(watch_of(ScriptedHook(ClusterUnreachable("gone")), end=PAST)) == (WatchEnd.DEADLINE, "")
 
 
 def test_a_job_that_ended_just_before_its_deadline_has_ended() -> None:
     last = application("FINISHED")
-    assert watch_of(ScriptedHook(last), end=PAST).look() == WatchResult(Reason.FINISHED, application=last)
+    assert watch_of(ScriptedHook(last), end=PAST).look() == WatchResult(WatchEnd.FINISHED, application=last)
 
 
 def test_forgotten_with_a_result_is_finished() -> None:
     job = status("SUCCEEDED")
-    assert watch_of(ScriptedHook(None, job=job)).look() == WatchResult(Reason.FINISHED, status=job)
+    assert watch_of(ScriptedHook(None, job=job)).look() == WatchResult(WatchEnd.FINISHED, status=job)
 
 
 def test_forgotten_without_a_result_is_believed_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     watched = watch_of(ScriptedHook(None, application(), None, None, job=status("RUNNING", message="2 of 2 run")))
     assert [watched.look() for _ in range(3)] == [None] * 3
-    monkeypatch.setattr(watch, "FORGOTTEN_SECONDS", -1.0)
-    assert ending(watched) == (Reason.FORGOTTEN, "2 of 2 run")
+    monkeypatch.setattr(job_watch, "FORGOTTEN_SECONDS", -1.0)
+    assert ending(watched) == (WatchEnd.FORGOTTEN, "2 of 2 run")
 
 
 def unreadable(name: str) -> RecordUnreadable:
@@ -136,14 +134,14 @@ def test_a_status_that_cannot_be_read_is_told_once_and_done_without() -> None:
     hook = ScriptedHook(application(), application(), None, application(), FAILED, job=UNREADABLE_STATUS)
     watched = watch_of(hook, log, queue=FUTURE)
     assert [watched.look() for _ in range(4)] == [None] * 4
-    assert watched.look() == WatchResult(Reason.FINISHED, application=FAILED)
+    assert watched.look() == WatchResult(WatchEnd.FINISHED, application=FAILED)
     assert sum("hdfs://nn/" in line for line in log) == 1
 
 
 @pytest.mark.parametrize("cluster", [application(), FAILED, application("KILLED")])
 def test_a_result_that_cannot_be_read_is_done_without_where_the_cluster_tells(cluster: Application) -> None:
     seen = watch_of(ScriptedHook(cluster, job=UNREADABLE_RESULT)).look()
-    assert seen == (WatchResult(Reason.FINISHED, application=cluster) if cluster.is_final else None)
+    assert seen == (WatchResult(WatchEnd.FINISHED, application=cluster) if cluster.is_final else None)
 
 
 def test_a_success_whose_result_cannot_be_read_is_an_error_that_names_it() -> None:
@@ -154,30 +152,30 @@ def test_a_success_whose_result_cannot_be_read_is_an_error_that_names_it() -> No
 def test_forgotten_with_a_result_that_cannot_be_read_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     watched = watch_of(ScriptedHook(None, None, None, job=UNREADABLE_RESULT))
     assert watched.look() is None
-    monkeypatch.setattr(watch, "FORGOTTEN_SECONDS", -1.0)
+    monkeypatch.setattr(job_watch, "FORGOTTEN_SECONDS", -1.0)
     with pytest.raises(RecordUnreadable):
         watched.look()
-    assert ending(watch_of(ScriptedHook(None, job=UNREADABLE_STATUS))) == (Reason.FORGOTTEN, "")
+    assert ending(watch_of(ScriptedHook(None, job=UNREADABLE_STATUS))) == (WatchEnd.FORGOTTEN, "")
 
 
 @pytest.mark.parametrize(
     ("cluster", "job", "late", "reason"),
     [
-        (application("ACCEPTED"), None, True, Reason.QUEUE_TIMEOUT),
-        (application("RUNNING"), status("WAITING"), True, Reason.QUEUE_TIMEOUT),
+        (application("ACCEPTED"), None, True, WatchEnd.QUEUE_TIMEOUT),
+        (application("RUNNING"), status("WAITING"), True, WatchEnd.QUEUE_TIMEOUT),
         (application("RUNNING"), status("WAITING"), False, None),
         (application("RUNNING"), status("STARTING"), True, None),
         (application("RUNNING"), status("RUNNING"), True, None),
         (application("RUNNING"), status("WAITING", generation=1), True, None),  # for containers that it has lost
         (application("ACCEPTED"), status("RUNNING", generation=1), True, None),  # for its next master
-        (application("ACCEPTED"), status("WAITING"), True, Reason.QUEUE_TIMEOUT),
+        (application("ACCEPTED"), status("WAITING"), True, WatchEnd.QUEUE_TIMEOUT),
         (application("RUNNING"), status("SUSPENDED"), True, None),
         (application("RUNNING"), status("WAITING", times=TimeUse(suspended=60.0)), True, None),  # it counts anew
         (application("RUNNING"), None, True, None),  # its first status is on its way
-        (application("FINISHED"), status("FAILED"), True, Reason.FINISHED),
+        (application("FINISHED"), status("FAILED"), True, WatchEnd.FINISHED),
     ],
 )
-def test_queue_deadline(cluster: Application, job: JobStatus | None, late: bool, reason: Reason | None) -> None:
+def test_queue_deadline(cluster: Application, job: JobStatus | None, late: bool, reason: WatchEnd | None) -> None:
     seen = watch_of(ScriptedHook(cluster, job=job), queue=PAST if late else FUTURE).look()
     assert (seen.reason if seen else None) == reason
 

@@ -1,24 +1,47 @@
-"""All rules, asked about one application."""
+"""What the documents say of a rule, for those who have the package alone."""
 
 from __future__ import annotations
 
 import functools
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import attrs
 
-from tony_provider.advice.case import Case
-from tony_provider.advice.rule import Rule
+from tony_provider.advice.case import Case, Rule
 from tony_provider.advice.rules import RULES
-from tony_provider.cluster.history.advice import Advice
-from tony_provider.cluster.history.job_history import JobHistory
-from tony_provider.cluster.history.job_summary import JobSummary
-from tony_provider.runtime.codec import CodecError
-from tony_provider.runtime.parsing.parse import parse_job
-from tony_provider.runtime.spec.merge import merge
-from tony_provider.runtime.spec.problems import SpecError
+from tony_provider.advice.rules.memory_too_little import MemoryTooLittle
+from tony_provider.advice.rules.memory_too_much import MemoryTooMuch
+from tony_provider.advice.rules.vcores_idle import VcoresIdle
+from tony_provider.cluster.records.history import JobHistory, SpecificationRecord
+from tony_provider.cluster.records.summary import Advice, JobSummary
+from tony_provider.runtime.common.codec import CodecError, to_plain
+from tony_provider.runtime.jobspec.container_content import without_tensorboard_task
+from tony_provider.runtime.jobspec.model import JobSpec
+from tony_provider.runtime.jobspec.problems import SpecError
+from tony_provider.runtime.parsing.parse import merge, parse_job
+from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus, JobState, JobStatus
+
+_PAGES = (  # in an installed package, and in the repository
+    Path(__file__).with_name("advice.md"),
+    Path(__file__).parents[2] / "docs" / "advice.md",
+)
+
+
+def rule_documentation(rule: str) -> str:
+    """The section of a rule, without its title; empty: it has none. Raises FileNotFoundError where there is no page."""
+    page = next((each for each in _PAGES if each.exists()), _PAGES[0]).read_text(encoding="utf-8")
+    _, _, section = page.partition(f"\n## {rule}\n")
+    return section.partition("\n## ")[0].strip()
+
+
+def advice_lines(advice: Sequence[Advice], application_id: str) -> list[str]:
+    """A line for each piece of advice on an application, for a log; and one that says where there is more about it."""
+    lines = [f"Advice: {each.text} ({each.confidence.value} confidence)" for each in advice]
+    return [*lines, f"What is behind it: airflow tony advise {application_id} --explain"] if lines else []
+
 
 log = logging.getLogger(__name__)
 
@@ -65,3 +88,49 @@ def _checked(case: Case, advice: Advice) -> Advice:
         log.warning("The change of %s does not fit %s: %s", advice.rule, case.job.application_id, error)
         return attrs.evolve(advice, change=None)
     return advice
+
+
+APPLIED_RULES = (MemoryTooLittle(), MemoryTooMuch(), VcoresIdle())
+
+
+@attrs.frozen
+class NextRun:
+    """Advice for the next run, and the application whose figures it is by."""
+
+    application_id: str
+    advice: Sequence[Advice]
+
+
+def advise_next(job: JobSpec, former: Sequence[JobSummary]) -> NextRun | None:
+    """What the job should ask for; None: nothing is known of an application that tells.
+
+    That is the last one that has succeeded, or one since then that was killed for its memory. It is judged as if it had
+    asked for what ``job`` does.
+    """
+    at = next((n for n in reversed(range(len(former))) if _tells(former[n])), None)
+    if at is None:
+        return None
+    return NextRun(former[at].application_id, advise(_as_if(job, former[at]), former[:at], APPLIED_RULES))
+
+
+def _is_out_of_memory(run: JobSummary) -> bool:
+    return run.failure_kind == FailureKind.OUT_OF_MEMORY.value
+
+
+def _tells(run: JobSummary) -> bool:
+    return run.verdict is FinalStatus.SUCCEEDED or _is_out_of_memory(run)
+
+
+def _as_if(job: JobSpec, run: JobSummary) -> JobHistory:
+    """The history of ``run``, as one of ``job``: rules compare with what that asks for."""
+    failed = _is_out_of_memory(run)
+    status = JobStatus(
+        run.application_id,
+        run.name,
+        JobState.FAILED if failed else JobState.SUCCEEDED,
+        failure=Failure(FailureKind.OUT_OF_MEMORY, run.reason, task=run.failed_task) if failed else None,
+        times=run.times,
+        use=run.use,
+    )
+    specification = SpecificationRecord(job=to_plain(without_tensorboard_task(job)))
+    return JobHistory(application_id=run.application_id, specification=specification, status=status)

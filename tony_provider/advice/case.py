@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 
-from tony_provider.cluster.history.advice import Confidence
-from tony_provider.cluster.history.job_history import JobHistory
-from tony_provider.cluster.history.job_summary import JobSummary
-from tony_provider.runtime.codec import from_plain
-from tony_provider.runtime.protocol.job_figures import TimeUse, TypeUse
-from tony_provider.runtime.protocol.status import FinalStatus, JobState
-from tony_provider.runtime.spec.model import TENSORBOARD, JobSpec
+from tony_provider.cluster.records.history import JobHistory
+from tony_provider.cluster.records.summary import Advice, Confidence, JobSummary
+from tony_provider.runtime.common.codec import from_plain
+from tony_provider.runtime.jobspec.model import TENSORBOARD, JobSpec
+from tony_provider.runtime.protocol.status import FinalStatus, JobState, TimeUse, TypeUse
 
 # Seconds of training from which on what was used tells what is needed: in fewer a program may not have read all its
 # data, evaluated or saved once, and reading and compiling at its beginning weigh more than what comes after.
@@ -114,3 +113,31 @@ def confidence(saying: int, of: int) -> Confidence:
     if saying >= _SEVERAL and saying >= _MOST * of:
         return Confidence.HIGH
     return Confidence.MEDIUM if saying > 1 and saying >= of / 2 else Confidence.LOW
+
+
+class Rule(ABC):
+    """One thing that can be better about a job. Pure: it looks at nothing but the case."""
+
+    name: ClassVar[str]  # and that of its section in docs/advice.md
+
+    @abstractmethod
+    def advise(self, case: Case) -> Advice | None:
+        """What it has to say; None: nothing, or too little is known. May raise for a history that is damaged."""
+
+    def advice(
+        self,
+        text: str,
+        gain: float,
+        confidence: Confidence = Confidence.LOW,
+        change: dict[str, Any] | None = None,
+        **evidence: Any,
+    ) -> Advice:
+        """Its advice. ``gain`` is what the job cost without need, as a share, and cut to 0 to 1."""
+        return Advice(
+            rule=self.name,
+            text=text,
+            evidence=evidence,
+            confidence=confidence,
+            change=change or None,
+            gain=min(1.0, max(0.0, gain)),
+        )

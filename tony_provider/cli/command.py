@@ -1,21 +1,108 @@
-"""What all commands have in common: no log lines, and messages in place of tracebacks."""
+"""Where answers are written: a terminal, whose width most tables keep to, or a file or pipe, where nothing is cut."""
 
 from __future__ import annotations
 
 import functools
+import signal
 import sys
+import threading
+import time
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
+from airflow.cli.simple_table import AirflowConsole
 from airflow.utils.cli import suppress_logs_and_warning
+from rich.console import Console, RenderableType
+from rich.markup import escape
+from rich.text import Text
 
-from tony_provider.airflow_versions.capabilities import AirflowTooOld
 from tony_provider.cluster.errors import ClusterError
+from tony_provider.cluster.training.applications import ApplicationRef
+from tony_provider.cluster.training.identity import Identity
+from tony_provider.compat import AirflowTooOld
 from tony_provider.configuration import ConfigurationProblem
 from tony_provider.exceptions import TonySpecError
-from tony_provider.hooks.metastore import connections_of_database
+from tony_provider.hooks.connection import connections_of_database
+from tony_provider.hooks.tony import TonyHook
+from tony_provider.runtime.common import clock
+from tony_provider.runtime.common.quantities import span
+from tony_provider.runtime.common.text import one_line, printable
+from tony_provider.runtime.jobspec.units import UnitError, parse_duration
 from tony_provider.runtime.storage.errors import StorageError
-from tony_provider.runtime.text import printable
+
+_WIDE = 1 << 14  # characters; wider than any path
+
+
+def print_rows(rows: Sequence[Mapping[str, object]], output: str, *, whole: bool = False) -> None:
+    """As ``--output`` says. ``whole``: a terminal breaks lines, never cells, so that ids and paths can be copied."""
+    console = AirflowConsole(emoji=False)
+    if output == "table" and (whole or not console.is_terminal):  # JSON would be padded with blanks up to the width
+        console.width = _WIDE
+    if output not in ("json", "yaml"):  # those write what a terminal obeys in ASCII
+        rows = [{key: _cell(value, output) for key, value in row.items()} for row in rows]
+    console.print_as(rows, output)
+
+
+def _cell(value: object, output: str) -> object:
+    if not isinstance(value, str):
+        return value
+    return escape(one_line(value)) if output == "table" else one_line(value)  # a table's cells would be markup
+
+
+def as_text(text: str, style: str = "") -> Text:
+    """A text of somebody else's as rich takes one: no markup, and nothing that a terminal obeys."""
+    return Text(printable(text), style=style)
+
+
+def say(text: str) -> None:
+    """Print an answer of a command that is no table, whoever's names and words are in it."""
+    print(printable(text), flush=True)  # noqa: T201 - its answer
+
+
+def print_whole(renderable: RenderableType) -> None:
+    """What is no table of rows, such as a job."""
+    console = Console(soft_wrap=True)
+    if not console.is_terminal:
+        console.width = _WIDE
+    console.print(renderable)
+
+
+def age_of(epoch_ms: int) -> str:
+    """How long ago."""
+    return span(time.time() - epoch_ms / 1000)
+
+
+def utc_time(epoch_ms: int | None) -> str:
+    """In UTC, which the column's title says; empty when there is none."""
+    return clock.moment(epoch_ms).removesuffix(" UTC") if epoch_ms else ""
+
+
+def seconds_of(option: str, text: str) -> float:
+    """The seconds that a duration such as ``30d``, ``12h`` or ``90s`` stands for.
+
+    ``option`` is the command's, for the message with which this exits when ``text`` is no duration.
+    """
+    try:
+        return float(parse_duration(text))
+    except UnitError as error:
+        raise SystemExit(f"{option}: {error}") from error
+
+
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def until_interrupted() -> Iterator[threading.Event]:
+    """Gives what is set by Ctrl-C, and by the signals that end a process: none of them disturbs the end itself."""
+    over = threading.Event()
+    before = {each: signal.signal(each, lambda *_: over.set()) for each in _ENDING}
+    try:
+        yield over
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
 
 Command = Callable[[Namespace], None]
 
@@ -44,3 +131,57 @@ def command(function: Command) -> Command:
             raise SystemExit(1) from None
 
     return suppress_logs_and_warning(run)
+
+
+class NotFound(ClusterError):  # noqa: N818 - named for what is wrong
+    """The application that a command names does not exist, or nothing of it is in the staging directory."""
+
+
+def hook_of(args: Namespace) -> TonyHook:
+    """The hook for the connection that the command line names."""
+    return TonyHook(args.conn_id, args.proxy_user)
+
+
+def application_of(hook: TonyHook, args: Namespace) -> ApplicationRef:
+    """The application that the arguments name, by its id or by its training's tag. Raises NotFound."""
+    application_id, tag = args.application_id or "", getattr(args, "tag", None) or ""
+    if bool(application_id) == bool(tag):
+        raise NotFound("name one application: by its id, or by its training's tag with --tag")
+    found = hook.application_ref(application_id=application_id, tag=tag)
+    return _found(hook, application_id or tag, found)
+
+
+def applications_of(hook: TonyHook, args: Namespace) -> list[ApplicationRef]:
+    """All applications that the arguments name: by ids, tags, or a DAG, its task and runs. Raises NotFound."""
+    tags = [(tag, tag) for tag in args.tag or []]
+    training = (args.dag_id, args.task_id, args.run_id)
+    if any(training):
+        if not all(training):
+            raise NotFound("name a training by all of --dag-id, --task-id and --run-id")
+        for run_id in args.run_id:
+            which = {"dag_id": args.dag_id, "task_id": args.task_id, "run_id": run_id}
+            tag = hook.identity(**which, map_index=args.map_index).tag
+            tags.append((tag, f"the task {args.task_id} of {args.dag_id} in the run {run_id}"))
+    if not args.application_ids and not tags:
+        raise NotFound("name applications: by their ids, by --tag, or by --dag-id, --task-id and --run-id")
+    found = [_found(hook, each, hook.application_ref(application_id=each)) for each in args.application_ids]
+    return found + [_found(hook, told, hook.application_ref(tag=tag)) for tag, told in tags]
+
+
+def _found(hook: TonyHook, what: str, found: ApplicationRef | None) -> ApplicationRef:
+    if found is None:
+        raise NotFound(
+            f"neither the cluster nor {hook.layout.root} knows of {what}; `airflow tony list --all` shows what the "
+            "cluster does"
+        )
+    return found
+
+
+def identity_of(hook: TonyHook, found: ApplicationRef) -> Identity:
+    """The identity of the training that the application is of. Raises NotFound where it has no directory."""
+    if found.identity is None:
+        raise NotFound(
+            f"{found.application_id} has no directory in {hook.layout.root}; check that --conn-id names the connection "
+            "that it was submitted with"
+        )
+    return found.identity

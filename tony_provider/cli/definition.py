@@ -66,7 +66,7 @@ _STATUS = ActionCommand(
     name="status",
     help="Show the state of a job, and how far it is",
     description="The job and its tasks. --output plain has a line for each task, json and yaml have all there is.",
-    func=lazily("tony_provider.cli.status.status"),
+    func=lazily("tony_provider.cli.show_status.status"),
     args=(
         *_WHICH,
         ARG_OUTPUT,
@@ -88,7 +88,7 @@ _KILL = ActionCommand(
     name="kill",
     help="End a job, with grace",
     description="Its tasks are asked to end, and its last checkpoints and logs are copied; then it is killed.",
-    func=lazily("tony_provider.cli.kill.kill"),
+    func=lazily("tony_provider.cli.job_actions.kill"),
     args=(
         *_WHICH,
         _arg("--reason", help="For its diagnostics, and for the log of a task that watches it"),
@@ -106,14 +106,14 @@ _SUSPEND = ActionCommand(
         "After a checkpoint the job's tasks are stopped, and nothing but its application master is left of it on the "
         "cluster, until `airflow tony resume`. Its task in Airflow goes on waiting."
     ),
-    func=lazily("tony_provider.cli.suspend.suspend"),
+    func=lazily("tony_provider.cli.job_actions.suspend"),
     args=(*_WHICH, _REASON),
 )
 _RESUME = ActionCommand(
     name="resume",
     help="Have a job that was suspended go on",
     description="Its containers are asked for again, and it goes on from its newest checkpoint.",
-    func=lazily("tony_provider.cli.suspend.resume"),
+    func=lazily("tony_provider.cli.job_actions.resume"),
     args=(*_WHICH, _REASON),
 )
 _RESIZE = ActionCommand(
@@ -123,7 +123,7 @@ _RESIZE = ActionCommand(
         "Within min_instances and max_instances of the type. More containers are asked for while the job trains, and "
         "it goes on with them, or with fewer, from its next checkpoint. What the cluster could never hold is refused."
     ),
-    func=lazily("tony_provider.cli.resize.resize"),
+    func=lazily("tony_provider.cli.job_actions.resize"),
     args=(
         *_WHICH,
         _arg("counts", nargs="+", metavar="TYPE=NUMBER", help="How many tasks there are to be, such as worker=4"),
@@ -134,7 +134,7 @@ _CHECKPOINT = ActionCommand(
     name="checkpoint",
     help="Copy a checkpoint of a job to a local directory",
     description="Restore and verify the files of the job's newest checkpoint, or of an older one that is still kept.",
-    func=lazily("tony_provider.cli.checkpoint.checkpoint"),
+    func=lazily("tony_provider.cli.job_actions.checkpoint"),
     args=(
         *_WHICH,
         _arg("directory", help="A directory that the command creates"),
@@ -149,7 +149,7 @@ _EXPORT = ActionCommand(
         "Ask the program for its model as it is now, and print where on the store it is. The job goes on. A program "
         "that never looks for such requests exports nothing: then the newest checkpoint is named."
     ),
-    func=lazily("tony_provider.cli.export.export"),
+    func=lazily("tony_provider.cli.job_actions.export"),
     args=(
         *_WHICH,
         _arg("--reason", help="For the job's log and its events"),
@@ -168,7 +168,7 @@ _RENEW = ActionCommand(
         "wait_for_completion=False run this regularly, such as once an hour; a token is brought once half the life of "
         "the job's own is over."
     ),
-    func=lazily("tony_provider.cli.renew.renew"),
+    func=lazily("tony_provider.cli.maintenance.renew"),
     args=(
         _arg("application_ids", nargs="*", metavar="application_id", help="Default: all that run"),
         *_CONNECTION,
@@ -182,7 +182,7 @@ _TENSORBOARD = ActionCommand(
         "Copy the jobs' event files from the store into a private directory, and show them by TensorBoard on this "
         "machine, until Ctrl-C. Needs the package tensorboard here."
     ),
-    func=lazily("tony_provider.cli.tensorboard.tensorboard"),
+    func=lazily("tony_provider.cli.local_tensorboard.tensorboard"),
     args=(
         _arg("application_ids", nargs="*", metavar="application_id", help="Such as application_1700000000000_0001"),
         _arg("--tag", action="append", help="The newest application of the training with this tag (tony-…)"),
@@ -204,7 +204,7 @@ _TUNNEL = ActionCommand(
         "Have a port of this machine's loopback lead to a port that a task's program listens on, such as a notebook or "
         "a dashboard, through the application's master, until Ctrl-C."
     ),
-    func=lazily("tony_provider.cli.tunnel.tunnel"),
+    func=lazily("tony_provider.cli.open_tunnel.tunnel"),
     args=(
         _arg("application_id", help="Such as application_1700000000000_0001"),
         _arg("task", metavar="TASK[:PORT]", help="Such as worker:0:8888 (default: the port of TONY_PORT)"),
@@ -264,7 +264,7 @@ _ADVISE = ActionCommand(
     name="advise",
     help="Say what should be changed about a job",
     description="At most three things, by what the job asked for and used, and by former runs of its task.",
-    func=lazily("tony_provider.cli.advise.advise"),
+    func=lazily("tony_provider.cli.diagnose.advise"),
     args=(
         *_WHICH,
         ARG_OUTPUT,
@@ -275,7 +275,7 @@ _ADVISE = ActionCommand(
 _LIST = ActionCommand(
     name="list",
     help="List the jobs that a cluster runs",
-    func=lazily("tony_provider.cli.listing.list_applications"),
+    func=lazily("tony_provider.cli.show_status.list_applications"),
     args=(
         *_CONNECTION,
         ARG_OUTPUT,
@@ -293,7 +293,7 @@ _CHECK = ActionCommand(
         "of the live cluster. Says of each key where it comes from: the job, its preset, the connection, the command "
         "line."
     ),
-    func=lazily("tony_provider.cli.check.check"),
+    func=lazily("tony_provider.cli.submit.check"),
     args=(
         _JOB,
         *_CONNECTION,
@@ -310,7 +310,7 @@ _DOCTOR = ActionCommand(
         "Look at everything that jobs need, from this host and within 10 seconds: ResourceManagers, NameNodes, "
         "Kerberos, the queue, the staging directory. Exits with 1 when something is wrong."
     ),
-    func=lazily("tony_provider.cli.doctor.doctor"),
+    func=lazily("tony_provider.cli.diagnose.doctor"),
     args=(*_CONNECTION, ARG_OUTPUT),
 )
 _GC = ActionCommand(
@@ -321,7 +321,7 @@ _GC = ActionCommand(
         "--yes remove them. Those of trainings that run stay, and those that a published model or another checkpoint "
         "chain names."
     ),
-    func=lazily("tony_provider.cli.gc.gc"),
+    func=lazily("tony_provider.cli.maintenance.gc"),
     args=(
         *_CONNECTION,
         ARG_OUTPUT,
@@ -347,7 +347,7 @@ _IMPORT = ActionCommand(
         "Read what TonY, Skein, YARN services, Hbox, tf-yarn or TorchX are given, and write the job, and a DAG around "
         "it; what could not be carried over is listed with the reason. Nothing of theirs is executed."
     ),
-    func=lazily("tony_provider.cli.import_job.import_job"),
+    func=lazily("tony_provider.cli.import_and_dag.import_job"),
     args=(
         _arg(
             "words",
@@ -377,7 +377,7 @@ _DAG = ActionCommand(
         "A DAG file with the job in it, to be read and changed. The job's parameters become the DAG's, with their "
         "types and limits, and so a form when it is triggered."
     ),
-    func=lazily("tony_provider.cli.dag.dag"),
+    func=lazily("tony_provider.cli.import_and_dag.dag"),
     args=(
         _JOB,
         *_CONNECTION,
@@ -397,7 +397,7 @@ _RUNTIME_BUILD = ActionCommand(
         "into one archive. Name it as `runtime_archive` in the tony connection: a path on the workers, or the URI "
         "of a copy on HDFS."
     ),
-    func=lazily("tony_provider.cli.runtime.build"),
+    func=lazily("tony_provider.cli.build_archives.build_runtime"),
     args=(
         _arg("--python", required=True, help="Versions of the nodes' Python, with commas between, such as 3.9,3.12"),
         _arg("--platform", help="Wheel platforms of the nodes, with commas between (default: Linux on x86_64)"),
@@ -412,7 +412,7 @@ _ENV_BUILD = ActionCommand(
         "cache, once for each content: another call with the same requirements builds nothing. Prints the URI for the "
         "job's key python_env."
     ),
-    func=lazily("tony_provider.cli.env.build"),
+    func=lazily("tony_provider.cli.build_archives.build_env"),
     args=(
         _arg("requirements", help="A file of requirements in pip's form, with or without hashes, or a pylock.toml"),
         *_CONNECTION,
@@ -433,7 +433,7 @@ _PORTAL_REBUILD = ActionCommand(
         "or none with an end: versions after 3.3 discard them when a task is cleared. At most 20 jobs for each task "
         "instance, and only those whose DAG run Airflow has."
     ),
-    func=lazily("tony_provider.cli.portal.rebuild"),
+    func=lazily("tony_provider.cli.maintenance.rebuild"),
     args=(*_CONNECTION, ARG_OUTPUT),
 )
 

@@ -1,7 +1,11 @@
-"""The job file that a command was given, with what the command line lays over it."""
+"""What a submission from a command line is given beside the job: values of secrets, and where it comes from."""
 
 from __future__ import annotations
 
+import getpass
+import os
+import socket
+import sys
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,15 +15,46 @@ import attrs
 
 from tony_provider.exceptions import TonySpecError
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.job_files.fill import check_names, filled, templates_in, values_of
-from tony_provider.job_files.parameters import Parameter, has_templates, parted
-from tony_provider.job_files.templated_text import load_templated
+from tony_provider.job_files.parameters import Parameter, has_templates, split_parameters
+from tony_provider.job_files.templates import check_names, load_templated, rendered_job, templates_in, values_of
 from tony_provider.macros import quote
 from tony_provider.operators.submission import job_of, layers_of
-from tony_provider.runtime.parsing.layers import Layers
-from tony_provider.runtime.parsing.overrides import EVERYTHING
-from tony_provider.runtime.spec.model import JobSpec
-from tony_provider.runtime.spec.problems import SpecError
+from tony_provider.runtime.jobspec.model import JobSpec
+from tony_provider.runtime.jobspec.problems import SpecError
+from tony_provider.runtime.parsing.parse import EVERYTHING, Layers
+
+
+def secrets_from_environment(names: Sequence[str]) -> dict[str, str]:
+    """From the environment: what is on a command line can be read by everybody. Raises TonySpecError."""
+    if missing := [name for name in names if name not in os.environ]:
+        raise TonySpecError(f"--secret: the environment has no {', '.join(missing)}, whose value it should be")
+    return {name: os.environ[name] for name in names}
+
+
+def submission_labels(run_id: str) -> dict[str, str]:
+    """Whose submission it is, and which run of the training."""
+    return {"submitted_by": getpass.getuser(), "submitted_from": socket.gethostname(), "run_id": run_id}
+
+
+def write_files(texts: Mapping[Path, str], *, force: bool) -> None:
+    """Write each file. Raises TonySpecError before the first one, where one is there or its directory is not."""
+    for path in texts:
+        if path.exists() and not force:
+            raise TonySpecError(f"{path} is there already; --force replaces it")
+        if not path.absolute().parent.is_dir():
+            raise TonySpecError(f"{path.absolute().parent} is no directory, so {path.name} cannot be written there")
+    for path, text in texts.items():
+        try:
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise TonySpecError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def print_text(text: str) -> None:
+    """A file's text as the answer of a command."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
 
 _ENDINGS = (".tony.yaml", ".tony.yml", ".tony.json", ".yaml", ".yml", ".json")
 
@@ -36,7 +71,7 @@ def read_job_file(path: Path) -> JobFile:
     """Raises TonySpecError for a file that cannot be read, and for one whose parameters are wrong."""
     try:
         plain = load_templated(_text(path))
-        parameters, job = parted(plain)
+        parameters, job = split_parameters(plain)
         if parameters:
             check_names(job, parameters)
     except SpecError as error:
@@ -85,12 +120,12 @@ def _filled(args: Namespace) -> Mapping[str, Any]:
     file = read_job_file(Path(args.job))
     try:
         values = values_of(file.parameters, getattr(args, "param", None) or [])
-        return filled(file.job, values, quote) if file.parameters else file.job
+        return rendered_job(file.job, values, quote) if file.parameters else file.job
     except SpecError as error:
         raise TonySpecError(f"{args.job}: {error}") from error
 
 
-def written(args: Namespace) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+def job_and_overrides(args: Namespace) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """The job of the file, and what is laid over it; ``read_job`` has found nothing wrong with them."""
     return _filled(args), overrides_of(args.set or [])
 

@@ -7,19 +7,17 @@ import sys
 import time
 from argparse import Namespace
 
-from tony_provider.cli.command import command
-from tony_provider.cli.named import NotFound, application_of, hook_of, identity_of
-from tony_provider.cluster.identity import Identity
+from tony_provider.cli.command import NotFound, application_of, command, hook_of, identity_of
+from tony_provider.cluster.training.identity import Identity
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.runtime import contract
-from tony_provider.runtime.kept_log import read_kept
-from tony_provider.runtime.quantities import count, size
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.common.quantities import count, size
+from tony_provider.runtime.common.text import LONGEST_LINE, end_of_log, for_terminal
+from tony_provider.runtime.protocol.http_messages import read_kept
 from tony_provider.runtime.storage import uris
-from tony_provider.runtime.storage.base import FileStatus
+from tony_provider.runtime.storage.base import FileStatus, read_bytes
 from tony_provider.runtime.storage.errors import StorageNotFound
-from tony_provider.runtime.storage.helpers import read_bytes
-from tony_provider.runtime.text import LONGEST_LINE, end_of_log, for_terminal
-from tony_provider.watching.output_follower import TAIL, OutputFollower, OutputPosition, Printed
+from tony_provider.watching.task_output import TAIL, OutputChunk, OutputFollower, OutputPosition
 
 _SECONDS = 10.0  # that a master may take
 _PAUSE = 2.0  # seconds between two looks at a running task
@@ -86,7 +84,7 @@ def _tasks(hook: TonyHook, identity: Identity, application_id: str, task: str | 
     return [each.name for each in status.tasks] if status is not None else []
 
 
-def _rest(hook: TonyHook, identity: Identity, application_id: str, live: OutputFollower) -> list[Printed]:
+def _rest(hook: TonyHook, identity: Identity, application_id: str, live: OutputFollower) -> list[OutputChunk]:
     """What was kept of the task's newest container and has not been shown; nothing where none was kept."""
     prefix = contract.log_prefix(live.task)
     wanted = [file for file in _files(hook, identity, application_id) if file.name.startswith(prefix)]
@@ -96,11 +94,11 @@ def _rest(hook: TonyHook, identity: Identity, application_id: str, live: OutputF
     if live.is_of_older_master:
         # Cut as its master cuts it, so that the end that was seen is found in it.
         kept = read_bytes(hook.storage(), newest.path, offset=max(0, newest.size - TAIL - 1), length=TAIL + 1)
-        return [Printed(live.rest(end_of_log(kept, TAIL)))]
+        return [OutputChunk(live.rest(end_of_log(kept, TAIL)))]
     shown = live.position.offset if newest.name == contract.log_name(live.task, live.position.attempt or 1) else 0
     piece = read_kept(hook.storage(), newest.path, shown, TAIL)
     live.position = OutputPosition(live.position.attempt, piece.end)
-    return [Printed(piece.data, piece.start - shown)] if piece.data else []
+    return [OutputChunk(piece.data, piece.start - shown)] if piece.data else []
 
 
 def _files(hook: TonyHook, identity: Identity, application_id: str) -> list[FileStatus]:

@@ -1,36 +1,265 @@
-"""``airflow tony notebook``: Jupyter in a container that has what a job's task has, in a browser of this machine."""
+"""What a notebook is made of: a job's file, or an application that was submitted before."""
 
 from __future__ import annotations
 
+import http.client
+import logging
 import secrets
 import shlex
+import threading
 import time
 from argparse import Namespace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 import attrs
 
-from tony_provider.cli.browser import open_browser
-from tony_provider.cli.command import command
-from tony_provider.cli.given import labels_of, secrets_of
-from tony_provider.cli.local_port import cannot_be_had, expect_local_port
-from tony_provider.cli.named import NotFound, hook_of
-from tony_provider.cli.notebook_origin import NotebookOrigin, origin_of
-from tony_provider.cli.notebook_way import NotebookWay, ToldToEnd
-from tony_provider.cli.printing import say
-from tony_provider.cli.times import seconds_of
-from tony_provider.cli.told_to_end import until_told_to_end
-from tony_provider.cluster.chain_choice import Resume
-from tony_provider.cluster.chain_origin import ChainOrigin
-from tony_provider.cluster.identity import Identity
-from tony_provider.cluster.notebook.notebook_job import TOKEN, NotebookWish, left_out, notebook_job
-from tony_provider.cluster.submission_request import SubmissionRequest
-from tony_provider.cluster.tunnel.errors import TunnelEnded
+from tony_provider.cli.command import (
+    NotFound,
+    applications_of,
+    command,
+    hook_of,
+    identity_of,
+    say,
+    seconds_of,
+    until_interrupted,
+)
+from tony_provider.cli.job_file import (
+    file_roots,
+    overrides_of,
+    read_job,
+    search_path,
+    secrets_from_environment,
+    submission_labels,
+    typed_files,
+)
+from tony_provider.cli.open_tunnel import cannot_be_had, expect_local_port, open_browser
+from tony_provider.cli.wait_for_job import JobEndedBadly, watch_until_end
+from tony_provider.cluster.errors import ClusterError, TunnelEnded
+from tony_provider.cluster.interface import wait_for_end
+from tony_provider.cluster.notebooks import TASK, TOKEN, NotebookRequest, notebook_job, secrets_left_out
+from tony_provider.cluster.submission.preparation import SubmissionRequest
+from tony_provider.cluster.task_tunnel import HOST, TaskTunnel
+from tony_provider.cluster.training.identity import Identity
+from tony_provider.cluster.training.plan import ChainOrigin, Resume
 from tony_provider.exceptions import TonySpecError
 from tony_provider.hooks.tony import TonyHook
+from tony_provider.operators.outcome import failure
+from tony_provider.runtime.common.quantities import span
+from tony_provider.runtime.jobspec.model import JobSpec
+from tony_provider.runtime.jobspec.problems import SpecError
+from tony_provider.runtime.jobspec.units import UnitError, parse_memory
 from tony_provider.runtime.notebook.options import NotebookOptions
-from tony_provider.runtime.quantities import span
-from tony_provider.runtime.spec.problems import SpecError
-from tony_provider.runtime.spec.units import UnitError, parse_memory
+from tony_provider.runtime.protocol.status import JobStatus, TaskState
+from tony_provider.runtime.storage.errors import StorageError
+from tony_provider.watching.observation import Observation
+from tony_provider.watching.termination import clean_up
+
+
+@attrs.frozen
+class NotebookOrigin:
+    """A job, and what a notebook of it begins with."""
+
+    job: JobSpec
+    overrides: Mapping[str, Any]  # laid over the notebook's job
+    search_path: Sequence[Path] = ()  # where files that the job names are looked for
+    file_roots: Sequence[Path] = ()  # further places where these files may lie
+    checkpoint: str | None = None  # URI of the chain whose newest checkpoint it finds
+    news: Sequence[str] = ()  # for people
+
+
+def origin_of(hook: TonyHook, args: Namespace) -> NotebookOrigin | None:
+    """Return the job and the checkpoint that the command line names, or None if it names neither.
+
+    With a file and an application, the job is the file's, and the checkpoint is of the application's training.
+    Raises NotFound, TonySpecError, SourceMissing, Unconfirmed.
+    """
+    overrides = overrides_of(args.set or [])
+    origin = None
+    if args.job:
+        file = Namespace(job=args.job, param=args.param)  # what else is given is of the notebook's job
+        origin = NotebookOrigin(read_job(file, hook)[0], overrides, search_path(file), file_roots(args))
+    elif args.param:
+        raise NotFound("--param is for the parameters of a job's file: name the file")
+    if not (args.of or args.tag or args.dag_id or args.task_id or args.run_id):
+        return origin
+    named = Namespace(
+        application_ids=[args.of] if args.of else [],
+        tag=[args.tag] if args.tag else None,
+        dag_id=args.dag_id,
+        task_id=args.task_id,
+        run_id=[args.run_id] if args.run_id else None,
+        map_index=args.map_index,
+    )
+    found = applications_of(hook, named)
+    if len(found) > 1:
+        raise NotFound("name one application: by --of, by --tag, or by --dag-id, --task-id and --run-id")
+    application_id, identity = found[0].application_id, identity_of(hook, found[0])
+    news = []
+    if origin is None:
+        kept = hook.kept_job(identity, application_id, confirmed=args.yes)
+        origin = NotebookOrigin(kept.job, overrides, file_roots=typed_files(args))
+        if kept.masked:
+            news.append(f"Without {', '.join(kept.masked)}, whose values are not kept: give them by --set env.NAME=…")
+        if kept.left_out:
+            news.append(
+                f"Without {', '.join(kept.left_out)}: the history names a file of this machine. Give your own by "
+                "--set KEY=PATH"
+            )
+    so_far = hook.trained_so_far(identity, application_id)
+    if so_far is None:
+        news.append(f"{application_id} has no checkpoint yet: the notebook is without one")
+        return attrs.evolve(origin, news=news)
+    news.append(f"The newest checkpoint of {application_id}, now {so_far.newest.label}, will be in `checkpoint`")
+    return attrs.evolve(origin, checkpoint=so_far.chain, news=news)
+
+
+log = logging.getLogger(__name__)
+
+_LOOK = 1.0  # seconds between two looks at the job
+_ASK = 0.5  # seconds between two looks whether the server answers
+_LOOK_FOR_WARNINGS = 30.0  # seconds between two looks
+_ANSWER_SECONDS = 10.0
+_SERVER_SECONDS = 300.0  # from the container's start: Jupyter's libraries come from a slow disk at times
+_END_SECONDS = 60.0  # that an application may take to end once its master has gone
+_MOST_BYTES = 1 << 20  # of a result
+
+
+class Interrupted(Exception):  # noqa: N818 - says what happened
+    """Ctrl-C, or a signal."""
+
+
+class _Reached(Exception):  # noqa: N818 - says what happened
+    """The container runs."""
+
+
+@attrs.frozen
+class NotebookConnection:
+    """The way to one notebook, which may not run yet."""
+
+    hook: TonyHook
+    identity: Identity
+    application_id: str
+    token: str = attrs.field(repr=False)
+    _answers: threading.Event = attrs.field(factory=threading.Event, init=False)  # before, that nobody does is no news
+
+    def wait_for_container(self, over: threading.Event) -> None:
+        """Wait until its program runs, and tell what it waits for.
+
+        Raises ToldToEnd once ``over`` is set, JobEndedBadly and TunnelEnded when the notebook ends before.
+        """
+
+        def show(seen: Observation | None, _: list[str]) -> None:
+            if over.is_set():
+                raise Interrupted
+            tasks = seen.newest.tasks if seen is not None and seen.newest is not None else []
+            if any(task.name == TASK and task.state is TaskState.RUNNING for task in tasks):
+                raise _Reached
+
+        try:
+            watch_until_end(self.hook, self.identity, self.application_id, pause=_LOOK, say=say, show=show)
+        except _Reached:
+            return
+        raise TunnelEnded(f"{self.application_id} has ended")
+
+    def open(self, local_port: int, over: threading.Event) -> TaskTunnel:
+        """A tunnel to it, which nobody waits for once ``over`` is set."""
+        return self.hook.tunnel(
+            self.identity, self.application_id, TASK, local_port=local_port, tell=self._tell, over=over
+        )
+
+    def _tell(self, news: str) -> None:
+        if self._answers.is_set():
+            say(news)
+
+    def wait_for_server(self, tunnel: TaskTunnel, over: threading.Event) -> str:
+        """Wait until Jupyter answers; returns the address for a browser. Raises ToldToEnd, ClusterError."""
+        deadline = time.monotonic() + _SERVER_SECONDS
+        while (path := self._asked(tunnel.port)) is None:
+            if over.wait(_ASK):
+                raise Interrupted
+            tunnel.wait(0)
+            if time.monotonic() > deadline:
+                raise ClusterError(
+                    f"Jupyter does not answer within {_SERVER_SECONDS:g} s; `airflow tony logs {self.application_id}` "
+                    "shows what it says"
+                )
+        self._answers.set()
+        return f"http://{HOST}:{tunnel.port}{path}?token={self.token}"
+
+    @contextmanager
+    def telling_warnings(self) -> Iterator[None]:
+        """Tell meanwhile what is wrong with the job: most of all, that work does not get to the store."""
+        over = threading.Event()
+        threading.Thread(target=self._tell_warnings, args=(over,), name="warnings", daemon=True).start()
+        try:
+            yield
+        finally:
+            over.set()
+
+    def _tell_warnings(self, over: threading.Event) -> None:
+        told: Sequence[str] = []
+        while not over.wait(_LOOK_FOR_WARNINGS):
+            try:
+                warnings = self.hook.master_status(self.identity, self.application_id).warnings
+            except ClusterError:
+                continue
+            for each in warnings:
+                if each not in told and not over.is_set():
+                    say(f"Warning: {each}")
+            told = warnings
+
+    def _asked(self, port: int) -> str | None:
+        """Where its pages begin, as it says itself; None: it does not answer yet."""
+        connection = http.client.HTTPConnection(HOST, port, timeout=_ANSWER_SECONDS)
+        try:
+            connection.request("GET", "/", headers={"Authorization": f"token {self.token}"})
+            answer = connection.getresponse()
+            answer.read(_MOST_BYTES)
+            return urlsplit(answer.headers.get("Location", "/")).path or "/"
+        except (OSError, http.client.HTTPException):
+            return None
+        finally:
+            connection.close()
+
+    def ending(self, error: TunnelEnded) -> str:
+        """How it has ended, in words. Raises JobEndedBadly where it did not end well; ``error``, where it goes on."""
+        if wait_for_end(lambda: self.hook.application(self.application_id), _END_SECONDS) is not None:
+            raise error
+        clean_up(self.hook, self.identity, self.application_id, log.warning)
+        application = self.hook.application(self.application_id)
+        status = self.hook.job_status(self.identity, self.application_id)
+        if problem := failure(self.application_id, application, status):
+            raise JobEndedBadly("\n".join([str(problem), *(status.warnings if status is not None else [])]))
+        returned = self._returned()
+        why = str(returned.get("ended", "ended"))
+        lost = _lost(returned, status)
+        if not lost:
+            return f"The notebook has {why}. Its work is kept: the same command opens it again"
+        return "\n".join([f"The notebook has {why}. NOT all of its work is kept:", *(f"  - {each}" for each in lost)])
+
+    def _returned(self) -> dict[str, Any]:
+        """What its program has left as its result, as far as that can be read."""
+        try:
+            returned: Any = self.hook.returned(self.identity, self.application_id)
+        except (ClusterError, StorageError):
+            return {}
+        return returned if isinstance(returned, dict) else {}
+
+
+def _lost(returned: dict[str, Any], status: JobStatus | None) -> list[str]:
+    """What of a notebook's work is not on the store: what its program could not keep, and what was not copied there."""
+    lost = [str(returned["not_kept"])] if returned.get("not_kept") else []
+    newest = returned.get("kept")
+    if status is not None and isinstance(newest, int):
+        step = status.checkpoint_step
+        if step is None or step < newest:
+            lost += status.warnings or ["what was written last is not on the store"]
+    return lost
+
 
 _DAG_ID = "notebook"  # in the identity of notebooks, with whose they are after it
 _TASK_ID = "notebook"
@@ -100,9 +329,9 @@ def _started(hook: TonyHook, args: Namespace, name: str, origin: NotebookOrigin 
 
 def _request(hook: TonyHook, args: Namespace, name: str, origin: NotebookOrigin) -> SubmissionRequest:
     """Raises JobRejected, TonySpecError, SourceMissing for what is known to be wrong before anything is started."""
-    given = secrets_of(args.secret or [])
+    given = secrets_from_environment(args.secret or [])
     lifetime = _lifetime(hook, args)
-    wish = NotebookWish(
+    wish = NotebookRequest(
         name=name,
         options=NotebookOptions(seconds_of("--idle", args.idle), _end(lifetime), _bytes_of("--keep", args.keep)),
         lifetime=lifetime,
@@ -115,14 +344,14 @@ def _request(hook: TonyHook, args: Namespace, name: str, origin: NotebookOrigin)
     except SpecError as error:
         raise TonySpecError(f"the notebook's job: {error}") from error
     hook.expect_kernel(job, origin.search_path, origin.file_roots)
-    for line in (*origin.news, *_not_there(left_out(origin.job, wish))):
+    for line in (*origin.news, *_not_there(secrets_left_out(origin.job, wish))):
         say(line)
     values = {**{each: given[each] for each in job.secrets if each in given}, TOKEN: secrets.token_urlsafe(32)}
     return SubmissionRequest(
         job,
         _identity(hook, name),
         values,
-        labels_of(name),
+        submission_labels(name),
         origin.search_path,
         Resume.ALWAYS,
         ChainOrigin(warm_start=origin.checkpoint),
@@ -158,10 +387,10 @@ def _bytes_of(option: str, text: str) -> int:
 
 def _lead(hook: TonyHook, args: Namespace, found: _Notebook) -> None:
     """Until Ctrl-C, or the notebook's end."""
-    way = NotebookWay(hook, found.identity, found.application_id, found.token)
+    way = NotebookConnection(hook, found.identity, found.application_id, found.token)
     port = args.local_port
     try:
-        with until_told_to_end() as over:
+        with until_interrupted() as over:
             way.wait_for_container(over)
             with way.open(args.local_port, over) as tunnel:
                 port = tunnel.port
@@ -172,7 +401,7 @@ def _lead(hook: TonyHook, args: Namespace, found: _Notebook) -> None:
                 with way.telling_warnings():
                     while not over.is_set() and not tunnel.wait(_PERIOD):
                         pass
-    except ToldToEnd:
+    except Interrupted:
         pass
     except TunnelEnded as error:
         say(way.ending(error))

@@ -12,11 +12,10 @@ from airflow.utils.session import create_session
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from tony_provider.airflow_versions.task_state_table import Stored
-from tony_provider.cluster.history.job_summary import JobSummary
-from tony_provider.cluster.history.summary_parts import DETAILS_KEY, JOB_KEY, JOBS_KEY, in_parts, plain_of
-from tony_provider.operators.summary_keeper import KEPT
-from tony_provider.operators.tries import TaskRun
+from tony_provider.cluster.records.summary import DETAILS_KEY, JOB_KEY, JOBS_KEY, JobSummary, in_parts, plain_of
+from tony_provider.operators.job_summaries import KEPT
+from tony_provider.operators.try_state import TaskInstanceInfo
+from tony_provider.portal.stored_jobs import Stored
 from tony_provider.run_dates import known_run_date
 
 
@@ -26,7 +25,7 @@ class KeptInstance:
 
     dag_run_id: int
     run_date: str | None  # ISO 8601
-    run: TaskRun
+    run: TaskInstanceInfo
 
     def knows_end_of(self, application_id: str) -> bool:
         with create_session() as session:
@@ -59,7 +58,7 @@ class KeptInstance:
             found.value, found.updated_at, found.expires_at = text, datetime.now(UTC), None
 
 
-def kept_instance(run: TaskRun) -> KeptInstance | None:
+def kept_instance(run: TaskInstanceInfo) -> KeptInstance | None:
     """Return what Airflow keeps of a task instance, or None if Airflow does not know its run."""
     with create_session() as session:
         query = select(DagRun).where(DagRun.dag_id == run.dag_id, DagRun.run_id == run.run_id)

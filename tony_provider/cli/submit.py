@@ -1,17 +1,177 @@
-"""``airflow tony submit``: run a job without a DAG."""
+"""Each key of a job, its value, and whose word that is, in lines."""
 
 from __future__ import annotations
 
+import json
 from argparse import Namespace
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from typing import Any
 
-from tony_provider.cli.command import command
-from tony_provider.cli.given import labels_of, secrets_of
-from tony_provider.cli.job_file import file_roots, read_job, search_path, written
-from tony_provider.cli.named import hook_of
-from tony_provider.cli.printing import say
-from tony_provider.cluster.submission_request import SubmissionRequest
+from tony_provider.cli.command import command, hook_of, say
+from tony_provider.cli.job_file import (
+    file_roots,
+    job_and_overrides,
+    read_job,
+    search_path,
+    secrets_from_environment,
+    submission_labels,
+)
+from tony_provider.cluster.checks.job_checks import Amount, InputSizes
+from tony_provider.cluster.errors import JobRejected, SourceMissing
+from tony_provider.cluster.submission.preparation import SubmissionRequest, with_defaults
+from tony_provider.runtime.common.codec import to_plain
+from tony_provider.runtime.common.quantities import count, size
+from tony_provider.runtime.frameworks.base import TaskAddress
+from tony_provider.runtime.jobspec.container_content import without_tensorboard_task
+from tony_provider.runtime.jobspec.model import GrowRule, InputDeal, JobSpec, Milestone, OutputCommit, StartRule
+from tony_provider.runtime.jobspec.task_types import in_cluster, ranks
+from tony_provider.runtime.parsing.parse import DEFAULT, Layers, dotted_key, leaf_keys
 from tony_provider.runtime.protocol.status import JobStatus
+
+
+def describe_key_origins(
+    job: JobSpec, completed: JobSpec, layers: Layers, conn_id: str, *, explain: bool
+) -> Iterator[str]:
+    """A line for each key that somebody has given; ``explain``: for all others, too.
+
+    ``completed`` is the job with the defaults of the connection of this id.
+    """
+    own = dict(leaf_keys(_plain(job)))
+    whole = dict(leaf_keys(_plain(completed)))
+    lines = [
+        (dotted_key(path), _shown(value), _origin(layers, path, value, own, conn_id)) for path, value in whole.items()
+    ]
+    given = [line for line in lines if explain or line[2] != DEFAULT]
+    width = max((len(name) for name, _, _ in given), default=0)
+    yield from (f"{name:<{width}}  {value}  ({origin})" for name, value, origin in given)
+
+
+def _plain(job: JobSpec) -> dict[str, Any]:
+    plain: dict[str, Any] = to_plain(without_tensorboard_task(job))
+    return plain
+
+
+def _origin(layers: Layers, path: tuple[str, ...], value: Any, own: dict[tuple[str, ...], Any], conn_id: str) -> str:
+    if own.get(path) != value:
+        return f"connection {conn_id}"
+    return layers.origin(path)
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=True)
+
+
+_FAR_ENOUGH = {
+    Milestone.STARTED: "has started",
+    Milestone.READY: "is ready",
+    Milestone.SUCCEEDED: "has succeeded",
+}
+_DEALS = {
+    InputDeal.STATIC: "a part for each task",
+    InputDeal.QUEUE: "one shard after the other, to whoever is free",
+}
+_COMMITS = {
+    OutputCommit.JOB: "all at once when the job has succeeded",
+    OutputCommit.TASK: "each task's part when it has succeeded",
+}
+
+
+def describe_plan(job: JobSpec, figures: Mapping[str, InputSizes | str]) -> Iterator[str]:
+    """One line for each task type, then one for each input and output, and for when the job has containers.
+
+    ``figures`` of the inputs, or why there are none.
+    """
+    found = _ranks(job)
+    for task_type, task in job.tasks.items():
+        said = [f"{count(task.instances, 'container')}"]
+        if task.max_instances is not None:
+            by_itself = ", and takes what the queue has to spare" if task.grow is GrowRule.SPARE else ""
+            said.append(f"may be resized to {task.max_instances}{by_itself}")
+        if task.process_count > 1:
+            said.append(f"{task.process_count} processes in each")
+        if in_cluster(job.role(task_type)):
+            first, last = found[task_type]
+            said.append(f"rank {first}" if first == last else f"ranks {first} to {last}")
+        yield f"{task_type}: {', '.join(said)}; {_begins(job, task_type)}"
+    for name, spec in job.inputs.items():
+        pieces = "" if spec.split_size is None else f", in pieces of {size(spec.split_size << 20)}"
+        readers = ", ".join(job.readers(name))
+        yield f"input {name}: {_holds(figures[name])}; {_DEALS[spec.deal]}{pieces}; read by {readers}"
+    for name, output in job.outputs.items():
+        yield f"output {name}: {output.path}, {_COMMITS[output.commit]}; written by {', '.join(job.writers(name))}"
+    if job.windows:
+        yield f"windows: {', '.join(job.windows.open)} ({job.windows.zone}); suspended outside of these hours"
+
+
+def _holds(figures: InputSizes | str) -> str:
+    if isinstance(figures, str):
+        return f"not known how much ({figures})"
+    if figures.smallest is None or figures.largest is None:
+        return _amount(figures.total)
+    return f"{_amount(figures.total)}, in parts of {_amount(figures.smallest)} to {_amount(figures.largest)}"
+
+
+def _amount(amount: Amount) -> str:
+    return f"{count(amount.shards, 'shard')} ({size(amount.size)})"
+
+
+def _ranks(job: JobSpec) -> dict[str, tuple[int, int]]:
+    """The lowest and the highest rank of each type that has any."""
+    processes = [
+        TaskAddress(task_type, index, job.role(task_type))
+        for task_type, task in job.tasks.items()
+        for index in range(task.instances * task.process_count)
+    ]
+    by_type: dict[str, list[int]] = {}
+    for (task_type, _), rank in ranks(processes).items():
+        by_type.setdefault(task_type, []).append(rank)
+    return {task_type: (min(each), max(each)) for task_type, each in by_type.items()}
+
+
+def _begins(job: JobSpec, task_type: str) -> str:
+    after = [f"{other} {_FAR_ENOUGH[milestone]}" for other, milestone in job.waits_for(task_type).items()]
+    when = f"when {' and '.join(after)}" if after else "at once"
+    if job.start is StartRule.FIRST_COME:
+        return f"each begins {when}, as soon as its container is there"
+    return f"begins {when}"
+
+
+_LONGEST_LOOK = 30.0  # seconds at all that the inputs hold
+
+
+@command
+def check(args: Namespace) -> None:
+    """The command. Exits with 1 and every problem: of the file itself, else of the cluster and the files it names."""
+    problems: list[str] = []
+    with hook_of(args) as hook:
+        job, layers = read_job(args, hook)
+        _, overrides = job_and_overrides(args)
+        try:
+            hook.check(job, overrides)
+        except JobRejected as error:
+            problems += error.problems
+        try:
+            hook.check_sources(job, search_path(args), file_roots(args))
+        except JobRejected as error:
+            problems += error.problems
+        except SourceMissing as error:
+            problems.append(str(error))
+        figures = {} if problems else hook.input_figures(job, _LONGEST_LOOK)
+        settings = hook.settings
+    if problems:
+        found = "\n".join(f"- {problem}" for problem in problems)
+        raise SystemExit(f"{args.job} cannot run with the connection {args.conn_id!r}:\n{found}")
+    can_run = f"{args.job}: {_said(job)} can run with the connection {args.conn_id!r}"
+    say("\n  ".join([can_run, *describe_plan(job, figures)]))
+    whose = describe_key_origins(job, with_defaults(job, settings), layers, args.conn_id, explain=args.explain)
+    say("\n  ".join(["Its keys, and whose word each is:", *whose]))
+
+
+def _said(job: JobSpec) -> str:
+    tasks = ", ".join(f"{task.instances} {name}" for name, task in job.tasks.items())
+    return f"{job.name} ({job.framework}: {tasks})"
+
 
 DAG_ID = "cli"  # in the identity of trainings that no DAG has started, with whose they are after it
 
@@ -22,16 +182,16 @@ def submit(args: Namespace) -> None:
     run_id = args.run_id or datetime.now(UTC).isoformat(timespec="microseconds")
     with hook_of(args) as hook:
         job, _ = read_job(args, hook)
-        secrets = secrets_of(args.secret or [])
+        secrets = secrets_from_environment(args.secret or [])
         hook.expect_servers()
         # Run ids of people, unlike those of one Airflow, are often the same, such as `nightly`.
         identity = hook.identity(dag_id=f"{DAG_ID}:{hook.get_conn().user}", run_id=run_id, task_id=job.name)
-        given, overrides = written(args)
+        given, overrides = job_and_overrides(args)
         request = SubmissionRequest(
             job,
             identity,
             secrets,
-            labels_of(run_id),
+            submission_labels(run_id),
             search_path(args),
             given=given,
             overrides=overrides,
@@ -43,11 +203,11 @@ def submit(args: Namespace) -> None:
         _tell(args, "", f"Its results and logs go to {hook.application_dir(identity, application_id)}")
         try:
             if args.wait:
-                from tony_provider.cli.wait_for_job import wait_for
-                from tony_provider.operators.waiting import deadlines_of
+                from tony_provider.cli.wait_for_job import wait_for_job
+                from tony_provider.watching.job_watch import deadlines_of
 
                 limits = deadlines_of(hook, application_id, job, started=None, execution_timeout=None)
-                _conclude(wait_for(hook, identity, application_id, limits))
+                _conclude(wait_for_job(hook, identity, application_id, limits))
                 return
         except KeyboardInterrupt:
             _tell(args, "", "\nThe job goes on.")

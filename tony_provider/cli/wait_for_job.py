@@ -9,20 +9,18 @@ from collections.abc import Callable
 from rich.console import Console
 from rich.live import Live
 
-from tony_provider.cli.table import job_table
+from tony_provider.cli.show_status import job_table
 from tony_provider.cluster.errors import ClusterError
-from tony_provider.cluster.identity import Identity
+from tony_provider.cluster.training.identity import Identity
 from tony_provider.configuration import poll_interval
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.outcome import failure
+from tony_provider.runtime.common.text import printable
 from tony_provider.runtime.protocol.status import JobStatus
-from tony_provider.runtime.text import printable
-from tony_provider.watching.looker import Looker
+from tony_provider.watching.job_watch import JobWatch, Looker, WatchEnd, WatchLimits, WatchResult
 from tony_provider.watching.observation import Observation, observe
-from tony_provider.watching.termination import Kill, clean_up, end_application
-from tony_provider.watching.token_renewal import TokenRenewal
-from tony_provider.watching.watch import JobWatch
-from tony_provider.watching.watch_result import Reason, WatchLimits, WatchResult
+from tony_provider.watching.termination import KillOrder, clean_up, end_application
+from tony_provider.watching.token_refresher import TokenRefresher
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +32,7 @@ class JobEndedBadly(ClusterError):  # noqa: N818 - named for what it is
     """The followed job did not succeed: makes the command exit with 1. Its message is the job's own."""
 
 
-def wait_for(
+def wait_for_job(
     hook: TonyHook, identity: Identity, application_id: str, limits: WatchLimits = NO_LIMITS
 ) -> JobStatus | None:
     """Follow the job until it ends, clear up after it, and return its last status.
@@ -46,9 +44,9 @@ def wait_for(
     console = Console()
     follow = _in_table if console.is_terminal else _in_lines
     ending = follow(console, hook, identity, application_id, limits)
-    if ending.reason is Reason.QUEUE_TIMEOUT:
+    if ending.reason is WatchEnd.QUEUE_TIMEOUT:
         end_application(
-            hook, identity, application_id, Kill("timeouts.queue is over", by="`airflow tony submit --wait`")
+            hook, identity, application_id, KillOrder("timeouts.queue is over", by="`airflow tony submit --wait`")
         )
         waited = f"{application_id} did not get its containers within timeouts.queue, and was ended"
         raise JobEndedBadly(f"{waited}: {ending.last_message}")
@@ -58,7 +56,7 @@ def wait_for(
     return ending.status
 
 
-def until_the_end(
+def watch_until_end(
     hook: TonyHook,
     identity: Identity,
     application_id: str,
@@ -73,7 +71,7 @@ def until_the_end(
     ``say`` is given lines of news; ``show`` is given each observation, and who keeps silent.
     """
     watch = JobWatch(application_id, limits, say)
-    renewal = TokenRenewal(identity, application_id)
+    renewal = TokenRefresher(identity, application_id)
 
     def look() -> Observation:
         asks = watch.silence.wants_master
@@ -104,7 +102,7 @@ def _in_lines(
     def say(line: str) -> None:
         console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
 
-    return until_the_end(hook, identity, application_id, limits, pause=poll_interval(), say=say, show=lambda *_: None)
+    return watch_until_end(hook, identity, application_id, limits, pause=poll_interval(), say=say, show=lambda *_: None)
 
 
 def _in_table(
@@ -122,4 +120,4 @@ def _in_table(
             if last or troubles:
                 live.update(job_table(application_id, application, status, directory, troubles))
 
-        return until_the_end(hook, identity, application_id, limits, pause=_LOOK, say=lambda _: None, show=show)
+        return watch_until_end(hook, identity, application_id, limits, pause=_LOOK, say=lambda _: None, show=show)

@@ -6,16 +6,25 @@ logs, the specification or on the store.
 
 from __future__ import annotations
 
+import logging
 import secrets
+import stat
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 
-from tony_provider.runtime import contract
+from tony_provider.cluster.errors import JobRejected
+from tony_provider.cluster.sources import LocalSource
+from tony_provider.runtime.application import LocalizedResource
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.common.bounds import RECORD_LIMIT, BoundedJsonError, read_json
+from tony_provider.runtime.hadoop.tokens import Token
+from tony_provider.runtime.storage.base import Storage, read_whole
 
 _BEGIN = datetime(2000, 1, 1, tzinfo=UTC)  # long ago, because the clock of a node may be wrong by any amount
 _VALIDITY = timedelta(days=3650)  # the keys die with the application; a job must never outlive its certificates
@@ -112,3 +121,66 @@ def _key_usage(*, sign_certificates: bool) -> x509.KeyUsage:
 
 def _pem(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+log = logging.getLogger(__name__)
+
+_KEY = "docker.client_config"
+
+
+def read_registries(config: LocalSource | LocalizedResource, storage: Storage) -> dict[str, str]:
+    """The credentials in the file, as ``registries_in``. Raises StorageError, OSError, too."""
+    where, data, permission = _read(config, storage)
+    if permission is not None and permission & stat.S_IROTH:
+        log.warning("%s: everybody may read %s, which holds credentials; take that right away", _KEY, where)
+    return registries_in(data, where)
+
+
+def registries_in(data: bytes, where: str) -> dict[str, str]:
+    """The credentials in a config.json, by registry: base64 of user and password, as Docker has them.
+
+    ``where``: what the file is called. Raises JobRejected where it is none, or holds none.
+    """
+    try:
+        entries = _entries(read_json(data))
+    except BoundedJsonError as error:
+        raise JobRejected([f"{_KEY}: {where} is no config.json of Docker's client: {error}"]) from error
+    found = {registry: auth for registry, auth in entries.items() if auth}
+    if not found:
+        listed = ", ".join(entries) or "no registry"
+        raise JobRejected(
+            [
+                f"{_KEY}: {where} holds no credentials, only the names of {listed}; `docker login` writes them there "
+                "where no program keeps them instead (credsStore, credHelpers)"
+            ]
+        )
+    return found
+
+
+def registry_tokens(registries: Mapping[str, str], application_id: str) -> dict[str, Token]:
+    """What goes among the tokens of an application, by their aliases."""
+    return {
+        f"{registry}-{application_id}": Token.of_registry(registry, auth, application_id)
+        for registry, auth in registries.items()
+    }
+
+
+def _read(config: LocalSource | LocalizedResource, storage: Storage) -> tuple[str, bytes, int | None]:
+    """What it is called, its content, and who may read it."""
+    if isinstance(config, LocalSource):
+        with config.path.open("rb") as file:
+            return str(config.path), file.read(RECORD_LIMIT), config.path.stat().st_mode
+    return config.uri, read_whole(storage, config.uri, RECORD_LIMIT), storage.status(config.uri).permission
+
+
+def _entries(plain: Any) -> dict[str, str]:
+    """Raises ForeignJsonError."""
+    auths = plain.get("auths") if isinstance(plain, dict) else None
+    if not isinstance(auths, dict):
+        raise BoundedJsonError("it has no `auths`")
+    return {registry: _auth(entry) for registry, entry in auths.items()}
+
+
+def _auth(entry: Any) -> str:
+    auth = entry.get("auth") if isinstance(entry, dict) else None
+    return auth if isinstance(auth, str) else ""

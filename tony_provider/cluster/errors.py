@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from tony_provider.runtime.spec.problems import told
+from tony_provider.runtime.jobspec.problems import told
 from tony_provider.runtime.storage.errors import StorageError
 
 
@@ -137,3 +137,11 @@ class RecordUnreadable(ClusterError):
 
 class StagingFailed(ClusterError):
     """The job's files could not be put on the store; nothing was submitted and nothing of the job is left."""
+
+
+class TunnelEnded(ClusterError):
+    """A tunnel is over, for good; the message says why."""
+
+
+class TunnelLost(ClusterError):
+    """The master knows nothing of a tunnel any more; another one can be opened."""

@@ -18,25 +18,25 @@ from typing import Generic, TypeVar
 
 import attrs
 
-from tony_provider.cluster import results
-from tony_provider.cluster.application_ref import tag_of
-from tony_provider.cluster.base import ApplicationFilter, Cluster
-from tony_provider.cluster.checkpoint_chains import read_chain
+from tony_provider.cluster.environments.built_environments import BuiltEnvironments
 from tony_provider.cluster.errors import ClusterError, RecordUnreadable
-from tony_provider.cluster.history.former_runs import read_former_runs
-from tony_provider.cluster.identity import Identity
-from tony_provider.cluster.layout import APPLICATIONS, Layout, chain_number
-from tony_provider.cluster.published import VERSION_FILE, VERSIONS_DIR
-from tony_provider.cluster.results import Delivered
-from tony_provider.cluster.training_owners import TrainingOwners
-from tony_provider.runtime import contract
-from tony_provider.runtime.application_cleanup import clear_outputs
-from tony_provider.runtime.foreign_json import ForeignJsonError, read_json
-from tony_provider.runtime.hadoop.ids import is_application_id
+from tony_provider.cluster.interface import ApplicationFilter, Cluster
+from tony_provider.cluster.records.history import read_specification
+from tony_provider.cluster.records.published_models import VERSION_FILE, VERSIONS_DIR
+from tony_provider.cluster.records.summary import read_previous_runs
+from tony_provider.cluster.training import results
+from tony_provider.cluster.training.applications import ApplicationFinder, tag_of
+from tony_provider.cluster.training.checkpoint_chains import TrainingOwners, read_chain
+from tony_provider.cluster.training.identity import APPLICATIONS, Identity, Layout, chain_number
+from tony_provider.cluster.training.results import Delivered
+from tony_provider.runtime.application_store import clear_outputs
+from tony_provider.runtime.checkpoint.training_owner import OWNERS_DIR
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.common.bounds import RECORD_LIMIT, BoundedJsonError, read_json
+from tony_provider.runtime.hadoop.yarn_records import is_application_id
 from tony_provider.runtime.history.segment_files import listed
-from tony_provider.runtime.most_bytes import RECORD
 from tony_provider.runtime.storage import uris
-from tony_provider.runtime.storage.base import FileStatus, Storage
+from tony_provider.runtime.storage.base import FileStatus, Storage, read_whole, walk
 from tony_provider.runtime.storage.errors import (
     StorageError,
     StorageInvalidPath,
@@ -44,9 +44,7 @@ from tony_provider.runtime.storage.errors import (
     StorageNotFound,
     StorageTooLarge,
 )
-from tony_provider.runtime.storage.helpers import read_whole, walk
-from tony_provider.runtime.storage.leftovers import leftovers
-from tony_provider.runtime.training_owner import OWNERS_DIR
+from tony_provider.runtime.storage.stores import leftovers
 
 T = TypeVar("T")
 
@@ -153,8 +151,8 @@ class Garbage:
         A submission writes what it takes up before its application lives: so do we look, at the store and then at the
         cluster. Everything is looked at anew now and then only, as it takes its time.
         """
-        everything = _Repeated(lambda: self._look(before_ms), lambda took: max(_FRESH_SECONDS, _FRESH_TIMES * took))
-        news = _Repeated(lambda: self._news(everything.last), lambda took: took - _CHEAP_SECONDS)
+        everything = _TimedCache(lambda: self._look(before_ms), lambda took: max(_FRESH_SECONDS, _FRESH_TIMES * took))
+        news = _TimedCache(lambda: self._news(everything.last), lambda took: took - _CHEAP_SECONDS)
         seen = frozenset[str]()
         for item in wanted:
             look = everything.current()
@@ -164,7 +162,7 @@ class Garbage:
             why = _changed(item, look.old.get(item.uri)) or self._taken_up(item, needed)
             yield RemovedGarbage(item, why or _Live.of(self.cluster).reason(item) or self._remove(item))
 
-    def _look(self, before_ms: int) -> _Look:
+    def _look(self, before_ms: int) -> _Scan:
         live = _Live.of(self.cluster)
         versions: list[str] = []
         items = {item.uri: item for item in self._items(versions)}
@@ -175,9 +173,9 @@ class Garbage:
         staying = [item for uri, item in chains.items() if uri not in judged or judged[uri].spared]
         needed += self._owners(staying)
         judged |= {uri: self._judged(item, live, needed) for uri, item in old.items() if uri not in chains}
-        return _Look(items, {uri: judged[uri] for uri in old})
+        return _Scan(items, {uri: judged[uri] for uri in old})
 
-    def _news(self, look: _Look) -> list[_Needed]:
+    def _news(self, look: _Scan) -> list[_Needed]:
         """What chains need that were written since, and what is published by now elsewhere than below ``jobs``."""
         written = []
         for job_dir in self._directories(self.layout.jobs_dir):
@@ -323,7 +321,7 @@ class Garbage:
     def _known_training(self, item: GarbageItem) -> str:
         """Why the file with a task's former runs stays; empty: all these trainings have gone."""
         try:
-            runs = read_former_runs(self.storage, self.layout, item.identity)
+            runs = read_previous_runs(self.storage, self.layout, item.identity)
             trainings = {uris.name(uris.parent(uris.parent(each.application_dir))) for each in runs.summaries}
         except (RecordUnreadable, StorageInvalidPath) as error:
             return str(error)
@@ -357,12 +355,12 @@ class Garbage:
     def _published(self, version_files: Iterable[str]) -> Iterator[_Needed]:
         for file in version_files:
             try:
-                model = read_json(read_whole(self.storage, file, RECORD))["model_dir"]
+                model = read_json(read_whole(self.storage, file, RECORD_LIMIT))["model_dir"]
                 uris.parse(model)
             except StorageNotFound:
                 continue  # unpublished meanwhile
             except (
-                ForeignJsonError,
+                BoundedJsonError,
                 KeyError,
                 TypeError,
                 AttributeError,
@@ -395,7 +393,7 @@ class _History:
 
 
 @attrs.frozen
-class _Look:
+class _Scan:
     """At everything."""
 
     items: Mapping[str, GarbageItem]  # by their URIs
@@ -407,7 +405,7 @@ class _Look:
         return known is None or not 0 < chain.modified_ms <= known.newest_ms
 
 
-class _Repeated(Generic[T]):
+class _TimedCache(Generic[T]):
     """What takes its time, and is done anew when what it gave is too old.
 
     :param good_for: from the seconds that it took to those that it is good for from its end.
@@ -477,3 +475,78 @@ def _changed(item: GarbageItem, now: GarbageItem | None) -> str:
 
 def _is_version(uri: str) -> bool:
     return uri.endswith(f"/{VERSION_FILE}") and uris.name(uris.parent(uris.parent(uri))) == VERSIONS_DIR
+
+
+@attrs.frozen
+class OldEnvironment:
+    """A built environment, kept or removed as a whole."""
+
+    uri: str  # of its directory
+    size: int  # bytes
+    used_ms: int  # epoch, when a job last used it, or it was built
+    spared: str = ""  # why it stays though nobody has used it for long; empty: it may go
+
+
+@attrs.frozen
+class OldEnvironments:
+    """Finds and removes those of a staging directory. All raise ClusterError, StorageError."""
+
+    cluster: Cluster
+    built: BuiltEnvironments
+
+    def look(self, before_ms: int) -> list[OldEnvironment]:
+        """Every environment that was last used before then (epoch). Changes nothing."""
+        old = [each for each in self._all() if each.used_ms < before_ms]
+        if not old:
+            return []
+        in_use, unknown = self._in_use()
+        return [attrs.evolve(each, spared=in_use.get(uris.parse(each.uri).path, unknown)) for each in old]
+
+    def remove(self, item: OldEnvironment, before_ms: int) -> str:
+        """Why it is still there; empty: it is gone. It is looked at again right before."""
+        now = next((each for each in self.look(before_ms) if each.uri == item.uri), None)
+        if now is None or now.used_ms != item.used_ms:
+            return "a job has used it meanwhile"
+        if now.spared:
+            return now.spared
+        try:
+            self.built.storage.remove(item.uri, recursive=True)
+        except StorageError as error:
+            return str(error)
+        return ""
+
+    def _all(self) -> Iterator[OldEnvironment]:
+        for directory in self._directories():
+            try:
+                files = list(walk(self.built.storage, directory.path, links=False))
+            except StorageNotFound:
+                continue  # removed meanwhile
+            newest = max([directory.modified_ms, *(each.modified_ms for each in files)])
+            yield OldEnvironment(directory.path, sum(each.size for each in files), newest)
+
+    def _directories(self) -> list[FileStatus]:
+        """Return the directories without symbolic links, which may lead out of the staging directory."""
+        try:
+            listed = self.built.storage.list(self.built.layout.environments_dir)
+        except StorageNotFound:
+            return []
+        return [each for each in listed if each.is_directory and not each.is_link]
+
+    def _in_use(self) -> tuple[dict[str, str], str]:
+        """Why each environment that a live application names must stay, by its path; why all others must, if so."""
+        found, unknown = {}, ""
+        finder = ApplicationFinder(self.cluster, self.built.storage, self.built.layout)
+        by_tag = {identity.tag: identity for identity in finder.identities()}
+        for application in self.cluster.applications(ApplicationFilter(live=True)):
+            identity = by_tag.get(tag_of(application) or "")
+            if identity is None or not finder.is_of(identity, application):
+                continue  # of another staging directory
+            directory = self.built.layout.application_dir(identity, application.id)
+            specification = read_specification(self.built.storage, directory, [])
+            if specification is None:
+                unknown = f"what {application.id} uses, which lives, cannot be told"
+                continue
+            for each in specification.environments.values():
+                if each.built:
+                    found[uris.parse(uris.parent(each.python_env)).path] = f"{application.id} uses it, which lives"
+        return found, unknown

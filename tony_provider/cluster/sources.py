@@ -1,46 +1,195 @@
-"""Find and hash the files, archives and environments that a job names, or report them as missing.
-
-Local paths that are relative resolve against the search path (the DAG's folder, then the template search path), never
-against the working directory. URIs of the job's own store are used where they are, all else is copied to the store.
-Local files must lie below the job's file roots. Sources that are marked as ``stored`` are never looked up locally.
-"""
+"""The directory in which a user's submissions cache runtime archives and hashes of large files."""
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import attrs
+from pathspec import GitIgnoreSpec
 
-from tony_provider.cluster.errors import JobNotAllowed, SourceMissing
-from tony_provider.cluster.file_roots import FileRoots
-from tony_provider.cluster.known_contents import sha256_of_local
-from tony_provider.cluster.taken_files import IGNORED_DIRECTORIES, IgnoreFileError, files_below
-from tony_provider.runtime import contract
+from tony_provider.cluster.errors import JobNotAllowed, SourceMissing, StagingFailed
+from tony_provider.cluster.settings import FileRoots
 from tony_provider.runtime.application import LocalizedResource, ResourceKind
-from tony_provider.runtime.quantities import count
-from tony_provider.runtime.spec.model import JobSpec, PythonEnv, unmarked
-from tony_provider.runtime.spec.named_resources import FILES, named_resources
-from tony_provider.runtime.spec.python_env import (
-    ALLOWED,
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.common.files import ForeignDirectoryError, make_own_directory, sha256_of
+from tony_provider.runtime.common.quantities import count
+from tony_provider.runtime.common.text import is_writable
+from tony_provider.runtime.jobspec.container_content import (
     ARCHIVE_ENDINGS,
-    JOBS_OWN,
+    FILES,
+    PYTHON_ENV_FORMS,
+    PYTHON_ENV_KEY,
     WHEEL_ENDING,
     EnvironmentKind,
     is_archived,
-    kind_of,
     named_environments,
+    named_resources,
     parts,
+    python_env_kind,
 )
+from tony_provider.runtime.jobspec.model import JobSpec, PythonEnv, unmarked
 from tony_provider.runtime.storage import uris
-from tony_provider.runtime.storage.base import FileStatus, Storage
+from tony_provider.runtime.storage.base import FileStatus, Storage, walk
 from tony_provider.runtime.storage.errors import StorageNotFound
-from tony_provider.runtime.storage.helpers import walk
-from tony_provider.runtime.text import is_writable
+
+
+def user_cache(wanted: Path | None = None) -> Path:
+    """Return the directory, which defaults to ``tony-provider`` in the user's cache directory.
+
+    Raises OSError, or StagingFailed if another user could write there.
+    """
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    directory = wanted or base / "tony-provider"
+    try:
+        make_own_directory(directory)
+    except ForeignDirectoryError as error:
+        raise StagingFailed(f"the cache of runtime archives (XDG_CACHE_HOME) cannot be used: {error}") from error
+    return directory
+
 
 log = logging.getLogger(__name__)
+
+_SMALL = 4 << 20  # bytes: reading a file of this size costs no more than a request for its version
+_MOST_NOTES = 1000
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+def sha256_of_stored(storage: Storage, status: FileStatus) -> str:
+    """Return the SHA-256 of a file on the storage. Read the file only if its version is new. Raises StorageError."""
+
+    def read() -> str:
+        with storage.open_read(status.path) as stream:
+            return sha256_of(stream)
+
+    version = storage.version(status.path) if status.size > _SMALL else None
+    return _remembered(f"{status.path} {status.size} {version}", read) if version is not None else read()
+
+
+def sha256_of_local(path: Path) -> str:
+    """Return the SHA-256 of a file on this machine. Read the file only if its version is new. Raises OSError."""
+
+    def read() -> str:
+        with path.open("rb") as file:
+            return sha256_of(file)
+
+    stat = path.stat()
+    if stat.st_size <= _SMALL:
+        return read()
+    # Users can set a file's modification time (mtime), but not its change time (ctime).
+    return _remembered(f"{stat.st_dev} {stat.st_ino} {stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns}", read)
+
+
+def _remembered(version: str, read: Callable[[], str]) -> str:
+    note = user_cache() / "contents" / hashlib.sha256(version.encode()).hexdigest()
+    try:
+        if _SHA256.fullmatch(known := note.read_text()):
+            os.utime(note)
+            return known
+    except FileNotFoundError:
+        pass
+    sha256 = read()
+    try:
+        _write(note, sha256)
+    except OSError as error:
+        log.warning("Cannot write %s, so the next submission reads a large file again: %s", note, error)
+    return sha256
+
+
+def _write(note: Path, sha256: str) -> None:
+    note.parent.mkdir(mode=0o700, exist_ok=True)
+    partial = note.with_name(f".{note.name}.{os.getpid()}")
+    partial.write_text(sha256)
+    partial.replace(note)
+    notes = sorted(note.parent.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
+    for old in notes[_MOST_NOTES:]:
+        old.unlink(missing_ok=True)
+
+
+IGNORED_DIRECTORIES = frozenset({"__pycache__", ".git"})
+IGNORE_FILES = (".gitignore", ".tonyignore")  # the later one has the last word
+_SLASH_AT_END = re.compile(r"(?<=[^/!\\])/ *$")
+
+
+class IgnoreFileError(ValueError):
+    """An ignore file cannot be read, or has a line that is no rule."""
+
+
+@attrs.frozen
+class _Rules:
+    """Those of one directory."""
+
+    directory: Path
+    of_files: GitIgnoreSpec
+    of_directories: GitIgnoreSpec  # as of files: a rule for directories alone does without its slash
+
+    @classmethod
+    def of_lines(cls, directory: Path, lines: Sequence[str]) -> _Rules:
+        """Raises ValueError for a line that is no rule."""
+        without_slashes = [_SLASH_AT_END.sub("", line) for line in lines]
+        return cls(directory, GitIgnoreSpec.from_lines(lines), GitIgnoreSpec.from_lines(without_slashes))
+
+    def ignores(self, path: Path, *, is_directory: bool) -> bool | None:
+        """None: they say nothing of it.
+
+        Of a directory it counts what is said of itself: ``data/**`` is all that is in it, and after ``*`` it is ``!*/``
+        that has directories entered.
+        """
+        spec = self.of_directories if is_directory else self.of_files
+        return spec.check_file(path.relative_to(self.directory).as_posix()).include
+
+
+def files_below(
+    directory: Path, left_behind: list[Path], above: Sequence[_Rules] = (), way: Sequence[Path] = ()
+) -> Iterator[Path]:
+    """Every file, and what cannot be entered: directories that may not be read, links to where they lie in.
+
+    What ignore files say to ignore is added to ``left_behind``. ``way``: the directories that lead here, without links.
+    Raises IgnoreFileError.
+    """
+    rules = [*above, *_rules_of(directory)]
+    way = [*way, directory.resolve()]
+    for entry in sorted(directory.iterdir()):
+        enters = entry.is_dir() and _is_enterable(entry, way)
+        if enters and entry.name in IGNORED_DIRECTORIES:
+            continue
+        if _ignored(entry, rules, is_directory=entry.is_dir()):
+            left_behind.append(entry)
+        elif enters:
+            yield from files_below(entry, left_behind, rules, way)
+        else:
+            yield entry
+
+
+def _ignored(path: Path, rules: Sequence[_Rules], *, is_directory: bool) -> bool:
+    said = (each.ignores(path, is_directory=is_directory) for each in reversed(rules))
+    return next((word for word in said if word is not None), False)
+
+
+def _rules_of(directory: Path) -> Iterator[_Rules]:
+    lines: list[str] = []
+    for file in (directory / name for name in IGNORE_FILES):
+        if not file.is_file():
+            continue
+        try:
+            own = file.read_text(encoding="utf-8-sig", errors="surrogateescape").split("\n")
+            _Rules.of_lines(directory, own)  # each file for itself, to name the one that is wrong
+        except (OSError, ValueError) as error:
+            raise IgnoreFileError(f"{file} cannot be used: {error}") from error
+        lines += own
+    if lines:
+        yield _Rules.of_lines(directory, lines)
+
+
+def _is_enterable(directory: Path, way: Sequence[Path]) -> bool:
+    target = directory.resolve()
+    leads_back = any(passed.is_relative_to(target) for passed in way)
+    return os.access(directory, os.R_OK | os.X_OK) and not leads_back
+
 
 _MOST_NAMED = 5  # of what stays behind
 _MOST_OUTSIDE = 10  # files outside of the roots, in one error message
@@ -198,7 +347,7 @@ class SourceFinder:
             self._add_local(use, found, name, kind)
 
     def _add_environment(self, use: _Use, environment: PythonEnv) -> None:
-        kind = kind_of(environment)
+        kind = python_env_kind(environment)
         for given in parts(environment):
             source, stored = unmarked(given)
             if kind is EnvironmentKind.ARCHIVE:
@@ -217,11 +366,11 @@ class SourceFinder:
         found = self._find(use.path, source, stored=stored)
         if found is None:
             if len(self._problems) > before:
-                self._problems[-1] += f"; a python_env is {ALLOWED}"
+                self._problems[-1] += f"; a python_env is {PYTHON_ENV_FORMS}"
             return
         wheels = self._wheels_in(found)
         if not wheels:
-            self._problems.append(f"{use.path}: there is no wheel in {source!r}; a python_env is {ALLOWED}")
+            self._problems.append(f"{use.path}: there is no wheel in {source!r}; a python_env is {PYTHON_ENV_FORMS}")
         for wheel in wheels:
             if isinstance(wheel, FileStatus):
                 resource = stored_resource(wheel, _below_environment(wheel.name))
@@ -314,10 +463,10 @@ def _environments(job: JobSpec) -> Iterator[tuple[_Use, PythonEnv]]:
     own = {task_type: (path, each) for path, task_type, each in named_environments(job) if task_type is not None}
     if not own:
         if job.python_env is not None:
-            yield _Use(JOBS_OWN, JOBS_OWN, None), job.python_env
+            yield _Use(PYTHON_ENV_KEY, PYTHON_ENV_KEY, None), job.python_env
         return
     for task_type in job.tasks:
-        path, environment = own.get(task_type, (JOBS_OWN, job.python_env))
+        path, environment = own.get(task_type, (PYTHON_ENV_KEY, job.python_env))
         if environment is not None:
             yield _Use(path, path, task_type), environment
 

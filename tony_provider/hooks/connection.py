@@ -1,12 +1,14 @@
-"""Airflow's connection of type ``tony`` (and the WebHDFS connection that it names) turned into checked settings."""
+"""What Airflow masks, and what it says of values that are too short to be masked in logs."""
 
 from __future__ import annotations
 
 import getpass
 import json
+import logging
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,19 +19,85 @@ from airflow.sdk.exceptions import AirflowRuntimeError
 
 from tony_provider.cluster import defaults
 from tony_provider.cluster.errors import ClusterUnreachable, ConnectionProblem
-from tony_provider.cluster.policy import Policy
-from tony_provider.cluster.presets import Presets, preset_problems
-from tony_provider.cluster.settings import NO_KEY_SERVER, Backend, LocalSettings, MasterKeytab, Settings, YarnSettings
+from tony_provider.cluster.settings import (
+    NO_KEY_SERVER,
+    Backend,
+    LocalSettings,
+    MasterKeytab,
+    Policy,
+    Presets,
+    Settings,
+    YarnSettings,
+    preset_problems,
+)
+from tony_provider.compat import MASKER
 from tony_provider.hooks.fields import CONNECTION_FIELDS
-from tony_provider.hooks.masking import without_masking_warnings
 from tony_provider.runtime.application import GpuDealing, OtherHdfs
-from tony_provider.runtime.spec.model import Duration, Memory, Network
-from tony_provider.runtime.spec.problems import SpecError
-from tony_provider.runtime.spec.reader import suggestion
-from tony_provider.runtime.spec.source import load_source
-from tony_provider.runtime.spec.units import UnitError, parse_duration, parse_memory
-from tony_provider.runtime.storage.webhdfs.config import WebHdfsConfig
+from tony_provider.runtime.common.text import masked
+from tony_provider.runtime.jobspec.model import Duration, Memory, Network
+from tony_provider.runtime.jobspec.problems import SpecError
+from tony_provider.runtime.jobspec.units import UnitError, parse_duration, parse_memory
+from tony_provider.runtime.parsing.parse import load_source
+from tony_provider.runtime.parsing.reader import suggestion
 from tony_provider.runtime.storage.webhdfs.key_server import key_server_addresses
+from tony_provider.runtime.storage.webhdfs.transport import WebHdfsConfig
+
+_WARNING = "Skipping masking"  # as it begins
+
+
+@contextmanager
+def without_masking_warnings() -> Iterator[None]:
+    """Meanwhile Airflow does not warn of secrets that are too short to be masked.
+
+    For values that are none: it takes all of a connection's extra for secrets, such as a queue ``ml``, and a ``tony``
+    connection has no place for one. It warns once in a process, so who masks real secrets has to say it itself.
+    """
+    logger = logging.getLogger(MASKER)
+    logger.addFilter(_is_of_something_else)
+    try:
+        yield
+    finally:
+        logger.removeFilter(_is_of_something_else)
+
+
+def _is_of_something_else(record: logging.LogRecord) -> bool:
+    return not str(record.msg).startswith(_WARNING)
+
+
+def mask_of(secrets: Mapping[str, str]) -> Callable[[str, str], str]:
+    """How texts are shown to people: as Airflow would show them, and without the values of these secrets.
+
+    The function takes a text, and the name of the variable that it is the value of, or nothing.
+    """
+    from airflow.providers.common.compat.sdk import redact
+
+    def mask(text: str, name: str) -> str:
+        return str(redact(masked(text, secrets.values()), name or None))
+
+    return mask
+
+
+_CONTEXT = "_AIRFLOW_PROCESS_CONTEXT"
+
+
+@contextmanager
+def connections_of_database() -> Iterator[None]:
+    """Context manager in which connections are looked for in Airflow's database too, as its own commands do it.
+
+    Airflow looks there for a process only where this variable says "server", which its own commands set; within a task
+    it changes nothing, since tasks ask the api-server. Source: airflow/cli/commands/connection_command.py and
+    ensure_secrets_backend_loaded in airflow/sdk/execution_time/supervisor.py of 3.3.2.
+    """
+    before = os.environ.get(_CONTEXT)
+    os.environ[_CONTEXT] = "server"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_CONTEXT]
+        else:
+            os.environ[_CONTEXT] = before
+
 
 DEFAULT_WEBHDFS_CONN_ID = "webhdfs_default"
 _DEFAULT_RM_PORT = 8088  # yarn-default.xml

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tony_provider.cluster import defaults
-from tony_provider.runtime import contract
+from tony_provider.runtime.common import contract
 
 
 def _field(label: str, description: str, **schema: Any) -> dict[str, Any]:

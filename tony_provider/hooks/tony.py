@@ -13,48 +13,55 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import BaseHook
 
 from tony_provider.arguments import DEFAULT_CONN_ID
-from tony_provider.cluster import results
-from tony_provider.cluster.application_ref import ApplicationFinder, ApplicationRef
-from tony_provider.cluster.base import CONTROL_SECONDS, Application, Cluster, Pages
-from tony_provider.cluster.bounded_status import StatusRefused, checked
-from tony_provider.cluster.checkpoint_chains import ChainState, CheckpointChains
+from tony_provider.cluster.checks.job_checks import InputSizes, InputSizeScan, check_inputs
 from tony_provider.cluster.errors import ClusterError, UnexpectedAnswer
-from tony_provider.cluster.event_file_source import EventFileSource, event_file_source
-from tony_provider.cluster.identity import Identity, identity_of
-from tony_provider.cluster.input_check import check_inputs
-from tony_provider.cluster.input_figures import InputFigures, InputLook
-from tony_provider.cluster.layout import Layout
-from tony_provider.cluster.model_export import EXPORT_SECONDS, export_model
-from tony_provider.cluster.open import OpenCluster, open_cluster
-from tony_provider.cluster.prepared_submission import check_policy, shared_cache, suitable_environments, with_defaults
-from tony_provider.cluster.preview import Preview, preview
-from tony_provider.cluster.previous_application import PreviousApplication, previous_application
-from tony_provider.cluster.results import Delivered
+from tony_provider.cluster.interface import CONTROL_SECONDS, Application, Cluster, Pages
+from tony_provider.cluster.job_control import EXPORT_SECONDS, export_model
+from tony_provider.cluster.open_cluster import OpenCluster, open_cluster
 from tony_provider.cluster.settings import Settings
 from tony_provider.cluster.sources import SourceFinder
-from tony_provider.cluster.submission_request import SubmissionRequest
-from tony_provider.cluster.submitter import submit
-from tony_provider.cluster.training_owners import TrainingOwners
+from tony_provider.cluster.submission.preparation import (
+    SubmissionRequest,
+    check_policy,
+    shared_cache,
+    suitable_environments,
+    with_defaults,
+)
+from tony_provider.cluster.submission.submitter import Preview, preview, submit
+from tony_provider.cluster.training import results
+from tony_provider.cluster.training.applications import (
+    ApplicationFinder,
+    ApplicationRef,
+    PreviousApplication,
+    previous_application,
+)
+from tony_provider.cluster.training.checkpoint_chains import ChainState, CheckpointChains, TrainingOwners
+from tony_provider.cluster.training.identity import Identity, Layout, identity_of
+from tony_provider.cluster.training.results import (
+    Delivered,
+    EventFileSource,
+    StatusRefused,
+    checked_status,
+    event_file_source,
+)
 from tony_provider.hooks.connection import CONN_TYPE, read_connection
-from tony_provider.runtime import application_cleanup
-from tony_provider.runtime.protocol.export_status import ExportedModel
-from tony_provider.runtime.protocol.output_piece import OutputPiece
-from tony_provider.runtime.protocol.own_places import is_below
-from tony_provider.runtime.protocol.status import JobStatus
-from tony_provider.runtime.spec.model import JobSpec
+from tony_provider.runtime import application_store
+from tony_provider.runtime.jobspec.model import JobSpec
+from tony_provider.runtime.protocol.http_messages import OutputPiece
+from tony_provider.runtime.protocol.limits import is_below
+from tony_provider.runtime.protocol.status import ExportedModel, JobStatus
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage
 
 if TYPE_CHECKING:  # imported where they are used, as few processes do
-    from tony_provider.cluster.diagnosis.finding import Report
     from tony_provider.cluster.environments.built_environments import BuiltEnvironments
-    from tony_provider.cluster.environments.old_environments import OldEnvironments
-    from tony_provider.cluster.garbage import Garbage
-    from tony_provider.cluster.history.former_runs import FormerRuns
-    from tony_provider.cluster.history.job_history import JobHistory
-    from tony_provider.cluster.notebook.kept_job import KeptJob, TrainedSoFar
-    from tony_provider.cluster.tunnel.tunnel import TaskTunnel
-    from tony_provider.runtime.protocol.token_life import TokenLife
+    from tony_provider.cluster.findings import Report
+    from tony_provider.cluster.garbage import Garbage, OldEnvironments
+    from tony_provider.cluster.notebooks import KeptJob, NewestCheckpoint
+    from tony_provider.cluster.records.history import JobHistory
+    from tony_provider.cluster.records.summary import PreviousRuns
+    from tony_provider.cluster.task_tunnel import TaskTunnel
+    from tony_provider.runtime.protocol.status import TokenLife
 
 
 class TonyHook(BaseHook):
@@ -125,7 +132,7 @@ class TonyHook(BaseHook):
         within seconds, when nobody does.
         """
         if self.settings.yarn is not None:
-            from tony_provider.cluster.servers import expect_servers
+            from tony_provider.cluster.checks.servers import expect_servers
 
             expect_servers(self.settings.yarn)
 
@@ -135,7 +142,7 @@ class TonyHook(BaseHook):
         Raises StagingFailed when all NameNodes have refused connections for so many seconds.
         """
         if self.settings.yarn is not None and self._open.nodes_webhdfs is not None:
-            from tony_provider.cluster.servers import expect_store
+            from tony_provider.cluster.checks.servers import expect_store
 
             expect_store(self.settings.yarn, seconds)
 
@@ -166,7 +173,7 @@ class TonyHook(BaseHook):
 
         Raises JobRejected where one has no Jupyter server or no kernel; else as ``check_sources``.
         """
-        from tony_provider.cluster.notebook.kernels import expect_kernel
+        from tony_provider.cluster.notebooks import expect_kernel
 
         roots = self.settings.policy.roots([*search_path, *file_roots])
         expect_kernel(self._open, job, search_path, roots)
@@ -178,33 +185,33 @@ class TonyHook(BaseHook):
 
         Raises SourceMissing, which names what is missing; Unconfirmed, which lists the unconfirmed objects.
         """
-        from tony_provider.cluster.notebook.kept_job import kept_job
+        from tony_provider.cluster.notebooks import kept_job
 
         directory = self.application_dir(identity, application_id)
         return kept_job(self.storage(), directory, self.layout, confirmed=confirmed)
 
-    def trained_so_far(self, identity: Identity, application_id: str) -> TrainedSoFar | None:
+    def trained_so_far(self, identity: Identity, application_id: str) -> NewestCheckpoint | None:
         """The newest whole checkpoint of the training that the application is of; None: it has none."""
-        from tony_provider.cluster.notebook.kept_job import trained_so_far
+        from tony_provider.cluster.notebooks import trained_so_far
 
         return trained_so_far(self.storage(), self.layout, identity, application_id)
 
     def keep_notebook_token(self, identity: Identity, application_id: str, token: str) -> None:
         """Keep the token of a notebook where its owner finds it, as long as the application lives."""
-        from tony_provider.cluster.notebook.token_file import NotebookAccess, write_access
+        from tony_provider.cluster.notebooks import NotebookAccess, write_access
 
         write_access(self.storage(), self.application_dir(identity, application_id), NotebookAccess(token))
 
     def notebook_token(self, identity: Identity, application_id: str) -> str | None:
         """The token that was kept of a notebook; None where there is none: it has ended, or never was one."""
-        from tony_provider.cluster.notebook.token_file import read_access
+        from tony_provider.cluster.notebooks import read_access
 
         access = read_access(self.storage(), self.application_dir(identity, application_id))
         return None if access is None else access.token
 
-    def input_figures(self, job: JobSpec, seconds: float) -> dict[str, InputFigures | str]:
+    def input_figures(self, job: JobSpec, seconds: float) -> dict[str, InputSizes | str]:
         """How much each input of the job holds, or why that cannot be said within so many seconds. Changes nothing."""
-        return InputLook(job, self.storage(), self.layout.root, seconds).figures()
+        return InputSizeScan(job, self.storage(), self.layout.root, seconds).figures()
 
     def submit(self, request: SubmissionRequest, *, before_submit: Callable[[str], object] | None = None) -> str:
         """Check the job, stage its files, and start it; returns the application id. On any error nothing is left.
@@ -216,7 +223,7 @@ class TonyHook(BaseHook):
 
         Raises JobRejected and SourceMissing before anything is staged, StagingFailed, SubmissionRefused.
         """
-        from tony_provider.hooks.masking import mask_of
+        from tony_provider.hooks.connection import mask_of
 
         return submit(self._open, request, before_submit, mask=mask_of(request.secrets))
 
@@ -296,7 +303,7 @@ class TonyHook(BaseHook):
 
     def old_environments(self) -> OldEnvironments:
         """Those of them that no job has used for long, to be listed and removed."""
-        from tony_provider.cluster.environments.old_environments import OldEnvironments
+        from tony_provider.cluster.garbage import OldEnvironments
 
         return OldEnvironments(self.get_conn(), self.built_environments())
 
@@ -327,7 +334,7 @@ class TonyHook(BaseHook):
 
         Reads many small files: some seconds for large jobs.
         """
-        from tony_provider.cluster.history.read_history import read_history
+        from tony_provider.cluster.records.history import read_history
 
         return read_history(self.storage(), self.application_dir(identity, application_id))
 
@@ -338,22 +345,22 @@ class TonyHook(BaseHook):
         """
         return event_file_source(self.storage(), self.layout, identity, application_id)
 
-    def former_runs(self, labels: Mapping[str, str]) -> FormerRuns:
+    def former_runs(self, labels: Mapping[str, str]) -> PreviousRuns:
         """What is known of the last applications of the task of a DAG that these labels name, over all its runs.
 
         Nothing for labels that name none. Raises RecordUnreadable, a ClusterError, for what is no such record.
         """
-        from tony_provider.cluster.history.former_runs import FormerRuns, read_former_runs, task_identity
+        from tony_provider.cluster.records.summary import PreviousRuns, read_previous_runs, task_identity
 
         task = task_identity(self.settings.namespace, labels)
-        return FormerRuns() if task is None else read_former_runs(self.storage(), self.layout, task)
+        return PreviousRuns() if task is None else read_previous_runs(self.storage(), self.layout, task)
 
-    def keep_former_runs(self, labels: Mapping[str, str], runs: FormerRuns) -> None:
+    def keep_former_runs(self, labels: Mapping[str, str], runs: PreviousRuns) -> None:
         """Keep what is known of the last applications of the task that these labels name, if they name one."""
-        from tony_provider.cluster.history.former_runs import task_identity, write_former_runs
+        from tony_provider.cluster.records.summary import task_identity, write_previous_runs
 
         if (task := task_identity(self.settings.namespace, labels)) is not None:
-            write_former_runs(self.storage(), self.layout, task, runs)
+            write_previous_runs(self.storage(), self.layout, task, runs)
 
     def returned(self, identity: Identity, application_id: str) -> Any:
         """What a job that has succeeded left in ``TONY_RESULT_FILE``; None when it left nothing.
@@ -389,7 +396,7 @@ class TonyHook(BaseHook):
         NotResizable, a ClusterError, before anything is asked when the job does not allow that, or the cluster could
         never hold it.
         """
-        from tony_provider.cluster.resizing import check_resize
+        from tony_provider.cluster.job_control import check_resize
 
         found = self.application_ref(application_id=application_id)
         if found and found.identity:
@@ -403,7 +410,7 @@ class TonyHook(BaseHook):
         None where HDFS asks for no tokens. Whoever waits for the application does this by itself. Raises
         MasterOutOfReach when no master takes it.
         """
-        from tony_provider.cluster.store_renewal import renew_store_token
+        from tony_provider.cluster.token_refresh import renew_store_token
 
         return renew_store_token(self._open, self.application_dir(identity, application_id), application_id)
 
@@ -428,12 +435,11 @@ class TonyHook(BaseHook):
 
         Only the application's owner and those who may modify it are let through.
         """
-        from tony_provider.cluster.application_about import read_about
-        from tony_provider.cluster.tunnel.carrier import expect_running
-        from tony_provider.cluster.tunnel.tunnel import TaskTunnel
+        from tony_provider.cluster.task_tunnel import TaskTunnel, expect_running
+        from tony_provider.cluster.token_refresh import read_master_contact
 
         expect_running(self.get_conn(), application_id)
-        about = read_about(self.storage(), self.application_dir(identity, application_id))
+        about = read_master_contact(self.storage(), self.application_dir(identity, application_id))
         return TaskTunnel(
             self.get_conn(), application_id, about.authority, task, port, local_port=local_port, tell=tell, over=over
         )
@@ -479,7 +485,7 @@ class TonyHook(BaseHook):
         """
         status = self.get_conn().master_status(application_id, seconds=seconds)
         try:
-            return checked(status, None if identity is None else self.application_dir(identity, application_id))
+            return checked_status(status, None if identity is None else self.application_dir(identity, application_id))
         except StatusRefused as error:
             raise UnexpectedAnswer(f"the status of the master of {application_id} is refused: {error}") from error
 
@@ -492,7 +498,7 @@ class TonyHook(BaseHook):
 
         Its results stay. Idempotent.
         """
-        application_cleanup.clean_up(self.storage(), self.application_dir(identity, application_id))
+        application_store.clean_up(self.storage(), self.application_dir(identity, application_id))
         self.get_conn().forget(application_id)
 
     def log_tail(self, application_id: str, max_bytes: int = 16 << 10) -> str:
@@ -512,7 +518,7 @@ class TonyHook(BaseHook):
 
         Raises ConnectionProblem for a connection that is not there, or not even worth a look.
         """
-        from tony_provider.cluster.diagnosis.diagnose import diagnose
+        from tony_provider.cluster.checks.doctor import diagnose
 
         return diagnose(self.settings)
 

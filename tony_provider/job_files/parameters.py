@@ -11,9 +11,9 @@ from typing import Any
 
 import attrs
 
-from tony_provider.runtime.spec.problems import NOT_GIVEN, Problem, SpecError, child, item
-from tony_provider.runtime.spec.reader import suggestion
-from tony_provider.runtime.spec.units import UnitError, parse_boolean, parse_integer
+from tony_provider.runtime.jobspec.problems import NOT_GIVEN, Problem, SpecError, child, item
+from tony_provider.runtime.jobspec.units import UnitError, parse_boolean, parse_integer
+from tony_provider.runtime.parsing.reader import suggestion
 
 SECTION = "parameters"
 TEMPLATES = "templates"  # with `templates: false` Jinja renders no text of the job
@@ -72,7 +72,7 @@ def has_templates(plain: Mapping[str, Any]) -> bool:
     return found
 
 
-def parted(plain: Mapping[str, Any]) -> tuple[dict[str, Parameter], dict[str, Any]]:
+def split_parameters(plain: Mapping[str, Any]) -> tuple[dict[str, Parameter], dict[str, Any]]:
     """Separate the parameters of a job file from its job.
 
     Raises SpecError with all problems.

@@ -1,4 +1,4 @@
-"""A DAG file around a job: to be read, and changed."""
+"""Values as a person writes them in Python, and ``ruff format`` leaves them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,68 @@ from typing import Any
 
 import attrs
 
-from tony_provider.job_files.fill import as_it_is, has_literals
 from tony_provider.job_files.parameters import Parameter
-from tony_provider.job_files.python_text import literal
-from tony_provider.runtime.text import one_line
+from tony_provider.job_files.templates import Literal, as_literals, has_literals
+from tony_provider.runtime.common.text import one_line
 
-_WIDTH = 88
+_WIDTH = 88  # what fits here fits wider limits as well; what is longer is one element a line, with a comma after each
+_STEP = "    "
+_CALL = "literal"  # airflow.sdk.literal
+
+
+def python_literal(value: Any, indent: int = 0, before: int = 0, after: int = 1) -> str:
+    """A value: plain ones, lists, mappings.
+
+    ``indent``: levels of the line that it begins on; ``before`` and ``after``: characters that share that line.
+    """
+    flat = _flat(value)
+    fits = len(_STEP) * indent + before + len(flat) + after <= _WIDTH and "\n" not in flat
+    inner = _STEP * (indent + 1)
+    if isinstance(value, Literal) and not fits and "\n" not in flat:
+        return f"{_CALL}(\n{inner}{_string(value.text)}\n{_STEP * indent})"
+    if fits or not isinstance(value, (Mapping, list)) or not value:
+        return flat
+    if isinstance(value, Mapping):
+        lines = []
+        for key, each in value.items():
+            name = f"{_flat(str(key))}: "
+            lines.append(f"{inner}{name}{python_literal(each, indent + 1, len(name))},")
+        return "\n".join(["{", *lines, f"{_STEP * indent}}}"])
+    lines = [f"{inner}{python_literal(each, indent + 1)}," for each in value]
+    return "\n".join(["[", *lines, f"{_STEP * indent}]"])
+
+
+def _flat(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_flat(str(key))}: {_flat(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_flat, value)) + "]"
+    if isinstance(value, Literal):
+        return f"{_CALL}({_string(value.text)})"
+    return _string(value) if isinstance(value, str) else repr(value)
+
+
+def _string(text: str) -> str:
+    """In double quotes, unless that takes more escapes; several lines as they are, where nothing speaks against it."""
+    if "\n" in text and _reads_as_it_is(text):
+        return f'"""{text}"""'
+    written = repr(text)
+    if written.startswith("'") and (text.count('"') == 0 or text.count("'") > text.count('"')):
+        inside = written[1:-1].replace("\\'", "'").replace('"', '\\"')
+        return f'"{inside}"'
+    return written
+
+
+def _reads_as_it_is(text: str) -> bool:
+    lines = text.split("\n")
+    return (
+        '"""' not in text
+        and "\\" not in text
+        and not text.endswith('"')
+        and all(line.isprintable() and line == line.rstrip() for line in lines)
+    )
+
+
 _TASK = "train"
 _MOST_LETTERS = 200  # of a DAG's id; Airflow's limit is 250
 _NOT_IN_AN_ID = re.compile(r"[^A-Za-z0-9_.-]+")
@@ -39,13 +95,13 @@ class DagFile:
 
         In a job with parameters, templates stay templates. All other texts that look like templates become literals.
         """
-        job = dict(self.job) if self.parameters else as_it_is(self.job)
-        arguments = as_it_is(self.arguments)
+        job = dict(self.job) if self.parameters else as_literals(self.job)
+        arguments = as_literals(self.arguments)
         parts = [
             self._docstring(),
             "from __future__ import annotations\n",
             self._imports(literals=has_literals([job, arguments])),
-            f"JOB = {literal(job, before=len('JOB = '), after=0)}\n",
+            f"JOB = {python_literal(job, before=len('JOB = '), after=0)}\n",
         ]
         body = [f"PARAMS = {self._params()}\n"] if self.parameters else []
         return "\n".join([*parts, *body, self._dag(arguments)])
@@ -66,11 +122,11 @@ class DagFile:
         return "\n".join([*scheduled, f"from airflow.sdk import {', '.join(names)}\n{literal}{ours}"])
 
     def _params(self) -> str:
-        lines = [f"    {literal(name)}: {_param(name, each)},\n" for name, each in self.parameters.items()]
+        lines = [f"    {python_literal(name)}: {_param(name, each)},\n" for name, each in self.parameters.items()]
         return "{\n" + "".join(lines) + "}"
 
     def _dag(self, operator_arguments: Mapping[str, Any]) -> str:
-        given = [literal(self.dag_id), f"schedule={literal(self.schedule)}"]
+        given = [python_literal(self.dag_id), f"schedule={python_literal(self.schedule)}"]
         if self.schedule:
             begin = f"datetime({self.start.year}, {self.start.month}, {self.start.day})"
             given += [f"start_date={begin}", "catchup=False"]
@@ -78,8 +134,11 @@ class DagFile:
         given += ["doc_md=__doc__"]
         dag = _call("DAG", given, indent=0, before="with ", after=":")
         arguments = [
-            f"task_id={literal(_TASK)}",
-            *(f"{name}={literal(value, indent=2, before=len(name) + 1)}" for name, value in operator_arguments.items()),
+            f"task_id={python_literal(_TASK)}",
+            *(
+                f"{name}={python_literal(value, indent=2, before=len(name) + 1)}"
+                for name, value in operator_arguments.items()
+            ),
         ]
         operator = _call("TonyTrainOperator", [*arguments, "job=JOB"], indent=1)
         return f"with {dag}:\n    {operator}\n"
@@ -91,10 +150,10 @@ def dag_id_of(name: str) -> str:
 
 
 def _param(name: str, parameter: Parameter) -> str:
-    first = [] if parameter.is_required else [literal(parameter.default)]
+    first = [] if parameter.is_required else [python_literal(parameter.default)]
     given = {"type": parameter.type, **parameter.schema}
-    arguments = [*first, *(f"{key}={literal(value)}" for key, value in given.items())]
-    return _call("Param", arguments, indent=1, before=f"{literal(name)}: ", after=",")
+    arguments = [*first, *(f"{key}={python_literal(value)}" for key, value in given.items())]
+    return _call("Param", arguments, indent=1, before=f"{python_literal(name)}: ", after=",")
 
 
 def _call(name: str, arguments: Sequence[str], *, indent: int, before: str = "", after: str = "") -> str:

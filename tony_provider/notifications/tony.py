@@ -15,7 +15,7 @@ from tony_provider.arguments import positive_seconds
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-    from tony_provider.notifications.job_news import JobNews
+    from tony_provider.notifications.message import TrainingMessage
 
     Sender = Callable[[Context], Any]
     Notifier = BaseNotifier | Sender | type[BaseNotifier] | str
@@ -77,11 +77,11 @@ class TonyNotifier(BaseNotifier):
         else:
             await asyncio.to_thread(sender, told)
 
-    def _news(self, context: Context) -> JobNews:
-        from tony_provider.notifications.media import Medium, for_medium, medium_of
-        from tony_provider.notifications.news_source import NewsSource  # here: DAG files load this module
+    def _news(self, context: Context) -> TrainingMessage:
+        from tony_provider.notifications.message import Medium, for_medium, medium_of
+        from tony_provider.notifications.message_source import MessageSource  # here: DAG files load this module
 
-        source = NewsSource(
+        source = MessageSource(
             log=self.log,
             task_id=self.task_id,
             tony_conn_id=self.tony_conn_id,
@@ -108,5 +108,5 @@ def _made(notifier: Any, arguments: dict[str, Any]) -> BaseNotifier | Sender:
     return made  # type: ignore[no-any-return]
 
 
-def _with_news(context: Context, news: JobNews) -> Context:
+def _with_news(context: Context, news: TrainingMessage) -> Context:
     return {**context, "tony": news}  # type: ignore[typeddict-unknown-key]

@@ -15,23 +15,20 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from tony_provider.cluster.errors import ClusterError
-from tony_provider.cluster.history.advice import Advice
-from tony_provider.cluster.history.former_runs import FormerRuns
-from tony_provider.cluster.history.job_history import JobHistory
-from tony_provider.cluster.history.job_summary import JobSummary
-from tony_provider.cluster.history.summarize import RunFacts, summarize
-from tony_provider.cluster.identity import Identity
-from tony_provider.cluster.submission_request import SubmissionRequest
+from tony_provider.cluster.records.history import JobHistory
+from tony_provider.cluster.records.summary import Advice, JobSummary, PreviousRuns, RunFacts, summarize
+from tony_provider.cluster.submission.preparation import SubmissionRequest
+from tony_provider.cluster.training.identity import Identity
 from tony_provider.hooks.tony import TonyHook
+from tony_provider.runtime.common.quantities import count
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.protocol.status import FailureKind, JobState, JobStatus
-from tony_provider.runtime.quantities import count
 from tony_provider.runtime.storage.errors import StorageError
 
 if TYPE_CHECKING:  # the rules are imported where they are used: most processes of a task only begin or wait
     from airflow.sdk.types import Logger
 
-    from tony_provider.advice.limits import Limits
+    from tony_provider.advice.sizing import Limits
 
 APPLIED = "applied_advice"  # the label with the change, as JSON
 SECONDS = 15.0  # that the advice on an application that has ended may take
@@ -42,7 +39,7 @@ _BLAMED = (FailureKind.OUT_OF_MEMORY, FailureKind.USER, FailureKind.CONTAINER_LO
 
 
 @attrs.define
-class Judged:
+class EndedJobAdvice:
     """What was read of an application that has ended, and what is advised; empty as far as the store did not answer."""
 
     history: JobHistory | None = None
@@ -59,16 +56,16 @@ class Adviser:
 
     # -- when a try has ended ------------------------------------------------------------------------------------------
 
-    def conclude(self, application_id: str) -> Judged:
+    def conclude(self, application_id: str) -> EndedJobAdvice:
         """Log what should be changed, and keep the application's figures for the advice on later ones.
 
         Raises nothing, and takes SECONDS at most: a store that does not answer then is left alone.
         """
-        judged = Judged()
+        judged = EndedJobAdvice()
         in_time = self._in_time(
             f"There is no advice on {application_id}", lambda: self._conclude(application_id, judged)
         )
-        return judged if in_time else Judged()
+        return judged if in_time else EndedJobAdvice()
 
     def timed_out(self, application_id: str) -> None:
         """The task's time was over: with what advice has left it, the application may have been too slow. As above."""
@@ -90,9 +87,8 @@ class Adviser:
             self.log.warning("%s: the store has not answered within %g s", without, SECONDS)
         return not thread.is_alive()
 
-    def _conclude(self, application_id: str, judged: Judged) -> None:
-        from tony_provider.advice.advise import advise
-        from tony_provider.advice.lines import advice_lines
+    def _conclude(self, application_id: str, judged: EndedJobAdvice) -> None:
+        from tony_provider.advice.advise import advice_lines, advise
 
         job = judged.history = self.hook.history(self.identity, application_id)
         if job.status is None or not job.status.state.is_final:
@@ -110,7 +106,7 @@ class Adviser:
         if APPLIED in labels:
             self.hook.keep_former_runs(labels, self._taken_back(self.hook.former_runs(labels), application_id))
 
-    def _taken_back(self, runs: FormerRuns, application_id: str) -> FormerRuns:
+    def _taken_back(self, runs: PreviousRuns, application_id: str) -> PreviousRuns:
         self.log.warning(
             "The advice that was applied to %s is taken back: the next try, and the next %s that succeed, ask for "
             "what the DAG says",
@@ -119,7 +115,7 @@ class Adviser:
         )
         return attrs.evolve(runs, quiet_runs=QUIET_RUNS, blamed=application_id)
 
-    def _judged(self, runs: FormerRuns, status: JobStatus, *, applied: bool) -> FormerRuns:
+    def _judged(self, runs: PreviousRuns, status: JobStatus, *, applied: bool) -> PreviousRuns:
         """Whether advice may be applied from now on."""
         failed = status.failure is not None and status.failure.kind in _BLAMED
         if applied and failed:
@@ -152,10 +148,9 @@ class Adviser:
             return request
 
     def _of_former_runs(
-        self, request: SubmissionRequest, former: FormerRuns, limits: Limits
+        self, request: SubmissionRequest, former: PreviousRuns, limits: Limits
     ) -> tuple[dict[str, Any], str]:
-        from tony_provider.advice.advise import merged_change
-        from tony_provider.advice.next_run import advise_next
+        from tony_provider.advice.advise import advise_next, merged_change
 
         found = advise_next(request.job, former.summaries)
         if found is None:
@@ -174,7 +169,7 @@ class Adviser:
         labels = {**request.labels, APPLIED: json.dumps(change)}
         return attrs.evolve(request, job=job, labels=labels, advice=change)
 
-    def _tell_quiet(self, former: FormerRuns) -> None:
+    def _tell_quiet(self, former: PreviousRuns) -> None:
         self.log.info(
             "No advice is applied: %s failed with it. It may be again after %s of success",
             former.blamed,

@@ -1,11 +1,12 @@
-"""Render a job's templates value by value: text is parsed first, so that no rendered value becomes a key.
+"""The values of a mapped task that other tasks returned, which must not be rendered as templates.
 
-Every parse of a DAG file imports this module, so it must not import modules that only a running task needs.
+Airflow itself leaves out those of ``expand``, and renders those of ``expand_kwargs``. Every parse of a DAG file loads
+this module.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.definitions.template import literal  # airflow.sdk has it from Airflow 3.1 on
@@ -13,12 +14,39 @@ from jinja2 import TemplateNotFound, Undefined, nodes
 from jinja2.nativetypes import NativeEnvironment
 
 from tony_provider.exceptions import TonySpecError
-from tony_provider.operators.mapped_values import returned_values
 from tony_provider.readable_errors import ReadableTemplates, naming_field, naming_text
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
     from jinja2 import Environment
+
+
+def returned_values(task: Any, names: Sequence[str], context: Context) -> Iterator[object]:
+    """Yield the values of these arguments of a task that ``expand_kwargs`` took from what another task returned.
+
+    Values that the DAG's author wrote, also in a list of ``expand_kwargs``, are left out.
+    """
+    dag = context.get("dag")
+    mapped = dag.task_dict.get(task.task_id) if dag is not None else None
+    own = getattr(mapped, "partial_kwargs", {})
+    if _is_returned(getattr(mapped, "expand_input", None), context):
+        yield from (getattr(task, name, None) for name in names if name not in own)
+    if _is_returned(getattr(mapped, "op_kwargs_expand_input", None), context):
+        given = own.get("op_kwargs") or {}
+        yield from (value for name, value in task.op_kwargs.items() if name not in given)
+
+
+def _is_returned(expand_input: Any, context: Context) -> bool:
+    """Return whether this is ``expand_kwargs``, and the mapping of this instance is what another task returned."""
+    given = getattr(expand_input, "value", {})
+    if isinstance(given, Mapping):
+        return False  # none, or that of ``expand``
+    index: Any = context["ti"].map_index
+    return not (isinstance(given, Sequence) and isinstance(given[index], Mapping))
+
 
 _FILES = (".tony.yaml", ".tony.json")
 _LITERAL = type(literal(None))
@@ -28,7 +56,7 @@ _WHOLE = (
 )
 
 
-class RendersJobs(ReadableTemplates):
+class JobTemplatesMixin(ReadableTemplates):
     """Mixin that renders the fields ``job`` and ``overrides`` of an operator value by value.
 
     Only a whole ``job`` that the DAG's author wrote can be the name of a job file. Airflow's own ``template_ext`` would
@@ -70,7 +98,7 @@ class RendersJobs(ReadableTemplates):
         env = jinja_env or self.get_template_env()
 
         def other(value: Any) -> Any:
-            return super(RendersJobs, self).render_template(value, context, env, seen_oids)
+            return super(JobTemplatesMixin, self).render_template(value, context, env, seen_oids)
 
         with naming_field(field):
             if field == "job":
@@ -99,7 +127,7 @@ def job_templates(job: Any, env: Environment) -> tuple[Any, bool]:
     Return the job with its templates, and whether to render them. Raises TonySpecError, TemplateNotFound.
     """
     from tony_provider.job_files.parameters import has_templates
-    from tony_provider.runtime.spec.problems import SpecError
+    from tony_provider.runtime.jobspec.problems import SpecError
 
     with naming_text(job, env):
         if isinstance(job, str):
@@ -129,8 +157,8 @@ def _file(name: str, env: Environment) -> str:
 
 
 def _parsed(text: str, env: Environment, path: str = "", file: str | None = None) -> Mapping[str, Any]:
-    from tony_provider.job_files.templated_text import load_templated
-    from tony_provider.runtime.spec.problems import SpecError
+    from tony_provider.job_files.templates import load_templated
+    from tony_provider.runtime.jobspec.problems import SpecError
 
     try:
         return load_templated(text, path)

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from airflow.sdk.types import RuntimeTaskInstanceProtocol
 
     from tony_provider.hooks.tony import TonyHook
-    from tony_provider.runtime.spec.model import JobSpec
+    from tony_provider.runtime.jobspec.model import JobSpec
 
     Lineage = OperatorLineage[Any, Any]
 
 
-class TellsLineage:
+class OpenLineageMixin:
     """Mixin of the training operator with the three methods that the OpenLineage provider looks for."""
 
     if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class TellsLineage:
         """Add the facets with the versions of the DAG and the id of the training."""
         from tony_provider.cluster.errors import ClusterError
         from tony_provider.operators.openlineage_facets import TonyDagJobFacet, TonyTrainingRunFacet
-        from tony_provider.operators.tries import TaskRun
+        from tony_provider.operators.try_state import TaskInstanceInfo
 
         bundle = getattr(task_instance, "bundle_instance", None)  # dag.test() gives none
         version = getattr(task_instance, "dag_version_id", None)
@@ -87,7 +87,9 @@ class TellsLineage:
             dagVersionId=str(version) if version is not None else None,
         )
         with contextlib.suppress(ClusterError):  # the task reports it
-            identity = TaskRun.of(cast("Context", {"ti": task_instance})).identity(self.hook, self.checkpoint_key)
+            identity = TaskInstanceInfo.of(cast("Context", {"ti": task_instance})).identity(
+                self.hook, self.checkpoint_key
+            )
             lineage.run_facets["tony_training"] = TonyTrainingRunFacet(trainingId=identity.name)
         return lineage
 

@@ -7,16 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from tony_provider.cluster.base import Application, ApplicationState
 from tony_provider.cluster.errors import is_unforeseen
-from tony_provider.cluster.identity import Identity
+from tony_provider.cluster.interface import Application, ApplicationState
+from tony_provider.cluster.training.identity import Identity
 from tony_provider.exceptions import TonyJobFailed, TonyKilledExternally, TonyQueueTimeout
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.operators.tries import TaskTry
-from tony_provider.runtime import contract
-from tony_provider.runtime.codec import to_plain
-from tony_provider.runtime.kept_log import read_kept
+from tony_provider.operators.try_state import TryInfo
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.common.codec import to_plain
+from tony_provider.runtime.common.quantities import count, size, some, span
+from tony_provider.runtime.common.text import masked, masked_bytes, one_line, printable
+from tony_provider.runtime.jobspec.model import JobSpec
 from tony_provider.runtime.outputs.output_place import OutputPlace
+from tony_provider.runtime.protocol.http_messages import read_kept
 from tony_provider.runtime.protocol.status import (
     FailureKind,
     FinalStatus,
@@ -25,16 +28,11 @@ from tony_provider.runtime.protocol.status import (
     OutputStatus,
     TaskStatus,
 )
-from tony_provider.runtime.quantities import count, size, some, span
-from tony_provider.runtime.spec.model import JobSpec
-from tony_provider.runtime.storage.base import FileStatus, Storage
+from tony_provider.runtime.storage.base import FileStatus, Storage, read_text
 from tony_provider.runtime.storage.errors import StorageError, StorageNotFound
-from tony_provider.runtime.storage.helpers import read_text
 from tony_provider.runtime.storage.uris import join
-from tony_provider.runtime.text import masked, masked_bytes, one_line, printable
-from tony_provider.watching.outages import call_through_outage
-from tony_provider.watching.output_lines import OutputLines
-from tony_provider.watching.shown_output import OutputWish, Told, prefixed
+from tony_provider.watching.job_watch import call_through_outage
+from tony_provider.watching.task_output import OutputLines, OutputSelection, ShownPositions, prefixed
 from tony_provider.watching.termination import clean_up
 
 if TYPE_CHECKING:
@@ -112,7 +110,7 @@ class Outcome:
     hook: TonyHook
     identity: Identity
     application_id: str
-    this_try: TaskTry
+    this_try: TryInfo
     log: Logger
 
     def clean_up(self) -> None:
@@ -182,7 +180,7 @@ class Outcome:
             return None
         return found.uri if found is not None else None
 
-    def tell_output(self, status: JobStatus, rest: RestOfOutput, but: str | None = None) -> None:
+    def tell_output(self, status: JobStatus, rest: RemainingOutput, but: str | None = None) -> None:
         """Log the last output of the shown tasks, without lines that the log already contains.
 
         ``but``: the name of a task whose last output is logged separately.
@@ -199,7 +197,7 @@ class Outcome:
             for line in lines:
                 self.log.info("%s", line)
 
-    def tell_failure(self, error: TonyJobFailed, status: JobStatus | None, rest: RestOfOutput) -> None:
+    def tell_failure(self, error: TonyJobFailed, status: JobStatus | None, rest: RemainingOutput) -> None:
         """Log the newest checkpoint of a failed job, and the end of its failed task's log.
 
         If the failed task is unknown, log the end of the application master's log.
@@ -221,7 +219,7 @@ class Outcome:
         else:
             self.log.warning("No output of %s was kept: it printed nothing, or had no time to keep it", title)
 
-    def _log_tail(self, error: TonyJobFailed, rest: RestOfOutput) -> tuple[str, str | None]:
+    def _log_tail(self, error: TonyJobFailed, rest: RemainingOutput) -> tuple[str, str | None]:
         """Return the name of the log's owner, and the text, or None if it was shown while the job ran."""
         task = error.failure.task if error.failure is not None else None
         if task is None:
@@ -286,11 +284,11 @@ def newest_log(storage: Storage, application_dir: str, task: str) -> FileStatus 
 
 
 @attrs.frozen
-class RestOfOutput:
+class RemainingOutput:
     """The tasks whose output is shown, and the bytes that were shown while the job ran."""
 
-    wish: OutputWish | None
-    told: Told = attrs.field(factory=dict)
+    wish: OutputSelection | None
+    told: ShownPositions = attrs.field(factory=dict)
     secrets: Collection[str] = attrs.field(factory=tuple, repr=False)  # values that are masked in it
 
     def tasks(self, status: JobStatus) -> list[str]:

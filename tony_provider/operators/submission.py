@@ -1,34 +1,121 @@
-"""Turn a task's arguments into a submission: a job, its identity, and its origin."""
+"""What a try of a training needs of its operator."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import copy
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
 
-from tony_provider.cluster.chain_choice import Resume
-from tony_provider.cluster.chain_origin import ChainOrigin
-from tony_provider.cluster.identity import Identity
-from tony_provider.cluster.presets import Presets
-from tony_provider.cluster.submission_request import SubmissionRequest
+import attrs
+import yaml
+from airflow.sdk.log import mask_secret
+
+from tony_provider.cluster.settings import Presets
+from tony_provider.cluster.submission.preparation import SubmissionRequest
+from tony_provider.cluster.training.identity import Identity
+from tony_provider.cluster.training.plan import ChainOrigin, Resume
 from tony_provider.exceptions import TonySpecError
+from tony_provider.hooks.connection import connections_of_database, without_masking_warnings
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.job_files.parameters import parted
-from tony_provider.operators.tries import TaskRun
-from tony_provider.runtime.parsing.layers import DEFAULT, Layer, Layers
-from tony_provider.runtime.parsing.overrides import check_overrides
-from tony_provider.runtime.parsing.parse import parse_job
-from tony_provider.runtime.spec.merge import merge
-from tony_provider.runtime.spec.model import TENSORBOARD, JobSpec
-from tony_provider.runtime.spec.problems import SpecError, shown
-from tony_provider.runtime.spec.reader import suggestion
-from tony_provider.runtime.spec.source import load_source
+from tony_provider.job_files.parameters import split_parameters
+from tony_provider.operators.job_templates import job_templates, without_literals
+from tony_provider.operators.try_state import TaskInstanceInfo
+from tony_provider.readable_errors import naming_field
+from tony_provider.runtime.common.text import MASK, SHORTEST_SECRET
+from tony_provider.runtime.jobspec.model import TENSORBOARD, JobSpec
+from tony_provider.runtime.jobspec.problems import SpecError, shown
+from tony_provider.runtime.parsing.parse import DEFAULT, Layer, Layers, check_overrides, load_source, merge, parse_job
+from tony_provider.runtime.parsing.reader import suggestion
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import DAG, BaseTrigger, Context
+    from airflow.sdk.types import Logger
+    from jinja2 import Environment
+
+    from tony_provider.hooks.tony import TonyHook
+    from tony_provider.runtime.jobspec.model import JobSpec
+    from tony_provider.watching.kill_switch import KillSwitch
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG
 
-    from tony_provider.operators.training_task import TrainingTask
+if TYPE_CHECKING:
+    pass
+
+
+class OperatorArguments(Protocol):
+    """The training operator as ``Training`` sees it. What the arguments mean, the operator says."""
+
+    # Its arguments.
+    task_id: str
+    template_fields: Sequence[str]
+    tony_conn_id: str
+    job: Mapping[str, Any] | str
+    overrides: Mapping[str, Any] | str | None
+    proxy_user: str | None
+    secrets: Mapping[str, str] | None
+    wait_for_completion: bool
+    deferrable: bool
+    poll_interval: float
+    resume: str
+    resume_from: Mapping[str, Any] | str | None
+    warm_start: str | None
+    checkpoint_key: str | None
+    mlflow: Mapping[str, Any] | str | None
+    durable: bool
+    apply_advice: bool | Mapping[str, Mapping[str, Any]]
+    on_kill_action: Literal["kill", "keep"]
+    execution_timeout: timedelta | None
+    show_output: Literal["leader", False] | list[str]
+    # What it keeps of the training while this process lives.
+    switch: KillSwitch
+    has_links: bool
+    is_rendered: bool
+    has_secret_values: bool
+    told: dict[str, Any] | None
+
+    @property
+    def dag_id(self) -> str: ...
+    @property
+    def hook(self) -> TonyHook: ...
+    @property
+    def log(self) -> Logger: ...
+    @property
+    def dag(self) -> DAG: ...
+
+    def get_template_env(self) -> Environment: ...
+    def parse_job(self, secrets: Collection[str]) -> JobSpec: ...
+    def sent(self, job: JobSpec) -> AbstractContextManager[JobSpec]: ...
+    def answer(self, context: Context, result: dict[str, Any]) -> Any: ...
+    def render_texts(self, values: Mapping[str, Any], context: Context) -> dict[str, Any]: ...
+    def defer(self, *, trigger: BaseTrigger, method_name: str, timeout: timedelta | None) -> NoReturn: ...
+
+
+def render_secrets(task: OperatorArguments, context: Context) -> dict[str, str]:
+    """Return the values by their names, for the task's processes. To be called in every process of the Airflow task.
+
+    Each process masks the values in its own log. Only the texts of the DAG's author are templates: what another task
+    returned, in a mapped task, is taken as it is. Raises TonySpecError.
+    """
+    given = task.secrets or {}
+    if not isinstance(given, Mapping):
+        raise TonySpecError(f"secrets: must be a mapping of names to values, not {type(given).__name__}")
+    with naming_field("secrets"):
+        rendered: dict[str, str] = dict(given) if task.has_secret_values else task.render_texts(given, context)
+    for name, value in rendered.items():
+        if not isinstance(value, str):
+            raise TonySpecError(f"secrets.{name}: must be text, not {type(value).__name__}")
+        with without_masking_warnings():
+            mask_secret(value)
+        if 0 < len(value) < SHORTEST_SECRET:
+            task.log.warning("secrets.%s is not masked in logs: it has fewer than %d characters", name, SHORTEST_SECRET)
+    return rendered
 
 
 def layers_of(
@@ -70,7 +157,7 @@ def layers_of(
 
 def job_alone(job: Mapping[str, Any] | str) -> Mapping[str, Any]:
     """Return the job without the parameters of its file, because Airflow renders those of the DAG. Raises SpecError."""
-    return parted(load_source(job))[1]
+    return split_parameters(load_source(job))[1]
 
 
 def job_of(layers: Layers, completed: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda _: {}) -> JobSpec:
@@ -95,7 +182,7 @@ def check_shown(wanted: Sequence[str], job: JobSpec) -> None:
 
 
 def request_of(
-    task: TrainingTask, run: TaskRun, job: JobSpec, sent: JobSpec, secrets: Mapping[str, str]
+    task: OperatorArguments, run: TaskInstanceInfo, job: JobSpec, sent: JobSpec, secrets: Mapping[str, str]
 ) -> SubmissionRequest:
     """Return the submission of ``task`` in ``run``, from its rendered arguments. ``sent``: the job as it is submitted.
 
@@ -157,7 +244,7 @@ def resume_of(given: str) -> Resume:
 
 def origin_of(
     hook: TonyHook,
-    run: TaskRun,
+    run: TaskInstanceInfo,
     *,
     resume_from: Mapping[str, Any] | str | None,
     warm_start: str | None,
@@ -174,7 +261,7 @@ def origin_of(
     return ChainOrigin(training, snapshot, (warm_start or "").strip() or None)
 
 
-def _training(hook: TonyHook, run: TaskRun, given: Any, checkpoint_key: str | None) -> Identity | str | None:
+def _training(hook: TonyHook, run: TaskInstanceInfo, given: Any, checkpoint_key: str | None) -> Identity | str | None:
     if not given:
         return None
     if isinstance(given, str):
@@ -219,3 +306,34 @@ def _number(given: Mapping[str, Any], key: str) -> int | None:
         return int(value)  # templates give text
     except (TypeError, ValueError) as error:
         raise TonySpecError(f"resume_from.{key}: should be a whole number, not {shown(value)}") from error
+
+
+_UNRENDERED = ("{{", "{%")
+
+
+def print_submission(task: OperatorArguments) -> None:
+    """See ``TonyTrainOperator.dry_run``."""
+    task = _without_templates(task)
+    secrets = dict.fromkeys(task.secrets or {}, MASK)
+    run = TaskInstanceInfo(task.dag_id, "dry_run", task.task_id)
+    with connections_of_database(), task.hook as hook:
+        job = task.parse_job(secrets)
+        with task.sent(job) as sent:
+            found = hook.preview(request_of(task, run, job, sent, secrets))
+    print(yaml.safe_dump(attrs.asdict(found), sort_keys=False, width=120))  # noqa: T201 - its answer
+
+
+def _without_templates(task: OperatorArguments) -> OperatorArguments:
+    """Return a copy of the task with the job of its file, and with the plain texts of all literals.
+
+    The copy's training begins at step 0 if only a run knows the checkpoint that the training begins with.
+    """
+    task = copy.copy(task)
+    with naming_field("job"):
+        task.job = job_templates(task.job, task.get_template_env())[0]
+    for name in task.template_fields:
+        setattr(task, name, without_literals(getattr(task, name)))
+    for name, instead in (("resume", Resume.AUTO.value), ("resume_from", None), ("warm_start", None)):
+        if any(mark in str(getattr(task, name)) for mark in _UNRENDERED):
+            setattr(task, name, instead)
+    return task

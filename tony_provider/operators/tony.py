@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from airflow.providers.common.compat.sdk import BaseOperator, conf
 
 from tony_provider import configuration
-from tony_provider.airflow_versions.deferral_errors import TaskDeferralError, TaskDeferralTimeout
-from tony_provider.airflow_versions.xcoms import pushable
 from tony_provider.arguments import DEFAULT_CONN_ID, names, output_wanted, positive_seconds, yes_or_no
-from tony_provider.links.tony import LINKS
-from tony_provider.operators.job_templates import RendersJobs
-from tony_provider.operators.openlineage import TellsLineage
+from tony_provider.compat import TaskDeferralError, TaskDeferralTimeout, without_empty_xcoms
+from tony_provider.links.job_links import LINKS
+from tony_provider.operators.job_templates import JobTemplatesMixin
+from tony_provider.operators.openlineage import OpenLineageMixin
 from tony_provider.readable_errors import with_readable_errors
 from tony_provider.watching.kill_switch import KILL_REASON, KillSwitch
 
@@ -27,11 +26,11 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from tony_provider.hooks.tony import TonyHook
-    from tony_provider.operators.training import Training
-    from tony_provider.runtime.spec.model import JobSpec
+    from tony_provider.operators.training_try import TrainingTry
+    from tony_provider.runtime.jobspec.model import JobSpec
 
 
-class TonyTrainOperator(TellsLineage, RendersJobs, BaseOperator):
+class TonyTrainOperator(OpenLineageMixin, JobTemplatesMixin, BaseOperator):
     """Run a distributed training on YARN, or on this machine, and wait for it.
 
     A try after the worker died attaches to the application that its predecessor left running, or returns the result
@@ -175,7 +174,7 @@ class TonyTrainOperator(TellsLineage, RendersJobs, BaseOperator):
         self.mlflow = mlflow
         self.durable = yes_or_no("durable", durable)
         if apply_advice is not False:
-            from tony_provider.advice.limits import Limits  # here: few tasks have it
+            from tony_provider.advice.sizing import Limits  # here: few tasks have it
 
             Limits.parse(apply_advice)
         self.apply_advice = apply_advice
@@ -190,10 +189,10 @@ class TonyTrainOperator(TellsLineage, RendersJobs, BaseOperator):
 
         return TonyHook(self.tony_conn_id, self.proxy_user or None)
 
-    def _training(self, context: Context) -> Training:
-        from tony_provider.operators.training import Training
+    def _training(self, context: Context) -> TrainingTry:
+        from tony_provider.operators.training_try import TrainingTry
 
-        return Training(self, context)
+        return TrainingTry(self, context)
 
     @with_readable_errors
     def execute(self, context: Context) -> Any:
@@ -233,7 +232,7 @@ class TonyTrainOperator(TellsLineage, RendersJobs, BaseOperator):
         Outside a run, templates may not be rendered. Then the training's origin is left out if it is a template. Raises
         the errors that a try raises before it starts.
         """
-        from tony_provider.operators.dry_run import print_submission
+        from tony_provider.operators.submission import print_submission
 
         print_submission(self)
 
@@ -271,4 +270,4 @@ class TonyTrainOperator(TellsLineage, RendersJobs, BaseOperator):
 
     def answer(self, context: Context, result: dict[str, Any]) -> Any:
         """Return the task's return value, made of a training's ``result``."""
-        return pushable(result)
+        return without_empty_xcoms(result)

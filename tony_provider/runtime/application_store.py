@@ -1,16 +1,50 @@
-"""The store of a job, opened from within its containers."""
+"""What of an application's directory others may read who may look at its job: its records, and nothing else.
+
+That is its status and result, its history, and the kept logs. Models, exports, checkpoints, inputs, what the job
+returned and what was staged for it stay its owner's.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
+from typing import Optional
 
-from tony_provider.runtime import contract
 from tony_provider.runtime.application import ApplicationDescription
-from tony_provider.runtime.protocol.store_token import other_tokens
-from tony_provider.runtime.shared_records import shared_records
-from tony_provider.runtime.storage import Storage, open_storage
-from tony_provider.runtime.storage.webhdfs.several import SeveralHdfs
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.common.bounds import APPLICATION_LIMIT
+from tony_provider.runtime.common.codec import CodecError, load_json
+from tony_provider.runtime.jobspec.model import EVERYBODY, JobSpec
+from tony_provider.runtime.outputs.output_place import OutputPlace
+from tony_provider.runtime.outputs.publication import clear_away
+from tony_provider.runtime.protocol.store_tokens import other_tokens
+from tony_provider.runtime.storage import Storage, StorageNotFound, StorageTooLarge, open_storage, read_whole, uris
+from tony_provider.runtime.storage.base import Readers, SharedFiles
+from tony_provider.runtime.storage.stores import JobStores, SeveralHdfs, remove_leftovers
 from tony_provider.runtime.storage.webhdfs.store import WebHdfsStorage
+
+SHARED_FILES = (contract.STATUS_FILE, contract.RESULT_FILE)
+SHARED_DIRECTORIES = (contract.HISTORY_DIR, contract.LOGS_DIR)
+
+
+def readers_of(job: JobSpec) -> Readers:
+    """Who may look at the job beside its owner."""
+    names = job.acls.viewers
+    everybody = EVERYBODY in names.users
+    return Readers(() if everybody else tuple(names.users), tuple(names.groups), everybody)
+
+
+def shared_records(job: JobSpec, application_dir: str) -> Optional[SharedFiles]:
+    """The records of an application that others may read; None: nobody else may."""
+    readers = readers_of(job)
+    if not readers:
+        return None
+    directory = uris.parse(application_dir)
+    return SharedFiles(
+        readers,
+        files=frozenset(directory.child(name).path for name in SHARED_FILES),
+        directories=frozenset(directory.child(name).path for name in SHARED_DIRECTORIES),
+    )
 
 
 def open_application_store(description: ApplicationDescription, secrets: Mapping[str, bytes]) -> Storage:
@@ -33,3 +67,52 @@ def open_application_store(description: ApplicationDescription, secrets: Mapping
         for each in description.other_hdfs
     }
     return SeveralHdfs(storage, others)
+
+
+log = logging.getLogger(__name__)
+
+
+def clean_up(storage: Storage, application_dir: str) -> None:
+    """Remove what an application that has ended no longer needs; its results stay. Idempotent. Raises StorageError."""
+    clear_outputs(storage, application_dir)
+    storage.remove(uris.join(application_dir, contract.LAUNCH_DIR), recursive=True)
+    remove_leftovers(storage, application_dir, without=[contract.MODEL_DIR, contract.EXPORTS_DIR])
+    exports = uris.join(application_dir, contract.EXPORTS_DIR)
+    remove_leftovers(storage, exports, without=_whole_exports(storage, exports))
+
+
+def clear_outputs(storage: Storage, application_dir: str) -> None:
+    """Remove what its tasks have left beside the paths of its outputs. Raises StorageError.
+
+    Of the job's own store, and of others as far as they can be reached from here.
+    """
+    about = uris.join(application_dir, contract.LAUNCH_DIR, contract.APPLICATION_FILE)
+    try:
+        description = load_json(read_whole(storage, about, APPLICATION_LIMIT), ApplicationDescription)
+    except StorageNotFound:
+        return  # it was cleaned up before
+    except (CodecError, StorageTooLarge) as error:
+        log.warning("%s cannot be read, so that nothing is removed beside its outputs: %s", about, error)
+        return
+    # The job's programs can write that file: what it is called, and whose disk is meant, is not theirs to say.
+    application_id, local = uris.name(application_dir), uris.scheme(application_dir) == "file"
+    stores = JobStores(storage, application_dir)
+    try:
+        for spec in description.job.outputs.values():
+            if uris.scheme(spec.path) == "file" and not local:
+                continue  # a directory of the nodes
+            try:
+                clear_away(stores.of(spec.path), OutputPlace(spec.path, application_id))
+            except Exception:  # the drivers of other stores raise whatever they like
+                log.warning("what is left beside %s could not be removed", spec.path, exc_info=True)
+    finally:
+        stores.close()
+
+
+def _whole_exports(storage: Storage, uri: str) -> list[str]:
+    """Their names: what is in them is the program's."""
+    try:
+        found = storage.list(uri)
+    except StorageNotFound:
+        return []
+    return [status.name for status in found if contract.step_of_export(status.name) is not None]

@@ -1,24 +1,27 @@
-"""What a sensor does while its task runs: looks at the job, or has a trigger look, and says how that ended."""
+"""What a rescheduled sensor keeps in Airflow's store for its next poke, which is another process."""
 
 from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import attrs
 from airflow.providers.common.compat.sdk import AirflowSensorTimeout, AirflowTaskTimeout, PokeReturnValue
 
-from tony_provider.airflow_versions.xcoms import pushable
 from tony_provider.cluster.errors import ClusterError, ClusterUnreachable
+from tony_provider.compat import without_empty_xcoms
 from tony_provider.exceptions import TonyJobMissed, TonyJobRejected, TonyJobStale, TonySpecError
-from tony_provider.operators.tries import TaskTry, gets_another_trigger, is_of_dag_test
-from tony_provider.sensors.sensor_arguments import SensorArguments
-from tony_provider.sensors.sensor_memory import recall, remember
-from tony_provider.state_store import StateStore
-from tony_provider.triggers.earliest_event import earliest_event
-from tony_provider.triggers.sensor import (
+from tony_provider.hooks.tony import TonyHook
+from tony_provider.operators.try_state import StateStore, TaskInstanceInfo, TryInfo, is_of_dag_test, may_defer_again
+from tony_provider.runtime.common.codec import CodecError, from_plain
+from tony_provider.runtime.hadoop.yarn_records import is_application_id
+from tony_provider.runtime.jobspec.problems import shown
+from tony_provider.runtime.parsing.reader import suggestion
+from tony_provider.sensors.tony import WHICH_JOB, state_names
+from tony_provider.triggers.job_trigger import earliest_wake_up
+from tony_provider.triggers.sensor_triggers import (
     VERSION,
     TonyHeartbeatTrigger,
     TonySensorTrigger,
@@ -26,19 +29,117 @@ from tony_provider.triggers.sensor import (
     outcome_of,
     plain_target,
 )
-from tony_provider.watching.heartbeat_condition import HeartbeatCondition, HeartbeatLimits
-from tony_provider.watching.job_search import JobSearch, JobTarget
-from tony_provider.watching.sensor_conditions import SensorConditions, SensorEnd, SensorMemory, SensorOutcome
-from tony_provider.watching.state_condition import StateCondition
-from tony_provider.watching.state_names import states_of
-from tony_provider.watching.task_states import TrainTask, TrainTaskStates
-from tony_provider.watching.termination import SensorKill, end_application, end_or_tell
-from tony_provider.watching.watch_result import deferral_timeout
+from tony_provider.watching.conditions import (
+    HeartbeatCondition,
+    HeartbeatLimits,
+    SensorConditions,
+    SensorEnd,
+    SensorMemory,
+    SensorOutcome,
+    StateCondition,
+)
+from tony_provider.watching.job_poller import JobSearch, JobTarget
+from tony_provider.watching.job_watch import deferral_timeout
+from tony_provider.watching.observation import TrainTask, TrainTaskState
+from tony_provider.watching.termination import SensorKillOrder, end_application, logging_end_errors
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+    from airflow.sdk.types import Logger
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-    from tony_provider.sensors.base import TonySensor
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+    from tony_provider.sensors.tony import TonySensor
+
+_KEY = "tony_sensor_memory"
+
+
+def save_sensor_memory(context: Context, memory: SensorMemory, log: Logger) -> None:
+    """Keep the memory in Airflow's store for the next poke of this try."""
+    StateStore(context, log).set(_KEY, {"try": context["ti"].try_number, **attrs.asdict(memory)})
+
+
+def load_sensor_memory(context: Context, log: Logger) -> SensorMemory | None:
+    """What the last poke of this try has kept; None at the first poke."""
+    if not context.get("task_reschedule_count"):
+        return None
+    kept: Any = StateStore(context, log).get(_KEY)
+    if not isinstance(kept, dict) or kept.get("try") != context["ti"].try_number:
+        return None
+    try:
+        return from_plain(kept, SensorMemory, ignore_unknown=True)
+    except CodecError as error:  # more people write there than may change the task
+        log.warning("What the last poke has kept cannot be read, and is forgotten: %s", error)
+        return None
+
+
+@attrs.frozen
+class SensorArguments:
+    """The arguments by which a sensor names its job, rendered; None where a template gave nothing."""
+
+    application_id: str | None
+    application_tag: str | None
+    train_task_id: str | None
+    map_index: int | str | None
+    checkpoint_key: str | None
+
+    def resolve(self, hook: TonyHook, context: Context, tasks: Sequence[str]) -> tuple[JobTarget, TrainTask | None]:
+        """The job that the arguments name, and the training task in Airflow where it is one of this run.
+
+        ``tasks``: ids of the DAG's tasks. Raises TonySpecError, ConnectionProblem.
+        """
+        given = [name for name in WHICH_JOB if getattr(self, name) is not None]
+        if len(given) != 1:
+            found = " and ".join(f"{name}={shown(getattr(self, name))}" for name in given) or "none of them"
+            raise TonySpecError(f"{found} is given: a sensor needs exactly one of {', '.join(WHICH_JOB)}")
+        if self.train_task_id:
+            task = self._train_task(context, tasks, self.train_task_id)
+            identity = hook.identity(
+                dag_id=task.dag_id,
+                run_id=task.run_id,
+                task_id=task.task_id,
+                map_index=-1 if task.map_index is None else task.map_index,
+                checkpoint_key=self.checkpoint_key,
+            )
+            return JobTarget(identity=identity), task
+        if self.checkpoint_key or self.map_index is not None:
+            raise TonySpecError(f"map_index and checkpoint_key go with train_task_id, and {given[0]} is given")
+        if self.application_id:
+            _check(self.application_id)
+        return JobTarget(self.application_id, self.application_tag), None
+
+    def _train_task(self, context: Context, tasks: Sequence[str], task_id: str) -> TrainTask:
+        ti = context["ti"]
+        if task_id not in tasks or task_id == ti.task_id:
+            others = [task for task in tasks if task != ti.task_id]
+            hint = suggestion(task_id, others)
+            raise TonySpecError(
+                f"train_task_id: {shown(task_id)} is no other task of the DAG {ti.dag_id!r}{hint}; it has "
+                f"{', '.join(others) or 'none'}. Within a task group, write <group>.<task>"
+            )
+        if self.checkpoint_key and self.map_index is not None:
+            raise TonySpecError("map_index and checkpoint_key are both given; keep one of them")
+        index = None if self.checkpoint_key else self._index(context)
+        return TrainTask(ti.dag_id, ti.run_id, task_id, index)
+
+    def _index(self, context: Context) -> int:
+        if self.map_index is None:
+            return TaskInstanceInfo.of(context).map_index  # in a mapped task group, both have the same
+        try:
+            return int(self.map_index)  # templates give text
+        except (TypeError, ValueError) as error:
+            raise TonySpecError(f"map_index: should be a whole number, not {shown(self.map_index)}") from error
+
+
+def _check(application_id: str) -> None:
+    if not is_application_id(application_id):
+        raise TonySpecError(
+            f"application_id: {shown(application_id)} is none; one is such as application_1700000000000_0001"
+        )
 
 
 class SensorRun(ABC):
@@ -90,7 +191,7 @@ class SensorRun(ABC):
                 start_timeout=sensor.start_timeout,
                 began=(_began(context) if began is None else began) + ahead,
                 end=end + ahead,
-                earliest=None if is_of_dag_test(context) else earliest_event(),
+                earliest=None if is_of_dag_test(context) else earliest_wake_up(),
                 version=VERSION,
             ),
             method_name="execute_complete",
@@ -99,7 +200,7 @@ class SensorRun(ABC):
 
     def defer_again(self, context: Context) -> None:
         """After a trigger that has failed; returns where this process is to wait."""
-        if gets_another_trigger(StateStore(context, self._log), TaskTry.of(context), self._log):
+        if may_defer_again(StateStore(context, self._log), TryInfo.of(context), self._log):
             # Whether the job had been seen went with the trigger: what start_timeout allows is allowed anew.
             self.defer(context, began=time.time())
 
@@ -109,7 +210,7 @@ class SensorRun(ABC):
             raise (TonyJobRejected if event["permanent"] else ClusterUnreachable)(event["error"])
         self._conclude(outcome_of(event))
         result: dict[str, Any] | None = event["result"]
-        return pushable(result) if result is not None else None
+        return without_empty_xcoms(result) if result is not None else None
 
     def until(self, context: Context) -> float:
         """In epoch seconds."""
@@ -139,20 +240,20 @@ class SensorRun(ABC):
             return False
         self._conclude(outcome)
         result = outcome.result
-        return PokeReturnValue(True, pushable(attrs.asdict(result)) if result is not None else None)
+        return PokeReturnValue(True, without_empty_xcoms(attrs.asdict(result)) if result is not None else None)
 
     def _look(self, context: Context) -> SensorOutcome | None:
         reschedule = self._sensor.reschedule
         if self._watch is None:
             target, train_task = self._aim(context)
-            memory = recall(context, self._log) if reschedule else None
+            memory = load_sensor_memory(context, self._log) if reschedule else None
             conditions = self._conditions(target, memory or SensorMemory.beginning(time.time()))
             self._watch = JobSearch(target), conditions, train_task
         search, conditions, train_task = self._watch
-        task_states = train_task.states() if train_task is not None else TrainTaskStates()
+        task_states = train_task.states() if train_task is not None else TrainTaskState()
         outcome = conditions.judge(search.look(self._sensor.hook), task_states)
         if reschedule:
-            remember(context, conditions.memory, self._log)
+            save_sensor_memory(context, conditions.memory, self._log)
         return outcome
 
     # -- when there is nothing more to look at -----------------------------------------------------------------------
@@ -179,7 +280,7 @@ class JobSensorRun(SensorRun):
     def __init__(self, sensor: TonySensor, states: Iterable[str] | str) -> None:
         super().__init__(sensor)
         try:
-            self._states = states_of(states)
+            self._states = state_names(states)
         except ValueError as error:
             raise TonySpecError(str(error)) from error
 
@@ -212,8 +313,8 @@ class HeartbeatSensorRun(SensorRun):
         if not self._kill or found is None or found.identity is None:
             return
         self._log.info("Ending %s", found.application_id)
-        with end_or_tell(found.application_id, self._log):
-            end_application(self._sensor.hook, found.identity, found.application_id, SensorKill(outcome.message))
+        with logging_end_errors(found.application_id, self._log):
+            end_application(self._sensor.hook, found.identity, found.application_id, SensorKillOrder(outcome.message))
 
 
 def _began(context: Context) -> float:

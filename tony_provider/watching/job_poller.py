@@ -18,23 +18,29 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TypeVar
+from typing import TypeVar, cast
 from weakref import WeakKeyDictionary
 
 import attrs
 
 from tony_provider import configuration
-from tony_provider.airflow_versions.threads import in_thread
-from tony_provider.cluster.base import Application
 from tony_provider.cluster.errors import ClusterError
-from tony_provider.cluster.identity import Identity
+from tony_provider.cluster.interface import Application
+from tony_provider.cluster.training.identity import Identity
+from tony_provider.compat import in_thread
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.runtime.deadline import within
+from tony_provider.runtime.common.concurrency import wait_with_timeout
 from tony_provider.runtime.storage.errors import StorageError, StorageUnreachable
-from tony_provider.watching.contact import Contact, Peer, side_of
-from tony_provider.watching.observation import Observation, observe, observe_status
-from tony_provider.watching.shown_output import ShownOutput
-from tony_provider.watching.token_renewal import TokenRenewal
+from tony_provider.watching.observation import (
+    Observation,
+    Peer,
+    UnansweredCalls,
+    observe,
+    observe_status,
+    peer_of_error,
+)
+from tony_provider.watching.task_output import OutputDisplay
+from tony_provider.watching.token_refresher import TokenRefresher
 
 log = logging.getLogger(__name__)
 
@@ -65,8 +71,8 @@ class FollowedJob:
         identity: Identity | None,
         application_id: str,
         interval: float,
-        output: ShownOutput | None = None,
-        renewal: TokenRenewal | None = None,
+        output: OutputDisplay | None = None,
+        renewal: TokenRefresher | None = None,
     ) -> None:
         self.identity = identity
         self.application_id = application_id
@@ -77,7 +83,7 @@ class FollowedJob:
         self.renewal = renewal  # of its token; None: this waiter leaves that to others
         self.wanted = False  # a look at it is due before all others
         self.ask_master = False  # the status on the store does not tell how it is
-        self.contact = Contact()  # its poller's, once it is followed
+        self.contact = UnansweredCalls()  # its poller's, once it is followed
         self._newest = Observation()
         self._cluster_outage: ClusterError | StorageError | None = None
         self._store_outage: ClusterError | StorageError | None = None
@@ -90,7 +96,7 @@ class FollowedJob:
         Raises what has ended the poller.
         """
         try:
-            await within(self._news.wait(), seconds)
+            await wait_with_timeout(self._news.wait(), seconds)
         except TimeoutError:
             return None
         self._news.clear()
@@ -165,7 +171,7 @@ class FollowedJob:
 
     def is_seen(self, observation: Observation) -> None:
         """Record what a whole look has seen, at the cluster and at the store."""
-        if observation.outage is not None and side_of(observation.outage) is Peer.CLUSTER:
+        if observation.outage is not None and peer_of_error(observation.outage) is Peer.CLUSTER:
             self._cluster_outage = observation.outage
         else:
             self._cluster_outage, self._store_outage = None, observation.outage
@@ -174,7 +180,7 @@ class FollowedJob:
     def is_read(self, observation: Observation) -> None:
         """Record what a look at the status alone has seen. There may have been another list meanwhile."""
         outage = observation.outage
-        self._store_outage = outage if outage is not None and side_of(outage) is Peer.STORE else None
+        self._store_outage = outage if outage is not None and peer_of_error(outage) is Peer.STORE else None
         if observation.outage:
             seen = self._of_before(observation)
         else:
@@ -215,7 +221,7 @@ class JobPoller:
         self._open_hook = open_hook
         self._hook = self._next_hook = open_hook()
         self._pace = pace
-        self.contact = Contact()
+        self.contact = UnansweredCalls()
         self.clock_ahead = 0.0  # seconds by which the cluster's clock is ahead of this machine's, by the last answer
         self._jobs: set[FollowedJob] = set()
         self._urgent: deque[FollowedJob] = deque()
@@ -415,3 +421,146 @@ async def following(tony_conn_id: str, proxy_user: str | None, job: FollowedJob)
             closing = asyncio.get_running_loop().create_task(poller.close(), name="tony-poller-close")
             _closing.add(closing)
             closing.add_done_callback(_closing.discard)
+
+
+@attrs.frozen
+class JobTarget:
+    """What a sensor was told to look at: exactly one of an application id, a tag and a training's identity."""
+
+    application_id: str | None = None
+    tag: str | None = None  # of YARN's: a training's own, or one that the job names
+    identity: Identity | None = None  # of a training
+
+    def __str__(self) -> str:
+        if self.application_id is not None:
+            return self.application_id
+        return f"application with the tag {self.identity.tag if self.identity is not None else self.tag}"
+
+    def is_hit_by(self, application: Application) -> bool:
+        if self.application_id is not None:
+            return application.id == self.application_id
+        return (self.identity.tag if self.identity is not None else self.tag) in application.tags
+
+
+@attrs.frozen
+class FoundApplication:
+    """The application that a search has found, and the training that it is of."""
+
+    application_id: str
+    identity: Identity | None  # None: nothing of it is in the staging directory, so that its status cannot be read
+
+
+@attrs.frozen
+class JobObservation(Observation):
+    """An observation, and the application that it is of: what a sensor judges."""
+
+    found: FoundApplication | None = None  # None: there is no such application, as far as anybody knows
+
+    @property
+    def is_live(self) -> bool:
+        return self.application is not None and not self.application.is_final
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the application has ended, by the cluster's word; by the job's result where that has forgotten it."""
+        if self.application is not None:
+            return self.application.is_final
+        return self.status is not None and self.status.state.is_final
+
+
+class JobSearch:
+    """Finds the target's application and looks at it: at one until it has ended, then at the next one, if any."""
+
+    def __init__(self, target: JobTarget) -> None:
+        self.target = target
+        self.known: FoundApplication | None = None
+        self._stranger: FoundApplication | None = None  # that was told of
+
+    def look(self, hook: TonyHook) -> JobObservation:
+        """Look once.
+
+        Blocks for as long as the cluster takes to answer. Raises nothing of the cluster's or the store's.
+        """
+        try:
+            return self._look(hook)
+        except (ClusterError, StorageError) as error:
+            return JobObservation(outages=(error,), found=self.known)
+
+    def _look(self, hook: TonyHook) -> JobObservation:
+        seen = self._observe(hook, self.known) if self.known is not None else JobObservation()
+        if seen.is_live or seen.outage is not None or (self.known is not None and self.target.application_id):
+            return seen
+        found = _find(hook, self.target)
+        if found is None or found == self.known:
+            return seen
+        self.known = found
+        return self._observe(hook, found)
+
+    def _observe(self, hook: TonyHook, found: FoundApplication) -> JobObservation:
+        seen = observe(hook, found.identity, found.application_id)
+        if seen.application is not None and not self.target.is_hit_by(seen.application):
+            if found != self._stranger:
+                log.warning("%s, which the store calls the %s, is another one", found.application_id, self.target)
+            self._stranger = found
+            return JobObservation()
+        return _observation(seen, found)
+
+
+class PolledJob(FollowedJob):
+    """A sensor's job as a poller follows it: a FollowedJob whose application is searched for, as by JobSearch.
+
+    The poller's list tells of a new application without a request of its own.
+    """
+
+    def __init__(self, target: JobTarget, interval: float) -> None:
+        super().__init__(target.identity, target.application_id or "", interval)
+        self._search = JobSearch(target)
+        self._newest = JobObservation()
+
+    async def next(self, seconds: float | None) -> JobObservation | None:
+        return cast("JobObservation | None", await super().next(seconds))
+
+    def look(self, hook: TonyHook) -> Observation:
+        return self._search.look(hook)
+
+    @property
+    def has_turn(self) -> bool:
+        return True
+
+    def read_status(self, hook: TonyHook) -> Observation:
+        newest = cast(JobObservation, self._newest)
+        if newest.found is None or not newest.is_live:
+            return self._search.look(hook)
+        found = newest.found
+        return _observation(observe_status(hook, found.identity, found.application_id, newest.application), found)
+
+    def is_read(self, observation: Observation) -> None:
+        newest, read = cast(JobObservation, self._newest), cast(JobObservation, observation)
+        if newest.is_live and newest.found == read.found:
+            super().is_read(read)
+        else:
+            self.is_seen(read)
+
+    def is_among(self, live: Mapping[str, Application]) -> bool:
+        newest = cast(JobObservation, self._newest)
+        if newest.found is not None and (application := live.get(newest.found.application_id)) is not None:
+            self.is_listed(application)
+            return True
+        return not newest.is_live and not any(map(self._search.target.is_hit_by, live.values()))
+
+
+def _observation(seen: Observation, found: FoundApplication) -> JobObservation:
+    return JobObservation(**attrs.asdict(seen, recurse=False), found=found)
+
+
+def _find(hook: TonyHook, target: JobTarget) -> FoundApplication | None:
+    """The one that runs, else the newest. Raises ClusterError, StorageError."""
+    if target.identity is not None:
+        if live := hook.find(target.identity):
+            return FoundApplication(live[0].id, target.identity)
+        owner = hook.newest_application(target.identity)
+        return FoundApplication(owner, target.identity) if owner is not None else None
+    there = hook.application_ref(application_id=target.application_id or "", tag=target.tag or "")
+    if there is not None and there.identity is None and target.tag is not None:  # the tag is one that the job names
+        there = hook.application_ref(application_id=there.application_id) or there
+    return FoundApplication(there.application_id, there.identity) if there is not None else None

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tony_provider.cluster.identity import Identity
+    from tony_provider.cluster.training.identity import Identity
     from tony_provider.hooks.tony import TonyHook
 
 KILL_REASON = "the task was ended by a user, or with its worker"
@@ -65,13 +65,13 @@ class KillSwitch:
         try:
             if identity is None or application_id is None or reason is None:
                 return
-            from tony_provider.watching.termination import Kill, end_or_tell, log, stop_once_known
+            from tony_provider.watching.termination import KillOrder, log, logging_end_errors, stop_when_submitted
 
-            kill = Kill(reason, self.whose)
-            with end_or_tell(application_id, log):
-                if not stop_once_known(hook(), identity, application_id, kill, within=0.0):
+            kill = KillOrder(reason, self.whose)
+            with logging_end_errors(application_id, log):
+                if not stop_when_submitted(hook(), identity, application_id, kill, within=0.0):
                     # The main thread may be submitting it, which stands still until this thread ends.
-                    _in_thread(stop_once_known, hook(), identity, application_id, kill, SIGNAL_TIMEOUT)
+                    _in_thread(stop_when_submitted, hook(), identity, application_id, kill, SIGNAL_TIMEOUT)
         finally:
             self._woken.set()
 

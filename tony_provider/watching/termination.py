@@ -19,16 +19,15 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from tony_provider.airflow_versions.threads import in_thread
-from tony_provider.cluster.base import CONTROL_SECONDS, Application
 from tony_provider.cluster.errors import MasterOutOfReach, is_unforeseen
-from tony_provider.cluster.identity import Identity
-from tony_provider.cluster.training_owners import TakenOverError
-from tony_provider.cluster.wait_for_end import wait_for_end
+from tony_provider.cluster.interface import CONTROL_SECONDS, Application, wait_for_end
+from tony_provider.cluster.training.checkpoint_chains import TakenOverError
+from tony_provider.cluster.training.identity import Identity
+from tony_provider.compat import in_thread
+from tony_provider.hooks.mlflow_server import OpenMlflowRun
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.runtime.spec.problems import shown
-from tony_provider.runtime.training_owner import Stop
-from tony_provider.watching.open_mlflow_run import OpenMlflowRun
+from tony_provider.runtime.checkpoint.training_owner import Stop
+from tony_provider.runtime.jobspec.problems import shown
 
 if TYPE_CHECKING:
     from airflow.sdk.types import Logger
@@ -46,7 +45,7 @@ log = logging.getLogger(__name__)
 
 
 @attrs.frozen
-class Kill:
+class KillOrder:
     """An order to end an application: on whose behalf and why, as its diagnostics will say."""
 
     reason: str
@@ -65,7 +64,7 @@ class Kill:
 
 
 @attrs.frozen
-class SensorKill(Kill):
+class SensorKillOrder(KillOrder):
     """A sensor's order to end an application.
 
     A sensor is no try of the training's task: to that it is as if somebody else had done it.
@@ -86,7 +85,7 @@ def killed_for(application: Application | None) -> str | None:
     return found[1] if found else None
 
 
-def end_application(hook: TonyHook, identity: Identity, application_id: str, kill: Kill) -> bool:
+def end_application(hook: TonyHook, identity: Identity, application_id: str, kill: KillOrder) -> bool:
     """Stop the application, kill it when it does not end in time, and remove what it no longer needs. Idempotent.
 
     Returns whether it has ended by then. Blocks for as long as the job's grace and its last copies take, and
@@ -104,7 +103,7 @@ def end_application(hook: TonyHook, identity: Identity, application_id: str, kil
 
 
 def stop_application(
-    hook: TonyHook, identity: Identity, application_id: str, kill: Kill, *, seconds: float
+    hook: TonyHook, identity: Identity, application_id: str, kill: KillOrder, *, seconds: float
 ) -> float | None:
     """Ask the application's master to end it, or kill it where there is no master to ask.
 
@@ -117,7 +116,7 @@ def stop_application(
     return _order_stop(hook, application_id, kill, seconds)
 
 
-def _order_stop(hook: TonyHook, application_id: str, kill: Kill, seconds: float) -> float | None:
+def _order_stop(hook: TonyHook, application_id: str, kill: KillOrder, seconds: float) -> float | None:
     """Do what ``stop_application`` does once the order is recorded."""
     diagnostics = str(kill)
     try:
@@ -147,7 +146,7 @@ def _order_stop(hook: TonyHook, application_id: str, kill: Kill, seconds: float)
     return ends_within
 
 
-def _record(hook: TonyHook, identity: Identity, application_id: str, kill: Kill, seconds: float) -> None:
+def _record(hook: TonyHook, identity: Identity, application_id: str, kill: KillOrder, seconds: float) -> None:
     """Record the order to stop on the store, within so many seconds. Raises TakenOverError."""
     log.info("Stopping %s: %s", application_id, kill.reason)
     stop = Stop(str(kill)[:_LONGEST_REASON], kill.grace)
@@ -166,10 +165,12 @@ def _has_ended(hook: TonyHook, application_id: str, seconds: float) -> bool:
     return wait_for_end(lambda: hook.application(application_id), seconds) is None
 
 
-def stop_once_known(hook: TonyHook, identity: Identity, application_id: str, kill: Kill, within: float) -> bool:
+def stop_when_submitted(
+    hook: TonyHook, identity: Identity, application_id: str, kill: KillOrder, within: float
+) -> bool:
     """Not before, since a kill of one that the cluster does not know has no effect. False: not within that time."""
     deadline = time.monotonic() + within
-    with end_or_tell(application_id, log):
+    with logging_end_errors(application_id, log):
         _record(hook, identity, application_id, kill, HURRIED_SECONDS)
         while hook.application(application_id) is None:
             if time.monotonic() >= deadline:
@@ -180,7 +181,7 @@ def stop_once_known(hook: TonyHook, identity: Identity, application_id: str, kil
 
 
 @contextmanager
-def end_or_tell(application_id: str, to: logging.Logger | Logger) -> Iterator[None]:
+def logging_end_errors(application_id: str, to: logging.Logger | Logger) -> Iterator[None]:
     """Context manager around the last that is done for an application: what fails in it is logged, and no more.
 
     What an application has left, and what clusters answer, is foreign: it may raise anything, which must neither hide
@@ -202,7 +203,7 @@ async def end_from_triggerer(
     proxy_user: str | None,
     identity: Identity,
     application_id: str,
-    kill: Kill,
+    kill: KillOrder,
     run: OpenMlflowRun | None = None,
 ) -> None:
     """Stop the application from an event loop and see that it ends; its MLflow ``run`` is closed then.
@@ -231,7 +232,7 @@ async def _in(pool: ThreadPoolExecutor, act: Callable[[], None], application_id:
 
 
 def _told(act: Callable[[], None], application_id: str) -> None:
-    with end_or_tell(application_id, log):
+    with logging_end_errors(application_id, log):
         act()
 
 

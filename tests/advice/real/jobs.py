@@ -14,8 +14,8 @@ import attrs
 from tests.jobs.job import Job
 from tests.jobs.places import Place
 from tests.waiting import until
-from tony_provider.cluster.history.job_history import JobHistory
-from tony_provider.cluster.history.job_summary import JobSummary
+from tony_provider.cluster.records.history import JobHistory
+from tony_provider.cluster.records.summary import JobSummary
 from tony_provider.operators.advice import Adviser
 from tony_provider.runtime.protocol.status import TaskState, TaskStatus
 

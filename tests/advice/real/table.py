@@ -10,12 +10,11 @@ from dataclasses import dataclass
 import pytest
 
 from tests.advice.real.jobs import Ran
-from tony_provider.advice.case import Case
-from tony_provider.advice.rule import Rule
+from tony_provider.advice.case import Case, Rule
 from tony_provider.advice.rules import RULES
-from tony_provider.cluster.history.advice import Advice
+from tony_provider.cluster.records.summary import Advice
+from tony_provider.runtime.jobspec.model import JobSpec
 from tony_provider.runtime.parsing.parse import parse_job
-from tony_provider.runtime.spec.model import JobSpec
 
 _PROPERTY = "advice on a real job"
 _APPLIED = "applied"  # in the place of a rule's name

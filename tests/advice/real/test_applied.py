@@ -13,11 +13,11 @@ from tests.airflow_dags import run
 from tests.operators.conftest import local, training
 from tests.operators.jobs import DAG_ID, dag_of
 from tests.operators.trainings import Telling, Training
-from tony_provider.advice import next_run
+from tony_provider.advice import advise
 from tony_provider.advice.rules.memory_too_little import MemoryTooLittle
 from tony_provider.advice.rules.memory_too_much import MemoryTooMuch
-from tony_provider.runtime.protocol.job_figures import TypeUse
-from tony_provider.runtime.quantities import size
+from tony_provider.runtime.common.quantities import size
+from tony_provider.runtime.protocol.status import TypeUse
 
 __all__ = ["local", "training"]
 
@@ -30,7 +30,7 @@ def test_a_job_before_and_after_its_advice_was_applied(
     training: Training, verdicts: Verdicts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It trains for some seconds, which shall be enough for the rules."""
-    monkeypatch.setattr(next_run, "APPLIED_RULES", (MemoryTooLittle(), MemoryTooMuch(least_seconds=3.0)))
+    monkeypatch.setattr(advise, "APPLIED_RULES", (MemoryTooLittle(), MemoryTooMuch(least_seconds=3.0)))
     spec = {**JOB, **fit("--steps 60 --pace 0.1 --holds 20", memory="768MiB")}
     before = run_of(training, spec, day=1)
     after = run_of(training, spec, day=2)

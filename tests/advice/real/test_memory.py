@@ -9,7 +9,7 @@ from tests.advice.real.table import Verdicts
 from tests.jobs.places import LocalPlace, YarnPlace
 from tony_provider.advice.rules.memory_too_little import MemoryTooLittle
 from tony_provider.advice.rules.memory_too_much import MemoryTooMuch
-from tony_provider.cluster.history.advice import Confidence
+from tony_provider.cluster.records.summary import Confidence
 
 SHORT = "--steps 70 --pace 0.1"  # some heartbeats
 ENOUGH = fit(f"{SHORT} --holds 160")

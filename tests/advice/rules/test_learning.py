@@ -15,7 +15,7 @@ from tony_provider.advice.case import Case
 from tony_provider.advice.rules.evaluation_missing import EvaluationMissing
 from tony_provider.advice.rules.flat_curve import FlatCurve
 from tony_provider.advice.rules.nothing_reported import NothingReported
-from tony_provider.cluster.history.job_history import JobHistory
+from tony_provider.cluster.records.history import JobHistory
 from tony_provider.runtime.protocol.status import JobState, TaskProgress, TaskState, TaskStatus
 
 FLAT, EVALUATION, NOTHING = FlatCurve(), EvaluationMissing(), NothingReported()

@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.advice.cases import GIB, history, run, said, silent, use
-from tony_provider.advice import memory
+from tony_provider.advice import sizing
 from tony_provider.advice.case import Case
 from tony_provider.advice.rules.memory_too_little import MemoryTooLittle
 from tony_provider.advice.rules.memory_too_much import MemoryTooMuch
-from tony_provider.cluster.history.advice import Confidence
+from tony_provider.cluster.records.summary import Confidence
+from tony_provider.runtime.jobspec.units import parse_memory
 from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus, JobState
-from tony_provider.runtime.spec.units import parse_memory
 
 MUCH, LITTLE = MemoryTooMuch(), MemoryTooLittle()
 
@@ -91,13 +91,13 @@ def test_after_a_kill_containers_got_more_and_what_counts_is_what_the_job_says()
 def test_who_follows_the_advice_is_told_nothing_more(most: int, asked: int) -> None:
     """And gets more than was used, and less than was asked for only where that is too much."""
     job = {"tasks": {"worker": {"memory": f"{asked}MiB"}}}
-    before = history(job=job, used=[use(most_rss_bytes=most, memory_bytes=asked * memory.MIB)])
+    before = history(job=job, used=[use(most_rss_bytes=most, memory_bytes=asked * sizing.MIB)])
     for rule in (MUCH, LITTLE):
         if (advice := rule.advise(Case(before))) is None:
             continue
         assert advice.change is not None
         wanted = parse_memory(advice.change["tasks"]["worker"]["memory"])
-        assert wanted * memory.MIB > most
+        assert wanted * sizing.MIB > most
         assert (wanted < asked) == (rule is MUCH)
-        after = history(job=job | advice.change, used=[use(most_rss_bytes=most, memory_bytes=wanted * memory.MIB)])
+        after = history(job=job | advice.change, used=[use(most_rss_bytes=most, memory_bytes=wanted * sizing.MIB)])
         assert all(silent(each, after) for each in (MUCH, LITTLE))

@@ -14,9 +14,8 @@ from tony_provider.advice.rules.failing_node import FailingNode
 from tony_provider.advice.rules.queue_wait import QueueWait
 from tony_provider.advice.rules.restart_cost import RestartCost
 from tony_provider.advice.rules.slow_start import SlowStart
-from tony_provider.cluster.history.advice import Confidence
-from tony_provider.runtime.protocol.job_figures import TimeUse
-from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus, JobState
+from tony_provider.cluster.records.summary import Confidence
+from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus, JobState, TimeUse
 
 CHECKPOINTS, RESTARTS, QUEUE, START, NODE = CheckpointInterval(), RestartCost(), QueueWait(), SlowStart(), FailingNode()
 ROUGH = attrs.evolve(TIMES, restarts=600.0, repeated=900.0, checkpoints=60.0)

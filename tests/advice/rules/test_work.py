@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.advice.cases import evolved, history, run, said, sample, silent, use
 from tony_provider.advice.rules.input_wait import InputWait
 from tony_provider.advice.rules.straggler import Straggler
-from tony_provider.cluster.history.advice import Advice, Confidence
-from tony_provider.runtime.history.task_sample import TaskSample
+from tony_provider.cluster.records.summary import Advice, Confidence
+from tony_provider.runtime.history.samples import TaskSample
 
 STRAGGLER, INPUT = Straggler(), InputWait()
 

@@ -12,13 +12,12 @@ from pathlib import Path
 import pytest
 
 from tests.environments import PINNED, wheels
-from tony_provider.cluster.environments.build import build_environment
+from tony_provider.cluster.environments.build import BuildFailed, BuildTarget, build_environment
 from tony_provider.cluster.environments.built_environments import BuiltEnvironments
-from tony_provider.cluster.environments.installing import BuildFailed, BuildTarget
 from tony_provider.cluster.environments.requirements import read_requirements
-from tony_provider.cluster.layout import Layout
-from tony_provider.runtime.codec import load_json
-from tony_provider.runtime.environment_record import EnvironmentRecord
+from tony_provider.cluster.training.identity import Layout
+from tony_provider.runtime.common.codec import load_json
+from tony_provider.runtime.common.python_packages import EnvironmentRecord
 from tony_provider.runtime.storage.local import LocalStorage
 
 OWN = BuildTarget.of(None, None)

@@ -13,12 +13,10 @@ from threading import Thread
 import attrs
 import pytest
 
-from tony_provider.cluster.environments.build import build_environment
+from tony_provider.cluster.environments.build import BuildFailed, BuildTarget, build_environment, indexes_of
 from tony_provider.cluster.environments.built_environments import BuiltEnvironments
-from tony_provider.cluster.environments.installing import BuildFailed, BuildTarget, indexes_of
-from tony_provider.cluster.environments.package_indexes import IndexProblem
-from tony_provider.cluster.environments.requirements import read_requirements
-from tony_provider.cluster.layout import Layout
+from tony_provider.cluster.environments.requirements import IndexProblem, read_requirements
+from tony_provider.cluster.training.identity import Layout
 from tony_provider.runtime.storage.local import LocalStorage
 
 OWN = BuildTarget.of(None, None)

@@ -15,20 +15,23 @@ import attrs
 import pytest
 
 from tests.environments import COMPILED, PURE, pex, wheels
-from tony_provider.cluster.environments import node_pythons
-from tony_provider.cluster.environments.look import LookedAt, look_at
-from tony_provider.cluster.environments.node_pythons import NodePythons
-from tony_provider.cluster.environments.stored_file import StoredFile
-from tony_provider.cluster.file_roots import FileRoots
-from tony_provider.cluster.runtime_archive import worker_archive
+from tony_provider.cluster.environments import inspection
+from tony_provider.cluster.environments.inspection import (
+    InspectedEnvironments,
+    NodePythons,
+    StoredFile,
+    inspect_environments,
+)
+from tony_provider.cluster.environments.runtime_archive import worker_archive
+from tony_provider.cluster.settings import FileRoots
 from tony_provider.cluster.sources import SourceFinder
-from tony_provider.runtime.codec import dump_json
-from tony_provider.runtime.environment_record import EnvironmentRecord
+from tony_provider.runtime.common.codec import dump_json
+from tony_provider.runtime.common.python_packages import EnvironmentRecord
+from tony_provider.runtime.jobspec.container_content import EnvironmentKind
 from tony_provider.runtime.parsing.parse import parse_job
-from tony_provider.runtime.spec.python_env import EnvironmentKind
 from tony_provider.runtime.storage.local import LocalStorage
 
-OWN = node_pythons.of_this_host()
+OWN = inspection.pythons_of_this_host()
 ELSEWHERE = NodePythons(frozenset({(3, 7)}), frozenset({"ppc64le"}))
 RECORD = EnvironmentRecord(
     python="3.12",
@@ -42,12 +45,12 @@ ARCHIVE = f"tony-env-cp312-{hashlib.sha256(b'packages').hexdigest()[:32]}.tar.gz
 
 def look(
     folder: Path, python_env: str | list[str], nodes: NodePythons = OWN, store: Path = Path("/no"), **more: object
-) -> LookedAt:
+) -> InspectedEnvironments:
     job = parse_job(
         {"framework": "standalone", "tasks": {"worker": {"command": "x"}}, "python_env": python_env, **more}
     )
     found = SourceFinder(LocalStorage(), f"file://{store}", [folder], FileRoots("c", [Path("/")])).find(job)
-    return look_at(job, found, LocalStorage(), nodes)
+    return inspect_environments(job, found, LocalStorage(), nodes)
 
 
 def built(store: Path, record: EnvironmentRecord = RECORD, content: bytes = b"packages") -> str:
@@ -213,8 +216,8 @@ def test_each_task_types_is_looked_at(tmp_path: Path) -> None:
 
 def test_what_nodes_have_is_what_the_runtime_is_for() -> None:
     with worker_archive().open("rb") as file:
-        assert node_pythons.of_runtime(file) == OWN
+        assert inspection.pythons_of_runtime(file) == OWN
     assert str(OWN) == f"Python 3.{sys.version_info.minor} on {os.uname().machine}"
     status = LocalStorage().status(worker_archive().as_uri())
     with io.BufferedReader(StoredFile(LocalStorage(), status)) as stored:
-        assert node_pythons.of_runtime(stored) == OWN
+        assert inspection.pythons_of_runtime(stored) == OWN

@@ -8,12 +8,15 @@ import attrs
 import pytest
 
 from tests.cluster.environments.test_look import ARCHIVE, OWN, RECORD, built
-from tony_provider.cluster.environments.built_environments import BuiltEnvironments, read_record
-from tony_provider.cluster.environments.look import LookedAt, look_at
-from tony_provider.cluster.environments.shared_cache import SharedCache
-from tony_provider.cluster.file_roots import FileRoots
-from tony_provider.cluster.layout import Layout
+from tony_provider.cluster.environments.built_environments import (
+    BuiltEnvironments,
+    SharedCache,
+    read_environment_record,
+)
+from tony_provider.cluster.environments.inspection import InspectedEnvironments, inspect_environments
+from tony_provider.cluster.settings import FileRoots
 from tony_provider.cluster.sources import SourceFinder
+from tony_provider.cluster.training.identity import Layout
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.storage.base import FileStatus
 from tony_provider.runtime.storage.local import LocalStorage
@@ -41,10 +44,10 @@ class Field:
     archive: str
     cache: SharedCache
 
-    def look(self) -> LookedAt:
+    def look(self) -> InspectedEnvironments:
         job = parse_job({"framework": "standalone", "tasks": {"worker": {"command": "x"}}, "python_env": self.archive})
         found = SourceFinder(self.storage, f"file://{self.folder}", [], FileRoots("c", [self.folder])).find(job)
-        return look_at(job, found, self.storage, OWN, self.cache)
+        return inspect_environments(job, found, self.storage, OWN, self.cache)
 
 
 @pytest.fixture
@@ -54,7 +57,7 @@ def field(tmp_path: Path) -> Field:
     environments = BuiltEnvironments(LocalStorage(), Layout(f"file://{root}"), shared=True)
     (tmp_path / "made").mkdir()
     built(tmp_path / "made", RECORD_HERE)
-    record = read_record(storage, f"file://{tmp_path}/made/tony-environment.json")
+    record = read_environment_record(storage, f"file://{tmp_path}/made/tony-environment.json")
     root.mkdir(mode=0o755)
     archive = environments.keep("key", tmp_path / "made" / record.archive, record)
     for directory in (root, *root.rglob("*")):

@@ -10,8 +10,8 @@ import pytest
 _SETTLE = """
 import sys
 from pathlib import Path
-from tony_provider.cluster.base import ApplicationState
-from tony_provider.cluster.local.application_end import settle
+from tony_provider.cluster.interface import ApplicationState
+from tony_provider.cluster.local.application_folder import settle
 from tony_provider.cluster.local.application_folder import ApplicationFolder
 
 folder = ApplicationFolder(Path("/opt/applications/application_1700000000000_0001"))

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tony_provider.cluster.errors import MasterOutOfReach
-from tony_provider.cluster.local.master_client import read_master
-from tony_provider.runtime.protocol import tracking
+from tony_provider.cluster.local.master import get_from_master
+from tony_provider.runtime.protocol import master_files
 
 NOBODY = 65534
 SERVER = """
@@ -37,10 +37,10 @@ def neighbour() -> Iterator[subprocess.Popen[str]]:
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can start a process of another user's")
 def test_a_neighbour_who_has_the_port_is_told_nothing(tmp_path: Path, neighbour: subprocess.Popen[str]) -> None:
     assert neighbour.stdout is not None
-    tracking.write_url(tmp_path, f"http://127.0.0.1:{neighbour.stdout.readline().strip()}/")
-    tracking.make_secret(tmp_path)
+    master_files.write_tracking_url(tmp_path, f"http://127.0.0.1:{neighbour.stdout.readline().strip()}/")
+    master_files.make_tracking_secret(tmp_path)
     with pytest.raises(MasterOutOfReach, match="another user of this machine has its port"):
-        read_master(tmp_path, "status", seconds=5)
+        get_from_master(tmp_path, "status", seconds=5)
     assert neighbour.stdout.readline() == "\n", "the end of the connection, and nothing before it"
 
 
@@ -57,8 +57,8 @@ def test_a_server_of_its_own_user_is_asked(tmp_path: Path) -> None:
     with http.server.HTTPServer(("127.0.0.1", 0), Master) as server:
         thread = threading.Thread(target=server.handle_request)
         thread.start()
-        tracking.write_url(tmp_path, f"http://127.0.0.1:{server.server_port}/")
-        secret = tracking.make_secret(tmp_path)
-        assert read_master(tmp_path, "status", seconds=10) == b"here"
+        master_files.write_tracking_url(tmp_path, f"http://127.0.0.1:{server.server_port}/")
+        secret = master_files.make_tracking_secret(tmp_path)
+        assert get_from_master(tmp_path, "status", seconds=10) == b"here"
         thread.join()
     assert seen == [f"Bearer {secret}"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tony_provider.cluster.yarn.cluster import _application
+from tony_provider.cluster.yarn.yarn_cluster import _application
 
 ODD = "a\x1b]0;owned\x07\u202eb\x1b[2J\nc"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tony_provider.cluster.yarn.client_configuration import client_properties
+from tony_provider.cluster.yarn.configuration import client_properties
 
 
 def test_what_clients_need_and_nothing_else() -> None:

@@ -17,11 +17,10 @@ from tony_provider.cluster.yarn.cluster_view import (
     resources,
     units,
 )
-from tony_provider.cluster.yarn.job_check import problems, too_little
-from tony_provider.runtime.resource_names import GPU
-from tony_provider.runtime.spec.model import AmSpec, JobSpec, Memory, TaskSpec
-from tony_provider.runtime.spec.resource_amount import ResourceAmount
-from tony_provider.runtime.spec.units import parse_resource_amount
+from tony_provider.cluster.yarn.job_checks import capacity_shortages, job_problems
+from tony_provider.runtime.common.quantities import GPU, ResourceAmount
+from tony_provider.runtime.jobspec.model import AmSpec, JobSpec, Memory, TaskSpec
+from tony_provider.runtime.jobspec.units import parse_resource_amount
 
 LEAF = {"type": "capacitySchedulerLeafQueueInfo", "state": "RUNNING", "nodeLabels": ["gpu"]}
 
@@ -136,8 +135,8 @@ def spec(queue: str | None = None, label: str | None = None, **task: Any) -> Job
     ],
 )
 def test_a_job_that_fits(job: JobSpec) -> None:
-    assert problems(job, VIEW) == []
-    assert too_little(job, VIEW) == []
+    assert job_problems(job, VIEW) == []
+    assert capacity_shortages(job, VIEW) == []
 
 
 @pytest.mark.parametrize(
@@ -159,7 +158,7 @@ def test_a_job_that_fits(job: JobSpec) -> None:
     ],
 )
 def test_a_job_that_can_never_run(job: JobSpec, expected: str) -> None:
-    [problem] = [found for found in problems(job, VIEW) if not found.startswith("am:")]
+    [problem] = [found for found in job_problems(job, VIEW) if not found.startswith("am:")]
     assert expected in problem
 
 
@@ -172,8 +171,8 @@ def test_a_job_that_can_never_run(job: JobSpec, expected: str) -> None:
     ],
 )
 def test_a_job_that_no_node_of_now_can_run(job: JobSpec, expected: str) -> None:
-    assert problems(job, VIEW) == []
-    [problem] = too_little(job, VIEW)
+    assert job_problems(job, VIEW) == []
+    [problem] = capacity_shortages(job, VIEW)
     assert expected in problem
 
 
@@ -187,8 +186,8 @@ def with_amount(name: str, written: object) -> JobSpec:
 )
 def test_amounts_that_fit_by_the_clusters_units(name: str, written: object) -> None:
     job = with_amount(name, written)
-    assert problems(job, WITH_UNITS) == []
-    assert too_little(job, WITH_UNITS) == []
+    assert job_problems(job, WITH_UNITS) == []
+    assert capacity_shortages(job, WITH_UNITS) == []
 
 
 @pytest.mark.parametrize(
@@ -208,7 +207,7 @@ def test_amounts_that_fit_by_the_clusters_units(name: str, written: object) -> N
     ],
 )
 def test_amounts_by_the_clusters_units(name: str, written: object, expected: str | None) -> None:
-    found = problems(with_amount(name, written), WITH_UNITS)
+    found = job_problems(with_amount(name, written), WITH_UNITS)
     assert len(found) == (expected is not None)
     if expected:
         assert found[0].startswith(f"tasks.worker.{expected}")
@@ -216,8 +215,10 @@ def test_amounts_by_the_clusters_units(name: str, written: object, expected: str
 
 def test_amounts_that_no_node_has() -> None:
     job = with_amount("rate", "25Gi")
-    assert problems(job, WITH_UNITS) == []
-    assert too_little(job, WITH_UNITS) == ["tasks.worker.resources.rate: no node has 25Gi rate; the most is 20Gi rate"]
+    assert job_problems(job, WITH_UNITS) == []
+    assert capacity_shortages(job, WITH_UNITS) == [
+        "tasks.worker.resources.rate: no node has 25Gi rate; the most is 20Gi rate"
+    ]
 
 
 def test_units_of_a_cluster() -> None:
@@ -227,4 +228,4 @@ def test_units_of_a_cluster() -> None:
 
 
 def test_all_problems_at_once() -> None:
-    assert len(problems(spec("nope", memory=10**6, vcores=10**3, gpus=100), VIEW)) == 4
+    assert len(job_problems(spec("nope", memory=10**6, vcores=10**3, gpus=100), VIEW)) == 4

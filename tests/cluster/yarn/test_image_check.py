@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tony_provider.cluster.yarn.cluster_view import Node
-from tony_provider.cluster.yarn.image_check import NodeSettings, image_problems, nodes_for_images
+from tony_provider.cluster.yarn.job_checks import NodeSettings, image_problems, nodes_for_images
+from tony_provider.runtime.jobspec.model import JobSpec
 from tony_provider.runtime.parsing.parse import parse_job
-from tony_provider.runtime.spec.model import JobSpec
 
 EXECUTOR = "yarn.nodemanager.container-executor.class"
 PACKAGE = "org.apache.hadoop.yarn.server.nodemanager"

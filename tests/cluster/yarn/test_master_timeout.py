@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.hadoop.cluster import HadoopCluster
-from tony_provider.cluster.yarn.master_timeout import master_lost_after, parse_seconds
+from tony_provider.cluster.yarn.configuration import master_lost_after, parse_seconds
 from tony_provider.cluster.yarn.rest import RestConfig, YarnRest
 
 

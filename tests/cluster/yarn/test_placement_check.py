@@ -8,10 +8,10 @@ import attrs
 import pytest
 
 from tony_provider.cluster.yarn.cluster_view import ClusterView, Node, nodes
-from tony_provider.cluster.yarn.placement_check import handler_problems, placement_problems, racks_of
-from tony_provider.runtime.codec import from_plain
-from tony_provider.runtime.spec.model import JobSpec, TaskSpec
-from tony_provider.runtime.spec.placement import Placement
+from tony_provider.cluster.yarn.job_checks import handler_problems, placement_problems, racks_of
+from tony_provider.runtime.common.codec import from_plain
+from tony_provider.runtime.jobspec.model import JobSpec, TaskSpec
+from tony_provider.runtime.jobspec.placement import Placement
 
 SSD = {"nm.yarn.io/disk": "ssd", "rm.yarn.io/owner": "ml"}
 NODES = [

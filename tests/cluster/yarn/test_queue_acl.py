@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from tony_provider.cluster.checks.daemons import QueueAccess, queue_access
 from tony_provider.cluster.yarn.cluster_view import queues
-from tony_provider.cluster.yarn.queue_acl import QueueAccess, judge
 
 
 def scheduler(root: str | None, team: str | None, leaf: str | None) -> dict[str, Any]:
@@ -36,6 +36,6 @@ def scheduler(root: str | None, team: str | None, leaf: str | None) -> dict[str,
 def test_access_is_inherited(root: str | None, team: str | None, leaf: str | None, known: bool | None) -> None:
     every = queues(scheduler(root, team, leaf))
     assert every is not None
-    access = judge("alice", "leaf", every)
+    access = queue_access("alice", "leaf", every)
     assert isinstance(access, QueueAccess)
     assert access.known is known

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from tony_provider.cluster.yarn.cluster_view import queues
-from tony_provider.cluster.yarn.queue_administrators import queue_administrators
+from tony_provider.cluster.yarn.cluster_view import queue_administrators, queues
 
 
 def scheduler(**administrators: str) -> dict[str, Any]:

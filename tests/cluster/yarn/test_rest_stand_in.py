@@ -13,10 +13,10 @@ import pytest
 import requests
 
 from tests.hadoop.ports import free_ports
-from tony_provider.cluster.base import ApplicationFilter
 from tony_provider.cluster.errors import ClusterAuthError, ClusterUnreachable, ConfigurationHidden, UnexpectedAnswer
-from tony_provider.cluster.yarn.cluster import YarnCluster
+from tony_provider.cluster.interface import ApplicationFilter
 from tony_provider.cluster.yarn.rest import RestConfig, RestError, YarnRest
+from tony_provider.cluster.yarn.yarn_cluster import YarnCluster
 
 ACTIVE = {"clusterInfo": {"haState": "ACTIVE"}}
 STANDBY = {"clusterInfo": {"haState": "STANDBY"}}

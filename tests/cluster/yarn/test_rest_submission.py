@@ -7,16 +7,15 @@ from typing import Any
 
 import pytest
 
-from tony_provider.cluster.base import Submission
-from tony_provider.cluster.yarn.rest_submission import submission_context
+from tony_provider.cluster.interface import Submission
+from tony_provider.cluster.yarn.rest import submission_context
 from tony_provider.runtime.application import (
     ApplicationDescription,
     LocalizedResource,
     YarnAccess,
 )
 from tony_provider.runtime.hadoop.tokens import HDFS_TOKEN, Credentials, Token
-from tony_provider.runtime.launch import text
-from tony_provider.runtime.spec.model import (
+from tony_provider.runtime.jobspec.model import (
     AccessNames,
     AclSpec,
     AmSpec,
@@ -27,6 +26,7 @@ from tony_provider.runtime.spec.model import (
     Memory,
     TaskSpec,
 )
+from tony_provider.runtime.launch import text
 
 
 def context(credentials: Credentials | None = None, **job: Any) -> dict[str, Any]:

@@ -9,9 +9,9 @@ import pytest
 
 from tony_provider.cluster.errors import JobRejected, JobTooLarge
 from tony_provider.cluster.yarn.cluster_view import ClusterView, Node, Queue, queues, shared_labels
-from tony_provider.cluster.yarn.job_check import too_little, waits_for
-from tony_provider.runtime.resource_names import GPU
-from tony_provider.runtime.spec.model import AmSpec, JobSpec, Memory, Milestone, Role, StartRule, TaskSpec
+from tony_provider.cluster.yarn.job_checks import capacity_shortages, present_shortages
+from tony_provider.runtime.common.quantities import GPU
+from tony_provider.runtime.jobspec.model import AmSpec, JobSpec, Memory, Milestone, Role, StartRule, TaskSpec
 
 SUCCEEDED = Milestone.SUCCEEDED
 GIB = 1024
@@ -48,7 +48,7 @@ def job(count: int, memory: int, queue: str | None = "ml", am: int = 256, **more
 )
 def test_what_has_room(fitting: JobSpec) -> None:
     view = attrs.evolve(VIEW, nodes=[]) if fitting.queue == "nobody-s" else VIEW
-    assert too_little(fitting, view) == []
+    assert capacity_shortages(fitting, view) == []
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_what_has_room(fitting: JobSpec) -> None:
     ],
 )
 def test_what_could_never_be_held(large: JobSpec, expected: str) -> None:
-    assert too_little(large, VIEW) == [expected]
+    assert capacity_shortages(large, VIEW) == [expected]
 
 
 def staged(*after: str, memory: int = 4 * GIB) -> JobSpec:
@@ -104,15 +104,15 @@ def staged(*after: str, memory: int = 4 * GIB) -> JobSpec:
 def test_types_that_are_never_there_together_need_room_one_after_the_other() -> None:
     nodes = [attrs.evolve(node, resources={**node.resources, "memory-mb": 5 * GIB}) for node in PLAIN]
     view = attrs.evolve(VIEW, nodes=nodes)
-    assert too_little(staged("worker"), view) == []
-    (problem,) = too_little(staged(), view)
+    assert capacity_shortages(staged("worker"), view) == []
+    (problem,) = capacity_shortages(staged(), view)
     assert problem.startswith("1 x 256 MiB (am) + 2 x 4096 MiB (tasks.worker) + 1 x 4096 MiB (tasks.export) is")
-    (problem,) = too_little(staged("worker", memory=5 * GIB), view)
+    (problem,) = capacity_shortages(staged("worker", memory=5 * GIB), view)
     assert problem.startswith("1 x 256 MiB (am) + 2 x 5120 MiB (tasks.worker) is")
     narrow = attrs.evolve(
         VIEW, nodes=[attrs.evolve(nodes[0], resources={"memory-mb": 13 * GIB, "vcores": 4}), nodes[1]]
     )
-    (problem,) = too_little(staged(memory=5 * GIB + 1), narrow)
+    (problem,) = capacity_shortages(staged(memory=5 * GIB + 1), narrow)
     assert problem == "3 containers of 5121 MiB or more are needed; the nodes have room for 2"
 
 
@@ -120,22 +120,22 @@ def test_tasks_that_come_one_by_one_need_room_for_one() -> None:
     tasks = {name: TaskSpec("true", instances=9, memory=Memory(4 * GIB)) for name in ("worker", "more")}
     spec = JobSpec("standalone", tasks, start=StartRule.FIRST_COME, queue="ml", am=AmSpec(Memory(256)))
     nodes = [PLAIN[0], attrs.evolve(PLAIN[1], resources={"memory-mb": GIB, "vcores": 4})]
-    assert too_little(spec, attrs.evolve(VIEW, nodes=nodes)) == []
+    assert capacity_shortages(spec, attrs.evolve(VIEW, nodes=nodes)) == []
     once = attrs.evolve(spec, tasks={**tasks, "once": TaskSpec("true", 9, Memory(4 * GIB), role=Role.ONCE)})
-    assert too_little(once, attrs.evolve(VIEW, nodes=nodes)) == []
+    assert capacity_shortages(once, attrs.evolve(VIEW, nodes=nodes)) == []
     served = attrs.evolve(spec, tasks={**tasks, "sidecar": TaskSpec("true", 1, Memory(GIB))})
-    assert too_little(served, attrs.evolve(VIEW, nodes=nodes)) != []
+    assert capacity_shortages(served, attrs.evolve(VIEW, nodes=nodes)) != []
 
 
 def test_idle_nodes_of_a_shared_label_count() -> None:
     shared = attrs.evolve(VIEW, shared_labels=frozenset({"gpu"}))
-    assert too_little(job(3, 4 * GIB), shared) == []
-    assert too_little(job(3, 4 * GIB), VIEW) != []
+    assert capacity_shortages(job(3, 4 * GIB), shared) == []
+    assert capacity_shortages(job(3, 4 * GIB), VIEW) != []
 
 
 def test_where_the_queue_sends_containers_is_its_own_matter() -> None:
     sending = Queue("root.ml", "RUNNING", True, False, None, maximum={"": 1.0}, default_label="gpu")
-    assert too_little(job(3, 4 * GIB), attrs.evolve(VIEW, queues=[sending])) == []
+    assert capacity_shortages(job(3, 4 * GIB), attrs.evolve(VIEW, queues=[sending])) == []
 
 
 def test_a_retry_may_find_more_nodes() -> None:
@@ -166,27 +166,27 @@ def test_what_one_user_may_have_of_a_queue() -> None:
     """YARN gives a last container to whoever has not more than the limit before."""
     ml = Queue("root.ml", "RUNNING", True, False, None, maximum={"": 100.0}, guaranteed={"": 25.0}, user_factor=2.0)
     view = attrs.evolve(VIEW, queues=[ml])
-    assert too_little(job(4, GIB), view) == []
-    assert too_little(job(5, GIB), attrs.evolve(view, queues=[attrs.evolve(ml, user_factor=None)])) == []
-    assert too_little(job(6, GIB), view) == [
+    assert capacity_shortages(job(4, GIB), view) == []
+    assert capacity_shortages(job(5, GIB), attrs.evolve(view, queues=[attrs.evolve(ml, user_factor=None)])) == []
+    assert capacity_shortages(job(6, GIB), view) == [
         "1 x 256 MiB (am) + 6 x 1024 MiB (tasks.worker) is 6400 MiB; a user gets 4096 MiB in the queue, 2 times its "
         "25 % of the nodes"
     ]
     # However small the queue, one container is given.
     tiny = attrs.evolve(ml, guaranteed={"": 1.0}, user_factor=1.0)
-    assert too_little(job(1, GIB), attrs.evolve(view, queues=[tiny])) == []
+    assert capacity_shortages(job(1, GIB), attrs.evolve(view, queues=[tiny])) == []
 
 
 def test_what_is_not_free_now_is_waited_for() -> None:
     busy = [attrs.evolve(node, free={"memory-mb": 2 * GIB, "vcores": -1}) for node in PLAIN]
     view = attrs.evolve(VIEW, nodes=[*busy, attrs.evolve(LABELLED, free={"memory-mb": 8 * GIB, GPU: 2})])
-    assert waits_for(job(2, GIB), view) == []
-    assert waits_for(job(1, 3 * GIB, node_label="gpu", gpus=4), view) == [
+    assert present_shortages(job(2, GIB), view) == []
+    assert present_shortages(job(1, 3 * GIB, node_label="gpu", gpus=4), view) == [
         "tasks.worker.gpus: no node with the label 'gpu' has 4 GPUs free; the most is 2 GPUs"
     ]
-    assert waits_for(job(4, 1536), view) == [
+    assert present_shortages(job(4, 1536), view) == [
         "1 x 256 MiB (am) + 4 x 1536 MiB (tasks.worker) is 6400 MiB; the nodes have 4096 MiB free together"
     ]
-    assert waits_for(job(2, 2 * GIB), view) == [
+    assert present_shortages(job(2, 2 * GIB), view) == [
         "1 x 256 MiB (am) + 2 x 2048 MiB (tasks.worker) is 4352 MiB; the nodes have 4096 MiB free together"
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.cluster.yarn.test_web_access import Configured
-from tony_provider.cluster.yarn.rpc_protection import rpc_protection
+from tony_provider.cluster.yarn.configuration import rpc_protection
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 
 from tests.hadoop.cluster import HadoopCluster
 from tony_provider.cluster.errors import ConfigurationHidden
+from tony_provider.cluster.yarn.configuration import administrators_acl, web_proxy_hosts
 from tony_provider.cluster.yarn.rest import RestConfig, YarnRest
-from tony_provider.cluster.yarn.web_access import administrators, proxies
 
 RM = "yarn.resourcemanager"
 PAIR = {f"{RM}.ha.enabled": "true", f"{RM}.ha.rm-ids": "rm1, rm2"}
@@ -62,7 +62,7 @@ class Configured(YarnRest):
     ],
 )
 def test_proxies_are_those_that_hadoop_means(settings: dict[str, str] | None, hosts: list[str]) -> None:
-    assert proxies(Configured(settings), ["scheduler:8030"]) == hosts
+    assert web_proxy_hosts(Configured(settings), ["scheduler:8030"]) == hosts
 
 
 @pytest.mark.parametrize("reached", ["localhost", "LOCALHOST.localdomain", "127.0.0.1", "[::1]"])
@@ -79,7 +79,7 @@ def test_proxies_are_those_that_hadoop_means(settings: dict[str, str] | None, ho
 def test_no_master_trusts_its_own_node_because_we_reach_the_resourcemanager_at_the_loopback(
     settings: dict[str, str] | None, reached: str, hosts: list[str]
 ) -> None:
-    assert proxies(Configured(settings, reached), ["rm1:8030", "rm2:8030"]) == hosts
+    assert web_proxy_hosts(Configured(settings, reached), ["rm1:8030", "rm2:8030"]) == hosts
 
 
 @pytest.mark.parametrize(
@@ -93,11 +93,11 @@ def test_no_master_trusts_its_own_node_because_we_reach_the_resourcemanager_at_t
     ],
 )
 def test_administrators_count_where_lists_do(settings: dict[str, str] | None, expected: str | None) -> None:
-    assert administrators(Configured(settings)) == expected
+    assert administrators_acl(Configured(settings)) == expected
 
 
 def test_a_real_cluster_says_it_all(hadoop: HadoopCluster) -> None:
     rest = YarnRest(RestConfig(hadoop.rm_webapp, user="alice"))
-    assert proxies(rest, hadoop.state.scheduler) == ["127.0.0.2"]
-    assert administrators(rest) is None
+    assert web_proxy_hosts(rest, hadoop.state.scheduler) == ["127.0.0.2"]
+    assert administrators_acl(rest) is None
     rest.close()

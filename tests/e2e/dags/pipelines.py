@@ -12,7 +12,7 @@ from jobs import DIARY, ONCE, PARAMS, TWICE, job
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.tony import TonyTrainOperator
 from tony_provider.run_dates import period_end
-from tony_provider.runtime.storage.helpers import write_atomically
+from tony_provider.runtime.storage.base import write_atomically
 from tony_provider.runtime.storage.uris import join
 
 MODELS = "clicks/models"

@@ -12,7 +12,7 @@ from tests.e2e.row import row
 from tests.e2e.runs import Backfill, Run, runs_of
 from tests.e2e.training import Training
 from tests.waiting import until
-from tony_provider.runtime.storage.helpers import read_bytes
+from tony_provider.runtime.storage.base import read_bytes
 
 FIRST_DAY = date(2000, 1, 1)
 STEPS = 20

@@ -16,9 +16,9 @@ from tests.faults.sockets import connections
 from tests.faults.training import Training
 from tests.files import files_below
 from tests.hadoop.cluster import HadoopCluster
-from tony_provider.runtime import contract
 from tony_provider.runtime.checkpoint.catalog import read_stored
-from tony_provider.runtime.storage.helpers import read_bytes, walk
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.storage.base import read_bytes, walk
 
 Breaking = Callable[[bytes], bytes]  # makes a file of another content of it
 

@@ -6,11 +6,10 @@ from typing import Any
 
 from tests.operators.telemetry.tries import RUN
 from tony_provider.hooks.mlflow_server import MlflowServer
-from tony_provider.operators.telemetry.mlflow_options import MlflowOptions
-from tony_provider.operators.telemetry.mlflow_run import MlflowRun
+from tony_provider.operators.mlflow_run import MlflowOptions, MlflowRun
+from tony_provider.operators.try_state import StateStore
+from tony_provider.runtime.jobspec.model import JobSpec
 from tony_provider.runtime.parsing.parse import parse_job
-from tony_provider.runtime.spec.model import JobSpec
-from tony_provider.state_store import StateStore
 
 TRAINING = "clicks-train-0123456789abcdef0123"
 ADDRESS = "http://mlflow.example.com:5000"

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony_provider.operators.telemetry.course import MOST_SPANS, course
+from tony_provider.operators.telemetry import MAX_SPANS, job_spans
 
 
 def event(name: str, time_ms: int, **data: Any) -> dict[str, Any]:
@@ -34,7 +34,7 @@ RESTARTED = [
 
 
 def told(events: list[dict[str, Any]], start: int = 50, end: int = 700) -> list[tuple[str, int, int]]:
-    return [(each.name, each.start_ms, each.end_ms) for each in course(events, start, end)]
+    return [(each.name, each.start_ms, each.end_ms) for each in job_spans(events, start, end)]
 
 
 def test_a_job_that_was_restarted() -> None:
@@ -47,9 +47,9 @@ def test_a_job_that_was_restarted() -> None:
         ("generation", 450, 600),
         ("end", 600, 700),
     ]
-    generations = [each.attributes for each in course(RESTARTED, 50, 700) if each.name == "generation"]
+    generations = [each.attributes for each in job_spans(RESTARTED, 50, 700) if each.name == "generation"]
     assert generations == [{"tony.generation": 1}, {"tony.generation": 2}]
-    (checkpoint,) = [each for each in course(RESTARTED, 50, 700) if each.name == "checkpoint"]
+    (checkpoint,) = [each for each in job_spans(RESTARTED, 50, 700) if each.name == "checkpoint"]
     assert checkpoint.attributes == {"tony.step": 10, "tony.uri": "hdfs://n/10"}
 
 
@@ -87,10 +87,10 @@ def test_a_job_whose_master_died_before_it_could_say_how_it_ended() -> None:
 
 
 def test_of_many_checkpoints_the_newest_are_told() -> None:
-    many = [saved(step, 260 + step, 261 + step) for step in range(2 * MOST_SPANS)]
-    found = course([*RESTARTED[:4], *many], 50, 5000)
-    assert len(found) == MOST_SPANS
-    assert found[-1].attributes["tony.step"] == 2 * MOST_SPANS - 1
+    many = [saved(step, 260 + step, 261 + step) for step in range(2 * MAX_SPANS)]
+    found = job_spans([*RESTARTED[:4], *many], 50, 5000)
+    assert len(found) == MAX_SPANS
+    assert found[-1].attributes["tony.step"] == 2 * MAX_SPANS - 1
     assert [each.name for each in found[:3]] == ["waiting", "localisation", "generation"]
 
 
@@ -109,4 +109,4 @@ _event = st.fixed_dictionaries(
 
 @given(st.lists(_event, max_size=12))
 def test_whatever_stands_in_the_events(events: list[dict[str, Any]]) -> None:
-    course(events, 50, 700)
+    job_spans(events, 50, 700)

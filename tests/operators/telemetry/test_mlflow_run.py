@@ -14,9 +14,9 @@ from tests.operators.statuses import ID, status
 from tests.operators.telemetry.fake_mlflow import Client, MlflowException, Server
 from tests.operators.telemetry.mlflow_runs import ADDRESS, TRAINING, Memory, spec, training_run
 from tests.operators.telemetry.tries import START, ended
-from tony_provider.cluster.history.job_summary import Curve, JobSummary
+from tony_provider.cluster.records.summary import Curve, JobSummary
 from tony_provider.exceptions import TonyJobFailed, TonyKilledExternally
-from tony_provider.operators.telemetry.mlflow_run import STATE_KEY
+from tony_provider.operators.mlflow_run import STATE_KEY
 
 SECRETS = {"KEY": "hunter22"}
 FAILED = TonyJobFailed("worker:1 failed\nlast words", application_id=ID)

@@ -11,8 +11,8 @@ from airflow.providers.common.compat.sdk import AirflowTaskTimeout
 from tests.operators.statuses import ID
 from tests.operators.telemetry.tries import ended
 from tony_provider.exceptions import TonyJobFailed, TonyKilledExternally
-from tony_provider.operators.telemetry import stats
-from tony_provider.operators.telemetry.stats import tell_stats
+from tony_provider.operators import telemetry
+from tony_provider.operators.telemetry import report_stats
 from tony_provider.runtime.protocol.status import Failure, FailureKind
 
 TAGS = {"dag_id": "clicks", "task_id": "train", "queue": "ml"}
@@ -32,12 +32,12 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
         def incr(name: str, count: int = 1, *, tags: dict[str, str]) -> None:
             found.append((name, count, tags))
 
-    monkeypatch.setattr(stats, "Stats", Backend)
+    monkeypatch.setattr(telemetry, "Stats", Backend)
     return found
 
 
 def test_a_success(told: list[tuple[Any, ...]]) -> None:
-    tell_stats(ended())
+    report_stats(ended())
     assert told == [
         ("tony.job.waiting", 15.0, TAGS),
         ("tony.job.training", 60.0, TAGS),
@@ -61,5 +61,5 @@ def test_a_success(told: list[tuple[Any, ...]]) -> None:
     ],
 )
 def test_what_is_not_known_is_not_told(told: list[tuple[Any, ...]], error: BaseException, name: str, kind: str) -> None:
-    tell_stats(ended(error, application=None, status=None))
+    report_stats(ended(error, application=None, status=None))
     assert told == [(f"tony.job.{name}", 1, {**TAGS, "queue": "", "kind": kind})]

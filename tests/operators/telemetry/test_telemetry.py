@@ -16,21 +16,18 @@ from tests.operators.telemetry.mlflow_runs import ADDRESS, Memory
 from tests.operators.telemetry.tries import RUN
 from tests.operators.trainings import Training
 from tony_provider.exceptions import TonyJobFailed, TonySpecError
-from tony_provider.hooks.mlflow_server import MlflowServer
+from tony_provider.hooks import mlflow_server
+from tony_provider.hooks.mlflow_server import TRAINING_TAG, MlflowServer, OpenMlflowRun
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.operators import training as operators_training
-from tony_provider.operators.outcome import Outcome, RestOfOutput
-from tony_provider.operators.telemetry import stats
-from tony_provider.operators.telemetry.mlflow_options import MlflowOptions
-from tony_provider.operators.telemetry.mlflow_run import STATE_KEY
-from tony_provider.operators.telemetry.telemetry import Telemetry
-from tony_provider.runtime.codec import from_plain
-from tony_provider.runtime.contract import APPLICATION_FILE
+from tony_provider.operators import telemetry
+from tony_provider.operators import training_try as operators_training
+from tony_provider.operators.mlflow_run import STATE_KEY, MlflowOptions
+from tony_provider.operators.outcome import Outcome, RemainingOutput
+from tony_provider.operators.telemetry import Telemetry
+from tony_provider.runtime.common.codec import from_plain
+from tony_provider.runtime.common.contract import APPLICATION_FILE
 from tony_provider.runtime.protocol.status import JobStatus
-from tony_provider.triggers.deferred_job import DeferredJob
-from tony_provider.triggers.tony import TonyJobTrigger
-from tony_provider.watching import open_mlflow_run
-from tony_provider.watching.open_mlflow_run import TRAINING_TAG, OpenMlflowRun
+from tony_provider.triggers.job_trigger import DeferredJob, TonyJobTrigger
 
 SAYS_WHAT_IT_FINDS = f"""
 cp {APPLICATION_FILE} $TONY_MODEL_DIR/
@@ -48,7 +45,7 @@ def test_all_are_told_of_a_training_that_was_deferred(
     masked: set[str] = set()
     tell_output = Outcome.tell_output
 
-    def tell(outcome: Outcome, status: JobStatus, rest: RestOfOutput) -> None:
+    def tell(outcome: Outcome, status: JobStatus, rest: RemainingOutput) -> None:
         masked.update(rest.secrets)
         tell_output(outcome, status, rest)
 
@@ -69,7 +66,7 @@ def test_all_are_told_of_a_training_that_was_deferred(
         def incr(name: str, count: int = 1, *, tags: object) -> None:
             told.append(name)
 
-    monkeypatch.setattr(stats, "Stats", Backend)
+    monkeypatch.setattr(telemetry, "Stats", Backend)
     with trace.get_tracer("airflow").start_as_current_span("worker.train") as task:
         done = training.again(
             job(SAYS_WHAT_IT_FINDS), deferrable=True, mlflow={"conn_id": "mlflow_default", "experiment": "digits"}
@@ -102,7 +99,7 @@ def test_a_failure_is_the_same_when_nobody_can_be_told(
         raise RuntimeError("no history")
 
     mlflow.is_away = True
-    monkeypatch.setattr(stats, "Stats", None)
+    monkeypatch.setattr(telemetry, "Stats", None)
     monkeypatch.setattr(TonyHook, "history", history)
     with trace.get_tracer("airflow").start_as_current_span("worker.train"):
         done = training.again(job("exit 3", restart={"budget": 0}), mlflow="mlflow_default")
@@ -130,7 +127,7 @@ def test_a_try_that_is_killed_closes_the_run_beside(
     store.set(STATE_KEY, "run0")
     task = cast(Any, SimpleNamespace(mlflow="mlflow_default", log=logging.getLogger(__name__)))
     Telemetry(task, RUN, lambda: cast(Any, training), store).hurry("application_1_0001", "its worker was ended")
-    open_mlflow_run._closing.submit(bool).result(30)  # after what it does before
+    mlflow_server._closing.submit(bool).result(30)  # after what it does before
     if is_away:
         assert "MLflow's run run0 of application_1_0001 stays open" in caplog.text
     else:

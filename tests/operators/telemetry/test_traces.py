@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from tests.operators.telemetry.test_course import RESTARTED
 from tests.operators.telemetry.tries import START, ended
 from tony_provider.exceptions import TonyJobFailed
-from tony_provider.operators.telemetry.traces import tell_trace, trace_environment
+from tony_provider.operators.telemetry import report_trace, trace_environment
 
 
 def by_name(spans: InMemorySpanExporter) -> dict[str, ReadableSpan]:
@@ -29,7 +29,7 @@ def seconds(span: ReadableSpan) -> tuple[float, float]:
 def test_spans_have_the_times_of_the_job_and_hang_below_the_task(spans: InMemorySpanExporter) -> None:
     events: list[dict[str, Any]] = [{**event, "time_ms": START + (event["time_ms"] - 50) * 100} for event in RESTARTED]
     with trace.get_tracer("airflow").start_as_current_span("worker.train") as task:
-        tell_trace(ended(), lambda: events)
+        report_trace(ended(), lambda: events)
     found = by_name(spans)
     training, waiting = found["tony.training"], found["tony.waiting"]
     assert seconds(training) == pytest.approx((0, 100), abs=1e-3)
@@ -53,7 +53,7 @@ def test_spans_have_the_times_of_the_job_and_hang_below_the_task(spans: InMemory
 
 def test_a_failure_is_an_error_with_its_first_line(spans: InMemorySpanExporter) -> None:
     with trace.get_tracer("airflow").start_as_current_span("worker.train"):
-        tell_trace(ended(TonyJobFailed("worker:1 failed\nits last words", application_id="")), list)
+        report_trace(ended(TonyJobFailed("worker:1 failed\nits last words", application_id="")), list)
     status = by_name(spans)["tony.training"].status
     assert (status.status_code, status.description) == (trace.StatusCode.ERROR, "worker:1 failed")
 
@@ -69,5 +69,5 @@ def test_without_tracing_nothing_is_read_and_nothing_handed_over() -> None:
     def events() -> list[dict[str, Any]]:
         raise AssertionError("read")
 
-    tell_trace(ended(), events)
+    report_trace(ended(), events)
     assert trace_environment() == {}

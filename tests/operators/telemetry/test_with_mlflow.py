@@ -11,7 +11,7 @@ import pytest
 from tests.operators.statuses import ID, status
 from tests.operators.telemetry.mlflow_runs import Memory, spec, training_run
 from tests.operators.telemetry.tries import START, ended
-from tony_provider.cluster.history.job_summary import Curve, JobSummary
+from tony_provider.cluster.records.summary import Curve, JobSummary
 from tony_provider.exceptions import TonyJobFailed
 
 pytest.importorskip("mlflow.store.tracking.sqlalchemy_store", reason="needs mlflow, not only mlflow-skinny")

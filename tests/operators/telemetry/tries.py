@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from tests.operators.statuses import ID, application, status
-from tony_provider.operators.telemetry.ended_try import EndedTry
-from tony_provider.operators.tries import TaskRun
-from tony_provider.runtime.protocol.job_figures import TimeUse
-from tony_provider.runtime.protocol.status import FinalStatus
+from tony_provider.operators.try_state import EndedTry, TaskInstanceInfo
+from tony_provider.runtime.protocol.status import FinalStatus, TimeUse
 
 START = 1_795_000_000_000  # epoch ms
-RUN = TaskRun("clicks", "scheduled__2026-01-05", "train", try_number=2)
+RUN = TaskInstanceInfo("clicks", "scheduled__2026-01-05", "train", try_number=2)
 
 
 def ended(error: BaseException | None = None, **fields: Any) -> EndedTry:

@@ -8,14 +8,14 @@ from typing import Any
 import attrs
 
 from tests import checkpoints
-from tony_provider.runtime.am.owner import Ownership
+from tony_provider.runtime.am.ownership import Ownership
 from tony_provider.runtime.application import ApplicationDescription, LocalizedResource
-from tony_provider.runtime.checkpoint.checkpoint_model import StoredCheckpoint
-from tony_provider.runtime.codec import dump_json
-from tony_provider.runtime.protocol import tony_pb2, trees
-from tony_provider.runtime.spec.model import CheckpointSpec, JobSpec, TaskSpec
+from tony_provider.runtime.checkpoint.stored_checkpoint import StoredCheckpoint
+from tony_provider.runtime.checkpoint.training_owner import OWNERS_DIR, Owner, Stop, owner_file
+from tony_provider.runtime.common.codec import dump_json
+from tony_provider.runtime.jobspec.model import CheckpointSpec, JobSpec, TaskSpec
+from tony_provider.runtime.protocol import messages, tony_pb2
 from tony_provider.runtime.storage import LocalStorage, Storage
-from tony_provider.runtime.training_owner import OWNERS_DIR, Owner, Stop, owner_file
 
 APPLICATION_ID = "application_1700000000000_0001"
 OTHER = "application_1700000000000_0002"
@@ -73,7 +73,7 @@ def upload(
         uri=wanted.uri,
         format="pytorch",
         entry=f"ckpt-{step}",
-        entries=trees.messages(tree),
+        entries=messages.tree_entries(tree),
         save=wanted.save,
         objects=tree.objects,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tony_provider.runtime.application import ApplicationDescription, LocalizedResource
-from tony_provider.runtime.spec.model import JobSpec
+from tony_provider.runtime.jobspec.model import JobSpec
 
 DESCRIPTION = ApplicationDescription(
     "application_1_0001",

@@ -10,13 +10,12 @@ from pathlib import Path
 
 import attrs
 
-from tests.runtime.am.local.jobs import DEADLINE, LocalJob, Staged, master_container
-from tony_provider.runtime import contract
-from tony_provider.runtime.am.local.local_process import GIVEN_BACK, LocalProcess
-from tony_provider.runtime.am.local.resource_manager import LocalResourceManager, Share
-from tony_provider.runtime.am.master_lifecycle import MasterContext, serve
+from tests.runtime.am.local_resource_manager.jobs import DEADLINE, LocalJob, Staged, master_container
+from tony_provider.runtime.am.lifecycle import MasterContext, serve
+from tony_provider.runtime.am.local_resource_manager import GIVEN_BACK, LocalProcess, LocalResourceManager, Share
 from tony_provider.runtime.am.resource_manager import Container, ContainerExit, ExitReason, Registered
-from tony_provider.runtime.local.container_dir import NODE_HOST, PID_FILE, write_tokens
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.launch.local_container import NODE_HOST, PID_FILE, write_tokens
 from tony_provider.runtime.protocol.status import FinalStatus
 from tony_provider.runtime.storage import LocalStorage
 

@@ -11,23 +11,23 @@ import attrs
 import pytest
 
 from tests.runtime.am.chains import APPLICATION_ID, OTHER, commit, describe, keeping, own, ownership, upload
-from tony_provider.runtime import retrying
-from tony_provider.runtime.address import Address
 from tony_provider.runtime.am import checkpoint_commits as module
 from tony_provider.runtime.am import snapshot_rounds
+from tony_provider.runtime.am.checkpoint_chain import OwnChain
 from tony_provider.runtime.am.checkpoint_commits import CheckpointCommits, CommitRequest
-from tony_provider.runtime.am.own_chain import OwnChain
-from tony_provider.runtime.am.owner import SupersededError
+from tony_provider.runtime.am.ownership import SupersededError
 from tony_provider.runtime.am.session.actions import Note, NoteFailedResume
-from tony_provider.runtime.am.session.restarts.progress import CommittedSave
+from tony_provider.runtime.am.session.restart_policy import CommittedSave
 from tony_provider.runtime.am.session.session import Session
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.checkpoint import catalog
 from tony_provider.runtime.checkpoint.catalog import Catalog
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
+from tony_provider.runtime.common import concurrency
+from tony_provider.runtime.common.network import Address
+from tony_provider.runtime.jobspec.model import CheckpointSpec
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.protocol.status import FailureKind
-from tony_provider.runtime.spec.model import CheckpointSpec
 from tony_provider.runtime.storage import FileStatus, LocalStorage, Storage, StorageUnreachable
 from tony_provider.runtime.storage.base import QuotaRoom
 
@@ -277,7 +277,7 @@ async def test_an_upload_that_is_not_complete_is_refused_and_sent_again(make: Ma
 async def test_a_checkpoint_whose_manifest_is_too_large_is_not_sent_again(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(catalog, "MANIFEST", 300)
+    monkeypatch.setattr(catalog, "MANIFEST_LIMIT", 300)
     setting = make()
     answer = asyncio.get_running_loop().create_future()
     uploaded = await setting.ordered(20)
@@ -504,7 +504,7 @@ async def test_a_commit_takes_the_warning_back(make: Make, monkeypatch: pytest.M
 
 
 async def test_a_commit_that_waits_for_the_storage_is_told(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retrying, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(concurrency, "FIRST_PAUSE", 0.01)
     setting = make()
     uploaded = await setting.ordered(20)
     checkpoints = setting.chain / "checkpoints"
@@ -533,7 +533,7 @@ async def test_a_save_without_a_step_is_newer_than_the_one_before(make: Make) ->
 
 
 async def test_store_that_is_away_delays_the_choice(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retrying, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(concurrency, "FIRST_PAUSE", 0.01)
     storage = Flaky()
     setting = make(storage=storage)
     committed = commit(setting.chain, 20)

@@ -12,10 +12,9 @@ import attrs
 import pytest
 
 from tests.runtime.am.chains import OTHER, own
-from tests.runtime.am.local.jobs import LocalJob, start
+from tests.runtime.am.local_resource_manager.jobs import LocalJob, start
 from tony_provider.runtime.checkpoint.catalog import Catalog
-from tony_provider.runtime.protocol.status import FailureKind, JobState
-from tony_provider.runtime.spec.model import (
+from tony_provider.runtime.jobspec.model import (
     AfterSuccess,
     CheckpointFormat,
     CheckpointSpec,
@@ -27,6 +26,7 @@ from tony_provider.runtime.spec.model import (
     TaskSpec,
     Timeouts,
 )
+from tony_provider.runtime.protocol.status import FailureKind, JobState
 from tony_provider.runtime.storage import LocalStorage
 
 DEADLINE = 60

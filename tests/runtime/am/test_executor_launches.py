@@ -8,13 +8,13 @@ from pathlib import Path
 import attrs
 
 from tony_provider.cluster.sources import stored_resource
-from tony_provider.runtime import contract
-from tony_provider.runtime.address import Address
-from tony_provider.runtime.am.executor_launches import ExecutorLaunches, application_file
+from tony_provider.runtime.am.executor_launch import ExecutorLaunches, application_file
 from tony_provider.runtime.am.resource_manager import Container, Launch
 from tony_provider.runtime.application import ApplicationDescription, LocalizedResource
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.common.network import Address
 from tony_provider.runtime.hadoop.tokens import Credentials
-from tony_provider.runtime.launch.command_line import environment
+from tony_provider.runtime.launch.launch_context import launch_environment
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.storage.local import LocalStorage
 
@@ -88,11 +88,11 @@ def test_a_directory_of_the_nodes_goes_first_and_a_packed_environment_is_verifie
         "prepare:0": "/opt/envs/tools/bin/python:/usr/bin/python3.12",
         "score:0": "/usr/bin/python3.12",
     }
-    assert environment(DESCRIPTION)["TONY_PYTHON_CANDIDATES"] == found["worker:0"]  # of the master
+    assert launch_environment(DESCRIPTION)["TONY_PYTHON_CANDIDATES"] == found["worker:0"]  # of the master
 
 
 def test_without_any_of_it_there_is_no_such_variable() -> None:
     job = parse_job({"framework": "standalone", "tasks": {"worker": {"command": "x"}}})
     plain = attrs.evolve(DESCRIPTION, job=job, python=[], resources_by_type={})
     assert "TONY_PYTHON_CANDIDATES" not in launch("worker:0", plain).env
-    assert environment(plain) == {}
+    assert launch_environment(plain) == {}

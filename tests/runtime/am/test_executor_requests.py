@@ -7,11 +7,10 @@ import asyncio
 import attrs
 import pytest
 
-from tony_provider.runtime.am.executor_requests import MOST_AT_ONCE, ExecutorRequests, NoAnswerError
-from tony_provider.runtime.am.executor_streams import ExecutorStreams
-from tony_provider.runtime.am.service import Stream
+from tony_provider.runtime.am.executor_server import Stream
+from tony_provider.runtime.am.gateway import MOST_AT_ONCE, ExecutorRequests, ExecutorStreams, NoAnswerError
 from tony_provider.runtime.protocol import tony_pb2
-from tony_provider.runtime.task_identity import TaskIdentity
+from tony_provider.runtime.protocol.task_identity import TaskIdentity
 
 SOON = 30.0  # seconds
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tony_provider.runtime.am import store_writer as publisher_module
-from tony_provider.runtime.am.file_updater import FileUpdater
+from tony_provider.runtime.am.store_writer import FileUpdater
 from tony_provider.runtime.storage import LocalStorage
 from tony_provider.runtime.storage.base import Source
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from tony_provider.runtime.am import hints
-from tony_provider.runtime.am.session.restarts import failures
-from tony_provider.runtime.am.session.state.process_state import ProcessEnd
-from tony_provider.runtime.am.session.state.task import Task
-from tony_provider.runtime.spec.model import RestartScope, Role, TaskSpec
+from tony_provider.runtime.am import descriptions
+from tony_provider.runtime.am.session import failures
+from tony_provider.runtime.am.session.session_state import ProcessEnd, Task
+from tony_provider.runtime.jobspec.model import RestartScope, Role, TaskSpec
 
 # Of TensorFlow 2.21 with Keras 3.15, two workers, some rows of the numbers left out.
 KERAS_3 = """\
@@ -30,5 +29,8 @@ def test_keras_3_under_a_strategy_of_several_workers() -> None:
 
 
 def test_nothing_is_known_of_most() -> None:
-    assert hints.hint("") == ""
-    assert hints.hint("ValueError: Attempt to convert a value (None) with an unsupported type to a Tensor.") == ""
+    assert descriptions.error_hint("") == ""
+    assert (
+        descriptions.error_hint("ValueError: Attempt to convert a value (None) with an unsupported type to a Tensor.")
+        == ""
+    )

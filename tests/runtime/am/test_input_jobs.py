@@ -14,14 +14,12 @@ import attrs
 import pytest
 
 from tests.runtime.am.heirs import alive, inherit
-from tests.runtime.am.local.jobs import LocalJob, start
+from tests.runtime.am.local_resource_manager.jobs import LocalJob, start
 from tests.runtime.am.test_successor import kill, result, until
-from tony_provider.runtime import contract
-from tony_provider.runtime.inputs.commit_log import Settled, read_log
-from tony_provider.runtime.inputs.shard import InputShard
-from tony_provider.runtime.local.container_dir import PID_FILE
-from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, InputStatus, JobState
-from tony_provider.runtime.spec.model import (
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.inputs.shard_queue import Settled, read_log
+from tony_provider.runtime.inputs.shards import InputShard
+from tony_provider.runtime.jobspec.model import (
     Duration,
     InputDeal,
     InputSpec,
@@ -31,6 +29,8 @@ from tony_provider.runtime.spec.model import (
     TaskSpec,
     Timeouts,
 )
+from tony_provider.runtime.launch.local_container import PID_FILE
+from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, InputStatus, JobState
 from tony_provider.runtime.storage import LocalStorage
 
 # Says each shard that it has taken, and waits now and then until it may go on.

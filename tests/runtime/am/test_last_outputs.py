@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tony_provider.runtime.am.last_outputs import LastOutputs
+from tony_provider.runtime.am.gateway import LastOutputs
+from tony_provider.runtime.protocol.task_identity import TaskIdentity
 from tony_provider.runtime.storage import LocalStorage
-from tony_provider.runtime.task_identity import TaskIdentity
 
 
 def identity(attempt: int) -> TaskIdentity:

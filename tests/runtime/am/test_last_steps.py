@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from tests.runtime.am.local.jobs import Staged, stage
-from tony_provider.runtime import contract
-from tony_provider.runtime.am.local.resource_manager import LocalResourceManager
-from tony_provider.runtime.am.master_lifecycle import MasterContext, serve
+from tests.runtime.am.local_resource_manager.jobs import Staged, stage
+from tony_provider.runtime.am.lifecycle import MasterContext, serve
+from tony_provider.runtime.am.local_resource_manager import LocalResourceManager
 from tony_provider.runtime.am.resource_manager import Completed, Event
-from tony_provider.runtime.codec import load_json
-from tony_provider.runtime.protocol.final_report import read_report
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.common.codec import load_json
+from tony_provider.runtime.jobspec.model import JobSpec, TaskSpec
+from tony_provider.runtime.protocol.master_files import read_report
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, JobStatus
-from tony_provider.runtime.spec.model import JobSpec, TaskSpec
 from tony_provider.runtime.storage import LocalStorage, uris
 from tony_provider.runtime.storage.base import Source
 

@@ -9,21 +9,20 @@ from pathlib import Path
 import attrs
 import pytest
 
-from tests.runtime.am.local.jobs import stage
-from tony_provider.runtime import contract
-from tony_provider.runtime.address import Address
-from tony_provider.runtime.am import wire_messages
-from tony_provider.runtime.am.backends import open_resource_manager
-from tony_provider.runtime.am.executor_launches import ExecutorLaunches
-from tony_provider.runtime.am.local.resource_manager import LocalResourceManager
-from tony_provider.runtime.am.master_lifecycle import MasterContext, serve
+from tests.runtime.am.local_resource_manager.jobs import stage
+from tony_provider.runtime.am import executor_messages
+from tony_provider.runtime.am.executor_launch import ExecutorLaunches
+from tony_provider.runtime.am.lifecycle import MasterContext, open_resource_manager, serve
+from tony_provider.runtime.am.local_resource_manager import LocalResourceManager
 from tony_provider.runtime.am.resource_manager import Container, Launch, ResourceManagerError
-from tony_provider.runtime.codec import dump_json, load_json
-from tony_provider.runtime.container_inputs import ContainerError
+from tony_provider.runtime.application import ContainerError
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.common.codec import dump_json, load_json
+from tony_provider.runtime.common.network import Address
 from tony_provider.runtime.hadoop.tokens import AM_RM_TOKEN, Credentials, Token
-from tony_provider.runtime.protocol.final_report import read_report
+from tony_provider.runtime.jobspec.model import ContainerRuntime, Docker, JobSpec, TaskSpec
+from tony_provider.runtime.protocol.master_files import read_report
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, JobStatus
-from tony_provider.runtime.spec.model import ContainerRuntime, Docker, JobSpec, TaskSpec
 from tony_provider.runtime.storage import LocalStorage
 
 JOB = JobSpec("standalone", {"worker": TaskSpec("true", instances=2)})
@@ -60,8 +59,8 @@ async def test_places_that_a_mocked_executor_names_beside_the_application_s_are_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Seen: the result named ``/etc`` as the model. A program can send what it likes as its executor."""
-    take = wire_messages.process_end
-    monkeypatch.setattr(wire_messages, "process_end", lambda message: attrs.evolve(take(message), model_dir="/etc"))
+    take = executor_messages.process_end
+    monkeypatch.setattr(executor_messages, "process_end", lambda message: attrs.evolve(take(message), model_dir="/etc"))
     staged = stage(tmp_path, JobSpec("standalone", {"worker": TaskSpec("echo 1 > $TONY_MODEL_DIR/weights")}))
     assert staged.description.local
     context = MasterContext.of_process(staged.environment, staged.own)

@@ -10,12 +10,12 @@ import attrs
 import pytest
 
 from tests.runtime.am.chains import APPLICATION_ID, OTHER, describe, own, ownership
-from tony_provider.runtime import contract, retrying
-from tony_provider.runtime.address import Address
-from tony_provider.runtime.am.master_recovery import from_store, look
-from tony_provider.runtime.am.owner import SupersededError
-from tony_provider.runtime.codec import dump_json
-from tony_provider.runtime.history.event_segments import EventRange, encode_event, encode_events
+from tony_provider.runtime.am.ownership import SupersededError
+from tony_provider.runtime.am.records import read_recovered_state, retry_until_reachable
+from tony_provider.runtime.common import concurrency, contract
+from tony_provider.runtime.common.codec import dump_json
+from tony_provider.runtime.common.network import Address
+from tony_provider.runtime.history.events import EventRange, encode_event, encode_events
 from tony_provider.runtime.protocol.status import JobState, JobStatus
 from tony_provider.runtime.storage import LocalStorage, StorageNotFound, StorageUnreachable, read_bytes
 
@@ -43,7 +43,7 @@ def ended(state: JobState) -> JobStatus:
 
 def test_first_master_inherits_nothing(tmp_path: Path, application: Path) -> None:
     noted(application, {"event": "application", "time_ms": 1})
-    found = look(ownership(describe(tmp_path)))
+    found = read_recovered_state(ownership(describe(tmp_path)))
     assert (found.legacy, found.fenced) == (None, "")
 
 
@@ -54,7 +54,7 @@ def test_counters_come_from_the_event_log(tmp_path: Path, application: Path) -> 
         {"event": "rendezvous", "data": {"generation": 4}, "time_ms": 6000},
     )
     (application / contract.STATUS_FILE).write_bytes(dump_json(RUNNING))
-    legacy = look(ownership(describe(tmp_path), attempt=2)).legacy
+    legacy = read_recovered_state(ownership(describe(tmp_path), attempt=2)).legacy
     assert legacy
     assert [each.range for each in legacy.events] == [EventRange(1, 1, 2)]
     assert (legacy.history.generation, legacy.history.started) == (4, 5.0)
@@ -63,7 +63,7 @@ def test_counters_come_from_the_event_log(tmp_path: Path, application: Path) -> 
 
 def test_former_master_that_left_nothing(tmp_path: Path) -> None:
     """It died before it could."""
-    legacy = look(ownership(describe(tmp_path), attempt=2)).legacy
+    legacy = read_recovered_state(ownership(describe(tmp_path), attempt=2)).legacy
     assert legacy
     assert (legacy.events, legacy.result, legacy.history.generation) == ([], None, 0)
 
@@ -71,7 +71,7 @@ def test_former_master_that_left_nothing(tmp_path: Path) -> None:
 def test_result_of_a_job_that_had_ended_stands(tmp_path: Path, application: Path) -> None:
     for name in (contract.STATUS_FILE, contract.RESULT_FILE):
         (application / name).write_bytes(dump_json(ended(JobState.SUCCEEDED)))
-    legacy = look(ownership(describe(tmp_path), attempt=2)).legacy
+    legacy = read_recovered_state(ownership(describe(tmp_path), attempt=2)).legacy
     assert legacy
     assert legacy.result == ended(JobState.SUCCEEDED)
 
@@ -83,7 +83,7 @@ def test_last_word_of_a_master_that_was_killed_is_taken_back(
     (application / contract.RESULT_FILE).write_bytes(dump_json(ended(JobState.KILLED)))
     if status is not None:
         (application / contract.STATUS_FILE).write_bytes(status)
-    legacy = look(ownership(describe(tmp_path), attempt=2)).legacy
+    legacy = read_recovered_state(ownership(describe(tmp_path), attempt=2)).legacy
     assert legacy
     assert legacy.result is None
     assert not (application / contract.RESULT_FILE).exists()
@@ -91,17 +91,17 @@ def test_last_word_of_a_master_that_was_killed_is_taken_back(
 
 def test_fenced_before_it_began(tmp_path: Path) -> None:
     own(tmp_path, OTHER)
-    assert f"application {OTHER} owns the training" in look(ownership(describe(tmp_path))).fenced
+    assert f"application {OTHER} owns the training" in read_recovered_state(ownership(describe(tmp_path))).fenced
 
 
 def test_older_master_that_comes_late_has_nothing_to_do(tmp_path: Path, application: Path) -> None:
     ownership(describe(tmp_path), attempt=2).announce(Address("there", 1))
     with pytest.raises(SupersededError):
-        look(ownership(describe(tmp_path)))
+        read_recovered_state(ownership(describe(tmp_path)))
 
 
 async def test_store_that_cannot_be_reached_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retrying, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(concurrency, "FIRST_PAUSE", 0.01)
     tries: list[int] = []
 
     def work() -> str:
@@ -110,10 +110,12 @@ async def test_store_that_cannot_be_reached_is_waited_for(tmp_path: Path, monkey
             raise StorageUnreachable("hdfs://n/", "read", "nobody answers")
         return "there"
 
-    assert await asyncio.wait_for(from_store(work), 30) == "there"
+    assert await asyncio.wait_for(retry_until_reachable(work), 30) == "there"
     assert len(tries) == 3
 
 
 async def test_what_is_missing_is_not_waited_for(tmp_path: Path) -> None:
     with pytest.raises(StorageNotFound):
-        await asyncio.wait_for(from_store(lambda: read_bytes(LocalStorage(), (tmp_path / "none").as_uri())), 30)
+        await asyncio.wait_for(
+            retry_until_reachable(lambda: read_bytes(LocalStorage(), (tmp_path / "none").as_uri())), 30
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tony_provider.runtime.am.message_limits import Cutter, Taken, parse
+from tony_provider.runtime.am.executor_limits import AcceptedMessage, MessageTrimmer, parse_message
 from tony_provider.runtime.protocol import limits, tony_pb2
 
 
@@ -12,9 +12,9 @@ def test_notices_are_few_short_lines() -> None:
         tony_pb2.FromExecutor(heartbeat=tony_pb2.Heartbeat(notices=notices)),
         tony_pb2.FromExecutor(settled=tony_pb2.Settled(notices=notices)),
     ):
-        taken = parse(message.SerializeToString())
-        assert isinstance(taken, Taken)
-        cutter = Cutter()
+        taken = parse_message(message.SerializeToString())
+        assert isinstance(taken, AcceptedMessage)
+        cutter = MessageTrimmer()
         cutter.fit(taken)
         found = list((taken.message.heartbeat if taken.kind == "heartbeat" else taken.message.settled).notices)
         assert len(found) == limits.MOST_NOTICES
@@ -26,9 +26,9 @@ def test_notices_are_few_short_lines() -> None:
 def test_stacks_are_few_short_lines() -> None:
     process = tony_pb2.ProcessStack(pid=1, command="x" * 5000, process="a\nb", frames=["in\x1b[1m f", *["more"] * 1000])
     message = tony_pb2.FromExecutor(stacks=tony_pb2.Stacks(start=1, processes=[process] * 50))
-    taken = parse(message.SerializeToString())
-    assert isinstance(taken, Taken)
-    cutter = Cutter()
+    taken = parse_message(message.SerializeToString())
+    assert isinstance(taken, AcceptedMessage)
+    cutter = MessageTrimmer()
     cutter.fit(taken)
     assert len(taken.message.stacks.processes) == limits.MOST_STACKS
     [first, *_] = taken.message.stacks.processes

@@ -11,12 +11,10 @@ from typing import Any
 import pytest
 
 from tests.runtime.am.heirs import inherit
-from tests.runtime.am.local.jobs import LocalJob, start
+from tests.runtime.am.local_resource_manager.jobs import LocalJob, start
 from tests.runtime.am.test_successor import kill, result, until
 from tests.runtime.history.events import names_in
-from tony_provider.runtime.outputs.publication import Publication
-from tony_provider.runtime.protocol.status import FinalStatus, OutputStatus
-from tony_provider.runtime.spec.model import (
+from tony_provider.runtime.jobspec.model import (
     Duration,
     InputDeal,
     InputSpec,
@@ -28,6 +26,8 @@ from tony_provider.runtime.spec.model import (
     TaskSpec,
     Timeouts,
 )
+from tony_provider.runtime.outputs.publication import Publication
+from tony_provider.runtime.protocol.status import FinalStatus, OutputStatus
 
 COUNT = 200
 SCORES = """

@@ -12,14 +12,13 @@ import pytest
 
 from tests import checkpoints
 from tests.runtime.am.chains import APPLICATION_ID, OTHER, commit, describe, files_of, own, ownership
-from tony_provider.runtime.address import Address
-from tony_provider.runtime.am.own_chain import OwnChain
-from tony_provider.runtime.am.owner import FencedError, SupersededError
+from tony_provider.runtime.am.checkpoint_chain import OwnChain
+from tony_provider.runtime.am.ownership import FencedError, SupersededError
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.checkpoint.catalog import Catalog
-from tony_provider.runtime.checkpoint.checkpoint_model import StoredCheckpoint
-from tony_provider.runtime.checkpoint.errors import NoCheckpointLeft
-from tony_provider.runtime.spec.model import AfterSuccess
+from tony_provider.runtime.checkpoint.stored_checkpoint import NoCheckpointLeft, StoredCheckpoint
+from tony_provider.runtime.common.network import Address
+from tony_provider.runtime.jobspec.model import AfterSuccess
 from tony_provider.runtime.storage import LocalStorage, local_path, uris
 
 DEADLINE = 30

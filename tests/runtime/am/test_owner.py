@@ -8,11 +8,11 @@ import attrs
 import pytest
 
 from tests.runtime.am.chains import APPLICATION_ID, KEY, OTHER, describe, own, ownership
-from tony_provider.runtime import master_address
-from tony_provider.runtime.address import Address
-from tony_provider.runtime.am.owner import FencedError, SupersededError
+from tony_provider.runtime.am.ownership import FencedError, SupersededError
+from tony_provider.runtime.checkpoint.training_owner import Stop
+from tony_provider.runtime.common.network import Address
+from tony_provider.runtime.protocol import master_files
 from tony_provider.runtime.storage import LocalStorage, StorageUnreachable
-from tony_provider.runtime.training_owner import Stop
 
 HERE = Address("here", 20001)
 
@@ -72,8 +72,8 @@ def test_newer_master_supersedes_this_one(tmp_path: Path) -> None:
     for late in (first.check, first.check_newest, lambda: first.announce(HERE)):
         with pytest.raises(SupersededError, match="application master 2 has taken over, at there:20002"):
             late()
-    assert master_address.load(LocalStorage(), describe(tmp_path).application_dir, KEY) == (
-        master_address.MasterAddress(Address("there", 20002), 2)
+    assert master_files.load_master_address(LocalStorage(), describe(tmp_path).application_dir, KEY) == (
+        master_files.MasterAddress(Address("there", 20002), 2)
     )
 
 

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from tony_provider.runtime.am import quota_watch
-from tony_provider.runtime.am.quota_watch import QuotaWatch
+from tony_provider.runtime.am import checkpoint_chain
+from tony_provider.runtime.am.checkpoint_chain import QuotaWatch
 from tony_provider.runtime.artifacts.manifest import Entry, StoredTree
 from tony_provider.runtime.artifacts.tree import Kind
-from tony_provider.runtime.checkpoint.checkpoint_model import Manifest, RankTree
+from tony_provider.runtime.checkpoint.stored_checkpoint import Manifest, RankTree
 from tony_provider.runtime.storage import LocalStorage, StorageUnreachable
 from tony_provider.runtime.storage.base import QuotaRoom
 
@@ -39,7 +39,7 @@ class Quotas(LocalStorage):
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     clock = SimpleNamespace(now=1000.0)
     clock.monotonic = lambda: clock.now
-    monkeypatch.setattr(quota_watch, "time", clock)
+    monkeypatch.setattr(checkpoint_chain, "time", clock)
     return clock
 
 

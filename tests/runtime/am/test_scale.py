@@ -17,25 +17,26 @@ import attrs
 import pytest
 
 from benchmarks.scale_field import field
-from tests.runtime.am.local.jobs import stage
+from tests.runtime.am.local_resource_manager.jobs import stage
 from tests.runtime.am.session.world import World, job
-from tony_provider.runtime import contract
-from tony_provider.runtime.address import Address
-from tony_provider.runtime.am import cycle_collector, master, open_files, service
-from tony_provider.runtime.am.application_records import ApplicationRecords
-from tony_provider.runtime.am.executor_launches import ExecutorLaunches
-from tony_provider.runtime.am.local.resource_manager import LocalResourceManager
-from tony_provider.runtime.am.own_chain import OwnChain
-from tony_provider.runtime.am.owner import Ownership
+from tony_provider.runtime.am import executor_limits, executor_server, master
+from tony_provider.runtime.am import master as cycle_collector
+from tony_provider.runtime.am.checkpoint_chain import OwnChain
+from tony_provider.runtime.am.executor_launch import ExecutorLaunches
+from tony_provider.runtime.am.executor_messages import Rendezvous
+from tony_provider.runtime.am.executor_server import WriteTurns
+from tony_provider.runtime.am.local_resource_manager import LocalResourceManager
+from tony_provider.runtime.am.ownership import Ownership
+from tony_provider.runtime.am.records import ApplicationRecords
 from tony_provider.runtime.am.resource_manager import Registered
-from tony_provider.runtime.am.service import WriteTurns
-from tony_provider.runtime.am.session.state.task import Task
-from tony_provider.runtime.am.store_access import StoreAccess
-from tony_provider.runtime.am.wire_messages import Rendezvous
+from tony_provider.runtime.am.session.session_state import Task
+from tony_provider.runtime.am.token_replacement import StoreAccess
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.common.network import Address
 from tony_provider.runtime.frameworks.base import TaskAddress
-from tony_provider.runtime.protocol import addresses, timing, tony_pb2
+from tony_provider.runtime.jobspec.model import JobSpec, RestartPolicy, StartRule, SuccessRule, TaskSpec
+from tony_provider.runtime.protocol import messages, timing, tony_pb2
 from tony_provider.runtime.protocol.status import JobState, TaskState
-from tony_provider.runtime.spec.model import JobSpec, RestartPolicy, StartRule, SuccessRule, TaskSpec
 from tony_provider.runtime.storage import LocalStorage
 
 TASKS = 150
@@ -120,21 +121,21 @@ def test_a_task_that_begins_by_itself_has_nobody_else_s_address_made_anew(monkey
     spec = attrs.evolve(job({"worker": 50}), start=StartRule.FIRST_COME)
     world = World(spec, ["worker"], alone=True)
     wire, made = Rendezvous(), 0
-    encode = addresses._encode
+    encode = messages._encode
 
     def count(task: TaskAddress) -> bytes:
         nonlocal made
         made += 1
         return encode(task)
 
-    monkeypatch.setattr(addresses, "_encode", count)
+    monkeypatch.setattr(messages, "_encode", count)
     for index in range(50):
         world.grant()
         world.register(f"worker:{index}")
         order = world.rendezvous[-1]
         ((name, message),) = wire.messages(order)
         assert name == f"worker:{index}"
-        unpacked = addresses.unpack(1, message().rendezvous.cluster)
+        unpacked = messages.unpack_cluster(1, message().rendezvous.cluster)
         assert unpacked == order.cluster
         assert [task.main for task in unpacked.tasks].count("") == 49 - index
     assert made == 50 + 49  # all at first, then each one's own
@@ -199,11 +200,11 @@ async def test_messages_on_their_way_are_bounded_and_made_when_their_turn_comes(
 
     contexts = [Context(begin) for _ in range(TASKS)]
     writing = [asyncio.ensure_future(turns.write(context, make)) for context in contexts]
-    while begun[0] < service.AT_ONCE:  # noqa: ASYNC110
+    while begun[0] < executor_server.AT_ONCE:  # noqa: ASYNC110
         await asyncio.sleep(0)
     for _ in range(10):
         await asyncio.sleep(0)
-    assert made == begun == [service.AT_ONCE]
+    assert made == begun == [executor_server.AT_ONCE]
     for context in contexts:
         context.taken.set()
     await asyncio.wait_for(asyncio.gather(*writing), DEADLINE)
@@ -211,9 +212,9 @@ async def test_messages_on_their_way_are_bounded_and_made_when_their_turn_comes(
 
 
 async def test_streams_that_take_nothing_do_not_keep_the_others_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "_LONGEST_TURN", 0.01)
+    monkeypatch.setattr(executor_server, "_LONGEST_TURN", 0.01)
     turns = WriteTurns()
-    stuck = [Context(lambda: None) for _ in range(service.AT_ONCE)]
+    stuck = [Context(lambda: None) for _ in range(executor_server.AT_ONCE)]
     waiting = [asyncio.ensure_future(turns.write(context, tony_pb2.ToExecutor())) for context in stuck]
     other = Context(lambda: None)
     other.taken.set()
@@ -237,17 +238,17 @@ async def test_the_collector_looks_at_everything_seldom_and_is_left_as_it_was() 
 def test_open_files_are_allowed_for_every_stream_as_far_as_the_node_lets_us(caplog: pytest.LogCaptureFixture) -> None:
     soft, hard = before = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
-        open_files.allow(10)
+        executor_limits.raise_open_files_limit(10)
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (max(soft, 2058) if soft >= 0 else soft, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
-        open_files.allow(500)
+        executor_limits.raise_open_files_limit(500)
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (2548, hard)
-        assert open_files.for_executors(500) == 1524  # and 1,024 for everything else
+        assert executor_limits.executor_connection_limit(500) == 1524  # and 1,024 for everything else
         resource.setrlimit(resource.RLIMIT_NOFILE, (400, hard))
-        assert open_files.for_executors(500) == 200  # half of what there is
+        assert executor_limits.executor_connection_limit(500) == 200  # half of what there is
         assert not caplog.records
         if hard != resource.RLIM_INFINITY:
-            open_files.allow(hard)
+            executor_limits.raise_open_files_limit(hard)
             assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
             assert f"this node allows {hard}" in caplog.text
     finally:

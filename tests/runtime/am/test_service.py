@@ -16,11 +16,10 @@ import pytest
 from tests.runtime.am.flood import flooding
 from tests.runtime.certificates import make_certificates
 from tests.waiting import until
-from tony_provider.runtime import task_identity
-from tony_provider.runtime.am.service import ExecutorService, Listener, Server, Stream
-from tony_provider.runtime.protocol import limits, timing, tony_pb2, tony_pb2_grpc
-from tony_provider.runtime.spec.model import PortRange
-from tony_provider.runtime.task_identity import (
+from tony_provider.runtime.am.executor_server import ExecutorService, Listener, Server, Stream
+from tony_provider.runtime.jobspec.model import PortRange
+from tony_provider.runtime.protocol import limits, task_identity, timing, tony_pb2, tony_pb2_grpc
+from tony_provider.runtime.protocol.task_identity import (
     TaskIdentity,
     call_metadata,
     channel_credentials,
@@ -400,7 +399,7 @@ async def test_who_does_not_read_loses_the_stream_and_nothing_is_kept_for_it(
 async def test_a_stream_that_ends_waits_for_no_reader_for_long(
     setting: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tony_provider.runtime.am.service._LAST_MESSAGES", 0.1)
+    monkeypatch.setattr("tony_provider.runtime.am.executor_server._LAST_MESSAGES", 0.1)
     async with setting.channel() as channel:
         call = attach(channel)
         await call.write(REGISTRATION)

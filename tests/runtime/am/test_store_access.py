@@ -13,12 +13,12 @@ import pytest
 
 from tests.runtime.am.chains import describe as description
 from tests.runtime.delegation_tokens import made
-from tony_provider.runtime import contract
-from tony_provider.runtime.am.store_access import StoreAccess, TokenRefusedError
-from tony_provider.runtime.clock import epoch_ms
+from tony_provider.runtime.am.token_replacement import StoreAccess, TokenRefusedError
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.common.clock import epoch_ms
 from tony_provider.runtime.hadoop.tokens import HDFS_TOKEN, Credentials, Token
-from tony_provider.runtime.protocol.store_token import OtherToken, StoreToken, put_key_server_token, put_store_token
-from tony_provider.runtime.protocol.token_life import TokenLife
+from tony_provider.runtime.protocol.status import TokenLife
+from tony_provider.runtime.protocol.store_tokens import OtherToken, StoreToken, put_key_server_token, put_store_token
 from tony_provider.runtime.storage import LocalStorage
 
 SERVICE = "ha-hdfs:tony"

@@ -12,12 +12,20 @@ import attrs
 import pytest
 
 from tests.runtime.am.heirs import alive, inherit
-from tests.runtime.am.local.jobs import LocalJob, start
-from tony_provider.runtime import contract
-from tony_provider.runtime.codec import dump_json, load_json
-from tony_provider.runtime.local.container_dir import PID_FILE
+from tests.runtime.am.local_resource_manager.jobs import LocalJob, start
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.common.codec import dump_json, load_json
+from tony_provider.runtime.jobspec.model import (
+    Duration,
+    JobSpec,
+    Memory,
+    RestartPolicy,
+    RestartScope,
+    TaskSpec,
+    Timeouts,
+)
+from tony_provider.runtime.launch.local_container import PID_FILE
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, JobStatus, TaskState
-from tony_provider.runtime.spec.model import Duration, JobSpec, Memory, RestartPolicy, RestartScope, TaskSpec, Timeouts
 
 DEADLINE = 60
 

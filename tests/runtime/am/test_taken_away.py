@@ -12,20 +12,20 @@ import attrs
 import pytest
 
 from tests.runtime.am.chains import OTHER, own, ownership
-from tests.runtime.am.local.jobs import Staged, stage
+from tests.runtime.am.local_resource_manager.jobs import Staged, stage
 from tests.runtime.history.events import names_in
-from tony_provider.runtime import contract
-from tony_provider.runtime.address import Address
-from tony_provider.runtime.am import master, signals
-from tony_provider.runtime.am.local.resource_manager import LocalResourceManager
-from tony_provider.runtime.am.master_lifecycle import MasterContext, serve
+from tony_provider.runtime.am import lifecycle, master
+from tony_provider.runtime.am.lifecycle import MasterContext, serve
+from tony_provider.runtime.am.local_resource_manager import LocalResourceManager
 from tony_provider.runtime.am.resource_manager import AttemptOver, ConnectionLost, ConnectionRestored, Event
-from tony_provider.runtime.codec import load_json
-from tony_provider.runtime.protocol.final_report import read_report
+from tony_provider.runtime.checkpoint.training_owner import Stop
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.common.codec import load_json
+from tony_provider.runtime.common.network import Address
+from tony_provider.runtime.jobspec.model import JobSpec, TaskSpec
+from tony_provider.runtime.protocol.master_files import read_report
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, JobStatus
-from tony_provider.runtime.spec.model import JobSpec, TaskSpec
 from tony_provider.runtime.storage import LocalStorage
-from tony_provider.runtime.training_owner import Stop
 
 JOB = JobSpec("standalone", {"worker": TaskSpec("exec sleep 1000", instances=2)})
 DEADLINE = 60
@@ -170,7 +170,7 @@ async def test_sigterm_with_a_moment_to_live_stops_no_task(running: Running) -> 
 async def test_sigterm_that_nobody_follows_up_is_a_wish_to_end(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(signals, "_ALIVE_AFTER_ALL", 0.1)
+    monkeypatch.setattr(lifecycle, "_ALIVE_AFTER_ALL", 0.1)
     os.kill(os.getpid(), signal.SIGTERM)
     assert await running.end() is FinalStatus.KILLED
     report = read_report(running.cluster._root)

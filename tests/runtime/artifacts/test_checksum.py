@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony_provider.runtime.artifacts import checksum
-from tony_provider.runtime.cancellation import Cancelled
+from tony_provider.runtime.artifacts import manifest
+from tony_provider.runtime.common.concurrency import Cancelled
 from tony_provider.runtime.storage import LocalStorage
 
 
 @given(st.lists(st.binary(max_size=100)))
 def test_it_is_that_of_all_pieces_together(pieces: list[bytes]) -> None:
-    summed = {algorithm: checksum.Checksum(algorithm) for algorithm in ("crc32", "sha256")}
+    summed = {algorithm: manifest.Checksum(algorithm) for algorithm in ("crc32", "sha256")}
     for piece in pieces:
         for one in summed.values():
             one.update(piece)
@@ -27,23 +27,23 @@ def test_it_is_that_of_all_pieces_together(pieces: list[bytes]) -> None:
 
 @pytest.mark.parametrize("text", ["", "crc32", "crc32:", "adler:00", ":00", "0011"])
 def test_what_is_no_checksum_is_refused(text: str) -> None:
-    with pytest.raises(checksum.UnknownChecksum):
-        checksum.algorithm_of(text)
+    with pytest.raises(manifest.UnknownChecksum):
+        manifest.algorithm_of(text)
 
 
 def test_an_unknown_algorithm_is_refused() -> None:
-    with pytest.raises(checksum.UnknownChecksum):
-        checksum.Checksum("crc64")
+    with pytest.raises(manifest.UnknownChecksum):
+        manifest.Checksum("crc64")
 
 
 @pytest.mark.parametrize("algorithm", ["crc32", "sha256", "sha512", "sha1", "md5", "blake2b"])
 def test_a_file(tmp_path: Path, algorithm: str) -> None:
     data = bytes(range(256)) * 10_000
     (tmp_path / "file").write_bytes(data)
-    summed = checksum.Checksum(algorithm)
+    summed = manifest.Checksum(algorithm)
     summed.update(data)
-    assert checksum.file_checksum(tmp_path / "file", algorithm) == summed.text
-    assert checksum.algorithm_of(summed.text) == algorithm
+    assert manifest.file_checksum(tmp_path / "file", algorithm) == summed.text
+    assert manifest.algorithm_of(summed.text) == algorithm
 
 
 def test_it_can_be_cancelled(tmp_path: Path) -> None:
@@ -51,12 +51,12 @@ def test_it_can_be_cancelled(tmp_path: Path) -> None:
     cancelled = threading.Event()
     cancelled.set()
     with pytest.raises(Cancelled):
-        checksum.file_checksum(tmp_path / "file", cancelled=cancelled)
+        manifest.file_checksum(tmp_path / "file", cancelled=cancelled)
 
 
 @given(st.binary(max_size=5000), st.integers(1, 2000), st.integers(0, 3))
 def test_a_file_that_is_sent_anew_is_summed_up_anew(data: bytes, piece: int, false_starts: int) -> None:
-    summed = checksum.SummedFile(io.BytesIO(data))
+    summed = manifest.SummedFile(io.BytesIO(data))
     assert summed.seek(0, io.SEEK_END) == len(data)
     for _ in range(false_starts):
         summed.seek(0)
@@ -68,7 +68,7 @@ def test_a_file_that_is_sent_anew_is_summed_up_anew(data: bytes, piece: int, fal
 
 
 def test_a_file_is_not_summed_up_with_a_gap() -> None:
-    summed = checksum.SummedFile(io.BytesIO(b"0123456789"))
+    summed = manifest.SummedFile(io.BytesIO(b"0123456789"))
     summed.read(3)
     summed.seek(5)
     with pytest.raises(OSError, match="from its beginning"):
@@ -77,7 +77,7 @@ def test_a_file_is_not_summed_up_with_a_gap() -> None:
 
 def test_a_store_takes_it_for_a_file(tmp_path: Path) -> None:
     data = bytes(range(256)) * 10_000
-    summed = checksum.SummedFile(io.BytesIO(data))
+    summed = manifest.SummedFile(io.BytesIO(data))
     LocalStorage().write(f"file://{tmp_path}/copy", summed)  # type: ignore[arg-type]
     assert (tmp_path / "copy").read_bytes() == data
-    assert summed.text == checksum.file_checksum(tmp_path / "copy")
+    assert summed.text == manifest.file_checksum(tmp_path / "copy")

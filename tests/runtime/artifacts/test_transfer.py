@@ -22,12 +22,18 @@ from tests.runtime.artifacts import trees
 from tests.runtime.storage.conftest import Place
 from tony_provider.runtime.artifacts import upload as upload_module
 from tony_provider.runtime.artifacts.manifest import Entry, InvalidManifest, StoredTree
-from tony_provider.runtime.artifacts.restore import DamagedObject, RestoredTree, empty, restore
-from tony_provider.runtime.artifacts.throttle import Throttle
 from tony_provider.runtime.artifacts.tree import Kind, scan
-from tony_provider.runtime.artifacts.upload import SMALL, ArtifactUpload, StoredFiles, TreeChanged, UploadedTree
-from tony_provider.runtime.cancellation import Cancelled
-from tony_provider.runtime.codec import dump_json, load_json
+from tony_provider.runtime.artifacts.tree_restore import DamagedObject, RestoredTree, empty_directory, restore_tree
+from tony_provider.runtime.artifacts.upload import (
+    SMALL,
+    ArtifactUpload,
+    StoredFiles,
+    Throttle,
+    TreeChanged,
+    UploadedTree,
+)
+from tony_provider.runtime.common.codec import dump_json, load_json
+from tony_provider.runtime.common.concurrency import Cancelled
 from tony_provider.runtime.storage import LocalStorage, Source, Storage, StorageUnreachable
 
 LARGE = SMALL + 1
@@ -43,7 +49,7 @@ def send(
 
 def get(storage: Storage, objects: str, tree: StoredTree, directory: Path) -> RestoredTree:
     aside = directory.with_name("aside")
-    return restore(storage, objects, tree, directory, aside=aside, cancelled=threading.Event())
+    return restore_tree(storage, objects, tree, directory, aside=aside, cancelled=threading.Event())
 
 
 @pytest.fixture
@@ -307,7 +313,7 @@ def test_a_restore_can_be_cancelled(tmp_path: Path, source: Path, target: Path) 
     cancelled = threading.Event()
     cancelled.set()
     with pytest.raises(Cancelled):
-        restore(LocalStorage(), objects, tree, target, aside=tmp_path / "aside", cancelled=cancelled)
+        restore_tree(LocalStorage(), objects, tree, target, aside=tmp_path / "aside", cancelled=cancelled)
     assert list(target.parent.iterdir()) == [target]
 
 
@@ -330,9 +336,9 @@ def test_a_fresh_start_empties_the_directory(target: Path) -> None:
     (target / "locked").mkdir()
     (target / "locked" / "a").write_text("x")
     (target / "locked").chmod(0o500)
-    empty(target, aside=target.with_name("aside"))
+    empty_directory(target, aside=target.with_name("aside"))
     assert list(target.iterdir()) == []
-    empty(target, aside=target.with_name("aside"))
+    empty_directory(target, aside=target.with_name("aside"))
     assert sorted(path.name for path in target.parent.iterdir()) == ["aside", "checkpoints"]
     assert list(target.with_name("aside").iterdir()) == []
 

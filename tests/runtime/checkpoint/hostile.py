@@ -10,7 +10,7 @@ import zipfile
 import zlib
 from collections.abc import Callable
 
-from tony_provider.runtime.checkpoint.content.crc32c import crc32c, masked
+from tony_provider.runtime.common.binary import crc32c, masked_crc32c
 
 _FOOTER_MAGIC = bytes.fromhex("57fb808b247547db")
 
@@ -30,7 +30,7 @@ def entry(shared: int, key: bytes, value: bytes) -> bytes:
 def block(entries: bytes) -> bytes:
     """A block of an index with its trailer: no compression, the right checksum."""
     content = entries + struct.pack("<II", 0, 1) + b"\0"
-    return content + struct.pack("<I", masked(crc32c(content)))
+    return content + struct.pack("<I", masked_crc32c(crc32c(content)))
 
 
 def index(data_block: bytes, handles: int = 1, header: bytes = b"\x08\x01") -> bytes:

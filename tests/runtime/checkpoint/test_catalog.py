@@ -15,13 +15,18 @@ from hypothesis import strategies as st
 from tests.checkpoints import new_directory, upload
 from tests.runtime.storage.conftest import Place
 from tony_provider.runtime.artifacts.manifest import StoredTree
-from tony_provider.runtime.checkpoint import checkpoint_model
+from tony_provider.runtime.checkpoint import stored_checkpoint
 from tony_provider.runtime.checkpoint.catalog import REASON_FILE, Catalog, ChosenCheckpoint, read_stored
-from tony_provider.runtime.checkpoint.checkpoint_model import Manifest, RankTree, StoredCheckpoint
-from tony_provider.runtime.checkpoint.errors import CheckpointTooLarge, DamagedCheckpoint
-from tony_provider.runtime.checkpoint.failed_resumes import FailedResume
-from tony_provider.runtime.codec import dump_json
-from tony_provider.runtime.spec.model import AfterSuccess
+from tony_provider.runtime.checkpoint.stored_checkpoint import (
+    CheckpointTooLarge,
+    DamagedCheckpoint,
+    FailedResume,
+    Manifest,
+    RankTree,
+    StoredCheckpoint,
+)
+from tony_provider.runtime.common.codec import dump_json
+from tony_provider.runtime.jobspec.model import AfterSuccess
 from tony_provider.runtime.storage import (
     LocalStorage,
     StorageError,
@@ -118,7 +123,7 @@ def test_an_uncommitted_checkpoint_does_not_count(place: Place, catalog: Catalog
     empty = new_directory(catalog, 7)
     place.storage.make_directories(empty)
     place.storage.make_directories(uris.join(catalog.uri, "something"))
-    place.write(f"checkpoints/{checkpoint_model.directory_name(8)}", b"a file with the name of a checkpoint")
+    place.write(f"checkpoints/{stored_checkpoint.directory_name(8)}", b"a file with the name of a checkpoint")
     assert catalog.newest() == stored
     assert catalog.list() == [stored]
     with pytest.raises(StorageNotFound):
@@ -151,7 +156,7 @@ def test_only_one_of_several_concurrent_commits_wins(place: Place, catalog: Cata
 def test_a_manifest_that_is_too_large_to_be_read_again_is_not_committed(
     place: Place, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tony_provider.runtime.checkpoint.catalog.MANIFEST", 300)
+    monkeypatch.setattr("tony_provider.runtime.checkpoint.catalog.MANIFEST_LIMIT", 300)
     with pytest.raises(CheckpointTooLarge, match=r"files.*fewer and larger"):
         commit(place, catalog, 1)
     assert names(place, "checkpoints") == []
@@ -249,7 +254,7 @@ def test_a_manifest_with_numbers_that_no_message_holds_is_set_aside(place: Place
 
 
 def write_manifest(place: Place, uri: str, data: bytes) -> None:
-    place.storage.write(uris.join(uri, checkpoint_model.MANIFEST_FILE), data, overwrite=True)
+    place.storage.write(uris.join(uri, stored_checkpoint.MANIFEST_FILE), data, overwrite=True)
 
 
 def object_uri(place: Place, stored: StoredCheckpoint, rank: int = 0) -> str:
@@ -324,7 +329,7 @@ def test_a_broken_checkpoint_is_set_aside_and_the_next_taken(place: Place, catal
     fresh = Catalog(place.storage, place.root)
     assert fresh.newest() == good
     assert names(place, "broken") == [uris.name(bad.uri)]
-    assert sorted(names(place, f"broken/{uris.name(bad.uri)}")) == [checkpoint_model.MANIFEST_FILE, REASON_FILE]
+    assert sorted(names(place, f"broken/{uris.name(bad.uri)}")) == [stored_checkpoint.MANIFEST_FILE, REASON_FILE]
     assert names(place, "objects") == objects
     with place.storage.open_read(place.uri(f"broken/{uris.name(bad.uri)}/{REASON_FILE}")) as file:
         assert json.loads(file.read())["reason"]
@@ -345,7 +350,7 @@ def test_a_manifest_above_the_size_limit_is_set_aside(
 ) -> None:
     good, bad = commit(place, catalog, 5), commit(place, catalog, 9)
     write_manifest(place, bad.uri, dump_json(bad.manifest) + b" " * 100_000)
-    monkeypatch.setattr("tony_provider.runtime.checkpoint.catalog.MANIFEST", 50_000)
+    monkeypatch.setattr("tony_provider.runtime.checkpoint.catalog.MANIFEST_LIMIT", 50_000)
     assert Catalog(place.storage, place.root).newest() == good
     assert names(place, "broken") == [uris.name(bad.uri)]
 
@@ -382,7 +387,7 @@ def test_a_checkpoint_that_was_set_aside_is_forgotten(place: Place, catalog: Cat
 
 def test_an_error_of_the_store_is_raised_and_is_no_damage(place: Place, catalog: Catalog) -> None:
     stored = commit(place, catalog, 5)
-    file = uris.join(stored.uri, checkpoint_model.MANIFEST_FILE)
+    file = uris.join(stored.uri, stored_checkpoint.MANIFEST_FILE)
     place.storage.remove(file)
     place.storage.make_directories(file)
     with pytest.raises(StorageError):
@@ -457,8 +462,8 @@ def test_the_objects_of_a_checkpoint_that_was_set_aside_stay(place: Place, catal
 def test_an_unreadable_manifest_in_the_broken_checkpoints_does_not_stop_pruning(place: Place, catalog: Catalog) -> None:
     first, last = commit(place, catalog, 1), commit(place, catalog, 2)
     for number, data in enumerate((b"\xff", b"", b"{}", dump_json(attrs.evolve(first.manifest, step=-1)))):
-        place.write(f"broken/{checkpoint_model.directory_name(number)}/{checkpoint_model.MANIFEST_FILE}", data)
-    place.storage.make_directories(place.uri(f"broken/{checkpoint_model.directory_name(9)}"))
+        place.write(f"broken/{stored_checkpoint.directory_name(number)}/{stored_checkpoint.MANIFEST_FILE}", data)
+    place.storage.make_directories(place.uri(f"broken/{stored_checkpoint.directory_name(9)}"))
     place.write("broken/a file", b"")
     assert catalog.prune(1) == [first.uri]
     assert names(place, "objects") == objects_of(last)

@@ -5,15 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tony_provider.runtime.artifacts import manifest
-from tony_provider.runtime.checkpoint import checkpoint_model
-from tony_provider.runtime.checkpoint.content import manifest_file
-from tony_provider.runtime.checkpoint.save_names import (
-    is_best,
-    is_temporary,
-    labelled_step,
-    names_a_checkpoint,
-    step_in,
-)
+from tony_provider.runtime.checkpoint import stored_checkpoint
+from tony_provider.runtime.checkpoint.content import readers
+from tony_provider.runtime.checkpoint.save_view import is_best, is_temporary, labelled_step, names_a_checkpoint, step_in
 
 
 @pytest.mark.parametrize(
@@ -92,12 +86,12 @@ def test_names_of_saves_that_are_kept_for_their_quality(name: str, *, best: bool
 
 @given(st.integers(0, 10**15))
 def test_the_name_of_a_stored_checkpoint_has_its_save_number(save: int) -> None:
-    assert checkpoint_model.save_of(checkpoint_model.directory_name(save)) == save
-    assert checkpoint_model.directory_name(save) != checkpoint_model.directory_name(save)
+    assert stored_checkpoint.save_of(stored_checkpoint.directory_name(save)) == save
+    assert stored_checkpoint.directory_name(save) != stored_checkpoint.directory_name(save)
 
 
 def test_names_of_stored_checkpoints_sort_by_their_save_numbers() -> None:
-    names = [checkpoint_model.directory_name(save) for save in (2, 10, 100, 10**5)]
+    names = [stored_checkpoint.directory_name(save) for save in (2, 10, 100, 10**5)]
     assert sorted(names) == names
 
 
@@ -116,11 +110,11 @@ def test_names_of_stored_checkpoints_sort_by_their_save_numbers() -> None:
     ],
 )
 def test_names_of_other_directories_have_no_save_number(name: str) -> None:
-    assert checkpoint_model.save_of(name) is None
+    assert stored_checkpoint.save_of(name) is None
 
 
 @pytest.mark.parametrize("path", ["", "/", "a/", "/a", "a//b", "../a", "a/..", "./a", "a\0"])
 def test_paths_that_lead_out_of_the_directory(path: str) -> None:
-    for is_inside in (manifest_file.is_inside, manifest.is_inside):
+    for is_inside in (readers.is_inside, manifest.is_inside):
         assert not is_inside(path)
         assert is_inside("a/b.c/...")

@@ -12,10 +12,10 @@ from typing import Any, BinaryIO
 import pytest
 
 from tests.checkpoints import commit, content
-from tony_provider.runtime.checkpoint import pins
+from tony_provider.runtime.checkpoint import catalog
 from tony_provider.runtime.checkpoint.catalog import Catalog
-from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
-from tony_provider.runtime.executor import warm_start
+from tony_provider.runtime.checkpoint.stored_checkpoint import DamagedCheckpoint
+from tony_provider.runtime.executor import start_preparation
 from tony_provider.runtime.storage import FileStatus, LocalStorage, StoragePermissionDenied
 
 DEADLINE = 30
@@ -141,7 +141,7 @@ def test_the_pin_of_a_dead_reader_ends(chain: str, tmp_path: Path) -> None:
     foreign = pin.with_name("README")
     foreign.touch()
     os.utime(foreign, (0, 0))
-    for age, removed in ((pins.LONGEST - 60, []), (pins.LONGEST + 60, [first.uri])):
+    for age, removed in ((catalog.LONGEST_PIN - 60, []), (catalog.LONGEST_PIN + 60, [first.uri])):
         os.utime(pin, (pin.stat().st_ctime - age,) * 2)
         assert owner.prune(1) == removed
     assert pin_files(chain) == ["README"]
@@ -184,7 +184,7 @@ class Slow(LocalStorage):
 
 
 def fetch(storage: LocalStorage, chain: str, directory: Path) -> bytes:
-    warm_start.fetch(storage, chain, directory, threading.Event())
+    start_preparation.fetch_warm_start(storage, chain, directory, threading.Event())
     return (directory / "model.bin").read_bytes()
 
 

@@ -19,17 +19,15 @@ from tests.runtime.artifacts import trees
 from tests.runtime.checkpoint.conftest import SAMPLES, run_tensorflow
 from tests.runtime.storage.conftest import Place
 from tony_provider.runtime.artifacts.manifest import Entry, StoredTree
-from tony_provider.runtime.artifacts.throttle import Throttle
 from tony_provider.runtime.artifacts.tree import Kind, scan
-from tony_provider.runtime.artifacts.upload import ArtifactUpload, StoredFiles
-from tony_provider.runtime.cancellation import Cancelled
-from tony_provider.runtime.checkpoint import checkpoint_model
+from tony_provider.runtime.artifacts.upload import ArtifactUpload, StoredFiles, Throttle
+from tony_provider.runtime.checkpoint import stored_checkpoint
 from tony_provider.runtime.checkpoint.catalog import Catalog, check_manifest
-from tony_provider.runtime.checkpoint.checkpoint_model import Manifest, RankTree, StoredCheckpoint
-from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
-from tony_provider.runtime.checkpoint.restore import Restored, copy_checkpoint, empty, restore
+from tony_provider.runtime.checkpoint.checkpoint_restore import Restored, copy_checkpoint, empty, restore
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
-from tony_provider.runtime.codec import dump_json
+from tony_provider.runtime.checkpoint.stored_checkpoint import DamagedCheckpoint, Manifest, RankTree, StoredCheckpoint
+from tony_provider.runtime.common.codec import dump_json
+from tony_provider.runtime.common.concurrency import Cancelled
 from tony_provider.runtime.storage import LocalStorage, Storage, StorageError, StorageTimeout, uris
 
 
@@ -162,7 +160,7 @@ def object_data(place: Place, stored: StoredCheckpoint) -> bytes:
 
 
 def write_manifest(place: Place, stored: StoredCheckpoint, data: bytes) -> None:
-    place.storage.write(uris.join(stored.uri, checkpoint_model.MANIFEST_FILE), data, overwrite=True)
+    place.storage.write(uris.join(stored.uri, stored_checkpoint.MANIFEST_FILE), data, overwrite=True)
 
 
 def flip(place: Place, stored: StoredCheckpoint) -> None:
@@ -183,7 +181,7 @@ def lose_all(place: Place, stored: StoredCheckpoint) -> None:
 
 
 def uncommit(place: Place, stored: StoredCheckpoint) -> None:
-    place.storage.remove(uris.join(stored.uri, checkpoint_model.MANIFEST_FILE))
+    place.storage.remove(uris.join(stored.uri, stored_checkpoint.MANIFEST_FILE))
 
 
 def cut_manifest(place: Place, stored: StoredCheckpoint) -> None:

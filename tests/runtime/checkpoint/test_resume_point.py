@@ -8,7 +8,7 @@ import pytest
 
 from tests.checkpoints import commit
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
-from tony_provider.runtime.protocol import points
+from tony_provider.runtime.protocol import messages
 from tony_provider.runtime.storage import LocalStorage
 
 
@@ -38,11 +38,11 @@ def test_steps_are_compared_only_if_they_count_the_same(
 )
 def test_a_message_carries_the_whole_resume_point(step: int | None, label: str) -> None:
     point = ResumePoint(step, "hdfs://n/c", 3, 50_592_000, "crc32:00000001", reported=True, reported_step=9)
-    sent = points.message(point)
+    sent = messages.resume_message(point)
     assert sent is not None
-    assert points.of_message(sent) == point
+    assert messages.resume_point_of(sent) == point
     assert point.label == label
-    assert points.message(None) is None
+    assert messages.resume_message(None) is None
 
 
 def test_the_resume_point_of_a_stored_checkpoint_has_the_checksum_of_its_manifest(

@@ -21,7 +21,7 @@ from tony_provider.runtime.am.snapshot_rounds import unmet
 from tony_provider.runtime.artifacts.tree import scan
 from tony_provider.runtime.checkpoint.consistency import Verified
 from tony_provider.runtime.checkpoint.content import readers
-from tony_provider.runtime.checkpoint.saves import Save, SaveFinder, Saves
+from tony_provider.runtime.checkpoint.save_finder import Save, SaveFinder, Saves
 
 
 @attrs.frozen
@@ -776,7 +776,7 @@ def test_an_error_of_ours_hides_no_other_saves(sample: Sample, monkeypatch: pyte
     def fail(*_: object) -> Save:
         raise RuntimeError("a fault")
 
-    monkeypatch.setattr("tony_provider.runtime.checkpoint.saves.manifests._save", fail)
+    monkeypatch.setattr("tony_provider.runtime.checkpoint.save_formats._tensorflow_save", fail)
     assert loadable(directory) == (9, "step-9.pt")
 
 

@@ -6,8 +6,7 @@ import attrs
 import pytest
 
 from tony_provider.runtime.artifacts.tree import FileVersion
-from tony_provider.runtime.checkpoint.save_remedies import remedy
-from tony_provider.runtime.checkpoint.stray_saves import StraySaves, may_be_save
+from tony_provider.runtime.checkpoint.stray_saves import StraySaves, may_be_save, save_remedy
 
 SECOND = 10**9
 
@@ -142,5 +141,5 @@ def test_other_files_are_not_followed(path: str) -> None:
     ],
 )
 def test_the_remedy_names_the_argument_of_the_library(path: str, argument: str) -> None:
-    assert argument in remedy(path)
-    assert "TONY_CHECKPOINT_DIR" in remedy(path)
+    assert argument in save_remedy(path)
+    assert "TONY_CHECKPOINT_DIR" in save_remedy(path)

@@ -15,23 +15,22 @@ from unittest import mock
 
 import attrs
 
-from tony_provider.runtime.artifacts.throttle import Throttle
-from tony_provider.runtime.artifacts.upload import ArtifactUpload
+from tony_provider.runtime.artifacts.upload import ArtifactUpload, Throttle
 from tony_provider.runtime.checkpoint.catalog import Catalog
-from tony_provider.runtime.checkpoint.checkpoint_model import (
+from tony_provider.runtime.checkpoint.content.readers import read_here
+from tony_provider.runtime.checkpoint.stored_checkpoint import (
     Manifest,
     RankTree,
     StoredCheckpoint,
     directory_name,
     objects_directory,
 )
-from tony_provider.runtime.checkpoint.content.readers import read_here
 from tony_provider.runtime.executor import checkpoint_directory
 from tony_provider.runtime.executor.checkpoint_directory import CheckpointDirectory, DirectoryState, Snapshot
-from tony_provider.runtime.executor.checkpoint_reader import CheckpointReader
+from tony_provider.runtime.executor.checkpoint_limits import CheckpointReader
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.executor.workspace import Workspace
-from tony_provider.runtime.spec.model import CheckpointSpec
+from tony_provider.runtime.jobspec.model import CheckpointSpec
 from tony_provider.runtime.storage import LocalStorage, uris
 
 INTERVAL = 1.5  # seconds between two looks of the mirror

@@ -13,8 +13,8 @@ from tests.runtime.certificates import make_certificates
 from tests.runtime.executor.containers import APPLICATION, KEY, ContainerDirectory, ExecutorProcess, job, until
 from tests.runtime.executor.master import Master, address, serving
 from tony_provider.runtime.frameworks.base import MAIN_PORT
+from tony_provider.runtime.jobspec.model import JobSpec
 from tony_provider.runtime.protocol import tony_pb2
-from tony_provider.runtime.spec.model import JobSpec
 
 
 @attrs.define(eq=False)

@@ -13,15 +13,15 @@ from pathlib import Path
 import attrs
 
 from tests.runtime.executor.master import DEADLINE
-from tony_provider.runtime import contract
 from tony_provider.runtime.application import ApplicationDescription, GpuDealing, LocalAccess, LocalizedResource
-from tony_provider.runtime.codec import dump_json
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.common.codec import dump_json
 from tony_provider.runtime.executor import processes
 from tony_provider.runtime.hadoop.tokens import Credentials, Token
-from tony_provider.runtime.local.container_dir import write_tokens
-from tony_provider.runtime.spec.model import Duration, JobSpec, TaskSpec, Timeouts
+from tony_provider.runtime.jobspec.model import Duration, JobSpec, TaskSpec, Timeouts
+from tony_provider.runtime.launch.local_container import write_tokens
+from tony_provider.runtime.protocol.task_identity import TaskIdentity, make_token
 from tony_provider.runtime.storage import WebHdfsConfig
-from tony_provider.runtime.task_identity import TaskIdentity, make_token
 
 REPOSITORY = Path(__file__).parents[3]
 APPLICATION = "application_1700000000000_0001"
@@ -173,7 +173,7 @@ class ExecutorProcess:
         """Whatever the test left."""
         if self.process.returncode is None:
             below = await asyncio.to_thread(processes.descendants, self.process.pid)
-            processes.send(signal.SIGKILL, below)
+            processes.signal_all(signal.SIGKILL, below)
             self.process.kill()
         await self.process.wait()
 

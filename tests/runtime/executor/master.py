@@ -11,12 +11,11 @@ from typing import Any
 import attrs
 import grpc
 
-from tony_provider.runtime import task_identity
-from tony_provider.runtime.checkpoint.checkpoint_model import checkpoints_directory, directory_name
+from tony_provider.runtime.checkpoint.stored_checkpoint import checkpoints_directory, directory_name
 from tony_provider.runtime.frameworks.base import MAIN_PORT
-from tony_provider.runtime.protocol import tony_pb2, tony_pb2_grpc
+from tony_provider.runtime.protocol import task_identity, tony_pb2, tony_pb2_grpc
+from tony_provider.runtime.protocol.task_identity import TaskIdentity
 from tony_provider.runtime.storage import uris
-from tony_provider.runtime.task_identity import TaskIdentity
 
 DEADLINE = 60.0  # seconds for whatever a test waits for
 

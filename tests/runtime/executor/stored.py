@@ -8,8 +8,8 @@ from pathlib import Path
 from tests import checkpoints
 from tests.runtime.executor import trainer
 from tony_provider.runtime.checkpoint.catalog import Catalog
-from tony_provider.runtime.checkpoint.checkpoint_model import Manifest, RankTree, chain_of, objects_directory
-from tony_provider.runtime.protocol import tony_pb2, trees
+from tony_provider.runtime.checkpoint.stored_checkpoint import Manifest, RankTree, chain_of, objects_directory
+from tony_provider.runtime.protocol import messages, tony_pb2
 from tony_provider.runtime.storage import LocalStorage, Storage, local_path, uris
 
 
@@ -37,7 +37,7 @@ def commit_uploaded(uploaded: tony_pb2.CheckpointUploaded, storage: Storage | No
     manifest = Manifest(
         save=uploaded.save,
         step=uploaded.step if uploaded.HasField("step") else None,
-        trees=[RankTree(0, trees.of_message(uploaded))],
+        trees=[RankTree(0, messages.uploaded_tree(uploaded))],
         format=uploaded.format,
         entry=uploaded.entry,
         saved_ms=uploaded.saved_ms,

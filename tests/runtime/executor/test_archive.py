@@ -9,8 +9,8 @@ from pathlib import Path
 from tests.runtime.executor.conftest import Launch
 from tests.runtime.executor.containers import CONTAINER
 from tests.shared_runtime import launch_words
-from tony_provider.cluster.runtime_archive import worker_archive
-from tony_provider.runtime import contract
+from tony_provider.cluster.environments.runtime_archive import worker_archive
+from tony_provider.runtime.common import contract
 
 _LOOK = "import json, os, sys; print(json.dumps([sys.path, dict(os.environ)])); import grpc"
 

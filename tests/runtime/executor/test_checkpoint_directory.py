@@ -22,8 +22,8 @@ from tony_provider.runtime.artifacts.upload import TreeChanged
 from tony_provider.runtime.checkpoint.consistency import QUIET
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.executor.checkpoint_directory import DirectoryState, Resumed
+from tony_provider.runtime.jobspec.model import CheckpointSpec, Memory
 from tony_provider.runtime.protocol import limits
-from tony_provider.runtime.spec.model import CheckpointSpec, Memory
 
 
 @pytest.fixture

@@ -14,11 +14,11 @@ import pytest
 
 from tests.runtime.executor.conftest import Launch
 from tests.runtime.executor.containers import REPOSITORY
-from tony_provider.runtime import contract
 from tony_provider.runtime.application import ApplicationDescription, LocalizedResource
-from tony_provider.runtime.cancellation import Cancelled
-from tony_provider.runtime.executor.checkpoint_link import CheckpointLink
-from tony_provider.runtime.spec.model import JobSpec
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.common.concurrency import Cancelled
+from tony_provider.runtime.executor.checkpoint_paths import CheckpointLink
+from tony_provider.runtime.jobspec.model import JobSpec
 
 GO = threading.Event()
 # A container of a task that holds the task's link until it is killed.
@@ -26,7 +26,7 @@ _HOLDER = """
 import sys, threading
 from pathlib import Path
 from tests.runtime.executor.test_checkpoint_link import description
-from tony_provider.runtime.executor.checkpoint_link import CheckpointLink
+from tony_provider.runtime.executor.checkpoint_paths import CheckpointLink
 top, directory = map(Path, sys.argv[1:])
 print(CheckpointLink(description(), "worker:0", directory, top=top).path(threading.Event()), flush=True)
 threading.Event().wait()

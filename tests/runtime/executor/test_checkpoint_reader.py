@@ -14,10 +14,10 @@ from tests.runtime.checkpoint.conftest import SAMPLES, age
 from tests.waiting import until
 from tony_provider.runtime.artifacts.tree import scan
 from tony_provider.runtime.checkpoint.content import readers
-from tony_provider.runtime.checkpoint.content.unreadable import Unreadable
-from tony_provider.runtime.checkpoint.saves import SaveFinder
-from tony_provider.runtime.executor import checkpoint_reader, processes
-from tony_provider.runtime.executor.checkpoint_reader import CheckpointReader
+from tony_provider.runtime.checkpoint.content.zips import Unreadable
+from tony_provider.runtime.checkpoint.save_finder import SaveFinder
+from tony_provider.runtime.executor import checkpoint_limits, processes
+from tony_provider.runtime.executor.checkpoint_limits import CheckpointReader
 
 TORCH = SAMPLES / "torch" / "checkpoint.pt"
 # Read to its end, it is a whole file like any other.
@@ -94,7 +94,7 @@ def test_one_that_was_killed_is_replaced(reader: CheckpointReader) -> None:
 def test_a_file_that_takes_the_processor_is_given_up(
     reader: CheckpointReader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoint_reader, "_CPU_SECONDS", 0)
+    monkeypatch.setattr(checkpoint_limits, "_CPU_SECONDS", 0)
     (tmp_path / "long.pt").write_bytes(b"\x80\x02" + b"N0" * 2_000_000)
     with pytest.raises(Unreadable, match="too much processor time"):
         reader.read("torch", tmp_path / "long.pt")

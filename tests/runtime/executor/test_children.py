@@ -8,7 +8,7 @@ import attrs
 
 from tests.runtime.executor.conftest import Launch
 from tests.runtime.executor.containers import job
-from tony_provider.runtime.spec.model import JobSpec, TaskSpec
+from tony_provider.runtime.jobspec.model import JobSpec, TaskSpec
 
 LEAVES_A_CHILD = "(sleep 3; echo trained > $TONY_MODEL_DIR/weights) & exit 0"
 

@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tony_provider.runtime.executor.disk_use import DiskMeter, DiskUse
-from tony_provider.runtime.executor.network_use import NetworkMeter, NetworkUse
-from tony_provider.runtime.executor.node_use import NodeMeter
+from tony_provider.runtime.executor.heartbeat import DiskMeter, DiskUse, NetworkMeter, NetworkUse, NodeMeter
 from tony_provider.runtime.executor.processes import descendants
 
 NETWORK = """Inter-|   Receive                                                |  Transmit

@@ -15,16 +15,14 @@ from hypothesis import strategies as st
 
 from tests.runtime.executor.checkpoint_container import CheckpointContainer, controlled_clock
 from tests.runtime.executor.containers import job, until
-from tony_provider.runtime.artifacts.throttle import Throttle
-from tony_provider.runtime.cancellation import Cancelled
-from tony_provider.runtime.executor.commit_requests import CommitRequests
-from tony_provider.runtime.executor.executor_context import ExecutorContext
-from tony_provider.runtime.executor.mirror import Mirror
-from tony_provider.runtime.executor.order import Order
-from tony_provider.runtime.executor.process_stop import ProcessStop
+from tony_provider.runtime.artifacts.upload import Throttle
+from tony_provider.runtime.common.concurrency import Cancelled
+from tony_provider.runtime.executor.checkpoint_mirror import CheckpointMirror
+from tony_provider.runtime.executor.master_link import CommitRequests
+from tony_provider.runtime.executor.start_context import ExecutorContext, StartOrder, StopRequest
 from tony_provider.runtime.frameworks.base import ClusterSpec, TaskAddress
+from tony_provider.runtime.jobspec.model import Role
 from tony_provider.runtime.protocol import tony_pb2
-from tony_provider.runtime.spec.model import Role
 from tony_provider.runtime.storage import LocalStorage, Source, StorageUnreachable
 
 RATE = 1000.0  # bytes a second
@@ -62,7 +60,7 @@ def test_who_waits_can_be_told_to_stop() -> None:
 @given(st.lists(st.tuples(st.floats(0, 100), st.floats(0, 100)), min_size=1, max_size=8))
 def test_a_stop_that_is_told_again_can_only_come_sooner(told: list[tuple[float, float]]) -> None:
     async def ask() -> None:
-        stopping = ProcessStop()
+        stopping = StopRequest()
         ended = time.monotonic()
         assert stopping.copy_until(ended, 60) == ended + 60
         kill, copies = float("inf"), float("inf")
@@ -77,7 +75,7 @@ def test_a_stop_that_is_told_again_can_only_come_sooner(told: list[tuple[float, 
 
 
 async def test_a_deadline_that_comes_to_be_earlier_is_kept() -> None:
-    stopping = ProcessStop()
+    stopping = StopRequest()
     work: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     waiting = asyncio.ensure_future(stopping.bound(work, stopping.kill_at))
     await asyncio.sleep(0)
@@ -104,7 +102,7 @@ class Store(LocalStorage):
         return super().write(uri, source, **more)
 
 
-class Pauses(Mirror):
+class Pauses(CheckpointMirror):
     """A mirror that notes its pauses before each upload instead of waiting, and whose uploads are all ordered."""
 
     def __init__(self, container: CheckpointContainer, store: Store) -> None:
@@ -114,7 +112,7 @@ class Pauses(Mirror):
         )
         context = SimpleNamespace(container=described, checkpoints=container.directory, storage=store)
         self._commits = CommitRequests(self._hear)
-        order = Order(1, ClusterSpec(1, (task,)))
+        order = StartOrder(1, ClusterSpec(1, (task,)))
         super().__init__(cast(ExecutorContext, context), order, self._commits, self._hear, self._no_step)
         self.uploads: list[tony_pb2.CheckpointUploaded] = []
         self.pauses: list[float] = []  # seconds, before each upload
@@ -173,7 +171,7 @@ async def test_the_last_uploads_are_repeated_after_short_pauses(tmp_path: Path) 
         (container.path / "last.bin").write_text("one")
         mirror = Pauses(container, Store(failures=4))
         mirror.start()
-        assert await mirror.finish(ProcessStop(), lambda: time.monotonic() + 60, succeeded=True) == ""
+        assert await mirror.finish(StopRequest(), lambda: time.monotonic() + 60, succeeded=True) == ""
         await mirror.close()
         assert len(mirror.uploads) == 1
         assert mirror.pauses == [0, 3, 3, 3, 3]

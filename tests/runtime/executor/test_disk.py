@@ -13,7 +13,7 @@ from tests.runtime.executor.conftest import Launch, Running
 from tests.runtime.executor.containers import CONTAINER
 from tests.runtime.executor.test_mirror import COMMAND, uploads
 from tests.runtime.executor.test_preparation import resume
-from tony_provider.runtime.executor import disk
+from tony_provider.runtime.executor import workspace
 
 _SMALL_DISK = "mkdir -p tony-work && mount -t tmpfs -o size=6m tmpfs tony-work && exec {python} -m {program}"
 
@@ -82,8 +82,8 @@ async def test_a_checkpoint_on_a_full_disk_is_stored(running: Running) -> None:
 
 
 def test_there_is_room(tmp_path: Path) -> None:
-    assert disk.problem(tmp_path) is None
-    assert disk.tight(tmp_path, 1) == ""
-    assert disk.tight(tmp_path, 1 << 60).startswith("the disk of its container has ")
-    assert disk.tight(tmp_path / CONTAINER, 1) == ""
-    assert disk.problem(tmp_path / CONTAINER) is None
+    assert workspace.disk_problem(tmp_path) is None
+    assert workspace.save_space_warning(tmp_path, 1) == ""
+    assert workspace.save_space_warning(tmp_path, 1 << 60).startswith("the disk of its container has ")
+    assert workspace.save_space_warning(tmp_path / CONTAINER, 1) == ""
+    assert workspace.disk_problem(tmp_path / CONTAINER) is None

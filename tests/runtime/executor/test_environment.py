@@ -12,9 +12,9 @@ import pytest
 
 from tests.runtime.executor.conftest import Launch
 from tests.runtime.executor.containers import APPLICATION, CONTAINER, SECRET, SECRET_NAME, job, until
-from tony_provider.runtime import contract
+from tony_provider.runtime.common import contract
 from tony_provider.runtime.executor.workspace import _SDK
-from tony_provider.runtime.spec.model import TaskSpec
+from tony_provider.runtime.jobspec.model import TaskSpec
 
 _LOOK = (
     "import json, os, sys; json.dump({'env': dict(os.environ), 'path': sys.path, 'cwd': os.getcwd(),"

@@ -10,9 +10,9 @@ import pytest
 from tests.runtime.executor.conftest import Launch, Running
 from tests.runtime.executor.containers import job
 from tests.runtime.executor.master import Master
-from tony_provider.runtime import contract
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.jobspec.model import ExportSpec, Processes, TaskSpec
 from tony_provider.runtime.protocol import tony_pb2
-from tony_provider.runtime.spec.model import ExportSpec, Processes, TaskSpec
 
 _SDK = """
 import pathlib, time, tony_sdk

@@ -10,14 +10,12 @@ from typing import BinaryIO
 import pytest
 
 from tests.waiting import until
-from tony_provider.runtime.cancellation import Cancelled
-from tony_provider.runtime.executor import disk
-from tony_provider.runtime.executor.fetched_shards import FetchedShards, ShardChangedError
-from tony_provider.runtime.executor.run_inputs import NodeShards
-from tony_provider.runtime.executor.shard_server import NotFetchedError
-from tony_provider.runtime.inputs.shard import InputShard
-from tony_provider.runtime.inputs.stores import InputStores
+from tony_provider.runtime.common.concurrency import Cancelled
+from tony_provider.runtime.executor import workspace
+from tony_provider.runtime.executor.task_inputs import FetchedShards, NodeShards, NotFetchedError, ShardChangedError
+from tony_provider.runtime.inputs.shards import InputShard
 from tony_provider.runtime.storage import FileStatus, LocalStorage, StoragePermissionDenied, uris
+from tony_provider.runtime.storage.stores import JobStores
 
 
 class FarStore(LocalStorage):
@@ -52,7 +50,7 @@ def far(tmp_path: Path) -> FarStore:
 
 @pytest.fixture
 def copies(far: FarStore, tmp_path: Path) -> FetchedShards:
-    return FetchedShards(InputStores(far, "far:///"), tmp_path / "inputs")
+    return FetchedShards(JobStores(far, "far:///"), tmp_path / "inputs")
 
 
 def shard(far: FarStore, path: Path) -> InputShard:
@@ -110,7 +108,7 @@ def test_what_is_not_what_was_listed_is_named(far: FarStore, copies: FetchedShar
 def test_a_full_disk_is_told_before_anything_is_copied(
     far: FarStore, copies: FetchedShards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(disk, "crowded", lambda directory, wanted: f"no room for {wanted}")
+    monkeypatch.setattr(workspace, "disk_reserve_problem", lambda directory, wanted: f"no room for {wanted}")
     with pytest.raises(OSError, match="no room for 5, and 5 bytes are to be copied"):
         copies.copy("images", 1, shard(far, tmp_path / "far/a.txt"))
     assert far.reads == 0
@@ -138,7 +136,7 @@ def test_copying_ends_when_it_is_told_to(far: FarStore, copies: FetchedShards, t
 def test_a_shard_that_cannot_be_copied_here_is_no_failed_shard(
     far: FarStore, copies: FetchedShards, tmp_path: Path
 ) -> None:
-    queued = NodeShards(InputStores(far, "far:///"), copies, frozenset({"images"}))
+    queued = NodeShards(JobStores(far, "far:///"), copies, frozenset({"images"}))
     line = shard(far, tmp_path / "far/a.txt").line()
     far.refuses = True
     with pytest.raises(NotFetchedError, match="shard 3 could not be copied"):

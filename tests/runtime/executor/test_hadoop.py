@@ -9,7 +9,7 @@ import attrs
 
 from tests.runtime.executor.conftest import Launch
 from tests.runtime.executor.containers import job
-from tony_provider.runtime import contract
+from tony_provider.runtime.common import contract
 from tony_provider.runtime.hadoop.tokens import HDFS_TOKEN, WEBHDFS_TOKEN, Credentials, Token
 from tony_provider.runtime.protocol import tony_pb2
 

@@ -15,8 +15,8 @@ import pytest
 from tests.runtime.executor.conftest import Launch, Running
 from tests.runtime.executor.containers import job
 from tony_provider.runtime.executor import processes
+from tony_provider.runtime.jobspec.model import JobSpec, TaskSpec
 from tony_provider.runtime.protocol import tony_pb2
-from tony_provider.runtime.spec.model import JobSpec, TaskSpec
 
 NAME = "Horovod's rendezvous (a helper process)"
 

@@ -11,9 +11,9 @@ import pytest
 from tests.runtime.executor.conftest import Launch, Running
 from tests.runtime.executor.containers import APPLICATION, KEY, job
 from tests.runtime.executor.master import Master
-from tony_provider.runtime.inputs.shard import InputShard
+from tony_provider.runtime.inputs.shards import InputShard
+from tony_provider.runtime.jobspec.model import InputDeal, InputSpec, JobSpec
 from tony_provider.runtime.protocol import tony_pb2
-from tony_provider.runtime.spec.model import InputDeal, InputSpec, JobSpec
 
 # A client of the socket that waits for a file before each line that it sends, and writes down what it hears.
 CLIENT = """

@@ -16,13 +16,13 @@ import pytest
 
 from tests.runtime.executor.conftest import Launch
 from tests.runtime.executor.containers import job
-from tony_provider.runtime import container_inputs, contract
-from tony_provider.runtime.application import LocalizedResource, ResourceKind
-from tony_provider.runtime.cancellation import Cancelled
-from tony_provider.runtime.container_inputs import ContainerError
-from tony_provider.runtime.executor.job_files import ChangedFileError, JobFiles
-from tony_provider.runtime.launch.container_files import generated_names
-from tony_provider.runtime.spec.model import TaskSpec
+from tony_provider.runtime import application
+from tony_provider.runtime.application import ContainerError, LocalizedResource, ResourceKind
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.common.concurrency import Cancelled
+from tony_provider.runtime.executor.workspace import ChangedFileError, JobFiles
+from tony_provider.runtime.jobspec.model import TaskSpec
+from tony_provider.runtime.launch.launch_context import generated_names
 
 
 def resource(name: str, content: bytes, kind: ResourceKind = ResourceKind.FILE) -> LocalizedResource:
@@ -196,4 +196,4 @@ def test_a_description_that_was_changed_is_refused(tmp_path: Path) -> None:
     (tmp_path / contract.APPLICATION_FILE).write_bytes(content + b" ")
     submitted = {contract.SECRET_DESCRIPTION: hashlib.sha256(content).hexdigest().encode()}
     with pytest.raises(ContainerError, match="is not what was submitted"):
-        container_inputs.description(tmp_path, submitted)
+        application.read_description(tmp_path, submitted)

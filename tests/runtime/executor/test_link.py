@@ -23,7 +23,7 @@ from tests.runtime.executor.containers import (
     until,
 )
 from tests.runtime.executor.master import Master, serving
-from tony_provider.runtime import exit_codes
+from tony_provider.runtime.common import exit_codes
 
 _SLEEP = "touch ready; exec sleep 1000"
 

@@ -18,12 +18,12 @@ from tests.runtime.executor.conftest import Launch, Running
 from tests.runtime.executor.containers import APPLICATION, KEY, is_alive, job
 from tests.runtime.executor.master import Master, address
 from tests.runtime.executor.stored import commit_uploaded, content
-from tony_provider.runtime import exit_codes
 from tony_provider.runtime.artifacts.manifest import is_object_name
-from tony_provider.runtime.checkpoint.checkpoint_model import save_of
-from tony_provider.runtime.contract import WORK_DIR
+from tony_provider.runtime.checkpoint.stored_checkpoint import save_of
+from tony_provider.runtime.common import exit_codes
+from tony_provider.runtime.common.contract import WORK_DIR
+from tony_provider.runtime.jobspec.model import CheckpointSpec, Duration, Memory, MirrorScope, Role, TaskSpec, Timeouts
 from tony_provider.runtime.protocol import tony_pb2
-from tony_provider.runtime.spec.model import CheckpointSpec, Duration, Memory, MirrorScope, Role, TaskSpec, Timeouts
 from tony_provider.runtime.storage import local_path, uris
 
 COMMAND = f"exec {sys.executable} {Path(trainer.__file__)}"

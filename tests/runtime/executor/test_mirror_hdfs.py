@@ -18,9 +18,9 @@ from tests.runtime.executor.containers import job
 from tests.runtime.executor.stored import commit_uploaded
 from tests.runtime.executor.test_mirror import COMMAND
 from tests.runtime.executor.test_preparation import resume
-from tony_provider.runtime.spec.model import CheckpointSpec, Memory
+from tony_provider.runtime.jobspec.model import CheckpointSpec, Memory
 from tony_provider.runtime.storage import Storage, WebHdfsConfig, open_storage, uris
-from tony_provider.runtime.storage.helpers import read_text
+from tony_provider.runtime.storage.base import read_text
 
 
 @attrs.frozen

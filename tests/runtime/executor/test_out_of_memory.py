@@ -12,7 +12,7 @@ import pytest
 
 from tests.runtime.executor.conftest import Launch
 from tests.waiting import settled
-from tony_provider.runtime.executor.out_of_memory import OutOfMemoryWatch
+from tony_provider.runtime.executor.processes import OutOfMemoryWatch
 
 _LIMIT = 400 << 20  # bytes
 _V1, _V2 = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")

@@ -14,8 +14,8 @@ from tests.runtime.executor.conftest import Launch
 from tests.runtime.executor.containers import job
 from tony_provider.runtime.executor import output
 from tony_provider.runtime.executor.output import TAIL_LIMIT, TAIL_LINES, CappedFile, Tail
-from tony_provider.runtime.kept_log import read_kept
-from tony_provider.runtime.spec.model import LogSpec, Memory
+from tony_provider.runtime.jobspec.model import LogSpec, Memory
+from tony_provider.runtime.protocol.http_messages import read_kept
 from tony_provider.runtime.storage import FileStatus, LocalStorage
 
 

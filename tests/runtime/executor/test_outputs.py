@@ -12,8 +12,8 @@ import pytest
 from tests.runtime.executor.conftest import Launch, Running
 from tests.runtime.executor.containers import APPLICATION, job
 from tests.runtime.executor.test_inputs import CLIENT, Client, answer, asked
+from tony_provider.runtime.jobspec.model import InputDeal, InputSpec, JobSpec, OutputSpec
 from tony_provider.runtime.protocol import tony_pb2
-from tony_provider.runtime.spec.model import InputDeal, InputSpec, JobSpec, OutputSpec
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from tony_provider.runtime.executor import own_address as own_address_module
-from tony_provider.runtime.executor.own_address import OwnAddress, address_in_image, own_address
+from tony_provider.runtime.executor import executor_container as own_address_module
+from tony_provider.runtime.executor.executor_container import OwnAddress, address_in_image, own_address
 
 
 def test_a_job_on_this_machine_alone_listens_on_its_loopback() -> None:

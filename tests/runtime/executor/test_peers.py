@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tony_provider.runtime.executor.peers import NotThereError, StrangerError, expect_own
+from tony_provider.runtime.executor.ports import ForeignListenerError, NoListenerError, expect_own
 
 # Family and address of the server, and the address that the executor connects to.
 PLACES = [
@@ -97,7 +97,9 @@ def test_a_server_of_another_container_of_the_same_user(
     server = serve(family, host, orphan=True, accepts=accepts)
     with socket.create_connection((to, server.port)) as connection:
         server.until_accepted()
-        with pytest.raises(StrangerError, match=f"port {server.port} belongs to a process outside of this task's"):
+        with pytest.raises(
+            ForeignListenerError, match=f"port {server.port} belongs to a process outside of this task's"
+        ):
             check(connection)
 
 
@@ -105,7 +107,7 @@ def test_two_containers_that_listen_together_on_one_port(serve: Serve) -> None:
     """The kernel chooses which of them has a connection. Until a server accepts it, either may be that one."""
     own = serve("AF_INET", "127.0.0.1", orphan=False, accepts=False)
     serve("AF_INET", "127.0.0.1", port=own.port, orphan=True, accepts=False)
-    with socket.create_connection(("127.0.0.1", own.port)) as connection, pytest.raises(StrangerError):
+    with socket.create_connection(("127.0.0.1", own.port)) as connection, pytest.raises(ForeignListenerError):
         check(connection)
 
 
@@ -115,7 +117,7 @@ def test_a_connection_whose_server_has_ended(serve: Serve) -> None:
         port = server.port
         server.process.kill()
         server.process.wait()
-        with pytest.raises(NotThereError):
+        with pytest.raises(NoListenerError):
             asyncio.run(expect_own(connection, port))
 
 
@@ -129,6 +131,6 @@ def test_a_server_of_another_user() -> None:
         assert process.stdout
         assert process.stdin
         with socket.create_connection(("127.0.0.1", int(process.stdout.readline()))) as connection:
-            with pytest.raises(StrangerError, match=r"another user of this node \(user 4001\)"):
+            with pytest.raises(ForeignListenerError, match=r"another user of this node \(user 4001\)"):
                 check(connection)
             process.stdin.close()

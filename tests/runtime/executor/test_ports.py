@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from tony_provider.runtime.executor.ports import HeldPorts, PortError
-from tony_provider.runtime.spec.model import PortRange
+from tony_provider.runtime.jobspec.model import PortRange
 
 RANGE = PortRange(28000, 28999)
 

@@ -13,8 +13,8 @@ from tests.runtime.executor.conftest import Launch, Running
 from tests.runtime.executor.containers import job
 from tests.runtime.executor.master import address
 from tests.runtime.executor.test_mirror import COMMAND, kinds
+from tony_provider.runtime.jobspec.model import Role, TaskSpec
 from tony_provider.runtime.protocol import tony_pb2
-from tony_provider.runtime.spec.model import Role, TaskSpec
 from tony_provider.runtime.storage import LocalStorage, local_path
 
 _LOOK = (

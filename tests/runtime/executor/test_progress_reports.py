@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony_provider.runtime.executor.progress_reports import FileTail, ProgressReader, SpeedMeter
+from tony_provider.runtime.executor.progress import FileTail, ProgressReader, SpeedMeter
 
 
 @pytest.fixture

@@ -16,10 +16,9 @@ from tests.environments import COMPILED, LOOK, PURE, pex, wheels
 from tests.runtime.executor.conftest import Launch, Running
 from tests.runtime.executor.containers import CONTAINER, job
 from tests.waiting import until
-from tony_provider.runtime.cancellation import Cancelled
-from tony_provider.runtime.executor.python.errors import PythonEnvError
-from tony_provider.runtime.executor.python.pex import search_path
-from tony_provider.runtime.executor.python.running import Runner
+from tony_provider.runtime.common.concurrency import Cancelled
+from tony_provider.runtime.executor.user_environment import PythonEnvError
+from tony_provider.runtime.executor.virtual_environment import ProgramRunner, interpreter_path
 
 COMMAND = "python look.py && cowsay -t moo"
 
@@ -81,7 +80,7 @@ async def test_a_pex_is_a_python_of_its_own(launch: Launch, tmp_path: Path) -> N
     ],
 )
 def test_where_a_pex_looks_for_a_python(candidates: str, path: str) -> None:
-    assert search_path(candidates, "/usr/local/bin:/bin") == path
+    assert interpreter_path(candidates, "/usr/local/bin:/bin") == path
 
 
 async def test_an_environment_is_made_once_for_all_starts(launch: Launch, tmp_path: Path) -> None:
@@ -144,7 +143,7 @@ async def test_packages_that_were_built_for_another_python(launch: Launch, tmp_p
 
 def test_a_program_that_hangs_is_ended(tmp_path: Path) -> None:
     cancelled = threading.Event()
-    runner = Runner({"PATH": "/usr/bin:/bin"}, cancelled)
+    runner = ProgramRunner({"PATH": "/usr/bin:/bin"}, cancelled)
     threading.Timer(0.2, cancelled.set).start()
     with pytest.raises(Cancelled, match="a sleep was cancelled"):
         runner.output(["sh", "-c", f"sleep 1000 & echo $! > {tmp_path}/pid; wait"], "a sleep")
@@ -153,7 +152,7 @@ def test_a_program_that_hangs_is_ended(tmp_path: Path) -> None:
 
 
 def test_what_a_program_says_before_it_fails() -> None:
-    runner = Runner({"PATH": "/usr/bin:/bin"}, threading.Event())
+    runner = ProgramRunner({"PATH": "/usr/bin:/bin"}, threading.Event())
     with pytest.raises(PythonEnvError, match="it cannot be used on this node: no room"):
         runner.output(["sh", "-c", "echo no room >&2; exit 3"], "it")
     assert runner.output(["sh", "-c", "echo $MORE"], "it", MORE="said") == "said\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tony_provider.runtime.executor.python.shims import shims
+from tony_provider.runtime.executor.user_environment import write_shims
 
 
 def of_image(folder: Path, *names: str) -> str:
@@ -28,13 +28,13 @@ def said(bin_directory: Path, name: str, path: str) -> str:
 
 def test_on_a_node_it_is_the_one_that_suits_the_runtime(tmp_path: Path) -> None:
     path = of_image(tmp_path / "bin", "python", "python3")
-    found = shims(tmp_path / "own", None)
+    found = write_shims(tmp_path / "own", None)
     assert said(found, "python", path) == said(found, "python3", path) == f"{sys.executable}\n"
 
 
 def test_in_an_image_it_is_the_images(tmp_path: Path) -> None:
     path = of_image(tmp_path / "bin", "python", "python3")
-    found = shims(tmp_path / "own", path)
+    found = write_shims(tmp_path / "own", path)
     assert said(found, "python", path) == "the image's python\n"
     assert said(found, "python3", path) == "the image's python3\n"
 
@@ -42,11 +42,11 @@ def test_in_an_image_it_is_the_images(tmp_path: Path) -> None:
 @pytest.mark.parametrize("only", ["python", "python3"])
 def test_an_image_that_has_one_name_of_it_has_the_other_too(tmp_path: Path, only: str) -> None:
     path = of_image(tmp_path / "bin", only)
-    found = shims(tmp_path / "own", path)
+    found = write_shims(tmp_path / "own", path)
     assert said(found, "python", path) == said(found, "python3", path) == f"the image's {only}\n"
 
 
 def test_in_an_image_without_any_it_is_the_one_that_was_brought_along(tmp_path: Path) -> None:
     path = of_image(tmp_path / "bin")
-    found = shims(tmp_path / "own", path)
+    found = write_shims(tmp_path / "own", path)
     assert said(found, "python", path) == said(found, "python3", path) == f"{sys.executable}\n"

@@ -12,14 +12,14 @@ import pytest
 
 from tests.runtime.executor.containers import is_alive
 from tests.runtime.executor.other_container import other_container
-from tony_provider.runtime.executor import readiness
-from tony_provider.runtime.executor.readiness import Readiness
-from tony_provider.runtime.spec.model import ReadinessProbe
+from tony_provider.runtime.executor import ports
+from tony_provider.runtime.executor.ports import ReadinessWatch
+from tony_provider.runtime.jobspec.model import ReadinessProbe
 
 
 async def _ready(probe: ReadinessProbe, directory: Path, seconds: float, host: str = "localhost") -> bool:
     container = mock.Mock(directory=str(directory), host=host)
-    looking = Readiness(container, probe, {"TONY_PORT": "1"})
+    looking = ReadinessWatch(container, probe, {"TONY_PORT": "1"})
     looking.start()
     for _ in range(int(seconds / 0.01)):
         if looking.ready:
@@ -32,7 +32,7 @@ async def _ready(probe: ReadinessProbe, directory: Path, seconds: float, host: s
 def test_a_directory_that_cannot_be_entered_yet_is_no_end_of_the_probe(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(readiness, "_PAUSE", 0.01)
+    monkeypatch.setattr(ports, "_PAUSE", 0.01)
     way = tmp_path / "way"
     way.symlink_to("x" * 300)  # a name that is too long for a file
 
@@ -51,8 +51,8 @@ def test_a_directory_that_cannot_be_entered_yet_is_no_end_of_the_probe(
 def test_a_command_that_takes_too_long_ends_with_all_that_it_has_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(readiness, "_COMMAND", 1.0)
-    monkeypatch.setattr(readiness, "_PAUSE", 0.01)
+    monkeypatch.setattr(ports, "_COMMAND", 1.0)
+    monkeypatch.setattr(ports, "_PAUSE", 0.01)
     background = "sleep 1000 & echo $! > first; sleep 1000; touch on"
     command = f"cd {tmp_path}; mv first second && exit 0; {background}"
 
@@ -66,7 +66,7 @@ def test_a_command_that_takes_too_long_ends_with_all_that_it_has_started(
 def test_a_port_counts_when_its_own_user_listens_there_by_a_mocked_number_of_a_user(
     family: socket.AddressFamily, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(readiness, "_PAUSE", 0.01)
+    monkeypatch.setattr(ports, "_PAUSE", 0.01)
     own, host = os.getuid(), "::1" if family is socket.AF_INET6 else "127.0.0.1"
     with socket.socket(family, socket.SOCK_STREAM) as listening:
         try:
@@ -86,11 +86,11 @@ def test_a_port_counts_when_its_own_user_listens_there_by_a_mocked_number_of_a_u
 def test_a_port_does_not_count_when_another_container_of_the_same_user_listens_there(
     host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(readiness, "_PAUSE", 0.01)
+    monkeypatch.setattr(ports, "_PAUSE", 0.01)
     container = mock.Mock(directory=str(tmp_path), host=host)
 
     async def is_ready_when_told(port: int) -> bool:
-        looking = Readiness(container, ReadinessProbe(port=port), {"TONY_PORT": "1"})
+        looking = ReadinessWatch(container, ReadinessProbe(port=port), {"TONY_PORT": "1"})
         looking.start()
         async with asyncio.timeout(30.0):
             while not looking.ready and "ignores an answer" not in caplog.text:  # noqa: ASYNC110 - of its log

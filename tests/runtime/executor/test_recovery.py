@@ -10,15 +10,15 @@ import pytest
 from tests.runtime.executor.containers import APPLICATION, KEY, ContainerDirectory, ExecutorProcess, is_alive, job
 from tests.runtime.executor.master import Master, address, serving
 from tests.runtime.executor.test_mirror import COMMAND
-from tony_provider.runtime import exit_codes, master_address
-from tony_provider.runtime.address import Address
-from tony_provider.runtime.protocol import tony_pb2
+from tony_provider.runtime.common import exit_codes
+from tony_provider.runtime.common.network import Address
+from tony_provider.runtime.protocol import master_files, tony_pb2
 from tony_provider.runtime.storage import LocalStorage
 
 
 def move(container: ContainerDirectory, port: int, *, attempt: int = 2, key: bytes = KEY) -> None:
     """As the application master does when it has registered."""
-    master_address.write(
+    master_files.write_master_address(
         LocalStorage(), f"file://{container.application_dir}", Address("127.0.0.1", port), attempt, key
     )
 

@@ -14,7 +14,7 @@ from tests.runtime.executor.master import address
 from tests.runtime.executor.test_mirror import kinds
 from tony_provider.runtime.executor.result_upload import commit_directory
 from tony_provider.runtime.frameworks.base import MAIN_PORT
-from tony_provider.runtime.spec.model import Duration, TaskSpec, Timeouts
+from tony_provider.runtime.jobspec.model import Duration, TaskSpec, Timeouts
 from tony_provider.runtime.storage import LocalStorage, StorageUnreachable
 
 _SAVE = 'cd "$TONY_MODEL_DIR" && mkdir -p variables assets && echo weights > variables/data && echo graph > saved.pb'

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 
 from tests.runtime.executor.conftest import Launch, Running
 from tests.runtime.executor.containers import is_alive, job, until
-from tony_provider.runtime.contract import WORK_DIR
+from tony_provider.runtime.common.contract import WORK_DIR
 from tony_provider.runtime.executor.output import ProcessFiles
-from tony_provider.runtime.protocol import tony_pb2
-from tony_provider.runtime.spec.model import (
+from tony_provider.runtime.jobspec.model import (
     CheckpointSpec,
     Duration,
     JobSpec,
@@ -28,6 +27,7 @@ from tony_provider.runtime.spec.model import (
     TaskSpec,
     Timeouts,
 )
+from tony_provider.runtime.protocol import tony_pb2
 
 
 def two(command: str, **changes: object) -> JobSpec:

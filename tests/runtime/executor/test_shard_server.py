@@ -12,13 +12,12 @@ from typing import Any, cast
 import pytest
 
 from tests.runtime.executor.containers import until
-from tony_provider.runtime.executor.input_requests import InputRequests
-from tony_provider.runtime.executor.run_inputs import shard_problem
-from tony_provider.runtime.executor.run_outputs import ShardCopies
-from tony_provider.runtime.executor.shard_server import ShardServer, TakenShard
-from tony_provider.runtime.inputs.shard import InputShard
-from tony_provider.runtime.inputs.stores import InputStores
+from tony_provider.runtime.executor.master_link import InputRequests
+from tony_provider.runtime.executor.task_inputs import ShardServer, TakenShard, shard_problem
+from tony_provider.runtime.executor.task_outputs import ShardCopies
+from tony_provider.runtime.inputs.shards import InputShard
 from tony_provider.runtime.protocol import tony_pb2
+from tony_provider.runtime.storage.stores import JobStores
 
 DEADLINE = 60
 MANY = 40  # more than a thread pool of asyncio has
@@ -85,4 +84,4 @@ def test_a_driver_that_fails_leaves_the_shard_to_the_program() -> None:
             raise RuntimeError("no credentials on this node")
 
     line = InputShard("s3://bucket/a", 1, 1).line()
-    assert shard_problem(cast(InputStores, Stores()), line) == ""
+    assert shard_problem(cast(JobStores, Stores()), line) == ""

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tony_provider.runtime.cancellation import Cancelled
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
+from tony_provider.runtime.common.concurrency import Cancelled
 from tony_provider.runtime.executor.checkpoint_directory import Resumed
-from tony_provider.runtime.executor.shared_checkpoints import SharedCheckpoints
+from tony_provider.runtime.executor.checkpoint_paths import SharedCheckpoints
 
 GO = threading.Event()
 RESUMED = Resumed(ResumePoint(40, "hdfs://cluster/save-1", 1, 1000), "/mnt/tony/tony-alice/train/checkpoints/40")

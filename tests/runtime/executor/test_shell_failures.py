@@ -8,8 +8,8 @@ import pytest
 
 from tests.runtime.executor.conftest import Launch
 from tests.runtime.executor.containers import SECRET, SECRET_NAME, is_alive, job, until
-from tony_provider.runtime import exit_codes
-from tony_provider.runtime.spec.model import TaskSpec
+from tony_provider.runtime.common import exit_codes
+from tony_provider.runtime.jobspec.model import TaskSpec
 
 
 async def test_success(launch: Launch) -> None:

@@ -14,8 +14,8 @@ from tests.runtime.executor.conftest import Launch, Running
 from tests.runtime.executor.containers import job
 from tests.runtime.executor.master import address
 from tony_provider.runtime.frameworks.base import MAIN_PORT
+from tony_provider.runtime.jobspec.model import CheckpointSpec, MirrorScope, Role, TaskSpec
 from tony_provider.runtime.protocol import tony_pb2
-from tony_provider.runtime.spec.model import CheckpointSpec, MirrorScope, Role, TaskSpec
 
 # The times are short, so that the tests do not wait for minutes.
 IMPATIENT = """

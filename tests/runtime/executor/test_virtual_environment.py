@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tony_provider.runtime.executor.python.node_python import NodePython
-from tony_provider.runtime.executor.python.virtual_environment import VirtualEnvironment
+from tony_provider.runtime.executor.virtual_environment import NodePython, VirtualEnvironment
 
 PYTHON = NodePython(Path(os.path.realpath(sys.executable)), sys.version_info[:2], [])
 ENTRY_POINTS = """

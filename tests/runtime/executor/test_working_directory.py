@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tony_provider.runtime.executor import working_directory
-from tony_provider.runtime.executor.working_directory import WorkingDirectories
+from tony_provider.runtime.executor import unstored_files
+from tony_provider.runtime.executor.unstored_files import WorkingDirectories
 
 OLD = 1_600_000_000  # seconds since the epoch
 
@@ -58,7 +58,7 @@ def test_environments_and_downloaded_models_are_left_out(tmp_path: Path, mark: s
 
 
 def test_directories_that_have_changed_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(working_directory, "_MOST_ENTRIES", 50)
+    monkeypatch.setattr(unstored_files, "_MOST_ENTRIES", 50)
     for number in range(20):
         for name in ("a.pt", "b.pt", "c.pt"):
             put(tmp_path / f"data-{number:02}" / name, old=True)
@@ -67,7 +67,7 @@ def test_directories_that_have_changed_come_first(tmp_path: Path, monkeypatch: p
 
 
 def test_one_look_reads_a_limited_number_of_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(working_directory, "_MOST_ENTRIES", 10)
+    monkeypatch.setattr(unstored_files, "_MOST_ENTRIES", 10)
     for number in range(100):
         put(tmp_path / f"{number:03}.pt")
     assert len(directories(tmp_path).look([])) == 10

@@ -14,7 +14,7 @@ import pytest
 
 from tests.waiting import until
 from tony_provider.runtime.executor import processes
-from tony_provider.runtime.executor.writers import Writers, writers_of
+from tony_provider.runtime.executor.processes import Writers, writers_of
 
 _PROGRAM = """
 import mmap, os, sys

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tony_provider.runtime.frameworks import plugins
+from tony_provider.runtime.frameworks import base
 
 GOOD = """
 from tony_provider.runtime.frameworks.base import Framework, TaskEnvironment
@@ -23,8 +23,8 @@ Install = Callable[[str, str], None]
 
 
 def forget() -> None:
-    plugins.load.cache_clear()
-    plugins.entry_points.cache_clear()
+    base.load_plugin.cache_clear()
+    base.entry_points.cache_clear()
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
         info = tmp_path / "my_frameworks-1.2.dist-info"
         info.mkdir()
         (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-frameworks\nVersion: 1.2\n")
-        (info / "entry_points.txt").write_text(f"[{plugins.GROUP}]\n{entry_point}\n")
+        (info / "entry_points.txt").write_text(f"[{base.GROUP}]\n{entry_point}\n")
         forget()
 
     monkeypatch.syspath_prepend(str(tmp_path))

@@ -6,8 +6,8 @@ from typing import Any
 
 from tony_provider.runtime.frameworks import get_framework
 from tony_provider.runtime.frameworks.base import ClusterSpec, TaskAddress, port_of_process
+from tony_provider.runtime.jobspec.model import JobSpec
 from tony_provider.runtime.parsing.parse import parse_job
-from tony_provider.runtime.spec.model import JobSpec
 
 
 def job_of(framework: str = "tensorflow", /, **tasks: dict[str, Any]) -> JobSpec:

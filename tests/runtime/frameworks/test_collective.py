@@ -10,8 +10,8 @@ from tests.runtime.frameworks.jobs import cluster_of, job_of
 from tony_provider.runtime.frameworks import get_framework
 from tony_provider.runtime.frameworks.collective import CollectiveFramework
 from tony_provider.runtime.frameworks.task_environment import task_environment
-from tony_provider.runtime.spec.model import RestartScope, Role
-from tony_provider.runtime.spec.problems import SpecError
+from tony_provider.runtime.jobspec.model import RestartScope, Role
+from tony_provider.runtime.jobspec.problems import SpecError
 
 GANG: dict[str, dict[str, Any]] = {"worker": {"instances": 2}, "chief": {}, "evaluator": {}}
 COLLECTIVE = ["pytorch", "jax", "xgboost", "horovod", "generic"]

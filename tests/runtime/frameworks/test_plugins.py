@@ -6,8 +6,8 @@ import pytest
 
 from tests.runtime.frameworks.installed import GOOD, Install, install
 from tony_provider.runtime.frameworks import get_framework, names
+from tony_provider.runtime.jobspec.problems import SpecError
 from tony_provider.runtime.parsing.parse import parse_job
-from tony_provider.runtime.spec.problems import SpecError
 
 __all__ = ["install"]
 

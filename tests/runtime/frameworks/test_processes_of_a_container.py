@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from tests.runtime.frameworks.jobs import cluster_of, job_of
 from tony_provider.runtime.frameworks import get_framework
 from tony_provider.runtime.frameworks.base import TaskAddress
-from tony_provider.runtime.frameworks.process_addresses import by_process
-from tony_provider.runtime.frameworks.task_environment import task_environment
+from tony_provider.runtime.frameworks.task_environment import by_process, task_environment
+from tony_provider.runtime.jobspec.model import JobSpec, Role
+from tony_provider.runtime.jobspec.task_types import ranks
 from tony_provider.runtime.parsing.parse import parse_job
-from tony_provider.runtime.ranks import ranks
-from tony_provider.runtime.spec.model import JobSpec, Role
 
 GANG: dict[str, dict[str, Any]] = {"worker": {"instances": 2, "processes": 2}, "chief": {}, "evaluator": {}}
 

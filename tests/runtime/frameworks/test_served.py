@@ -8,11 +8,11 @@ import pytest
 
 from tests.runtime.frameworks.jobs import cluster_of
 from tony_provider.runtime.frameworks import get_framework
-from tony_provider.runtime.frameworks.helpers import PYTHON
+from tony_provider.runtime.frameworks.base import PYTHON_COMMAND
 from tony_provider.runtime.frameworks.task_environment import task_environment
+from tony_provider.runtime.jobspec.model import JobSpec, RestartScope, Role
+from tony_provider.runtime.jobspec.problems import SpecError
 from tony_provider.runtime.parsing.parse import parse_job
-from tony_provider.runtime.spec.model import JobSpec, RestartScope, Role
-from tony_provider.runtime.spec.problems import SpecError
 
 
 def mxnet_job(**more: Any) -> JobSpec:
@@ -40,7 +40,7 @@ def test_mxnet_s_scheduler_runs_beside_rank_0_at_a_port_of_its_own() -> None:
         **meeting,
     }
     [scheduler] = first.helpers
-    assert scheduler.command == f"DMLC_ROLE=scheduler; export DMLC_ROLE\nexec {PYTHON} -c 'import mxnet'"
+    assert scheduler.command == f"DMLC_ROLE=scheduler; export DMLC_ROLE\nexec {PYTHON_COMMAND} -c 'import mxnet'"
     server = task_environment(job, cluster_of(job), "ps", 2)
     assert {name: value for name, value in server.env.items() if name.startswith("DMLC")} == {
         "DMLC_ROLE": "server",
@@ -50,7 +50,7 @@ def test_mxnet_s_scheduler_runs_beside_rank_0_at_a_port_of_its_own() -> None:
 
 
 def test_mxnet_s_servers_need_no_command() -> None:
-    assert get_framework("mxnet").default_command(Role.PS) == f"exec {PYTHON} -c 'import mxnet'"
+    assert get_framework("mxnet").default_command(Role.PS) == f"exec {PYTHON_COMMAND} -c 'import mxnet'"
     assert mxnet_job().tasks["ps"].command == ""  # else a release with another one would be another training
     assert mxnet_job(ps={"command": "python serve.py"}).tasks["ps"].command == "python serve.py"
     with pytest.raises(SpecError, match=r"tasks.worker.command: is required"):
@@ -69,7 +69,7 @@ def test_ray_s_head_is_the_chief_and_its_driver_the_job() -> None:
     [helper] = head.helpers
     assert "--block" in helper.command
     assert "--head --port=$TONY_PORT" in helper.command
-    assert head.before == f"{PYTHON} -m tony_wait 10.0.0.1 20000 || exit"
+    assert head.before == f"{PYTHON_COMMAND} -m tony_wait 10.0.0.1 20000 || exit"
     assert list(get_framework("ray").decisive(job)) == ["chief"]
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.runtime.frameworks.jobs import cluster_of, job_of
-from tony_provider.runtime import contract
+from tony_provider.runtime.common import contract
 from tony_provider.runtime.frameworks import get_framework, names
-from tony_provider.runtime.frameworks.base import TaskAddress, TaskEnvironment, fits
+from tony_provider.runtime.frameworks.base import TaskAddress, TaskEnvironment, fits_variable
 from tony_provider.runtime.frameworks.task_environment import task_environment
-from tony_provider.runtime.spec.model import Role
+from tony_provider.runtime.jobspec.model import Role
 
 PIECES = {
     "ps": {"instances": 2},
@@ -88,9 +88,9 @@ def test_a_cluster_too_large_for_a_variable_is_in_the_file_alone() -> None:
 
 def test_the_limit_is_the_one_that_linux_has() -> None:
     longest = "x" * (contract.MAX_ENV_STRING - len("NAME=") - 1)
-    assert fits("NAME", longest)
+    assert fits_variable("NAME", longest)
     subprocess.run(["/bin/true"], env={"NAME": longest}, check=True)
-    assert not fits("NAME", longest + "x")
+    assert not fits_variable("NAME", longest + "x")
     with pytest.raises(OSError, match="Argument list too long"):
         subprocess.run(["/bin/true"], env={"NAME": longest + "x"}, check=True)
 

@@ -12,9 +12,9 @@ import pytest
 from tests.runtime.frameworks.jobs import cluster_of, job_of
 from tony_provider.runtime.frameworks import get_framework
 from tony_provider.runtime.frameworks.task_environment import task_environment
+from tony_provider.runtime.jobspec.model import JobSpec, Role
+from tony_provider.runtime.jobspec.problems import SpecError
 from tony_provider.runtime.parsing.parse import parse_job
-from tony_provider.runtime.spec.model import JobSpec, Role
-from tony_provider.runtime.spec.problems import SpecError
 
 PS_JOB: dict[str, dict[str, Any]] = {
     "chief": {},

@@ -15,7 +15,7 @@ from tony_provider.runtime.executor.ports import HeldPorts
 from tony_provider.runtime.frameworks import get_framework
 from tony_provider.runtime.frameworks.base import ClusterSpec, TaskAddress
 from tony_provider.runtime.frameworks.task_environment import task_environment
-from tony_provider.runtime.spec.model import Role
+from tony_provider.runtime.jobspec.model import Role
 
 pytest.importorskip("tensorflow")
 

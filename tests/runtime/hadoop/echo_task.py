@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tony_provider.runtime.contract import ENV_TOKEN_FILE
+from tony_provider.runtime.common.contract import ENV_TOKEN_FILE
 from tony_provider.runtime.hadoop.tokens import Credentials
 
 if __name__ == "__main__":

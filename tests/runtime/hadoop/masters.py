@@ -16,15 +16,15 @@ from typing import Any
 
 import attrs
 
-from tony_provider.runtime.address import Address
-from tony_provider.runtime.contract import ENV_TOKEN_FILE
-from tony_provider.runtime.hadoop import errors, yarn_messages
-from tony_provider.runtime.hadoop.ids import ContainerId, node_address
+from tony_provider.runtime.common.contract import ENV_TOKEN_FILE
+from tony_provider.runtime.common.network import Address
+from tony_provider.runtime.hadoop import errors, yarn_records
 from tony_provider.runtime.hadoop.proto import yarn_pb2 as yarn
 from tony_provider.runtime.hadoop.proto import yarn_service_pb2 as service
-from tony_provider.runtime.hadoop.rpc_connection import ConnectionSettings
+from tony_provider.runtime.hadoop.rpc import ConnectionSettings
 from tony_provider.runtime.hadoop.tokens import AM_RM_TOKEN, Credentials, Token
 from tony_provider.runtime.hadoop.yarn import ApplicationMasterProtocol, ContainerManagementProtocol
+from tony_provider.runtime.hadoop.yarn_records import ContainerId, node_address
 
 TIMEOUT = 60.0
 HEARTBEAT_SECONDS = 0.1
@@ -60,8 +60,8 @@ class Master:
         return answer
 
     async def one_container(self, **others: int) -> yarn.ContainerProto:
-        ask = yarn_messages.resource_request(
-            yarn_messages.resource(MEMORY, VCORES, others), 1, priority=1, allocation_request_id=7
+        ask = yarn_records.resource_request(
+            yarn_records.resource(MEMORY, VCORES, others), 1, priority=1, allocation_request_id=7
         )
         answer = await self.allocate(ask)
         while not answer.allocated_containers:
@@ -81,7 +81,7 @@ class Master:
         return ContainerManagementProtocol(address, self.node_tokens[address], settings=self.settings)
 
     def start_request(self, container: yarn.ContainerProto, *command: str) -> service.StartContainerRequestProto:
-        context = yarn_messages.launch_context(
+        context = yarn_records.launch_context(
             commands=[*command, "1><LOG_DIR>/stdout", "2><LOG_DIR>/stderr"],
             environment={"PYTHONPATH": os.environ["PYTHONPATH"], "GREETING": "hello"},
             local_resources=self.files,
@@ -91,7 +91,7 @@ class Master:
             ),
             acls=self.acls,
         )
-        return yarn_messages.start_request(context, container)
+        return yarn_records.start_request(context, container)
 
     async def finish(self) -> None:
         """The report first: the application counts as finished before this process has ended."""
@@ -119,11 +119,11 @@ async def echo(master: Master) -> None:
     registered = await master.register()
     master.report["queue"] = registered.queue
     master.report["maximum"] = [registered.maximumCapability.memory, registered.maximumCapability.virtual_cores]
-    master.report["maximum others"] = yarn_messages.other_resources(registered.maximumCapability)
+    master.report["maximum others"] = yarn_records.other_resources(registered.maximumCapability)
     container = await master.one_container(**{"yarn.io/gpu": 1})
     master.report["container"] = str(ContainerId.from_proto(container.id))
     master.report["allocation_request_id"] = container.allocation_request_id
-    master.report["others"] = yarn_messages.other_resources(container.resource)
+    master.report["others"] = yarn_records.other_resources(container.resource)
     node = master.node(container)
     request = master.start_request(container, "exec", sys.executable, "-m", "tests.runtime.hadoop.echo_task")
     started = await node.start([request], timeout=TIMEOUT)
@@ -139,13 +139,13 @@ async def mistakes(master: Master) -> None:
     await master.note_error("allocate before register", master.allocate())
     await master.register()
     await master.note_error("register twice", master.register())
-    too_large = yarn_messages.resource(10**9, 1)
+    too_large = yarn_records.resource(10**9, 1)
     await master.note_error(
         "more than the maximum",
-        master.allocate(yarn_messages.resource_request(too_large, 1, priority=1, allocation_request_id=1)),
+        master.allocate(yarn_records.resource_request(too_large, 1, priority=1, allocation_request_id=1)),
     )
-    unknown = yarn_messages.resource_request(
-        yarn_messages.resource(MEMORY, 1), 1, priority=1, allocation_request_id=1, node_label="no_such_label"
+    unknown = yarn_records.resource_request(
+        yarn_records.resource(MEMORY, 1), 1, priority=1, allocation_request_id=1, node_label="no_such_label"
     )
     await master.note_error("an unknown label", master.allocate(unknown))
     await _wrong_tokens(master)
@@ -253,7 +253,7 @@ def _write(report: dict[str, Any], path: Path) -> None:
 def _file(text: str) -> yarn.LocalResourceProto:
     """From ``URI,size,modification time``."""
     uri, size, modified_ms = text.rsplit(",", 2)
-    return yarn_messages.local_resource(uri, size=int(size), modified_ms=int(modified_ms))
+    return yarn_records.local_resource(uri, size=int(size), modified_ms=int(modified_ms))
 
 
 async def run(

@@ -15,9 +15,7 @@ from dataclasses import dataclass
 from google.protobuf.message import Message
 
 from tests.hadoop.ports import free_ports
-from tony_provider.runtime.address import Address
-from tony_provider.runtime.hadoop.digest_md5 import DigestMd5Client, parse_directives
-from tony_provider.runtime.hadoop.frames import encode_frame, take_message
+from tony_provider.runtime.common.network import Address
 from tony_provider.runtime.hadoop.proto.rpc_pb2 import (
     IpcConnectionContextProto,
     RequestHeaderProto,
@@ -25,7 +23,8 @@ from tony_provider.runtime.hadoop.proto.rpc_pb2 import (
     RpcResponseHeaderProto,
     RpcSaslProto,
 )
-from tony_provider.runtime.hadoop.tokens import Token
+from tony_provider.runtime.hadoop.sasl import DigestMd5Client, parse_directives
+from tony_provider.runtime.hadoop.tokens import Token, encode_frame, take_message
 
 TOKEN = Token(b"who", b"secret", "YARN_AM_RM_TOKEN")
 PREAMBLE_BYTES = 7

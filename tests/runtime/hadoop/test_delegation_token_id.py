@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.runtime.delegation_tokens import written
-from tony_provider.runtime.hadoop.delegation_token_id import DelegationTokenId
 from tony_provider.runtime.hadoop.errors import CredentialsError
+from tony_provider.runtime.hadoop.tokens import DelegationTokenId
 
 names, longs = st.text(max_size=30), st.integers(-(2**63), 2**63 - 1)
 ids = st.builds(DelegationTokenId, names, names, names, longs, longs, longs)

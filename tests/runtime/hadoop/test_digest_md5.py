@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony_provider.runtime.hadoop.digest_md5 import (
+from tony_provider.runtime.hadoop.errors import RpcAuthenticationError, RpcError, RpcProtocolError
+from tony_provider.runtime.hadoop.sasl import (
     AUTH,
     AUTH_CONF,
     AUTH_INT,
     DigestMd5Client,
+    Rc4,
     SecurityLayer,
     parse_directives,
 )
-from tony_provider.runtime.hadoop.errors import RpcAuthenticationError, RpcError, RpcProtocolError
-from tony_provider.runtime.hadoop.rc4 import Rc4
 
 # RFC 2831, section 4: the IMAP example.
 RFC_CHALLENGE = b'realm="elwood.innosoft.com",nonce="OA6MG9tEQGm2hh",qop="auth",algorithm=md5-sess,charset=utf-8'

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from tony_provider.runtime.hadoop.gss_reasons import explained
+from tony_provider.runtime.hadoop.gss import explained
 
 
 @pytest.mark.parametrize(

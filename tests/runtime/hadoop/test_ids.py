@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony_provider.runtime.address import Address
-from tony_provider.runtime.hadoop.ids import ApplicationAttemptId, ApplicationId, ContainerId, node_address
+from tony_provider.runtime.common.network import Address
 from tony_provider.runtime.hadoop.proto.yarn_pb2 import NodeIdProto
+from tony_provider.runtime.hadoop.yarn_records import ApplicationAttemptId, ApplicationId, ContainerId, node_address
 
 applications = st.builds(ApplicationId, st.integers(0, 10**15), st.integers(0, 999_999))
 attempts = st.builds(ApplicationAttemptId, applications, st.integers(1, 999_999))

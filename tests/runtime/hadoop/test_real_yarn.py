@@ -15,7 +15,7 @@ from tests.hadoop.config import RATE
 from tests.hadoop.fixtures import StartHadoop
 from tests.hadoop.settings import Settings
 from tests.runtime.hadoop.submission import submit
-from tony_provider.runtime.address import Address
+from tony_provider.runtime.common.network import Address
 from tony_provider.runtime.hadoop.errors import (
     ApplicationAttemptNotFound,
     InvalidApplicationMasterRequest,
@@ -24,10 +24,10 @@ from tony_provider.runtime.hadoop.errors import (
     RpcConnectionError,
     RpcProtocolError,
 )
-from tony_provider.runtime.hadoop.ids import ContainerId
 from tony_provider.runtime.hadoop.proto.yarn_service_pb2 import AllocateRequestProto
 from tony_provider.runtime.hadoop.tokens import Token
 from tony_provider.runtime.hadoop.yarn import ApplicationMasterProtocol, ContainerManagementProtocol
+from tony_provider.runtime.hadoop.yarn_records import ContainerId
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.hadoop.ports import free_ports
 from tests.runtime.hadoop.scripted_server import TOKEN, Call, Session, serve
-from tony_provider.runtime.address import Address
+from tony_provider.runtime.common.network import Address
 from tony_provider.runtime.hadoop.errors import (
     ApplicationAttemptNotFound,
     NodeManagerNotYetReady,
@@ -25,11 +25,10 @@ from tony_provider.runtime.hadoop.errors import (
     RpcTimeout,
     Standby,
 )
-from tony_provider.runtime.hadoop.frames import FrameBuffer, encode_frame
 from tony_provider.runtime.hadoop.proto.rpc_pb2 import RpcResponseHeaderProto, RpcSaslProto
 from tony_provider.runtime.hadoop.proto.yarn_pb2 import NodeIdProto
-from tony_provider.runtime.hadoop.rpc import RetryPolicy, RpcClient
-from tony_provider.runtime.hadoop.rpc_connection import ConnectionSettings
+from tony_provider.runtime.hadoop.rpc import ConnectionSettings, RetryPolicy, RpcClient
+from tony_provider.runtime.hadoop.tokens import FrameBuffer, encode_frame
 
 # Far more than any of these tests needs: a call that hangs fails, a slow machine does not.
 TIMEOUT = 30.0

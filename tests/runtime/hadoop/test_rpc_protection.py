@@ -6,9 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony_provider.runtime.hadoop.digest_md5 import AUTH, AUTH_CONF, AUTH_INT, DigestMd5Client, parse_directives
 from tony_provider.runtime.hadoop.errors import RpcAuthenticationError
-from tony_provider.runtime.hadoop.rpc_protection import accepted
+from tony_provider.runtime.hadoop.sasl import (
+    AUTH,
+    AUTH_CONF,
+    AUTH_INT,
+    DigestMd5Client,
+    accepted_protection,
+    parse_directives,
+)
 
 WEAKEST_FIRST = {"authentication": AUTH, "integrity": AUTH_INT, "privacy": AUTH_CONF}
 STRENGTH = list(WEAKEST_FIRST.values())
@@ -26,7 +32,7 @@ STRENGTH = list(WEAKEST_FIRST.values())
     ],
 )
 def test_what_is_listed(listed: str, expected: tuple[str, ...]) -> None:
-    assert accepted(listed) == expected
+    assert accepted_protection(listed) == expected
 
 
 @given(
@@ -36,7 +42,7 @@ def test_what_is_listed(listed: str, expected: tuple[str, ...]) -> None:
 def test_never_less_than_the_weakest_that_is_listed(listed: list[str], offered: list[str]) -> None:
     least = min(STRENGTH.index(WEAKEST_FIRST[word]) for word in listed)
     challenge = f'nonce="n",algorithm=md5-sess,cipher="rc4",qop="{",".join(offered)}"'.encode()
-    client = DigestMd5Client("u", "p", "/default", accepted=accepted(",".join(listed)))
+    client = DigestMd5Client("u", "p", "/default", accepted=accepted_protection(",".join(listed)))
     strongest = max(STRENGTH.index(each) for each in offered)
     if strongest < least:
         with pytest.raises(RpcAuthenticationError, match=r"hadoop\.rpc\.protection"):

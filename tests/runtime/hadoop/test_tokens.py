@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tony_provider.runtime.hadoop.errors import CredentialsError
-from tony_provider.runtime.hadoop.frames import delimited
 from tony_provider.runtime.hadoop.proto import security_pb2
-from tony_provider.runtime.hadoop.tokens import AM_RM_TOKEN, Credentials, Token
+from tony_provider.runtime.hadoop.tokens import AM_RM_TOKEN, Credentials, Token, delimited
 
 tokens = st.builds(Token, st.binary(max_size=200), st.binary(max_size=40), st.text(max_size=30), st.text(max_size=30))
 credentials = st.builds(

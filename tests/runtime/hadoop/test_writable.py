@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tony_provider.runtime.hadoop.errors import CredentialsError
-from tony_provider.runtime.hadoop.writable import WritableReader, encode_bytes, encode_text, encode_vlong
+from tony_provider.runtime.hadoop.tokens import WritableReader, encode_bytes, encode_text, encode_vlong
 
 
 @pytest.mark.parametrize(

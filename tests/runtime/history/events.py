@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tony_provider.runtime.history.stored_events import read_events
+from tony_provider.runtime.history.events import read_events
 from tony_provider.runtime.storage import LocalStorage
 
 

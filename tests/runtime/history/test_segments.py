@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony_provider.runtime.history.segments import (
+from tony_provider.runtime.history.samples import (
     SampleCompressor,
-    SegmentHeader,
+    SampleSegmentHeader,
+    TaskSample,
     encode_header,
     encode_sample,
     encode_segment,
@@ -22,10 +23,9 @@ from tony_provider.runtime.history.segments import (
     segment_name,
     segment_order,
 )
-from tony_provider.runtime.history.task_sample import TaskSample
 
 MOST = 1 << 20
-HEADER = SegmentHeader(application_id="application_1_1")
+HEADER = SampleSegmentHeader(application_id="application_1_1")
 SAMPLES = [TaskSample(time_ms=1000 * number, seconds=10.0, task="worker:0", step=number) for number in range(100)]
 
 counts = st.none() | st.integers(0, 2**63)

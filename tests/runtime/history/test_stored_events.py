@@ -13,14 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.runtime.history.events import events_in
-from tony_provider.runtime.history import stored_events
-from tony_provider.runtime.history.event_segments import (
+from tony_provider.runtime.history import events
+from tony_provider.runtime.history.events import (
     EventRange,
     encode_event,
     encode_events,
+    first_event,
     read_event_segment,
+    read_events,
 )
-from tony_provider.runtime.history.stored_events import first_event, read_events
 from tony_provider.runtime.storage import FileStatus, LocalStorage
 
 HEADER = b'{"version":1}\n'
@@ -112,7 +113,7 @@ def test_the_reader_holds_what_is_enormous_within_bounds(tmp_path: Path, monkeyp
     assert times(tmp_path, missing) == [1]
     assert missing[0] == f"events: {bomb.name}: it is too large: the rest is not read"
     assert missing[1].startswith(f"events: {after.name}: it is too large")
-    monkeypatch.setattr(stored_events, "_MOST_BYTES", 10)
+    monkeypatch.setattr(events, "_MOST_BYTES", 10)
     missing = []
     assert times(tmp_path, missing) == []
     assert missing == [f"events: 2 segments from {bomb.name} on: only 10 B are read"]
@@ -135,7 +136,7 @@ def test_a_million_lines_of_something_else(tmp_path: Path) -> None:
 
 
 def test_more_events_than_anybody_can_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stored_events, "_MOST_EVENTS", 3)
+    monkeypatch.setattr(events, "_MOST_EVENTS", 3)
     first = segment(tmp_path, 1, 1, 5)
     missing: list[str] = []
     assert times(tmp_path, missing) == [1, 2, 3]

@@ -12,13 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony_provider.runtime.inputs.cutting import cut_bytes, cut_row_groups
-from tony_provider.runtime.inputs.finding import BadInputError, find
-from tony_provider.runtime.inputs.listing import Listing
-from tony_provider.runtime.inputs.shard import InputShard
-from tony_provider.runtime.inputs.stores import InputStores
-from tony_provider.runtime.spec.model import InputFormat, InputSpec, Memory
+from tony_provider.runtime.inputs.finding import BadInputError, cut_bytes, cut_row_groups, find_shards
+from tony_provider.runtime.inputs.shards import InputShard, Listing
+from tony_provider.runtime.jobspec.model import InputFormat, InputSpec, Memory
 from tony_provider.runtime.storage import LocalStorage
+from tony_provider.runtime.storage.stores import JobStores
 
 SAMPLES = Path(__file__).parent / "samples"
 MIB = 1 << 20
@@ -26,8 +24,8 @@ PIECE = Memory(1)
 
 
 @pytest.fixture
-def stores(tmp_path: Path) -> Iterator[InputStores]:
-    made = InputStores(LocalStorage(), str(tmp_path))
+def stores(tmp_path: Path) -> Iterator[JobStores]:
+    made = JobStores(LocalStorage(), str(tmp_path))
     yield made
     made.close()
 
@@ -92,10 +90,12 @@ def test_the_listing_of_an_earlier_release_is_read(tmp_path: Path) -> None:
     listing.close()
 
 
-def test_an_input_is_cut_by_its_format_and_weighs_its_pieces(stores: InputStores, tmp_path: Path) -> None:
+def test_an_input_is_cut_by_its_format_and_weighs_its_pieces(stores: JobStores, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(bytes(5 * MIB // 2))
     (tmp_path / "b.txt").write_bytes(bytes(10))
-    shards = list(find("x", InputSpec([f"{tmp_path}/*.txt"], format=InputFormat.LINES, split_size=PIECE), stores))
+    shards = list(
+        find_shards("x", InputSpec([f"{tmp_path}/*.txt"], format=InputFormat.LINES, split_size=PIECE), stores)
+    )
     assert [(Path(shard.uri).name, shard.offset) for shard in shards] == [
         ("a.txt", 0),
         ("a.txt", 5 * MIB // 6),
@@ -109,36 +109,36 @@ def test_an_input_is_cut_by_its_format_and_weighs_its_pieces(stores: InputStores
     listing.close()
 
 
-def test_a_file_that_two_paths_name_has_its_pieces_once(stores: InputStores, tmp_path: Path) -> None:
+def test_a_file_that_two_paths_name_has_its_pieces_once(stores: JobStores, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(bytes(2 * MIB))
     paths = [f"{tmp_path}/a.txt", f"{tmp_path}/*.txt"]
-    shards = list(find("x", InputSpec(paths, format=InputFormat.LINES, split_size=PIECE), stores))
+    shards = list(find_shards("x", InputSpec(paths, format=InputFormat.LINES, split_size=PIECE), stores))
     assert [shard.offset for shard in shards] == [0, MIB]
 
 
-def test_many_parquet_files_come_in_their_order(stores: InputStores, tmp_path: Path) -> None:
+def test_many_parquet_files_come_in_their_order(stores: JobStores, tmp_path: Path) -> None:
     for number in range(100):
         shutil.copy(SAMPLES / ("pyarrow.parquet" if number % 2 else "fastparquet.parquet"), tmp_path / f"{number:03}")
     spec = InputSpec([str(tmp_path)], format=InputFormat.PARQUET, split_size=PIECE)
-    shards = list(find("x", spec, stores))
+    shards = list(find_shards("x", spec, stores))
     assert [shard.uri for shard in shards] == [f"file://{tmp_path}/{number:03}" for number in range(100)]
     assert [shard.row_groups for shard in shards] == [(0, 3), (0, 4)] * 50
     assert shards[1].length == 914 + 934 + 940 + 678
-    whole = list(find("x", attrs.evolve(spec, split_size=None), stores))
+    whole = list(find_shards("x", attrs.evolve(spec, split_size=None), stores))
     assert {(shard.format, shard.length, shard.row_groups) for shard in whole} == {("parquet", None, None)}
 
 
-def test_a_parquet_file_that_is_none_is_named(stores: InputStores, tmp_path: Path) -> None:
+def test_a_parquet_file_that_is_none_is_named(stores: JobStores, tmp_path: Path) -> None:
     shutil.copy(SAMPLES / "pyarrow.parquet", tmp_path / "a")
     (tmp_path / "b").write_text("a,b\n1,2\n3,4\n5,6\n")
     spec = InputSpec([str(tmp_path)], format=InputFormat.PARQUET, split_size=PIECE)
     words = rf"inputs\.x: file://{tmp_path}/b cannot be cut as a Parquet file: it does not end as one; have it written"
     with pytest.raises(BadInputError, match=words):
-        list(find("x", spec, stores))
+        list(find_shards("x", spec, stores))
 
 
-def test_a_checksum_is_that_of_the_store_where_it_has_one(stores: InputStores) -> None:
+def test_a_checksum_is_that_of_the_store_where_it_has_one(stores: JobStores) -> None:
     storage = stores.of("memory://sums/")
     storage.write("memory://sums/a", b"x", overwrite=True)
-    (shard,) = find("x", InputSpec(["memory://sums/a"], checksum=True), stores)
+    (shard,) = find_shards("x", InputSpec(["memory://sums/a"], checksum=True), stores)
     assert shard.checksum is None

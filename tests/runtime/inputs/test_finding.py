@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from tony_provider.runtime.inputs.finding import BadInputError, find
-from tony_provider.runtime.inputs.stores import InputStores
-from tony_provider.runtime.spec.model import InputSpec
+from tony_provider.runtime.inputs.finding import BadInputError, find_shards
+from tony_provider.runtime.jobspec.model import InputSpec
 from tony_provider.runtime.storage import LocalStorage, open_storage
+from tony_provider.runtime.storage.stores import JobStores
 
 
 @pytest.fixture
-def stores(tmp_path: Path) -> Iterator[InputStores]:
-    made = InputStores(LocalStorage(), str(tmp_path))
+def stores(tmp_path: Path) -> Iterator[JobStores]:
+    made = JobStores(LocalStorage(), str(tmp_path))
     yield made
     made.close()
 
@@ -53,26 +53,26 @@ def data(tmp_path: Path) -> Path:
         ("_*", ["_SUCCESS"]),
     ],
 )
-def test_paths(stores: InputStores, data: Path, pattern: str, names: list[str]) -> None:
-    found = list(find("x", InputSpec([f"{data}/{pattern}"]), stores))
+def test_paths(stores: JobStores, data: Path, pattern: str, names: list[str]) -> None:
+    found = list(find_shards("x", InputSpec([f"{data}/{pattern}"]), stores))
     assert [shard.uri for shard in found] == [f"file://{data}/{name}" for name in names]
     assert [shard.size for shard in found] == [len(name) for name in names]
     assert all(shard.modified_ms > 0 for shard in found)
 
 
 @pytest.mark.parametrize("pattern", ["", "**", "**/*.csv"])
-def test_a_link_to_a_directory_above_leads_nowhere(stores: InputStores, data: Path, pattern: str) -> None:
-    before = [shard.uri for shard in find("x", InputSpec([f"{data}/{pattern}"]), stores)]
+def test_a_link_to_a_directory_above_leads_nowhere(stores: JobStores, data: Path, pattern: str) -> None:
+    before = [shard.uri for shard in find_shards("x", InputSpec([f"{data}/{pattern}"]), stores)]
     (data / "day=2" / "up").symlink_to(data)
     (data / "day=1" / "there").symlink_to(data / "day=2")
     (data / "day=2" / "back").symlink_to(data / "day=1")
-    after = [shard.uri for shard in find("x", InputSpec([f"{data}/{pattern}"]), stores)]
+    after = [shard.uri for shard in find_shards("x", InputSpec([f"{data}/{pattern}"]), stores)]
     names = ["day=1/there/deep/z.csv", "day=1/there/y.csv", "day=2/back/x.csv"]  # other ways to the same, once each
     assert sorted(after) == sorted([*before, *(f"file://{data}/{name}" for name in names)])
 
 
-def test_a_file_that_two_paths_name_comes_once(stores: InputStores, data: Path) -> None:
-    found = find("x", InputSpec([f"{data}/b.*", f"file://{data}/*.csv"]), stores)
+def test_a_file_that_two_paths_name_comes_once(stores: JobStores, data: Path) -> None:
+    found = find_shards("x", InputSpec([f"{data}/b.*", f"file://{data}/*.csv"]), stores)
     assert [shard.uri.rpartition("/")[2] for shard in found] == ["b.csv", "b.txt", "a.csv"]
 
 
@@ -84,22 +84,22 @@ def test_a_file_that_two_paths_name_comes_once(stores: InputStores, data: Path) 
         ("no/**/*.csv", r"inputs\.x\.paths\[1\]: .* names no file"),
     ],
 )
-def test_a_path_that_names_nothing(stores: InputStores, data: Path, path: str, words: str) -> None:
+def test_a_path_that_names_nothing(stores: JobStores, data: Path, path: str, words: str) -> None:
     with pytest.raises(BadInputError, match=words):
-        list(find("x", InputSpec([f"{data}/a.csv", f"{data}/{path}"]), stores))
+        list(find_shards("x", InputSpec([f"{data}/a.csv", f"{data}/{path}"]), stores))
 
 
 @pytest.mark.parametrize("uri", ["hdfs:///data/*.csv", "nosuchscheme://bucket/data"])
-def test_a_store_that_is_not_known(stores: InputStores, uri: str) -> None:
+def test_a_store_that_is_not_known(stores: JobStores, uri: str) -> None:
     with pytest.raises(BadInputError, match=r"inputs\.x\.paths\[0\]: .*(no WebHDFS addresses|nosuchscheme)"):
-        list(find("x", InputSpec([uri]), stores))
+        list(find_shards("x", InputSpec([uri]), stores))
 
 
-def test_any_store_of_fsspec(stores: InputStores) -> None:
+def test_any_store_of_fsspec(stores: JobStores) -> None:
     storage = open_storage("memory://")
     for name in ("one.bin", "two.bin", "two.txt"):
         storage.write(f"memory:///find/{name}", name.encode(), overwrite=True)
-    found = list(find("x", InputSpec(["memory:///find/*.bin"]), stores))
+    found = list(find_shards("x", InputSpec(["memory:///find/*.bin"]), stores))
     assert [(shard.uri, shard.size) for shard in found] == [
         ("memory:///find/one.bin", 7),
         ("memory:///find/two.bin", 7),

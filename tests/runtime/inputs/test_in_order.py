@@ -6,7 +6,7 @@ from itertools import islice
 
 import pytest
 
-from tony_provider.runtime.inputs.in_order import in_order
+from tony_provider.runtime.common.concurrency import in_parallel_ordered
 
 DEADLINE = 60
 
@@ -31,9 +31,9 @@ def test_results_come_in_order_and_little_is_taken_ahead() -> None:
             turn.set()  # so it was done beside it
         return number * 2
 
-    assert list(islice(in_order(work, things(), 3, nothing), 5)) == [0, 2, 4, 6, 8]
+    assert list(islice(in_parallel_ordered(work, things(), 3, nothing), 5)) == [0, 2, 4, 6, 8]
     assert len(taken) <= 5 + 2 * 3
-    assert list(in_order(work, range(20), 3, nothing)) == [number * 2 for number in range(20)]
+    assert list(in_parallel_ordered(work, range(20), 3, nothing)) == [number * 2 for number in range(20)]
 
 
 def test_what_the_work_raises_ends_it() -> None:
@@ -42,7 +42,7 @@ def test_what_the_work_raises_ends_it() -> None:
             raise TimeoutError("its own")  # and not that of the wait for it
         return number
 
-    found = in_order(work, range(100), 2, nothing)
+    found = in_parallel_ordered(work, range(100), 2, nothing)
     assert list(islice(found, 7)) == list(range(7))
     with pytest.raises(TimeoutError, match="its own"):
         next(found)
@@ -58,6 +58,6 @@ def test_a_wait_for_work_that_hangs_ends_when_it_has_lasted_too_long() -> None:
 
     try:
         with pytest.raises(ZeroDivisionError):
-            list(in_order(lambda _: hanging.wait(DEADLINE), range(3), 1, look))
+            list(in_parallel_ordered(lambda _: hanging.wait(DEADLINE), range(3), 1, look))
     finally:
         hanging.set()

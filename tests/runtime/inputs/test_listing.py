@@ -7,10 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony_provider.runtime.inputs.commit_log import CommitLog, Settled, read_log
-from tony_provider.runtime.inputs.listing import Listing
-from tony_provider.runtime.inputs.shard import InputShard
-from tony_provider.runtime.inputs.shard_queue import ShardQueue, ShardReader
+from tony_provider.runtime.inputs.shard_queue import CommitLog, Settled, ShardQueue, ShardReader, read_log
+from tony_provider.runtime.inputs.shards import InputShard, Listing
 from tony_provider.runtime.storage import LocalStorage
 
 READER = ShardReader("worker:0", 1, 2)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tony_provider.runtime.application import ApplicationDescription, LocalizedResource
-from tony_provider.runtime.launch.command_line import environment
+from tony_provider.runtime.launch.launch_context import launch_environment
 from tony_provider.runtime.parsing.parse import parse_job
 
 DOCKER = "YARN_CONTAINER_RUNTIME_DOCKER_"
@@ -21,8 +21,8 @@ def variables(docker: Any, own: Any = None, *, python_env: str | None = None) ->
     python = ["/usr/bin/python3.11"]
     runtime = LocalizedResource("tony", "hdfs:///tony.zip", 1, 1)
     description = ApplicationDescription("application_1_1", "alice", job, "hdfs:///x", None, [], runtime, python=python)
-    assert environment(description)
-    return environment(description, "worker")
+    assert launch_environment(description)
+    return launch_environment(description, "worker")
 
 
 def test_every_key_of_dockers_has_its_variable() -> None:
@@ -100,7 +100,7 @@ def test_an_image_and_an_environment_of_a_type_go_together() -> None:
     job = parse_job({"framework": "standalone", "python_env": "env.tar.gz", "tasks": tasks})
     runtime = LocalizedResource("tony", "hdfs:///tony.zip", 1, 1)
     description = ApplicationDescription("application_1_1", "alice", job, "hdfs:///x", None, [], runtime, python=["/p"])
-    found = {task_type: environment(description, task_type) for task_type in ("worker", "tool", None)}
+    found = {task_type: launch_environment(description, task_type) for task_type in ("worker", "tool", None)}
     assert {name: each["TONY_PYTHON_CANDIDATES"].split(":") for name, each in found.items()} == {
         "worker": ["/opt/own/bin/python", "python3", "python", "/p"],
         "tool": ["python3", "python", "/p"],

@@ -21,11 +21,12 @@ import pytest
 
 from tests.jobs.pythons import find_python
 from tests.shared_runtime import launch_words
-from tony_provider.cluster.runtime_archive import worker_archive
-from tony_provider.runtime import contract, exit_codes, launch
+from tony_provider.cluster.environments.runtime_archive import worker_archive
+from tony_provider.runtime import launch
 from tony_provider.runtime.application import LocalizedResource, ResourceKind
-from tony_provider.runtime.contract import WORK_DIR
-from tony_provider.runtime.launch.command_line import command
+from tony_provider.runtime.common import contract, exit_codes
+from tony_provider.runtime.common.contract import WORK_DIR
+from tony_provider.runtime.launch.launch_context import launch_command
 
 VERSION = "{}.{}".format(*sys.version_info[:2])
 OWN = "cp{}{}".format(*sys.version_info[:2])
@@ -77,7 +78,7 @@ class Container:
             "tony-runtime.zip", "file:///x", len(content), 1, sha256=hashlib.sha256(content).hexdigest()
         )
         pythons = [f"{digits[0]}.{digits[1:]}" for digits in found]
-        return command(program, runtime, pythons, [self.environment] if self.environment else [])
+        return launch_command(program, runtime, pythons, [self.environment] if self.environment else [])
 
     def run(self, *, shell: str = "sh", **env: str) -> subprocess.CompletedProcess[str]:
         called = [shell, "sh"] if shell == "busybox" else [shell]

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony_provider.runtime.notebook.activity import Idleness, ServerActivity
+from tony_provider.runtime.notebook.jupyter import Idleness, ServerActivity
 from tony_provider.runtime.notebook.options import NotebookOptions
 
 

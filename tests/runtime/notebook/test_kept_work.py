@@ -14,10 +14,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.files import files_below
-from tony_provider.runtime.notebook import archive
-from tony_provider.runtime.notebook.archive import Packed, pack, unpack
-from tony_provider.runtime.notebook.kept_work import KeptWork
-from tony_provider.runtime.notebook.work_files import NOT_KEPT, WorkChoice, WorkFile, below
+from tony_provider.runtime.notebook import kept_work
+from tony_provider.runtime.notebook.kept_work import (
+    NOT_KEPT,
+    KeptWork,
+    Packed,
+    WorkChoice,
+    WorkFile,
+    pack_work,
+    unpack_work,
+    work_files_below,
+)
 from tony_provider.runtime.sdk import tony_sdk
 
 
@@ -120,13 +127,13 @@ def test_what_has_no_room_is_named_where_people_look(work: KeptWork, tmp_path: P
 def test_a_file_that_is_written_meanwhile_is_kept_once_more(work: KeptWork, monkeypatch: pytest.MonkeyPatch) -> None:
     log = work.directory / "log.txt"
     log.write_text("one")
-    opened = archive._open
+    opened = kept_work._open
 
     def written_meanwhile(path: Path) -> BinaryIO:
         log.write_text("one, two")
         return opened(path)
 
-    monkeypatch.setattr(archive, "_open", written_meanwhile)
+    monkeypatch.setattr(kept_work, "_open", written_meanwhile)
     assert "written meanwhile, and kept again: log.txt" in work.keep()
     assert not work.is_kept
     monkeypatch.undo()
@@ -135,8 +142,8 @@ def test_a_file_that_is_written_meanwhile_is_kept_once_more(work: KeptWork, monk
 def test_a_file_that_cannot_be_read_is_named_and_the_rest_is_kept(work: KeptWork, tmp_path: Path) -> None:
     (work.directory / "a.ipynb").write_text("first")
     os.mkfifo(work.directory / "pipe")
-    found = [*below(work.directory), WorkFile("gone", 5, 0, 0o100600)]
-    assert pack(work.directory, found, tmp_path / "work-1.tar") == Packed([], ["gone"])
+    found = [*work_files_below(work.directory), WorkFile("gone", 5, 0, 0o100600)]
+    assert pack_work(work.directory, found, tmp_path / "work-1.tar") == Packed([], ["gone"])
     assert [file.path for file in found] == ["a.ipynb", "gone"]
 
 
@@ -166,7 +173,7 @@ def test_nothing_is_put_outside_of_the_directory(tmp_path: Path, name: str) -> N
         tar.addfile(tarfile.TarInfo(name))
     (tmp_path / "in").mkdir()
     with pytest.raises(tarfile.TarError, match="not below a directory"):
-        unpack(tmp_path / "work-1.tar", tmp_path / "in")
+        unpack_work(tmp_path / "work-1.tar", tmp_path / "in")
     assert not (tmp_path / "a").exists()
 
 
@@ -179,7 +186,7 @@ def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "in").mkdir()
     with pytest.raises(OSError, match="exists"):
-        unpack(tmp_path / "work-1.tar", tmp_path / "in")
+        unpack_work(tmp_path / "work-1.tar", tmp_path / "in")
     assert not list((tmp_path / "elsewhere").iterdir())
 
 
@@ -197,8 +204,8 @@ def test_any_files_are_packed_and_put_back(
         (folder / name).mkdir()
     for name, content in contents.items():
         (folder / "from" / name).write_bytes(content)
-    assert pack(folder / "from", list(below(folder / "from")), folder / "work-1.tar") == Packed([], [])
-    unpack(folder / "work-1.tar", folder / "to")
+    assert pack_work(folder / "from", list(work_files_below(folder / "from")), folder / "work-1.tar") == Packed([], [])
+    unpack_work(folder / "work-1.tar", folder / "to")
     kept = {name: content for name, content in contents.items() if name not in ("__pycache__", NOT_KEPT)}
     assert {path.name: path.read_bytes() for path in (folder / "to").iterdir()} == kept
 

@@ -19,9 +19,8 @@ from tests.files import files_below
 from tests.hadoop.ports import free_ports
 from tests.waiting import until
 from tony_provider.runtime.notebook import jupyter, serving
-from tony_provider.runtime.notebook.archive import unpack
 from tony_provider.runtime.notebook.jupyter import Jupyter
-from tony_provider.runtime.notebook.kept_work import KeptWork
+from tony_provider.runtime.notebook.kept_work import KeptWork, unpack_work
 from tony_provider.runtime.notebook.options import NotebookOptions
 from tony_provider.runtime.notebook.serving import CANNOT_RUN, TOLD_TO_END, Serving, main
 from tony_provider.runtime.sdk import tony_sdk
@@ -78,7 +77,7 @@ class Notebook:
         newest = max((self.folder / "checkpoints").glob("work-*.tar"), key=lambda path: path.stat().st_mtime_ns)
         found = self.folder / "found"
         found.mkdir()
-        unpack(newest, found)
+        unpack_work(newest, found)
         return files_below(found)
 
 

@@ -9,13 +9,16 @@ import attrs
 import pytest
 
 from tests.runtime.storage.conftest import Place
-from tony_provider.runtime.outputs.output_mark import OutputMark, write_mark
-from tony_provider.runtime.outputs.output_part import OutputPart
-from tony_provider.runtime.outputs.output_place import OutputPlace
-from tony_provider.runtime.outputs.publication import Publication, clear_away
-from tony_provider.runtime.outputs.publish_error import PublishError
-from tony_provider.runtime.outputs.target_check import target_problem
-from tony_provider.runtime.spec.model import OutputCommit, OutputLayout, OutputSpec
+from tony_provider.runtime.jobspec.model import OutputCommit, OutputLayout, OutputSpec
+from tony_provider.runtime.outputs.output_place import OutputPart, OutputPlace
+from tony_provider.runtime.outputs.publication import (
+    OutputMark,
+    Publication,
+    PublishError,
+    clear_away,
+    target_problem,
+    write_mark,
+)
 from tony_provider.runtime.storage import (
     Storage,
     StoragePermissionDenied,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tony_provider.runtime.parsing.layers import Layer, Layers
+from tony_provider.runtime.parsing.parse import Layer, Layers
 
 LAYERS = Layers(
     [

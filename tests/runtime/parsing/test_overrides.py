@@ -10,12 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony_provider.runtime.parsing.overrides import ALLOWED_BY_DEFAULT, EVERYTHING, check_overrides, leaves
-from tony_provider.runtime.parsing.parse import parse_job
-from tony_provider.runtime.spec import model
-from tony_provider.runtime.spec.merge import merge
-from tony_provider.runtime.spec.problems import SpecError
-from tony_provider.runtime.spec.source import load_source
+from tony_provider.runtime.jobspec import model
+from tony_provider.runtime.jobspec.problems import SpecError
+from tony_provider.runtime.parsing.parse import (
+    ALLOWED_BY_DEFAULT,
+    EVERYTHING,
+    check_overrides,
+    leaf_keys,
+    load_source,
+    merge,
+    parse_job,
+)
 
 JOB = {"framework": "standalone", "tasks": {"worker": {"command": "python train.py"}}}
 SIZES = {
@@ -124,7 +129,7 @@ PLAIN = st.recursive(
 def test_whatever_is_not_refused_changes_keys_of_the_table_only(overrides: dict[str, Any]) -> None:
     if refused(overrides):
         return
-    before, after = dict(leaves(JOB)), dict(leaves(merge(JOB, overrides)))
+    before, after = dict(leaf_keys(JOB)), dict(leaf_keys(merge(JOB, overrides)))
     changed = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
     assert all(path[0] in ("queue", "am", "tasks") for path in changed)
     assert ("tasks", "worker", "command") not in changed

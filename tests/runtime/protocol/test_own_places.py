@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
-from tony_provider.runtime.protocol.export_status import ExportedModel
-from tony_provider.runtime.protocol.own_places import foreign_places, is_below, without_foreign_places
-from tony_provider.runtime.protocol.status import InputStatus, JobState, JobStatus
+from tony_provider.runtime.protocol.limits import foreign_places, is_below, without_foreign_places
+from tony_provider.runtime.protocol.status import ExportedModel, InputStatus, JobState, JobStatus
 
 TRAINING = "hdfs://prod/user/alice/.tony/jobs/clicks-1"
 APPLICATION = f"{TRAINING}/applications/application_1_0001"

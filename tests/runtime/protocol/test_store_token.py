@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from tests.runtime.delegation_tokens import made
-from tony_provider.runtime import contract
+from tony_provider.runtime.common import contract
 from tony_provider.runtime.hadoop.tokens import HDFS_TOKEN, WEBHDFS_TOKEN, Credentials, Token
-from tony_provider.runtime.protocol.store_token import (
-    put_store_token,
-    replace_store_token,
-    store_token,
-)
-from tony_provider.runtime.protocol.token_life import TokenLife
+from tony_provider.runtime.protocol.status import TokenLife
+from tony_provider.runtime.protocol.store_tokens import put_store_token, replace_store_token, store_token
 
 NAMENODE, NAMESERVICE = "10.0.0.7:8020", "ha-hdfs:prod"
 

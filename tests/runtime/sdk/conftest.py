@@ -8,15 +8,10 @@ from typing import Any
 
 import pytest
 
-from tony_provider.runtime import contract
-from tony_provider.runtime.sdk import (
-    tony_keras,
-    tony_progress,
-    tony_saves,
-    tony_sdk,
-    tony_stop,
-    tony_track,
-)
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.sdk import tony_callbacks, tony_progress, tony_sdk
+from tony_provider.runtime.sdk import tony_progress as tony_stop
+from tony_provider.runtime.sdk import tony_progress as tony_track
 
 Reports = Callable[[], list[dict[str, Any]]]
 
@@ -24,7 +19,7 @@ Reports = Callable[[], list[dict[str, Any]]]
 @pytest.fixture
 def in_a_job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Reports:
     """A process as rank 0 of a job has it; call it for what was reported."""
-    for module in (tony_sdk, tony_keras, tony_progress, tony_saves, tony_stop, tony_track):
+    for module in (tony_sdk, tony_callbacks, tony_progress, tony_callbacks, tony_stop, tony_track):
         monkeypatch.setitem(sys.modules, module.__name__.rpartition(".")[2], module)
     for name in vars(contract).values():
         if isinstance(name, str) and name.startswith(contract.OWN_ENV_PREFIX):

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony_provider.runtime import contract
 from tony_provider.runtime.artifacts.tree import scan
-from tony_provider.runtime.checkpoint.saves import Save, SaveFinder
+from tony_provider.runtime.checkpoint.save_finder import Save, SaveFinder
+from tony_provider.runtime.common import contract
 from tony_provider.runtime.sdk import tony_sdk
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tony_provider.runtime import contract
+from tony_provider.runtime.common import contract
 from tony_provider.runtime.sdk import tony_sdk
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tony_provider.runtime.inputs.cutting import cut_row_groups
-from tony_provider.runtime.inputs.shard import InputShard
+from tony_provider.runtime.inputs.finding import cut_row_groups
+from tony_provider.runtime.inputs.shards import InputShard
 from tony_provider.runtime.sdk import tony_inputs, tony_records
 from tony_provider.runtime.sdk.tony_inputs import InputError, TaskShard
 

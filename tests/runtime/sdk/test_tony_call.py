@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.jobs.pythons import find_python
-from tony_provider.runtime import contract
+from tony_provider.runtime.common import contract
 from tony_provider.runtime.sdk import tony_call
 
 Call = Callable[..., "subprocess.CompletedProcess[str]"]

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from tests.kinds.environments import SYSTEM_PYTHON, has_torch
-from tony_provider.runtime import contract
-from tony_provider.runtime.inputs.cutting import cut_bytes
-from tony_provider.runtime.inputs.shard import InputShard
-from tony_provider.runtime.sdk import tony_datasets, tony_inputs, tony_records, tony_sdk
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.inputs.finding import cut_bytes
+from tony_provider.runtime.inputs.shards import InputShard
+from tony_provider.runtime.sdk import tony_inputs, tony_records, tony_sdk
+from tony_provider.runtime.sdk import tony_inputs as tony_datasets
 from tony_provider.runtime.sdk.tony_inputs import InputError, TaskShard
 
 tf: Any = pytest.importorskip("tensorflow")
@@ -152,7 +153,7 @@ def test_the_processes_of_a_loader_of_pytorch_divide_the_shards(part: Path, tmp_
 
 def test_nothing_is_imported_that_is_not_there() -> None:
     """The helpers themselves want neither library, nor pyarrow."""
-    program = "import sys, tony_sdk, tony_inputs, tony_records, tony_datasets\nprint(*sys.modules)"
+    program = "import sys, tony_sdk, tony_inputs, tony_records\nprint(*sys.modules)"
     found = subprocess.run(
         [sys.executable, "-S", "-c", program], env={"PYTHONPATH": str(SDK)}, capture_output=True, text=True, check=True
     ).stdout.split()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tony_provider.runtime.sdk.tony_frames import Frames, NotAuthenticError
+from tony_provider.runtime.sdk.tony_mpi import Frames, NotAuthenticError
 
 Pair = tuple[socket.socket, socket.socket]
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tony_provider.runtime import contract
-from tony_provider.runtime.inputs.shard import InputShard
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.inputs.shards import InputShard
 from tony_provider.runtime.sdk import tony_inputs, tony_sdk
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.runtime.sdk.conftest import environment, reports
-from tony_provider.runtime import contract
+from tony_provider.runtime.common import contract
 from tony_provider.runtime.sdk import tony_sdk
 
 keras: Any = pytest.importorskip("keras")

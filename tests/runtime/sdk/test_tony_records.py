@@ -15,8 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tony_provider.runtime.inputs.cutting import COMPRESSED, cut_bytes
-from tony_provider.runtime.inputs.shard import InputShard
+from tony_provider.runtime.inputs.finding import COMPRESSED, cut_bytes
+from tony_provider.runtime.inputs.shards import InputShard
 from tony_provider.runtime.sdk import tony_inputs, tony_records
 from tony_provider.runtime.sdk.tony_inputs import InputError, TaskShard
 from tony_provider.runtime.sdk.tony_records import RecordError, read_lines, read_tfrecord_piece

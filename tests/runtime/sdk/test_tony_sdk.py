@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony_provider.runtime import contract
-from tony_provider.runtime.executor.progress_reports import ProgressReader
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.executor.progress import ProgressReader
 from tony_provider.runtime.protocol.limits import is_metric_name
 from tony_provider.runtime.sdk import tony_sdk
 

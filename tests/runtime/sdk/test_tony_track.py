@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.runtime.sdk.conftest import environment, reports
-from tony_provider.runtime import contract
+from tony_provider.runtime.common import contract
 from tony_provider.runtime.sdk import tony_sdk
 from tony_provider.runtime.sdk.tony_progress import LoopProgress
 

@@ -13,7 +13,7 @@ import tests.kinds.programs as programs
 from tests.hadoop.ports import free_ports
 from tests.kinds.environments import has_torch, trainers_environment
 from tests.runtime.sdk.conftest import environment, reports
-from tony_provider.runtime import contract
+from tony_provider.runtime.common import contract
 from tony_provider.runtime.sdk import tony_sdk
 
 pytestmark = [pytest.mark.long, pytest.mark.skipif(not has_torch(), reason="Debian's python3-torch is not installed")]

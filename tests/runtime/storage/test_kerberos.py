@@ -14,9 +14,8 @@ import pytest
 
 from tests.hadoop.cluster import HadoopCluster
 from tests.hadoop.settings import REALM
-from tony_provider.runtime.hadoop.delegation_token_id import DelegationTokenId
 from tony_provider.runtime.hadoop.gss import GssError, KeytabTickets
-from tony_provider.runtime.hadoop.tokens import Token
+from tony_provider.runtime.hadoop.tokens import DelegationTokenId, Token
 from tony_provider.runtime.storage import (
     Negotiate,
     StorageAuthError,

@@ -28,7 +28,7 @@ from tony_provider.runtime.storage import (
     walk,
     write_atomically,
 )
-from tony_provider.runtime.storage.leftovers import leftovers
+from tony_provider.runtime.storage.stores import leftovers
 
 storage = LocalStorage()
 

@@ -8,8 +8,8 @@ from unittest.mock import Mock
 import pytest
 
 from tony_provider.runtime.storage import StorageInvalidPath
+from tony_provider.runtime.storage.stores import SeveralHdfs
 from tony_provider.runtime.storage.webhdfs.key_server import key_server_addresses
-from tony_provider.runtime.storage.webhdfs.several import SeveralHdfs
 from tony_provider.runtime.storage.webhdfs.store import WebHdfsStorage
 
 OWN, OTHER = Mock(spec=WebHdfsStorage), Mock(spec=WebHdfsStorage)

@@ -8,7 +8,7 @@ from http.client import HTTPConnection
 
 import pytest
 
-from tony_provider.runtime.storage.webhdfs.watched_socket import SilenceTimeoutError, watch
+from tony_provider.runtime.storage.webhdfs.transport import SilenceTimeoutError, watch
 
 SILENCE = 0.05  # seconds
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from tests.runtime.storage.servers import Reply, Request, saying, scripted
 from tony_provider.runtime.storage import StorageError, StorageInvalidPath, WebHdfsConfig, WebHdfsStorage
 from tony_provider.runtime.storage.errors import StorageAuthError, StorageNoSpace, StorageNotFound
-from tony_provider.runtime.storage.webhdfs.answers import Answer, NoDataNode, NotNow, check
-from tony_provider.runtime.storage.webhdfs.transport import target
+from tony_provider.runtime.storage.webhdfs.transport import NoDataNode, NotNow, WebHdfsAnswer, check, request_target
 
 URI = "hdfs:///a"
 OPERATIONS: list[Callable[[WebHdfsStorage], object]] = [
@@ -99,7 +98,9 @@ def test_a_location_that_leads_nowhere(location: str) -> None:
 
 @given(st.text(max_size=40))
 def test_any_location_fits_a_request_line(text: str) -> None:
-    line = target("http://host/" + text.encode("utf-8", "replace").decode("latin-1").replace("[", "").replace("]", ""))
+    line = request_target(
+        "http://host/" + text.encode("utf-8", "replace").decode("latin-1").replace("[", "").replace("]", "")
+    )
     assert line.isascii()
     assert line.isprintable()
     assert " " not in line
@@ -140,7 +141,7 @@ def test_any_location_fits_a_request_line(text: str) -> None:
 def test_java_exceptions_become_ours(exception: str, message: str, expected: type[Exception]) -> None:
     name = exception.rsplit(".", 1)[-1]
     remote = {"exception": name, "javaClassName": exception, "message": message + "\n\tat java.lang.Thread.run"}
-    answer = Answer(403, None, json.dumps({"RemoteException": remote}).encode())
+    answer = WebHdfsAnswer(403, None, json.dumps({"RemoteException": remote}).encode())
     with pytest.raises(Exception, match=message.replace("$", ".")) as error:
         check(answer, URI, "write")
     assert type(error.value) is expected

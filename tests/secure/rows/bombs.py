@@ -18,7 +18,7 @@ from tests.secure.field import Field
 from tests.secure.row import row
 from tests.secure.victim import Victim, peak_bytes
 from tony_provider.runtime.checkpoint.catalog import read_stored
-from tony_provider.runtime.storage.helpers import read_bytes, write_atomically
+from tony_provider.runtime.storage.base import read_bytes, write_atomically
 
 _BY = "a job of alice's"
 READ_SECONDS = 120.0  # that a worker may need; then it hangs

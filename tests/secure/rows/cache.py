@@ -14,7 +14,7 @@ from tests.secure.field import PROGRAMS, Field
 from tests.secure.row import row
 from tests.secure.victim import SECONDS
 from tony_provider.runtime.storage import uris
-from tony_provider.runtime.storage.helpers import read_bytes, write_atomically
+from tony_provider.runtime.storage.base import read_bytes, write_atomically
 
 SCRIPT = "train.sh"
 _LENGTH = 100  # of both, since a size is looked at first

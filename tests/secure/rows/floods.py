@@ -11,9 +11,9 @@ from tests.secure.field import Field
 from tests.secure.flooding import HALF, SOURCES, connections, half_said, status_seconds
 from tests.secure.row import row
 from tests.secure.victim import Victim, peak_bytes
-from tony_provider.runtime import contract
+from tony_provider.runtime.common import contract
 from tony_provider.runtime.protocol.status import JobState
-from tony_provider.runtime.task_identity import TaskIdentity
+from tony_provider.runtime.protocol.task_identity import TaskIdentity
 
 IDLE = 6000
 BEATS, BEAT_BYTES = 4, 11 << 20

@@ -9,7 +9,7 @@ from tests import airflow_home
 from tests.operators.test_asked_for import AUTHORS, EVIL, triggered
 from tests.secure.field import Field
 from tests.secure.row import row
-from tony_provider.runtime.storage.helpers import read_text
+from tony_provider.runtime.storage.base import read_text
 
 NAME = "from-a-form"
 

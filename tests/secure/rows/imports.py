@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tests import airflow_home
-from tests.importing.foreign_jobs import SYSTEMS, hostile, options
+from tests.importers.foreign_jobs import SYSTEMS, hostile, options
 from tests.rendering import parsed_dag, rendered
 from tests.secure.field import Field
 from tests.secure.row import row
-from tony_provider.cli.import_job import import_job
+from tony_provider.cli.import_and_dag import import_job
 
 
 @row(

@@ -11,9 +11,9 @@ from tests.secure.callers import Heard, call, secrets_of, self_made
 from tests.secure.field import Field
 from tests.secure.row import row
 from tests.secure.victim import Victim
-from tony_provider.runtime import contract
+from tony_provider.runtime.common import contract
 from tony_provider.runtime.protocol.status import JobState
-from tony_provider.runtime.task_identity import TaskIdentity
+from tony_provider.runtime.protocol.task_identity import TaskIdentity
 
 FORGED = "0" * 64
 

@@ -11,8 +11,8 @@ from tests.secure.row import row
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.parsing.parse import parse_job
+from tony_provider.runtime.storage.base import read_bytes, write_atomically
 from tony_provider.runtime.storage.errors import StorageError
-from tony_provider.runtime.storage.helpers import read_bytes, write_atomically
 from tony_provider.runtime.storage.uris import join
 
 _BY = "code of alice's"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tests.secure.field import Field
 from tests.secure.row import row
-from tony_provider.cluster.submission_request import SubmissionRequest
+from tony_provider.cluster.submission.preparation import SubmissionRequest
+from tony_provider.runtime.jobspec.model import JobSpec
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.protocol.status import FinalStatus, JobState
-from tony_provider.runtime.spec.model import JobSpec
 
 
 @row("squatted-tag", "run an application with the tag of alice's training, while she submits her next try")

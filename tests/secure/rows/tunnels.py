@@ -9,8 +9,8 @@ from contextlib import suppress
 from tests.secure.field import Field
 from tests.secure.row import row
 from tests.secure.victim import Victim
-from tony_provider.cluster.application_about import read_about
-from tony_provider.cluster.tunnel.tunnel import HOST, TaskTunnel
+from tony_provider.cluster.task_tunnel import HOST, TaskTunnel
+from tony_provider.cluster.token_refresh import read_master_contact
 
 _SERVER = f"({sys.executable} -m http.server --bind 127.0.0.1 $TONY_PORT & echo serves $TONY_PORT)"
 _SECONDS = 60.0
@@ -24,7 +24,7 @@ def other_jobs_server(field: Field) -> str:
     for victim in (other, his):
         victim.until_running()
     ports = [_port(victim) for victim in (his, other)]
-    about = read_about(his.job.hook.storage(), his.job.directory)  # no secret: the master's certificate
+    about = read_master_contact(his.job.hook.storage(), his.job.directory)  # no secret: the master's certificate
     with field.acting_as("bob") as place:
         cluster = place.hook().get_conn()
 

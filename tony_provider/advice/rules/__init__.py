@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tony_provider.advice.rule import Rule
+from tony_provider.advice.case import Rule
 from tony_provider.advice.rules.checkpoint_interval import CheckpointInterval
 from tony_provider.advice.rules.evaluation_missing import EvaluationMissing
 from tony_provider.advice.rules.failing_node import FailingNode

@@ -8,12 +8,11 @@ from statistics import median
 
 import attrs
 
-from tony_provider.advice.case import Case, confidence
-from tony_provider.advice.rule import Rule
-from tony_provider.cluster.history.advice import Advice, Confidence
-from tony_provider.runtime.history.event_segments import DROPPED
-from tony_provider.runtime.protocol.job_figures import TimeUse
-from tony_provider.runtime.quantities import count, span
+from tony_provider.advice.case import Case, Rule, confidence
+from tony_provider.cluster.records.summary import Advice, Confidence
+from tony_provider.runtime.common.quantities import count, span
+from tony_provider.runtime.history.events import DROPPED
+from tony_provider.runtime.protocol.status import TimeUse
 
 _WORTH = 0.02  # of the time that another interval would save
 _WORTH_UNTRIED = 0.3  # where nothing has failed yet: copying is hardly felt

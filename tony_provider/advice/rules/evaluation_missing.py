@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import attrs
 
-from tony_provider.advice.case import Case, confidence
+from tony_provider.advice.case import Case, Rule, confidence
 from tony_provider.advice.metric_names import INPUT_WAIT, gets_lower, is_of_evaluation
-from tony_provider.advice.rule import Rule
-from tony_provider.cluster.history.advice import Advice
-from tony_provider.runtime.spec.model import Role
+from tony_provider.cluster.records.summary import Advice
+from tony_provider.runtime.jobspec.model import Role
 
 _GAIN = 0.01  # it costs nothing; all else comes first
 

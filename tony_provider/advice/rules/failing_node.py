@@ -7,11 +7,10 @@ from typing import Any
 
 import attrs
 
-from tony_provider.advice.case import Case, confidence
-from tony_provider.advice.rule import Rule
-from tony_provider.cluster.history.advice import Advice
+from tony_provider.advice.case import Case, Rule, confidence
+from tony_provider.cluster.records.summary import Advice
+from tony_provider.runtime.common.quantities import count
 from tony_provider.runtime.protocol.status import FailureKind
-from tony_provider.runtime.quantities import count
 
 _TIMES = 2  # containers lost in this application, or applications that failed there
 _TIMES_OF_A_PROGRAM = 3  # applications whose program failed there: two may be there by chance

@@ -9,12 +9,11 @@ from statistics import median
 
 import attrs
 
-from tony_provider.advice.case import Case
+from tony_provider.advice.case import Case, Rule
 from tony_provider.advice.metric_names import gets_lower, telling
-from tony_provider.advice.rule import Rule
-from tony_provider.cluster.history.advice import Advice, Confidence
-from tony_provider.runtime.history.task_sample import TaskSample
-from tony_provider.runtime.quantities import number, span
+from tony_provider.cluster.records.summary import Advice, Confidence
+from tony_provider.runtime.common.quantities import number, span
+from tony_provider.runtime.history.samples import TaskSample
 
 _BINS = 20  # that the curve is cut into: their medians do without its noise
 _POINTS = 2 * _BINS  # at least

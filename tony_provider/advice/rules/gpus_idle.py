@@ -6,10 +6,9 @@ import math
 
 import attrs
 
-from tony_provider.advice.case import Case, TypeRuns, confidence
-from tony_provider.advice.rule import Rule
-from tony_provider.cluster.history.advice import Advice
-from tony_provider.runtime.quantities import count
+from tony_provider.advice.case import Case, Rule, TypeRuns, confidence
+from tony_provider.cluster.records.summary import Advice
+from tony_provider.runtime.common.quantities import count
 
 _BUSY = 30.0  # percent of one GPU; less is idle
 _UNUSED = 1.0  # percent; less is nothing at all

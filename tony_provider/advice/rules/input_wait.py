@@ -6,12 +6,11 @@ from statistics import mean
 
 import attrs
 
-from tony_provider.advice.case import Case, TypeRuns
+from tony_provider.advice.case import Case, Rule, TypeRuns
 from tony_provider.advice.metric_names import INPUT_WAIT
-from tony_provider.advice.rule import Rule
-from tony_provider.cluster.history.advice import Advice, Confidence
-from tony_provider.runtime.history.task_sample import TaskSample
-from tony_provider.runtime.quantities import count, size
+from tony_provider.cluster.records.summary import Advice, Confidence
+from tony_provider.runtime.common.quantities import count, size
+from tony_provider.runtime.history.samples import TaskSample
 
 _MUCH = 0.2  # of the time
 _SAMPLES = 5

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import attrs
 
-from tony_provider.advice import memory
-from tony_provider.advice.case import Case, TypeRuns, confidence
-from tony_provider.advice.rule import Rule
-from tony_provider.cluster.history.advice import Advice
+from tony_provider.advice import sizing
+from tony_provider.advice.case import Case, Rule, TypeRuns, confidence
+from tony_provider.cluster.records.summary import Advice
 from tony_provider.runtime.protocol.status import FailureKind
 
 _NEARLY = 0.9  # of what was asked for
@@ -29,16 +28,16 @@ class MemoryTooLittle(Rule):
             return None
         worst = max(wanted, key=lambda name: (name in killed, wanted[name]))
         runs = next(each for each in case.types if each.now.type == worst)
-        most = memory.most_used(runs)
+        most = sizing.most_used_memory(runs)
         agreeing = [each for each in runs.former if _is_near(each.most_rss_bytes, runs)]
-        used = f"the most that one used was {memory.said(most / memory.MIB)}" if most else "it was not enough"
+        used = f"the most that one used was {sizing.memory_text(most / sizing.MIB)}" if most else "it was not enough"
         why = f"a container of it was killed for its memory, and {used}" if worst in killed else used
         return self.advice(
-            f"Ask for {memory.said(wanted[worst])} of memory for each {worst} in place of "
-            f"{memory.said(memory.asked(runs))}: {why}",
+            f"Ask for {sizing.memory_text(wanted[worst])} of memory for each {worst} in place of "
+            f"{sizing.memory_text(sizing.asked_memory(runs))}: {why}",
             _GAIN_AFTER_A_KILL if worst in killed else _GAIN_OF_A_NEAR_MISS,
             confidence(1 + len(agreeing) + len(killed), 1 + len(runs.former)),
-            memory.change(wanted.items()),
+            sizing.memory_change(wanted.items()),
             task_type=worst,
             asked_bytes=runs.now.memory_bytes,
             most_rss_bytes=most,
@@ -59,11 +58,11 @@ def _killed(case: Case) -> set[str]:
 
 def _needed(runs: TypeRuns, killed: bool) -> int | None:
     """In MiB; None: it has enough."""
-    most = memory.most_used(runs)
+    most = sizing.most_used_memory(runs)
     if killed:
-        after = int(_AFTER_A_KILL * memory.asked(runs))
-        return max(-(-after // memory.STEP) * memory.STEP, memory.needed(most or 0))
-    return memory.needed(most) if most and _is_near(most, runs) else None
+        after = int(_AFTER_A_KILL * sizing.asked_memory(runs))
+        return max(-(-after // sizing.MEMORY_STEP) * sizing.MEMORY_STEP, sizing.needed_memory(most or 0))
+    return sizing.needed_memory(most) if most and _is_near(most, runs) else None
 
 
 def _is_near(most: int | None, runs: TypeRuns) -> bool:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import attrs
 
-from tony_provider.advice import memory
-from tony_provider.advice.case import ENOUGH_TRAINING, Case, TypeRuns, confidence
-from tony_provider.advice.rule import Rule
-from tony_provider.cluster.history.advice import Advice
+from tony_provider.advice import sizing
+from tony_provider.advice.case import ENOUGH_TRAINING, Case, Rule, TypeRuns, confidence
+from tony_provider.cluster.records.summary import Advice
 
 _WORTH = 0.75  # of what was asked: what is advised is at most that
 _WEIGHT = 0.5  # of all that containers hold, memory counts as half
@@ -24,23 +23,24 @@ class MemoryTooMuch(Rule):
     def advise(self, case: Case) -> Advice | None:
         if not case.succeeded or case.times.training < self.least_seconds:
             return None  # it may have ended before it used the most
-        types = {runs.now.type: (runs, most) for runs in case.types if (most := memory.most_used(runs))}
-        wanted = {name: memory.needed(most) for name, (runs, most) in types.items() if _too_much(runs, most)}
+        types = {runs.now.type: (runs, most) for runs in case.types if (most := sizing.most_used_memory(runs))}
+        wanted = {name: sizing.needed_memory(most) for name, (runs, most) in types.items() if _too_much(runs, most)}
         if not wanted:
             return None
         held = sum(each.now.memory_bytes * each.now.container_seconds for each in case.types)
-        spared = {name: (memory.asked(types[name][0]) - need) * memory.MIB for name, need in wanted.items()}
+        spared = {name: (sizing.asked_memory(types[name][0]) - need) * sizing.MIB for name, need in wanted.items()}
         gain = sum(types[name][0].now.container_seconds * spared[name] for name in wanted) / held if held else 0.0
         worst = max(wanted, key=lambda name: spared[name] * types[name][0].now.tasks)
         runs, most = types[worst]
         agreeing = [each for each in runs.former if each.most_rss_bytes and _fits(each.most_rss_bytes, runs)]
         more = f"; {len(wanted) - 1} more task types ask for too much" if len(wanted) > 1 else ""
         return self.advice(
-            f"Ask for {memory.said(wanted[worst])} of memory for each {worst} in place of "
-            f"{memory.said(memory.asked(runs))}: the most that one used was {memory.said(most / memory.MIB)}{more}",
+            f"Ask for {sizing.memory_text(wanted[worst])} of memory for each {worst} in place of "
+            f"{sizing.memory_text(sizing.asked_memory(runs))}: the most that one used was "
+            f"{sizing.memory_text(most / sizing.MIB)}{more}",
             _WEIGHT * gain,
             confidence(1 + len(agreeing), 1 + len(runs.former)),
-            memory.change(wanted.items()),
+            sizing.memory_change(wanted.items()),
             task_type=worst,
             asked_bytes=runs.now.memory_bytes,
             most_rss_bytes=most,
@@ -54,4 +54,4 @@ def _too_much(runs: TypeRuns, most: int) -> bool:
 
 
 def _fits(most: int, runs: TypeRuns) -> bool:
-    return memory.needed(most) <= _WORTH * memory.asked(runs)
+    return sizing.needed_memory(most) <= _WORTH * sizing.asked_memory(runs)

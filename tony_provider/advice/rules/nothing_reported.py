@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import attrs
 
-from tony_provider.advice.case import Case, confidence
-from tony_provider.advice.rule import Rule
-from tony_provider.cluster.history.advice import Advice
+from tony_provider.advice.case import Case, Rule, confidence
+from tony_provider.cluster.records.summary import Advice
 
 _GAIN = 0.005  # it costs nothing; all else comes first
 

@@ -6,14 +6,13 @@ from typing import Any
 
 import attrs
 
-from tony_provider.advice import memory
-from tony_provider.advice.case import Case, confidence, total
-from tony_provider.advice.rule import Rule
-from tony_provider.cluster.history.advice import Advice
+from tony_provider.advice import sizing
+from tony_provider.advice.case import Case, Rule, confidence, total
+from tony_provider.cluster.records.summary import Advice
+from tony_provider.runtime.common.quantities import count, span
 from tony_provider.runtime.frameworks import get_framework
-from tony_provider.runtime.protocol.job_figures import TimeUse
-from tony_provider.runtime.quantities import count, span
-from tony_provider.runtime.spec.model import StartRule
+from tony_provider.runtime.jobspec.model import StartRule
+from tony_provider.runtime.protocol.status import TimeUse
 
 _MUCH = 0.3  # of the whole time
 
@@ -32,20 +31,20 @@ class QueueWait(Rule):
             return None
         use = [runs.now for runs in case.types]
         containers = sum(each.tasks for each in use)
-        mebibytes = sum(each.tasks * each.memory_bytes for each in use) / memory.MIB
+        mebibytes = sum(each.tasks * each.memory_bytes for each in use) / sizing.MIB
         agreeing = [run for run in case.former if _share(run.times) >= _MUCH]
         change = _change(case)
         what = "let its tasks begin as they come" if change else "ask for fewer or smaller ones, or another queue"
         return self.advice(
             f"It waited {span(waited)}, {share:.0%} of its time, for {count(containers, 'container')} "
-            f"({memory.said(mebibytes)}) at once: {what}",
+            f"({sizing.memory_text(mebibytes)}) at once: {what}",
             share,
             confidence(1 + len(agreeing), 1 + len(case.former)),
             change,
             queue_seconds=case.times.queue,
             allocation_seconds=case.times.allocation,
             containers=containers,
-            memory_bytes=mebibytes * memory.MIB,
+            memory_bytes=mebibytes * sizing.MIB,
         )
 
 

@@ -6,11 +6,10 @@ from collections import Counter
 
 import attrs
 
-from tony_provider.advice.case import Case, confidence, total
-from tony_provider.advice.rule import Rule
-from tony_provider.cluster.history.advice import Advice
-from tony_provider.runtime.protocol.job_figures import TimeUse
-from tony_provider.runtime.quantities import count, span
+from tony_provider.advice.case import Case, Rule, confidence, total
+from tony_provider.cluster.records.summary import Advice
+from tony_provider.runtime.common.quantities import count, span
+from tony_provider.runtime.protocol.status import TimeUse
 
 _MUCH = 0.1  # of the whole time
 

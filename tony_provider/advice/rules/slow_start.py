@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import attrs
 
-from tony_provider.advice.case import Case, confidence, total
-from tony_provider.advice.rule import Rule
-from tony_provider.cluster.history.advice import Advice
-from tony_provider.runtime.protocol.job_figures import TimeUse
-from tony_provider.runtime.quantities import span
+from tony_provider.advice.case import Case, Rule, confidence, total
+from tony_provider.cluster.records.summary import Advice
+from tony_provider.runtime.common.quantities import span
+from tony_provider.runtime.protocol.status import TimeUse
 
 _MUCH = 0.2  # of the whole time
 

@@ -8,10 +8,9 @@ from statistics import median
 
 import attrs
 
-from tony_provider.advice.case import Case, confidence
-from tony_provider.advice.rule import Rule
-from tony_provider.cluster.history.advice import Advice
-from tony_provider.runtime.quantities import speed
+from tony_provider.advice.case import Case, Rule, confidence
+from tony_provider.cluster.records.summary import Advice
+from tony_provider.runtime.common.quantities import speed
 
 _SLOW = 0.75  # of the others' speed
 _SAMPLES = 5  # of a task, at least

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import attrs
 
-from tony_provider.advice.case import ENOUGH_TRAINING, Case, TypeRuns, confidence
-from tony_provider.advice.processors import needed
-from tony_provider.advice.rule import Rule
-from tony_provider.cluster.history.advice import Advice
-from tony_provider.runtime.protocol.job_figures import TypeUse
-from tony_provider.runtime.quantities import count
+from tony_provider.advice.case import ENOUGH_TRAINING, Case, Rule, TypeRuns, confidence
+from tony_provider.advice.sizing import needed_vcores
+from tony_provider.cluster.records.summary import Advice
+from tony_provider.runtime.common.quantities import count
+from tony_provider.runtime.protocol.status import TypeUse
 
 _WORTH = 0.75  # of what was asked: what is advised is at most that
 _WEIGHT = 0.5  # of all that containers hold, processors count as half
@@ -30,7 +29,8 @@ class VcoresIdle(Rule):
         types = {runs.now.type: runs for runs in case.types if self._says_something(runs)}
         asked = {name: case.asked_vcores(runs.now) for name, runs in types.items()}
         needs = {
-            name: max(needed(each, asked[name]) for each in (runs.now, *runs.former)) for name, runs in types.items()
+            name: max(needed_vcores(each, asked[name]) for each in (runs.now, *runs.former))
+            for name, runs in types.items()
         }
         wanted = {name: need for name, need in needs.items() if need <= _WORTH * asked[name]}
         if not wanted:
@@ -40,7 +40,7 @@ class VcoresIdle(Rule):
         worst = max(wanted, key=lambda name: spared[name])
         now, former = types[worst].now, types[worst].former
         agreeing = [
-            each for each in former if self._tells(each) and needed(each, asked[worst]) <= _WORTH * asked[worst]
+            each for each in former if self._tells(each) and needed_vcores(each, asked[worst]) <= _WORTH * asked[worst]
         ]
         mean, most = now.mean_cpu_percent or 0.0, now.most_cpu_percent or 0.0
         return self.advice(

@@ -7,25 +7,33 @@ it. The key is the hash of what it was built of: its requirements, the Python, t
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
 
-from tony_provider.cluster.known_contents import sha256_of_stored
-from tony_provider.cluster.layout import Layout
-from tony_provider.runtime import contract
-from tony_provider.runtime.clock import epoch_ms
-from tony_provider.runtime.codec import CodecError, dump_json, load_json
-from tony_provider.runtime.environment_record import EnvironmentRecord
-from tony_provider.runtime.most_bytes import RECORD
+from tony_provider.cluster.sources import sha256_of_stored
+from tony_provider.cluster.training.identity import Layout
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.common.bounds import RECORD_LIMIT
+from tony_provider.runtime.common.clock import epoch_ms
+from tony_provider.runtime.common.codec import CodecError, dump_json, load_json
+from tony_provider.runtime.common.python_packages import EnvironmentRecord
 from tony_provider.runtime.storage import uris
-from tony_provider.runtime.storage.base import PRIVATE_FILE, FileStatus, Storage
+from tony_provider.runtime.storage.base import (
+    PRIVATE_FILE,
+    FileStatus,
+    Storage,
+    read_text,
+    read_whole,
+    upload,
+    write_atomically,
+)
 from tony_provider.runtime.storage.errors import StorageError, StorageExists, StorageNotFound, StorageTooLarge
-from tony_provider.runtime.storage.helpers import read_whole, upload, write_atomically
 
 log = logging.getLogger(__name__)
 
-NAME = "tony-env-"  # the beginning of an archive's name, by which submissions know that there is a record
+ARCHIVE_PREFIX = "tony-env-"  # the beginning of an archive's name, by which submissions know that there is a record
 _DIGITS = 32  # of the hash of an archive's content, in its name
 USED_FILE = "used"  # changed when a job is submitted
 _ARCHIVE = 0o500  # as other files in the cache
@@ -51,7 +59,7 @@ class BuiltEnvironments:
         """The URI of the archive of this content, when it was built and is there still."""
         directory = self.directory(key)
         try:
-            record = read_record(self.storage, uris.join(directory, contract.ENVIRONMENT_FILE))
+            record = read_environment_record(self.storage, uris.join(directory, contract.ENVIRONMENT_FILE))
             uri = uris.join(directory, record.archive)
             return uri if self.storage.status(uri).size == record.size else None
         except (StorageNotFound, RecordMissing):
@@ -94,10 +102,10 @@ class BuiltEnvironments:
 
 def is_built(archive: str) -> bool:
     """Whether an archive was made by `airflow tony env build`, by its name."""
-    return uris.name(archive).startswith(NAME)
+    return uris.name(archive).startswith(ARCHIVE_PREFIX)
 
 
-def digits(sha256: str) -> str:
+def hash_digits(sha256: str) -> str:
     """Return what an archive's name holds of its content's hash.
 
     A job names the archive, so a program that can write on the storage cannot replace archive and record together.
@@ -105,24 +113,24 @@ def digits(sha256: str) -> str:
     return sha256[:_DIGITS]
 
 
-def read_record(storage: Storage, uri: str) -> EnvironmentRecord:
+def read_environment_record(storage: Storage, uri: str) -> EnvironmentRecord:
     """Raises RecordMissing, StorageError."""
     try:
-        return load_json(read_whole(storage, uri, RECORD), EnvironmentRecord)
+        return load_json(read_whole(storage, uri, RECORD_LIMIT), EnvironmentRecord)
     except StorageNotFound as error:
         raise RecordMissing(f"there is no {uri}, which says what it holds; build it again") from error
     except (CodecError, StorageTooLarge) as error:
         raise RecordMissing(f"{uri} is no record of an environment ({error}); build it again") from error
 
 
-def record_of(storage: Storage, archive: FileStatus, *, read: bool = True) -> EnvironmentRecord:
+def environment_record(storage: Storage, archive: FileStatus, *, read: bool = True) -> EnvironmentRecord:
     """Return the record next to an archive, after a check that the archive fits the record.
 
     With ``read``, check the content; otherwise check only name and size. Raises RecordMissing, StorageError.
     """
-    record = read_record(storage, uris.join(uris.parent(archive.path), contract.ENVIRONMENT_FILE))
+    record = read_environment_record(storage, uris.join(uris.parent(archive.path), contract.ENVIRONMENT_FILE))
     is_it = archive.size == record.size and archive.name == record.archive
-    is_it = is_it and archive.name.endswith(f"-{digits(record.sha256)}.tar.gz")
+    is_it = is_it and archive.name.endswith(f"-{hash_digits(record.sha256)}.tar.gz")
     if is_it and read:
         is_it = sha256_of_stored(storage, archive) == record.sha256
     if not is_it:
@@ -137,3 +145,68 @@ def note_uses(built: BuiltEnvironments, archives: list[str]) -> None:
             built.note_use(archive)
         except StorageError as error:
             log.warning("It could not be noted that %s is used, so `airflow tony gc` may remove it: %s", archive, error)
+
+
+_OTHERS_WRITE = 0o022
+_STICKY = 0o1000  # of a directory: what is in it only its owner may rename
+_LONGEST = 4096  # bytes of a note
+
+
+@attrs.frozen
+class SharedCache:
+    """As the user of a job has it. All methods block, and raise StorageError.
+
+    :param root: URI of the directory.
+    :param own: the staging directory, where it is noted what this user has read.
+    """
+
+    storage: Storage
+    root: str
+    user: str
+    own: Layout
+
+    def holds(self, uri: str) -> bool:
+        """Whether a file is there, by its path: one file system may go by several names."""
+        return uris.parse(uri).path.startswith(f"{uris.parse(self.root).path}/")
+
+    def problems(self, uri: str) -> Iterator[str]:
+        """Who could have changed what is there, beside an administrator."""
+        root = self.storage.status(self.root)
+        if root.owner == self.user:
+            yield f"the shared cache {self.root} must be an administrator's, and is that of the job's user, {self.user}"
+        for status in self._on_the_way(uri):
+            is_above = len(status.path) < len(root.path)
+            if not is_above and status.owner != root.owner:
+                yield f"{status.path} in the shared cache is {status.owner}'s, and not {root.owner}'s as the cache"
+            elif self._others_write(status) and not (is_above and (status.permission or 0) & _STICKY):
+                yield f"others than {status.owner} may write to {status.path}, so the shared cache is not to be trusted"
+
+    def _others_write(self, status: FileStatus) -> bool:
+        return status.permission is None or bool(status.permission & _OTHERS_WRITE)
+
+    def is_checked(self, archive: FileStatus) -> bool:
+        """Whether this user has read the content already, and nothing has been written since."""
+        try:
+            return read_text(self.storage, self._note(archive), length=_LONGEST) == _version(archive)
+        except StorageNotFound:
+            return False
+
+    def note_checked(self, archive: FileStatus) -> None:
+        """Note that the content was read, and is what its record names."""
+        write_atomically(self.storage, self._note(archive), _version(archive).encode())
+
+    def _note(self, archive: FileStatus) -> str:
+        """Beside this user's own environments: what is not used for long goes with them."""
+        return uris.join(self.own.environments_dir, uris.name(uris.parent(archive.path)), "checked")
+
+    def _on_the_way(self, uri: str) -> Iterator[FileStatus]:
+        """From the store's root down to it."""
+        at = str(attrs.evolve(uris.parse(self.root), path="/"))
+        yield self.storage.status(at)
+        for part in uris.parse(uri).path.strip("/").split("/"):
+            at = uris.join(at, part)
+            yield self.storage.status(at)
+
+
+def _version(archive: FileStatus) -> str:
+    return f"{archive.path} {archive.size} {archive.modified_ms}"

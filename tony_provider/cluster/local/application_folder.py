@@ -1,35 +1,121 @@
-"""The files that the local cluster keeps of an application: the part that the ResourceManager's memory plays on YARN.
-
-::
-
-    <root>/applications/<application id>/
-        application.json   written before the application master starts
-        killed.json        somebody asked for its end
-        limit.json         somebody asked for its end by some time
-        finished.json      the application master's last word (runtime/protocol/final_report.py)
-        ended.json         what became of it, once that is certain
-        containers/              removed at the end
-        logs/              of every container
-"""
+"""Processes that may outlive us, told apart from later ones with the same number. Linux: /proc."""
 
 from __future__ import annotations
 
+import logging
 import os
+import signal
 import socket
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
 import attrs
 
-from tony_provider.cluster.base import ApplicationState
-from tony_provider.cluster.local.process_ids import ProcessId
-from tony_provider.runtime.codec import dump_json, load_json
-from tony_provider.runtime.hadoop.ids import ApplicationAttemptId, ApplicationId, ContainerId
-from tony_provider.runtime.local.container_dir import PID_FILE
-from tony_provider.runtime.local.trees import remove_tree
+from tony_provider.cluster.errors import ClusterUnreachable, ConnectionProblem
+from tony_provider.cluster.interface import ApplicationState
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.common.clock import epoch_ms
+from tony_provider.runtime.common.codec import dump_json, load_json
+from tony_provider.runtime.common.directories import remove_tree
+from tony_provider.runtime.common.files import locked
+from tony_provider.runtime.hadoop.yarn_records import ApplicationAttemptId, ApplicationId, ContainerId
+from tony_provider.runtime.launch.local_container import PID_FILE, TOKEN_FILE
+from tony_provider.runtime.protocol.master_files import read_report
 from tony_provider.runtime.protocol.status import FinalStatus
+
+_POLL = 0.05  # seconds; these processes are not our children, so that there is nothing to wait on
+
+
+@attrs.frozen
+class ProcessId:
+    """A process for good, by its number and its start time (clock ticks since boot): numbers are used again."""
+
+    pid: int
+    start: int
+
+    @classmethod
+    def of_stat(cls, stat: str) -> ProcessId:
+        """The process that the text of ``/proc/<pid>/stat`` describes. Raises ValueError."""
+        # The second field is the program's name in brackets, and may hold anything, brackets and blanks included.
+        head, _, tail = stat.rpartition(")")
+        fields = tail.split()
+        try:
+            return cls(int(head.split(" ", 1)[0]), int(fields[19]))  # starttime, field 22
+        except (ValueError, IndexError) as error:
+            raise ValueError(f"not a process's stat: {stat[:100]!r}") from error
+
+    @classmethod
+    def of_running(cls, pid: int) -> ProcessId | None:
+        """The process that has this number now; None when there is none, or only its zombie."""
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            return None
+        if stat.rpartition(")")[2].split()[0] in ("Z", "X"):
+            return None
+        return cls.of_stat(stat)
+
+    @property
+    def alive(self) -> bool:
+        return self.of_running(self.pid) == self
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send the process a signal. Nothing happens when it is gone."""
+        if self.alive:
+            try:
+                os.kill(self.pid, number)
+            except ProcessLookupError:
+                return
+
+    def wait_gone(self, seconds: float) -> bool:
+        """Wait for the process to be gone, up to ``seconds``; returns whether it is."""
+        return wait_all_gone([self], seconds)
+
+
+def wait_all_gone(processes: list[ProcessId], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while any(process.alive for process in processes):
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(_POLL)
+    return True
+
+
+def processes_of(leaders: list[ProcessId], marks: set[bytes]) -> list[ProcessId]:
+    """Running processes in the groups of ``leaders``, or that have one of ``marks`` (NAME=value) in their environment.
+
+    A group is taken for its leader's only while that leader itself is there: afterwards the number may be another's.
+    Only this user's processes are looked at.
+    """
+    groups = {leader.pid for leader in leaders if leader.alive}
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdecimal() or int(entry.name) == os.getpid():
+            continue
+        try:
+            belongs = os.getpgid(int(entry.name)) in groups or not marks.isdisjoint(
+                (entry / "environ").read_bytes().split(b"\0")
+            )
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue
+        if belongs and (process := ProcessId.of_running(int(entry.name))) is not None:
+            found.append(process)
+    return found
+
+
+def kill_all(find: Callable[[], list[ProcessId]], seconds: float = 10.0) -> bool:
+    """Kill everything that ``find`` finds (SIGKILL), until it finds nothing; whether that was so within ``seconds``."""
+    deadline = time.monotonic() + seconds
+    while left := find():
+        for process in left:
+            process.signal(signal.SIGKILL)
+        if not wait_all_gone(left, max(0.0, deadline - time.monotonic())):
+            return False
+    return True
+
 
 T = TypeVar("T")
 
@@ -180,3 +266,97 @@ def _read_pid(path: Path) -> ProcessId | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     return ProcessId(int(pid), int(start))
+
+
+log = logging.getLogger(__name__)
+
+_UNSTARTED_SECONDS = 60.0  # after which an application without a process was abandoned by who submitted it
+_EXIT_SECONDS = 30.0  # that an application master may take to exit once it has said how the job ended
+_SETTLE_SECONDS = 60.0  # that another process of Airflow may take to clear up after an application
+_SAID_BYTES = 4096  # of the master's output, in the diagnostics of one that died
+
+
+def application_end(folder: ApplicationFolder, record: ApplicationRecord) -> EndRecord | None:
+    """How the application ended; None while it runs.
+
+    Raises ConnectionProblem for one of another machine, and as ``settle``.
+    """
+    return folder.ended() or (None if _is_alive(folder, record) else settle_application(folder))
+
+
+def settle_application(folder: ApplicationFolder) -> EndRecord:
+    """Stop what an application without a master has left, write down how it ended, and clean up. Done once.
+
+    Raises ClusterUnreachable when another process is at it for too long.
+    """
+    try:
+        with locked(folder.path / "lock", _SETTLE_SECONDS):
+            return folder.ended() or _settle(folder)
+    except TimeoutError as error:
+        raise ClusterUnreachable(f"what {folder.id} left is still being cleared up: {error}") from error
+
+
+def _settle(folder: ApplicationFolder) -> EndRecord:
+    if not kill_all(lambda: _leftovers(folder)):
+        log.warning("%s has left processes that cannot be killed", folder.id)
+    verdict = _verdict(folder)
+    folder.remove_work()  # first, because it may be what fills the disk
+    try:
+        folder.write_ended(verdict)
+    except OSError as error:
+        log.warning("The end of %s cannot be recorded in %s: %s. Free space there", folder.id, folder.path, error)
+    log.debug("%s ended: %s", folder.id, verdict.state)
+    return verdict
+
+
+def _is_alive(folder: ApplicationFolder, record: ApplicationRecord) -> bool:
+    if record.host != this_host():
+        raise ConnectionProblem(
+            f"{record.id} runs on {record.host}, and this is {this_host()}: the local backend needs all of Airflow "
+            f"on one machine. If {record.host} is gone for good, remove {folder.path}"
+        )
+    if record.boot_id != this_boot():
+        return False
+    master = folder.master()
+    if master is None:
+        return time.time() - record.started_ms / 1000 < _UNSTARTED_SECONDS
+    if _lingers(folder) or _is_over_its_limit(folder):
+        master.signal(signal.SIGKILL)  # as YARN does
+        master.wait_gone(_EXIT_SECONDS)
+    return master.alive
+
+
+def _lingers(folder: ApplicationFolder) -> bool:
+    report = read_report(folder.path)
+    return report is not None and time.time() - report.finished_ms / 1000 > _EXIT_SECONDS
+
+
+def _is_over_its_limit(folder: ApplicationFolder) -> bool:
+    limit = folder.limit()
+    if limit is None or time.time() < limit.until:
+        return False
+    if folder.killed() is None:
+        folder.write_killed(KillRecord(limit.diagnostics))
+    return True
+
+
+def _verdict(folder: ApplicationFolder) -> EndRecord:
+    now = epoch_ms()
+    report, killed = read_report(folder.path), folder.killed()
+    if killed is not None and (report is None or report.final_status is FinalStatus.KILLED):
+        return EndRecord(ApplicationState.KILLED, FinalStatus.KILLED, killed.diagnostics, now)
+    if report is not None:
+        return EndRecord(ApplicationState.FINISHED, report.final_status, report.diagnostics, report.finished_ms)
+    tail = folder.am_log_tail(_SAID_BYTES).strip()
+    said = f"; the last it said:\n{tail}" if tail else ""
+    diagnostics = f"the application master ended without saying how the job did{said}"
+    return EndRecord(ApplicationState.FAILED, FinalStatus.FAILED, diagnostics, now)
+
+
+def _leftovers(folder: ApplicationFolder) -> list[ProcessId]:
+    """Processes of the application that still run, found by their groups and by what every container's have set."""
+    marks = [
+        f"{contract.ENV_APPLICATION_ID}={folder.id}",
+        *(f"{contract.ENV_TOKEN_FILE}={path / TOKEN_FILE}" for path in folder.path.glob("containers/*")),
+    ]
+    return processes_of(list(folder.containers()), {mark.encode() for mark in marks})

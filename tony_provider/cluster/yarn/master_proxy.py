@@ -9,12 +9,12 @@ from urllib.parse import urlsplit
 
 import requests
 
-from tony_provider.cluster.bounded_answers import ask, json_object
 from tony_provider.cluster.errors import ClusterAuthError, MasterOutOfReach, UnexpectedAnswer
+from tony_provider.cluster.http import bounded_request, json_object
 from tony_provider.cluster.yarn.rest import YarnRest, path_segment, said_exception
-from tony_provider.runtime.hadoop.gss_reasons import explained, reason
-from tony_provider.runtime.most_bytes import MASTER_ANSWER
-from tony_provider.runtime.text import printable
+from tony_provider.runtime.common.bounds import MASTER_ANSWER_LIMIT
+from tony_provider.runtime.common.text import printable
+from tony_provider.runtime.hadoop.gss import explained, reason
 
 T = TypeVar("T")
 
@@ -94,11 +94,11 @@ class MasterProxy:
         with requests.Session() as session:
             session.trust_env, session.auth, session.verify = config.trust_env, config.auth, config.verify
             try:
-                return ask(  # type: ignore[no-any-return]
+                return bounded_request(  # type: ignore[no-any-return]
                     session,
                     method,
                     url,
-                    MASTER_ANSWER,
+                    MASTER_ANSWER_LIMIT,
                     seconds,
                     params=every,
                     headers={"Accept": "application/json"},

@@ -7,6 +7,7 @@ Calls: https://hadoop.apache.org/docs/stable/hadoop-yarn/hadoop-yarn-site/Resour
 
 from __future__ import annotations
 
+import base64
 import logging
 import threading
 import time
@@ -22,7 +23,6 @@ from yarn_api_client.base import Response as YarnResponse
 from yarn_api_client.resource_manager import ResourceManager as YarnApi
 
 from tony_provider.cluster import defaults
-from tony_provider.cluster.bounded_answers import ask, json_object
 from tony_provider.cluster.errors import (
     ClusterAuthError,
     ClusterUnreachable,
@@ -30,10 +30,19 @@ from tony_provider.cluster.errors import (
     RestSubmissionDisabled,
     UnexpectedAnswer,
 )
-from tony_provider.runtime.error_page import said_by_page
-from tony_provider.runtime.hadoop.gss_reasons import explained, reason
-from tony_provider.runtime.http_clock import ahead_of
-from tony_provider.runtime.most_bytes import YARN_ANSWER
+from tony_provider.cluster.http import bounded_request, json_object
+from tony_provider.cluster.interface import Submission
+from tony_provider.runtime.application import LocalizedResource
+from tony_provider.runtime.common.bounds import YARN_ANSWER_LIMIT
+from tony_provider.runtime.common.clock import server_clock_ahead
+from tony_provider.runtime.common.network import page_title
+from tony_provider.runtime.common.text import MASK
+from tony_provider.runtime.hadoop.gss import explained, reason
+from tony_provider.runtime.hadoop.tokens import Credentials
+from tony_provider.runtime.hadoop.yarn_records import MODIFY_APP, VIEW_APP, AccessList
+from tony_provider.runtime.jobspec.model import JobSpec
+from tony_provider.runtime.launch.launch_context import launch_environment, script_values
+from tony_provider.runtime.storage import uris
 
 log = logging.getLogger(__name__)
 
@@ -101,11 +110,11 @@ class _Endpoint(YarnApi):  # type: ignore[misc]
         headers = {"Accept": "application/json", **(kwargs.pop("headers", None) or {})}
         asked = time.time()
         try:
-            response = ask(
+            response = bounded_request(
                 self.session,
                 method,
                 self.address + api_path,
-                YARN_ANSWER,
+                YARN_ANSWER_LIMIT,
                 self.config.response_timeout + _LONGEST_ANSWER,
                 params=params,
                 headers=headers,
@@ -121,7 +130,7 @@ class _Endpoint(YarnApi):  # type: ignore[misc]
         except requests.RequestException as error:
             self._seen_active = False
             raise _Unavailable(_reason(error)) from error
-        self.clock_ahead = ahead_of(response.headers.get("Date"), asked, time.time(), self.clock_ahead)
+        self.clock_ahead = server_clock_ahead(response.headers.get("Date"), asked, time.time(), self.clock_ahead)
         try:
             _check(self, response)
         except _Unavailable:
@@ -311,7 +320,7 @@ def said_exception(response: requests.Response) -> tuple[str, str]:
         remote = answer.get("RemoteException", answer)  # or that of its web server
         return str(remote.get("exception", "")), str(remote["message"])
     except (ValueError, KeyError, TypeError, AttributeError):
-        text = " ".join(said_by_page(response.content).split())
+        text = " ".join(page_title(response.content).split())
         return "", text[:1000] or response.reason
 
 
@@ -323,3 +332,83 @@ def _reason(error: requests.RequestException) -> str:
     while inner.__context__ is not None:
         inner = inner.__context__
     return str(inner) or type(error).__name__
+
+
+APPLICATION_TYPE = "TONY"
+
+
+def submission_context(submission: Submission) -> dict[str, Any]:
+    """The body of ``POST /ws/v1/cluster/apps``."""
+    description = submission.description
+    job = description.job
+    values = script_values(submission.am_command, launch_environment(description), submission.am_files)
+    context: dict[str, Any] = {
+        "application-id": description.application_id,
+        "application-name": job.name,
+        "application-type": APPLICATION_TYPE,
+        "am-container-spec": {
+            "local-resources": _entries({name: _local(resource) for name, resource in values.files.items()}),
+            "commands": {"command": values.command},
+            "environment": _entries(values.variables),
+            "credentials": _credentials(submission.credentials),
+            **_access_lists(job),
+        },
+        "unmanaged-AM": False,
+        "max-app-attempts": job.am.attempts,  # YARN takes its own limit where that is lower
+        "attempt-failures-validity-interval": int(job.am.attempts_window * 1000),
+        "keep-containers-across-application-attempts": True,
+        "resource": {"memory": int(job.am_memory), "vCores": job.am.vcores},
+        "application-tags": {"tag": submission.tags},
+    }
+    if job.queue is not None:
+        context["queue"] = job.queue
+    if job.priority is not None:
+        context["priority"] = job.priority
+    if job.node_label is not None:
+        context["app-node-label-expression"] = job.node_label
+    if (am_label := job.am.node_label or job.node_label) is not None:
+        context["am-container-node-label-expression"] = am_label
+    return context
+
+
+def _access_lists(job: JobSpec) -> dict[str, Any]:
+    """None where nobody is named: YARN's default is the same, and Hadoop 2.10's JSON reader fails at empty lists."""
+    who = {VIEW_APP: job.acls.viewers, MODIFY_APP: job.acls.modify}
+    lists = {each: AccessList.of(names.users, names.groups) for each, names in who.items()}
+    texts = {name: found.text for name, found in lists.items() if found != AccessList()}
+    return {"application-acls": _entries(texts)} if texts else {}
+
+
+def masked(context: dict[str, Any]) -> dict[str, Any]:
+    """The submission context for people to read: of its credentials only the names, and Java's maps as plain ones."""
+    container = {key: _plain(value) for key, value in context["am-container-spec"].items()}
+    credentials = context["am-container-spec"]["credentials"].items()
+    container["credentials"] = {kind: dict.fromkeys(_plain(values), MASK) for kind, values in credentials}
+    return {**context, "am-container-spec": container}
+
+
+def _plain(value: dict[str, Any]) -> Any:
+    entries = value.get("entry")
+    return {each["key"]: each["value"] for each in entries} if isinstance(entries, list) else value
+
+
+def _local(resource: LocalizedResource) -> dict[str, Any]:
+    return {
+        "resource": uris.encoded(resource.uri),
+        "type": "FILE",  # also for an archive: only a file that is not unpacked can be verified
+        "visibility": "PRIVATE" if resource.is_verified else "APPLICATION",
+        "size": resource.size,
+        "timestamp": resource.modified_ms,
+    }
+
+
+def _credentials(credentials: Credentials) -> dict[str, Any]:
+    tokens = {alias: token.to_url_string() for alias, token in credentials.tokens.items()}
+    secrets = {name: base64.b64encode(secret).decode() for name, secret in credentials.secrets.items()}
+    # No empty ones: Hadoop 2.10's JSON reader fails at an empty list.
+    return {key: _entries(values) for key, values in (("tokens", tokens), ("secrets", secrets)) if values}
+
+
+def _entries(mapping: dict[str, Any]) -> dict[str, Any]:
+    """A Java map, as JAXB writes it."""
+    return {"entry": [{"key": key, "value": value} for key, value in mapping.items()]}

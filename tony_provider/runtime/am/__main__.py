@@ -9,17 +9,17 @@ import os
 import sys
 from pathlib import Path
 
-from tony_provider.runtime import (
-    grpc_without_fork_handlers,  # noqa: F401
-    own_log,
-)
-from tony_provider.runtime.am.master_lifecycle import MasterContext, run
+from tony_provider.runtime.common import grpc_without_fork_handlers  # noqa: F401
+
+# isort: split
+from tony_provider.runtime.am.lifecycle import MasterContext, run
 from tony_provider.runtime.am.resource_manager import ResourceManagerError
-from tony_provider.runtime.container_inputs import ContainerError
+from tony_provider.runtime.application import ContainerError
+from tony_provider.runtime.common import helper_processes
 from tony_provider.runtime.hadoop.errors import HadoopError
 from tony_provider.runtime.protocol.status import FinalStatus
+from tony_provider.runtime.protocol.task_identity import IdentityError
 from tony_provider.runtime.storage import StorageError
-from tony_provider.runtime.task_identity import IdentityError
 
 log = logging.getLogger("tony_provider.runtime.am")
 
@@ -31,7 +31,7 @@ def main() -> int:
     """Run the application master; returns the exit code, 0 when the job succeeded."""
     gc.freeze()  # see launch/start.py
     gc.enable()
-    own_log.configure()
+    helper_processes.configure_log()
     try:
         status = asyncio.run(run(MasterContext.of_process(os.environ, Path.cwd())))
     except _EXPECTED as error:

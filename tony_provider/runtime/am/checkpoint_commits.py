@@ -14,33 +14,35 @@ from typing import Callable, Optional
 
 import attrs
 
-from tony_provider.runtime.am import wire_messages
-from tony_provider.runtime.am.own_chain import OwnChain
-from tony_provider.runtime.am.owner import FencedError
+from tony_provider.runtime.am import executor_messages
+from tony_provider.runtime.am.checkpoint_chain import OwnChain
+from tony_provider.runtime.am.ownership import FencedError
 from tony_provider.runtime.am.session.actions import Action, Note, NoteFailedResume
-from tony_provider.runtime.am.session.restarts.progress import CommittedSave
+from tony_provider.runtime.am.session.restart_policy import CommittedSave
 from tony_provider.runtime.am.session.session import Session
 from tony_provider.runtime.am.snapshot_rounds import Round, SnapshotRounds, TakeOrder, Waiting
 from tony_provider.runtime.application import ApplicationDescription
 from tony_provider.runtime.artifacts.manifest import StoredTree
 from tony_provider.runtime.checkpoint.catalog import Catalog, ChosenCheckpoint
-from tony_provider.runtime.checkpoint.checkpoint_model import (
+from tony_provider.runtime.checkpoint.consistency import is_named_log
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
+from tony_provider.runtime.checkpoint.stored_checkpoint import (
+    CheckpointTooLarge,
+    DamagedCheckpoint,
+    FailedResume,
     Manifest,
+    NoCheckpointLeft,
     RankTree,
     StoredCheckpoint,
     chain_of,
     directory_name,
 )
-from tony_provider.runtime.checkpoint.consistency import is_named_log
-from tony_provider.runtime.checkpoint.errors import CheckpointTooLarge, DamagedCheckpoint, NoCheckpointLeft
-from tony_provider.runtime.checkpoint.failed_resumes import FailedResume
-from tony_provider.runtime.checkpoint.resume_point import ResumePoint
-from tony_provider.runtime.clock import epoch_ms
-from tony_provider.runtime.protocol import tony_pb2, trees
+from tony_provider.runtime.common.clock import epoch_ms
+from tony_provider.runtime.common.concurrency import retry
+from tony_provider.runtime.common.text import one_line
+from tony_provider.runtime.protocol import messages, tony_pb2
 from tony_provider.runtime.protocol.status import FailureKind
-from tony_provider.runtime.retrying import retry
 from tony_provider.runtime.storage import StorageError, StorageExists, uris
-from tony_provider.runtime.text import one_line
 
 log = logging.getLogger(__name__)
 
@@ -140,7 +142,7 @@ class CheckpointCommits:
     def reported(self, task: str, attempt: int, message: tony_pb2.CheckpointState) -> None:
         """Note the state of a task's checkpoint directory."""
         self._next_save = max(self._next_save, message.save + 1)
-        repeated = self._rounds.report(task, wire_messages.task_state(attempt, message), time.monotonic())
+        repeated = self._rounds.report(task, executor_messages.task_directory(attempt, message), time.monotonic())
         if repeated is not None and self._rounds.round is not None:
             self._send_order(repeated, self._rounds.round)
 
@@ -194,7 +196,7 @@ class CheckpointCommits:
 
     def _send_order(self, order: TakeOrder, ordered: Round[CommitRequest]) -> None:
         state = order.state
-        take = wire_messages.take_snapshot(
+        take = executor_messages.take_snapshot(
             state.generation, state.start, state.version, ordered.save, ordered.uri, order.leave_out
         )
         self._send(order.task, take)
@@ -215,7 +217,7 @@ class CheckpointCommits:
         if waiting.refused or not may_change:
             for task, state in states.items():
                 if state is not None and state.last and state.has_news:
-                    self._send(task, wire_messages.no_snapshot(state.generation, state.start, waiting.reason))
+                    self._send(task, executor_messages.no_snapshot(state.generation, state.start, waiting.reason))
 
     def _warn(self, reason: str) -> None:
         """Warn until the next commit that no checkpoint can be stored."""
@@ -355,7 +357,9 @@ class CheckpointCommits:
 
     def _manifest(self, whole: Mapping[str, CommitRequest], ranks: Mapping[str, int]) -> Manifest:
         """Return the manifest of these parts and of the unchanged parts of the newest checkpoint."""
-        parts = {ranks[task]: trees.of_message(request.uploaded) for task, request in whole.items() if task in ranks}
+        parts = {
+            ranks[task]: messages.uploaded_tree(request.uploaded) for task, request in whole.items() if task in ranks
+        }
         tops = {entry.path.partition("/")[0] for tree in parts.values() for entry in tree.entries}
         if self._newest is not None and self._is_own(self._newest):
             for each in self._newest.manifest.trees:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import random
 from collections.abc import Mapping, Sequence
@@ -11,25 +12,19 @@ from typing import Any, Callable, Optional, Union
 
 import attrs
 
-from tony_provider.runtime.am import wire_messages
-from tony_provider.runtime.am.application_records import ApplicationRecords
-from tony_provider.runtime.am.background import Background
+from tony_provider.runtime.am import executor_messages
+from tony_provider.runtime.am.checkpoint_chain import OwnChain
 from tony_provider.runtime.am.checkpoint_commits import CheckpointCommits, Step
-from tony_provider.runtime.am.cycle_collector import collect_seldom
-from tony_provider.runtime.am.executor_gateway import ExecutorGateway
-from tony_provider.runtime.am.executor_launches import ExecutorLaunches
-from tony_provider.runtime.am.history.container_use import ContainerUse
-from tony_provider.runtime.am.inputs.input_dealer import InputDealer
-from tony_provider.runtime.am.inputs.opened_inputs import OpenedInput
-from tony_provider.runtime.am.last_outputs import LastOutputs
-from tony_provider.runtime.am.master_recovery import PreviousMasters
-from tony_provider.runtime.am.outputs.output_publisher import OutputPublisher
-from tony_provider.runtime.am.outputs.task_parts import TaskParts
-from tony_provider.runtime.am.own_chain import OwnChain
-from tony_provider.runtime.am.owner import FencedError, Ownership, SupersededError
+from tony_provider.runtime.am.executor_launch import ExecutorLaunches
+from tony_provider.runtime.am.gateway import ExecutorGateway, LastOutputs
+from tony_provider.runtime.am.input_shards import InputAssigner, OpenedInput
+from tony_provider.runtime.am.output_publisher import OutputPublisher, TaskParts
+from tony_provider.runtime.am.ownership import FencedError, Ownership, SupersededError
+from tony_provider.runtime.am.records import ApplicationRecords, PreviousMasters
 from tony_provider.runtime.am.resource_manager import (
     Allocated,
     AttemptOver,
+    Background,
     Completed,
     ConnectionLost,
     ConnectionRestored,
@@ -45,25 +40,25 @@ from tony_provider.runtime.am.resource_manager import (
     Room,
     StopRequested,
 )
+from tony_provider.runtime.am.sample_series import ContainerUse
 from tony_provider.runtime.am.session import actions, job_status
 from tony_provider.runtime.am.session.actions import Action, Note, Verdict
-from tony_provider.runtime.am.session.containers.impossible_requests import too_large
+from tony_provider.runtime.am.session.gang import requests_too_large
 from tony_provider.runtime.am.session.session import Session
-from tony_provider.runtime.am.session.state.process_state import ProcessEnd
-from tony_provider.runtime.am.session.state.task import Heartbeat
-from tony_provider.runtime.am.store_access import StoreAccess
+from tony_provider.runtime.am.session.session_state import Heartbeat, ProcessEnd
+from tony_provider.runtime.am.token_replacement import StoreAccess
 from tony_provider.runtime.application import ApplicationDescription
-from tony_provider.runtime.clock import epoch_ms, moment
+from tony_provider.runtime.checkpoint.training_owner import Stop
+from tony_provider.runtime.common.clock import epoch_ms, moment
+from tony_provider.runtime.common.concurrency import retry
+from tony_provider.runtime.common.quantities import count, size
+from tony_provider.runtime.common.text import printable
 from tony_provider.runtime.frameworks import get_framework
 from tony_provider.runtime.protocol import tony_pb2
-from tony_provider.runtime.protocol.own_places import without_foreign_places
+from tony_provider.runtime.protocol.limits import without_foreign_places
 from tony_provider.runtime.protocol.status import FailureKind, JobState, JobStatus
-from tony_provider.runtime.protocol.store_token import StoreToken
-from tony_provider.runtime.quantities import count, size
-from tony_provider.runtime.retrying import retry
+from tony_provider.runtime.protocol.store_tokens import StoreToken
 from tony_provider.runtime.storage import StorageError
-from tony_provider.runtime.text import printable
-from tony_provider.runtime.training_owner import Stop
 
 log = logging.getLogger(__name__)
 
@@ -128,7 +123,7 @@ class Master:
         self._leader = ""
         self._steps: asyncio.Queue[Step] = asyncio.Queue()
         self._checkpoints = CheckpointCommits(description, chain, self.session, self._steps.put_nowait, self._send)
-        self._inputs = InputDealer(
+        self._inputs = InputAssigner(
             inputs, self.session, ownership, lambda *said: self._note(Note(*said)), self._fail_for_input
         )
         self._outputs = outputs or OutputPublisher(ownership)
@@ -146,7 +141,7 @@ class Master:
             access,
             am_attempt=ownership.am_attempt,
         )
-        self._rendezvous = wire_messages.Rendezvous()
+        self._rendezvous = executor_messages.Rendezvous()
         self._launching: asyncio.Queue[actions.LaunchTask] = asyncio.Queue()
         self._verdict: Optional[Verdict] = None
         self._ended: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
@@ -273,7 +268,7 @@ class Master:
         if refused:
             return partial(self.session.fail, *refused)
         # Not known, YARN itself refuses what is too large, in its own words.
-        problem = too_large(self.description.job, registered.largest) if registered.largest else None
+        problem = requests_too_large(self.description.job, registered.largest) if registered.largest else None
         if problem:
             return partial(self.session.fail, FailureKind.LAUNCH, problem)
         return partial(self.session.start, largest=registered.largest)
@@ -422,12 +417,12 @@ class Master:
             actions.NoteSoundResume: lambda action: checkpoints.note_sound_resume(action.resume),
             actions.SetAside: lambda action: checkpoints.set_aside(action.resume, action.reason),
             actions.SendRendezvous: self._send_rendezvous,
-            actions.StopProcess: lambda action: streams.send(action.task, wire_messages.stop_process(action)),
+            actions.StopProcess: lambda action: streams.send(action.task, executor_messages.stop_process(action)),
             actions.ShutdownTask: self._shutdown,
             actions.AskCheckpoint: lambda action: streams.send_all(
-                action.tasks, wire_messages.checkpoint_now(action.reason)
+                action.tasks, executor_messages.checkpoint_now(action.reason)
             ),
-            actions.AskExport: lambda action: streams.send(action.task, wire_messages.export_now(action)),
+            actions.AskExport: lambda action: streams.send(action.task, executor_messages.export_now(action)),
             actions.Disconnect: lambda action: streams.close(action.task),
             actions.PublishOutputs: lambda action: self._background.spawn(self._publish(action)),
             actions.Finish: self._finish,
@@ -435,7 +430,9 @@ class Master:
 
     def _has_newer_token(self, token: StoreToken) -> None:
         self._note(Note("store_token", f"a newer token of the store, which holds until {moment(token.until_ms)}"))
-        self.executors.streams.send_all([task.name for task in self.session.tasks], wire_messages.newer_token(token))
+        self.executors.streams.send_all(
+            [task.name for task in self.session.tasks], executor_messages.newer_token(token)
+        )
         self._records.changed()
 
     def _note(self, note: Note) -> None:
@@ -476,7 +473,7 @@ class Master:
         self.executors.streams.send(task, message)
 
     def _shutdown(self, action: actions.ShutdownTask) -> None:
-        self.executors.streams.send(action.task, wire_messages.shutdown(action.grace, action.reason))
+        self.executors.streams.send(action.task, executor_messages.shutdown(action.grace, action.reason))
 
     def _finish(self, action: actions.Finish) -> None:
         self._verdict = action.verdict
@@ -497,3 +494,19 @@ def _set_exception(future: asyncio.Future[Verdict], error: BaseException) -> Non
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
+
+
+_THRESHOLDS = (10_000, 20, 1 << 20)  # new objects until a look at them; such looks until one at the older; never at all
+_EVERY = 300.0  # seconds between two looks at all
+
+
+async def collect_seldom() -> None:
+    """Collect cycles now and then, in place of the automatic collection, until it is cancelled."""
+    before = gc.get_threshold()
+    gc.set_threshold(*_THRESHOLDS)
+    try:
+        while True:
+            await asyncio.sleep(_EVERY)
+            gc.collect()
+    finally:
+        gc.set_threshold(*before)

@@ -5,16 +5,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from enum import Enum
-from typing import Optional, Union
+from typing import Any, Callable, Optional, Union
 
 import attrs
 
 from tony_provider.runtime.application import LocalizedResource
+from tony_provider.runtime.jobspec.placement import Placement
 from tony_provider.runtime.protocol.status import FinalStatus
-from tony_provider.runtime.spec.placement import Placement
 
 
 @attrs.frozen
@@ -275,3 +276,58 @@ class ResourceManager(ABC):
 
 class ResourceManagerError(Exception):
     """The cluster refuses for good; the message says what and why."""
+
+
+class EventQueue:
+    """The cluster's events in order, read by ``async for`` until it is closed."""
+
+    def __init__(self) -> None:
+        self._queue: asyncio.Queue[Union[Event, BaseException, None]] = asyncio.Queue()
+
+    def put(self, event: Event) -> None:
+        self._queue.put_nowait(event)
+
+    def fail(self, error: BaseException) -> None:
+        """Raise this error at the reader, after what was put before."""
+        self._queue.put_nowait(error)
+
+    def close(self) -> None:
+        """End the reading, after what was put before."""
+        self._queue.put_nowait(None)
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        while True:
+            event = await self._queue.get()
+            if event is None:
+                return
+            if isinstance(event, BaseException):
+                raise event
+            yield event
+
+
+class Background:
+    """A set of background tasks: owned, watched for failures, cancelled at the end.
+
+    ``failed`` is called with what a task raised.
+    """
+
+    def __init__(self, failed: Callable[[BaseException], None]) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._failed = failed
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    async def close(self) -> None:
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error:
+            self._failed(error)

@@ -14,12 +14,12 @@ from typing import Generic, Optional, TypeVar, Union
 
 import attrs
 
-from tony_provider.runtime.checkpoint.saves.orbax import UNFINISHED
+from tony_provider.runtime.checkpoint.save_formats import ORBAX_UNFINISHED
 
 UNMET_WAIT = 240.0  # seconds that a save may lack files of other tasks; then snapshots are taken without it
 FIRST_WAIT = 5.0  # seconds from the start of a save with a new kind of name until its snapshot, for other tasks
 _NUMBER = re.compile(r"[0-9]+")
-_ORBAX = re.compile(rf".*?{re.escape(UNFINISHED)}[^/]*")  # path of a save that Orbax has not finished
+_ORBAX = re.compile(rf".*?{re.escape(ORBAX_UNFINISHED)}[^/]*")  # path of a save that Orbax has not finished
 
 Part = TypeVar("Part")  # what a task has uploaded
 

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from abc import ABC, abstractmethod
 from typing import Callable, Optional
 
-from tony_provider.runtime.clock import epoch_ms, moment
-from tony_provider.runtime.deadline import within
+from tony_provider.runtime.common.clock import epoch_ms, moment
+from tony_provider.runtime.common.concurrency import wait_with_timeout
+from tony_provider.runtime.common.quantities import span
 from tony_provider.runtime.protocol.timing import SLOW_ANSWER
-from tony_provider.runtime.quantities import span
-from tony_provider.runtime.storage import StorageError
+from tony_provider.runtime.storage import Storage, StorageError, uris, write_atomically
+from tony_provider.runtime.storage.base import Before, without_waiting
 
 log = logging.getLogger(__name__)
 
@@ -141,7 +143,7 @@ class StoreWriter(ABC):
                 return True
             self._changed.clear()
             try:
-                await within(self._changed.wait(), wait)
+                await wait_with_timeout(self._changed.wait(), wait)
             except asyncio.TimeoutError:
                 continue
         return False
@@ -149,3 +151,36 @@ class StoreWriter(ABC):
     @abstractmethod
     async def _store(self) -> None:
         """Write what is there at this moment, in a thread. Raises StorageError, and whatever else goes wrong."""
+
+
+class FileUpdater(StoreWriter):
+    """Writes one file whenever its content has changed. The newest content always wins.
+
+    ``content`` takes what is to be written, on the loop, and gives what makes bytes of it, in a thread.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        uri: str,
+        content: Callable[[], Callable[[], bytes]],
+        *,
+        interval: Optional[float] = None,
+        tell: Callable[[str, str], None] = lambda event, message: None,
+        before_it_appears: Before = without_waiting,
+    ) -> None:
+        """``interval``, ``tell``: see StoreWriter; ``before_it_appears``: see Storage, called in a thread."""
+        super().__init__(uris.name(uri), interval=interval, tell=tell)
+        self._storage = storage
+        self._uri = uri
+        self._content = content
+        self._before_it_appears = before_it_appears
+
+    async def _store(self) -> None:
+        await asyncio.to_thread(self._write, self._content())
+
+    def _write(self, made: Callable[[], bytes]) -> None:
+        began = time.monotonic()
+        data = made()
+        self._cost = time.monotonic() - began
+        write_atomically(self._storage, self._uri, data, before_it_appears=self._before_it_appears)

@@ -13,7 +13,7 @@ from typing import Optional
 
 import attrs
 
-from tony_provider.runtime.text import is_writable
+from tony_provider.runtime.common.text import is_writable
 
 _LONGEST_LINK = 4096  # bytes of a link's target, as Linux allows
 _MOST_LEVELS = 200  # directories above an entry

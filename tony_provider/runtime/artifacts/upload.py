@@ -1,8 +1,4 @@
-"""Upload a directory tree: only files that the storage does not hold yet, small files packed into few objects.
-
-The result is the tree exactly as it was scanned. Hard links hold the scanned version of each large file while it is
-sent, also when the program deletes or replaces it meanwhile. A write into the same file raises TreeChanged.
-"""
+"""Rate limiter in bytes per second, shared by several threads."""
 
 from __future__ import annotations
 
@@ -19,13 +15,45 @@ from typing import BinaryIO, Optional, cast
 
 import attrs
 
-from tony_provider.runtime.artifacts.checksum import Checksum, SummedFile, algorithm_of, file_checksum
-from tony_provider.runtime.artifacts.manifest import Entry, StoredTree
-from tony_provider.runtime.artifacts.throttle import Throttle
+from tony_provider.runtime.artifacts.manifest import (
+    Checksum,
+    Entry,
+    StoredTree,
+    SummedFile,
+    algorithm_of,
+    file_checksum,
+)
 from tony_provider.runtime.artifacts.tree import FileVersion, Kind, Tree, TreeNode
-from tony_provider.runtime.cancellation import Cancelled
+from tony_provider.runtime.common.concurrency import Cancelled
 from tony_provider.runtime.storage import Storage, uris
 from tony_provider.runtime.storage.base import CHUNK
+
+_BURST = 0.25  # seconds' worth of bytes that may pass at once after a pause
+
+
+class Throttle:
+    """Limits the bytes per second of all threads that share it."""
+
+    def __init__(self, rate: Optional[float]) -> None:
+        """``rate``: in bytes per second; None for no limit."""
+        self._rate = rate
+        self._lock = threading.Lock()
+        self._free_at = float("-inf")  # when all reserved bytes have passed at the rate
+
+    def take(self, count: int, cancelled: threading.Event) -> None:
+        """Wait until ``count`` bytes may pass. Blocks. Raises Cancelled."""
+        wait = self.reserve(count, time.monotonic())
+        if cancelled.wait(wait) if wait > 0 else cancelled.is_set():
+            raise Cancelled("the copy was cancelled")
+
+    def reserve(self, count: int, now: float) -> float:
+        """Reserve ``count`` bytes and return the seconds to wait for them. ``now``: seconds of a monotonic clock."""
+        if not self._rate:
+            return 0.0
+        with self._lock:
+            self._free_at = max(self._free_at, now - _BURST) + count / self._rate
+            return self._free_at - now
+
 
 SMALL = 256 << 10  # bytes; HDFS takes up to 0.4 s to complete a file, so smaller files share an object
 PACK = 64 << 20  # bytes of one object of small files

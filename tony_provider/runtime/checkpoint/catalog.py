@@ -1,8 +1,7 @@
-"""The committed checkpoints of one chain in the storage.
+"""Pins: files by which readers of a chain keep a checkpoint from being removed while they read it.
 
-A checkpoint is committed exactly when its manifest exists, which is written last and in one operation. The bytes of
-files lie in objects that several checkpoints may share. So the removal of a checkpoint begins with its manifest, and an
-object is removed when no manifest names it any more.
+The owner of the chain may remove old checkpoints at any time, also while another training or a notebook copies one. A
+reader pins a checkpoint first, and reads the manifest afterwards.
 """
 
 from __future__ import annotations
@@ -15,29 +14,81 @@ from typing import Optional, Union
 
 import attrs
 
-from tony_provider.runtime import contract
-from tony_provider.runtime.artifacts.checksum import Checksum
-from tony_provider.runtime.artifacts.manifest import LARGEST_NUMBER, InvalidManifest, is_inside
-from tony_provider.runtime.checkpoint import checkpoint_model
-from tony_provider.runtime.checkpoint.checkpoint_model import Manifest, StoredCheckpoint
-from tony_provider.runtime.checkpoint.errors import CheckpointTooLarge, DamagedCheckpoint
-from tony_provider.runtime.checkpoint.failed_resumes import FailedResume, FailedResumes
-from tony_provider.runtime.checkpoint.pins import Pins
-from tony_provider.runtime.clock import epoch_ms
-from tony_provider.runtime.codec import CodecError, dump_json, load_json
-from tony_provider.runtime.most_bytes import MANIFEST, RECORD
-from tony_provider.runtime.spec.model import AfterSuccess
+from tony_provider.runtime.artifacts.manifest import LARGEST_NUMBER, Checksum, InvalidManifest, is_inside
+from tony_provider.runtime.checkpoint import stored_checkpoint
+from tony_provider.runtime.checkpoint.stored_checkpoint import (
+    CheckpointTooLarge,
+    DamagedCheckpoint,
+    FailedResume,
+    FailedResumes,
+    Manifest,
+    StoredCheckpoint,
+)
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.common.bounds import MANIFEST_LIMIT, RECORD_LIMIT
+from tony_provider.runtime.common.clock import epoch_ms
+from tony_provider.runtime.common.codec import CodecError, dump_json, load_json
+from tony_provider.runtime.jobspec.model import AfterSuccess
 from tony_provider.runtime.storage import (
     Storage,
+    StorageError,
     StorageExists,
     StorageNotFound,
     StorageTooLarge,
+    StorageUnreachable,
     read_whole,
     uris,
     write_atomically,
 )
 
 log = logging.getLogger(__name__)
+
+LONGEST_PIN = 6 * 3600.0  # seconds; then a pin ends, because its reader may have died
+
+
+class Pins:
+    """The pins of one chain. Methods block and raise StorageError."""
+
+    def __init__(self, storage: Storage, chain_uri: str) -> None:
+        self._storage = storage
+        self._uri = uris.join(chain_uri, contract.PINS_DIR)
+
+    def add(self, checkpoint: str, reader: str) -> None:
+        """Pin a checkpoint by its name, or restart the time of the pin. ``reader``: unique, without dots.
+
+        A reader that may not write into the chain sets no pin, so the checkpoint may vanish while the reader copies it.
+        Raises StorageUnreachable.
+        """
+        try:
+            self._storage.write(self._file(checkpoint, reader), b"", overwrite=True)
+        except StorageUnreachable:
+            raise
+        except StorageError as error:
+            log.warning("%s cannot be pinned, so it may be removed while it is copied: %s", checkpoint, error)
+
+    def remove(self, checkpoint: str, reader: str) -> None:
+        """Remove a pin. If that fails, the pin ends by itself."""
+        try:
+            self._storage.remove(self._file(checkpoint, reader))
+        except StorageError as error:
+            log.warning("the pin of %s on %s could not be removed, and ends by itself: %s", reader, checkpoint, error)
+
+    def names(self) -> frozenset[str]:
+        """Return the names of all pinned checkpoints, and remove the pins whose time is over."""
+        try:
+            found = self._storage.list(self._uri)
+        except StorageNotFound:
+            return frozenset()
+        found = [status for status in found if "." in status.name]  # other files are not pins
+        oldest_ms = epoch_ms() - LONGEST_PIN * 1000
+        for status in found:
+            if status.modified_ms < oldest_ms:
+                self.remove(*status.name.split(".", 1))
+        return frozenset(status.name.partition(".")[0] for status in found if status.modified_ms >= oldest_ms)
+
+    def _file(self, checkpoint: str, reader: str) -> str:
+        return uris.join(self._uri, f"{checkpoint}.{reader}")
+
 
 _NUMBERS = ("save", "step", "reported_step", "saved_ms", "generation", "committed_ms")  # of a manifest
 _REMOVED_MARK = "removed"  # file in a checkpoint that its owner is about to remove
@@ -71,8 +122,8 @@ class Catalog:
     def __init__(self, storage: Storage, chain_uri: str, *, read_only: bool = False, only: str = "") -> None:
         """``only``: URI of a checkpoint; the others of the chain are ignored."""
         self.chain_uri = str(uris.parse(chain_uri))
-        self.uri = checkpoint_model.checkpoints_directory(chain_uri)
-        self.objects_uri = checkpoint_model.objects_directory(chain_uri)
+        self.uri = stored_checkpoint.checkpoints_directory(chain_uri)
+        self.objects_uri = stored_checkpoint.objects_directory(chain_uri)
         self._broken_uri = uris.join(chain_uri, contract.BROKEN_DIR)
         self._failures_uri = uris.join(chain_uri, contract.FAILED_RESUMES_FILE)
         self._pins = Pins(storage, chain_uri)
@@ -158,14 +209,14 @@ class Catalog:
         """
         uri = str(uris.parse(uri))
         data = dump_json(manifest)
-        if len(data) > MANIFEST:
+        if len(data) > MANIFEST_LIMIT:
             count = sum(len(each.tree.entries) for each in manifest.trees)
-            raise CheckpointTooLarge(uri, f"{count} files and directories, {len(data)} of {MANIFEST} bytes")
+            raise CheckpointTooLarge(uri, f"{count} files and directories, {len(data)} of {MANIFEST_LIMIT} bytes")
         stored = StoredCheckpoint(uri, manifest, _checksum(data))
         check_manifest(uri, manifest)
         _verify(stored, self._sizes())
         try:
-            self._storage.write(uris.join(uri, checkpoint_model.MANIFEST_FILE), data)
+            self._storage.write(uris.join(uri, stored_checkpoint.MANIFEST_FILE), data)
         except StorageExists:
             if read_stored(self._storage, uri) != stored:
                 raise
@@ -181,7 +232,7 @@ class Catalog:
         self._pins.add(uris.name(uri), reader)
         # The owner removes the mark together with the manifest, so check the manifest after the mark.
         is_there = not self._storage.exists(uris.join(uri, _REMOVED_MARK))
-        if is_there and self._storage.exists(uris.join(uri, checkpoint_model.MANIFEST_FILE)):
+        if is_there and self._storage.exists(uris.join(uri, stored_checkpoint.MANIFEST_FILE)):
             return True
         self._forget(uri)
         return False
@@ -263,7 +314,7 @@ class Catalog:
         The caller ensures that no upload is running, because its objects would also be removed.
         """
         found = [uri for _, uri in self._directories()]
-        unfinished = [uri for uri in found if not self._storage.exists(uris.join(uri, checkpoint_model.MANIFEST_FILE))]
+        unfinished = [uri for uri in found if not self._storage.exists(uris.join(uri, stored_checkpoint.MANIFEST_FILE))]
         self._remove(unfinished)
         objects = set(self._sizes())
         unused = objects - self._referenced() if objects else set()
@@ -285,7 +336,7 @@ class Catalog:
 
     def _read_failed_resumes(self) -> FailedResumes:
         try:
-            data = read_whole(self._storage, self._failures_uri, RECORD)
+            data = read_whole(self._storage, self._failures_uri, RECORD_LIMIT)
             return load_json(data, FailedResumes, ignore_unknown=True)
         except StorageNotFound:
             return FailedResumes()
@@ -316,7 +367,7 @@ class Catalog:
         except StorageNotFound:
             return []
         named = (status for status in found if status.is_directory and self._only in ("", status.name))
-        saves = ((checkpoint_model.save_of(status.name), status) for status in named)
+        saves = ((stored_checkpoint.save_of(status.name), status) for status in named)
         return sorted((save, status.path) for save, status in saves if save is not None)
 
     def _load_all(self, only_save: Optional[int] = None) -> Sequence[StoredCheckpoint]:
@@ -346,7 +397,7 @@ class Catalog:
     def _remove(self, checkpoints: Iterable[str]) -> None:
         for uri in checkpoints:
             self._forget(uri)
-            self._storage.remove(uris.join(uri, checkpoint_model.MANIFEST_FILE))
+            self._storage.remove(uris.join(uri, stored_checkpoint.MANIFEST_FILE))
             self._storage.remove(uri, recursive=True)
 
     def _remove_objects(self, names: Iterable[str]) -> None:
@@ -360,8 +411,8 @@ class Catalog:
 
 def foreign_catalog(storage: Storage, uri: str) -> Catalog:
     """Return a read-only catalog. ``uri`` names a chain, or a checkpoint, which is then the only one in the catalog."""
-    only = uri if checkpoint_model.is_checkpoint(uri) else ""
-    return Catalog(storage, checkpoint_model.chain_named(uri), read_only=True, only=only)
+    only = uri if stored_checkpoint.is_checkpoint(uri) else ""
+    return Catalog(storage, stored_checkpoint.chain_named(uri), read_only=True, only=only)
 
 
 def read_stored(storage: Storage, uri: str, *, any_name: bool = False) -> StoredCheckpoint:
@@ -370,7 +421,7 @@ def read_stored(storage: Storage, uri: str, *, any_name: bool = False) -> Stored
     Raises StorageNotFound if it is not committed, other StorageErrors, and DamagedCheckpoint for an invalid manifest.
     """
     try:
-        data = read_whole(storage, uris.join(uri, checkpoint_model.MANIFEST_FILE), MANIFEST)
+        data = read_whole(storage, uris.join(uri, stored_checkpoint.MANIFEST_FILE), MANIFEST_LIMIT)
         manifest = load_json(data, Manifest, ignore_unknown=True)  # a newer runtime may have written it
     except (CodecError, StorageTooLarge) as error:
         raise DamagedCheckpoint(uri, f"its manifest cannot be read: {error}") from error
@@ -398,7 +449,7 @@ def check_manifest(uri: str, manifest: Manifest, *, any_name: bool = False) -> N
     if not manifest.trees:
         raise DamagedCheckpoint(uri, "its manifest names no files")
     _check_numbers(uri, manifest)
-    if not any_name and manifest.save != checkpoint_model.save_of(uris.name(uri)):
+    if not any_name and manifest.save != stored_checkpoint.save_of(uris.name(uri)):
         raise DamagedCheckpoint(uri, f"its manifest has save number {manifest.save}, unlike its directory")
     if manifest.entry not in ("", ".") and not is_inside(manifest.entry):
         raise DamagedCheckpoint(uri, f"its manifest names {manifest.entry!r}, which is not a path below the directory")

@@ -6,7 +6,7 @@ from typing import Optional
 
 import attrs
 
-from tony_provider.runtime import clock, quantities
+from tony_provider.runtime.common import clock, quantities
 
 
 @attrs.frozen

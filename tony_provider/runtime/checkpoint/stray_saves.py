@@ -1,8 +1,4 @@
-"""Recognise a program that saves checkpoints in its working directory, which nothing stores.
-
-The rules use names, times and sizes, because the files may be large. A false alarm is worse than a late one: pretrained
-models, data sets and caches also have the names of checkpoints, but a program writes each of their files once.
-"""
+"""Remedies by library: what to change in a program so that it saves into its checkpoint directory."""
 
 from __future__ import annotations
 
@@ -13,7 +9,41 @@ from typing import Optional
 import attrs
 
 from tony_provider.runtime.artifacts.tree import FileVersion
-from tony_provider.runtime.checkpoint.save_names import is_temporary, step_in
+from tony_provider.runtime.checkpoint.save_view import is_temporary, step_in
+from tony_provider.runtime.common import contract
+
+_DIRECTORY = f'os.environ["{contract.ENV_CHECKPOINT_DIR}"]'
+# The first pattern that the path contains decides.
+_REMEDIES = [
+    (r"(?:^|/)lightning_logs/", f"Lightning: Trainer(default_root_dir={_DIRECTORY})"),
+    (r"(?:^|/)epoch=[^/]*\.ckpt$", f"Lightning: ModelCheckpoint(dirpath={_DIRECTORY})"),
+    (r"(?:^|/)runs/[a-z]+/[^/]+/weights/", f"ultralytics: model.train(project={_DIRECTORY})"),
+    (
+        r"(?:^|/)checkpoint-[0-9]+/|(?:^|/)trainer_state\.json$",
+        f"transformers: TrainingArguments(output_dir={_DIRECTORY})",
+    ),
+    (
+        r"(?:^|/)checkpoint_[0-9]+/(?:model|optimizer|pytorch_model|random_states|scheduler)",
+        f"accelerate: Accelerator(project_dir={_DIRECTORY})",
+    ),
+    (r"(?:mp_rank_[0-9]+_model|_optim)_states\.pt$", f"DeepSpeed: engine.save_checkpoint({_DIRECTORY})"),
+    (r"\.distcp$", f"torch.distributed.checkpoint: save(…, checkpoint_id={_DIRECTORY} + f'/step-{{step}}')"),
+    (r"(?:^|/)rl_model_[0-9]+_steps", f"stable-baselines3: CheckpointCallback(save_path={_DIRECTORY})"),
+    (r"\.(?:keras|weights\.h5)$", f"Keras: ModelCheckpoint(filepath={_DIRECTORY} + '/…')"),
+    (r"\.index$", f"TensorFlow: CheckpointManager(checkpoint, {_DIRECTORY})"),
+    (r"(?:_checkpoint_metadata|commit_success\.txt)$", f"Orbax: CheckpointManager({_DIRECTORY})"),
+    (r"\.pdparams$", f"Paddle: paddle.save(…, {_DIRECTORY} + '/…')"),
+    (r"(?:^|/)checkpoint_(?:last|best|[0-9_]+)\.pt$", f'fairseq: --save-dir "${contract.ENV_CHECKPOINT_DIR}"'),
+]
+
+
+def save_remedy(path: str) -> str:
+    """Return what to do, for the path of a file that a program saved elsewhere."""
+    for pattern, text in _REMEDIES:
+        if re.search(pattern, path, re.IGNORECASE):
+            return f"save into {contract.ENV_CHECKPOINT_DIR} instead. {text}"
+    return f"have the program write its checkpoints into the directory {contract.ENV_CHECKPOINT_DIR}"
+
 
 QUIET_NS = 3 * 10**9  # a file that has not changed for this time is complete
 _APART_NS = 5 * 10**9  # numbered files that come faster are the pieces of a data set

@@ -13,9 +13,9 @@ from typing import BinaryIO, Callable, Optional, Union
 
 import attrs
 
+from tony_provider.runtime.common.text import is_writable
 from tony_provider.runtime.storage import FileStatus, Storage, StorageError, StorageNotFound, StorageUnreachable
 from tony_provider.runtime.storage.base import CHUNK, PRIVATE_DIRECTORY, is_temporary
-from tony_provider.runtime.text import is_writable
 
 MOST_FILES = 20_000  # that one mirror looks at
 DEEPEST = 16  # directories below each other

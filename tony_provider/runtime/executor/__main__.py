@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 
-from tony_provider.runtime import contract
-from tony_provider.runtime.executor import guard
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.executor import processes
 
 guarded = None
 if container := os.environ.get(contract.ENV_CONTAINER_ID):  # without one the executor says so itself
-    guarded = guard.post(f"{contract.ENV_CONTAINER}={container}")  # before gRPC is there, beside which nothing may fork
+    # Before gRPC is loaded: nothing may fork beside it.
+    guarded = processes.start_guard(f"{contract.ENV_CONTAINER}={container}")
 
-from tony_provider.runtime import grpc_without_fork_handlers  # noqa: E402, F401
-from tony_provider.runtime.executor.main import main  # noqa: E402
+from tony_provider.runtime.common import grpc_without_fork_handlers  # noqa: E402, F401
+from tony_provider.runtime.executor.executor import main  # noqa: E402
 
 main(guarded)

@@ -19,24 +19,24 @@ from typing import Optional
 
 import attrs
 
-from tony_provider.runtime.artifacts.throttle import Throttle
 from tony_provider.runtime.artifacts.tree import Kind, Tree, TreeNode, scan
-from tony_provider.runtime.artifacts.upload import ArtifactUpload, StoredFiles, TreeChanged, UploadedTree
-from tony_provider.runtime.checkpoint.checkpoint_model import chain_of
+from tony_provider.runtime.artifacts.upload import ArtifactUpload, StoredFiles, Throttle, TreeChanged, UploadedTree
+from tony_provider.runtime.checkpoint import save_formats
+from tony_provider.runtime.checkpoint.checkpoint_restore import empty, restore
 from tony_provider.runtime.checkpoint.consistency import Blocker, DirectoryWatch, Moment
-from tony_provider.runtime.checkpoint.errors import DamagedCheckpoint
-from tony_provider.runtime.checkpoint.restore import empty, restore
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
-from tony_provider.runtime.checkpoint.saves import Save, SaveFinder, Saves, orbax
-from tony_provider.runtime.contract import ENV_CHECKPOINT_DIR
-from tony_provider.runtime.executor import disk, processes, snapshot_limits
-from tony_provider.runtime.executor.checkpoint_reader import CheckpointReader
+from tony_provider.runtime.checkpoint.save_finder import Save, SaveFinder, Saves
+from tony_provider.runtime.checkpoint.stored_checkpoint import DamagedCheckpoint, chain_of
+from tony_provider.runtime.common.contract import ENV_CHECKPOINT_DIR
+from tony_provider.runtime.common.text import one_line
+from tony_provider.runtime.executor import checkpoint_limits, processes
+from tony_provider.runtime.executor import workspace as disk
+from tony_provider.runtime.executor.checkpoint_limits import CheckpointReader
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
+from tony_provider.runtime.executor.processes import Writers
 from tony_provider.runtime.executor.workspace import Workspace
-from tony_provider.runtime.executor.writers import Writers
-from tony_provider.runtime.spec.model import CheckpointFormat
+from tony_provider.runtime.jobspec.model import CheckpointFormat
 from tony_provider.runtime.storage import Storage
-from tony_provider.runtime.text import one_line
 
 _MOST_ENTRIES = 1000  # of a state; the newest are reported
 _NAMED = 3  # entries that a notice names
@@ -289,7 +289,7 @@ class CheckpointDirectory:
                 return self._not_ready(str(blocker), blocker.remedy)
             nodes = {path: node for path, node in tree.nodes.items() if path not in found.unfinished}
             whole = Tree(nodes, tree.left_out)
-            if problem := snapshot_limits.problem(whole, self._max_size):
+            if problem := checkpoint_limits.snapshot_size_problem(whole, self._max_size):
                 return self._not_ready(problem, lasts=True)
             loadable = self._loadable(saves(), found.unfinished)
             return self._is_ready(self._state(whole, found, loadable), saves())
@@ -342,7 +342,7 @@ class CheckpointDirectory:
         if self._has_described_excluded or not paths:
             return ""
         try:
-            described = snapshot_limits.describe_excluded(self.path, paths)
+            described = checkpoint_limits.describe_excluded(self.path, paths)
         except OSError:
             return ""  # the program has just removed one of them; the next snapshot describes the others
         self._has_described_excluded = True
@@ -350,7 +350,7 @@ class CheckpointDirectory:
 
     def make_room(self) -> None:
         """Remove the entries that were set aside if the disk is full."""
-        if disk.problem(self.path) is not None:
+        if disk.disk_problem(self.path) is not None:
             shutil.rmtree(self._workspace.set_aside, ignore_errors=True)
 
     # ---- files outside of snapshots --------------------------------------------------------------------------------
@@ -478,7 +478,7 @@ class CheckpointDirectory:
         sizes = {
             path: node.version.size
             for path, node in nodes.items()
-            if node.kind is Kind.FILE and (needs or path in needed or orbax.UNFINISHED in path)
+            if node.kind is Kind.FILE and (needs or path in needed or save_formats.ORBAX_UNFINISHED in path)
         }
         step = newest.step if newest else None
         return EntryState(top, self._group(top), is_news, len(versions) <= 1, step, needs, sizes)

@@ -1,39 +1,142 @@
-"""The executor of one container: obeys its application master, and runs one start of its task after the other."""
+"""Newer tokens of the store in one container: in use there, and for user processes that asked for HDFS."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import platform
+import signal
+import socket
 import time
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Optional
+from collections.abc import Collection, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Callable, NoReturn, Optional
 
-from tony_provider.runtime import clock, exit_codes
-from tony_provider.runtime.executor.commit_requests import CommitRequests
+from tony_provider.runtime.application import ContainerError
+from tony_provider.runtime.application_store import open_application_store
+from tony_provider.runtime.common import clock, exit_codes, helper_processes
+from tony_provider.runtime.common.clock import moment
+from tony_provider.runtime.executor import processes
+from tony_provider.runtime.executor.checkpoint_directory import CheckpointDirectory
+from tony_provider.runtime.executor.checkpoint_paths import CheckpointLink, SharedCheckpoints
+from tony_provider.runtime.executor.event_files import event_file_transfer
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
-from tony_provider.runtime.executor.executor_context import ExecutorContext
-from tony_provider.runtime.executor.heartbeat_content import HeartbeatContent
-from tony_provider.runtime.executor.input_requests import InputRequests
-from tony_provider.runtime.executor.kept_log import keep_log
-from tony_provider.runtime.executor.link import Link, LinkError, RefusedError
-from tony_provider.runtime.executor.master_locator import MasterLocator
-from tony_provider.runtime.executor.newer_token import take_newer_token
-from tony_provider.runtime.executor.order import Order
-from tony_provider.runtime.executor.output_tails import answer_tail
-from tony_provider.runtime.executor.run import Run
-from tony_provider.runtime.executor.sigterm import SigtermHandler, cancel
-from tony_provider.runtime.executor.tensorboard.container_role import event_files
-from tony_provider.runtime.frameworks.base import MAIN_PORT
-from tony_provider.runtime.protocol import points, timing, tony_pb2
-from tony_provider.runtime.spec.model import MirrorScope
+from tony_provider.runtime.executor.gpus import ContainerGpus
+from tony_provider.runtime.executor.heartbeat import HeartbeatContent
+from tony_provider.runtime.executor.master_link import (
+    CommitRequests,
+    InputRequests,
+    MasterLink,
+    MasterLinkError,
+    MasterLocator,
+    RefusedError,
+)
+from tony_provider.runtime.executor.output import Output, answer_tail, keep_log, send_last_words
+from tony_provider.runtime.executor.ports import HeldPorts, PortError
+from tony_provider.runtime.executor.process_start import ProcessStart
+from tony_provider.runtime.executor.processes import become_subreaper
+from tony_provider.runtime.executor.start_context import ExecutorContext, StartOrder
+from tony_provider.runtime.executor.workspace import JobFiles, Workspace
+from tony_provider.runtime.frameworks import get_framework
+from tony_provider.runtime.frameworks.base import MAIN_PORT, port_of_process
+from tony_provider.runtime.frameworks.task_environment import VISIBLE_DEVICES
+from tony_provider.runtime.hadoop.errors import CredentialsError
+from tony_provider.runtime.jobspec.model import MirrorScope
+from tony_provider.runtime.protocol import messages, timing, tony_pb2
+from tony_provider.runtime.protocol.store_tokens import OtherToken, StoreToken
+from tony_provider.runtime.protocol.task_identity import IdentityError
+from tony_provider.runtime.storage import StorageError
 
 if TYPE_CHECKING:  # imported at the first use, because few jobs have one
-    from tony_provider.runtime.executor.tensorboard.tunnel import Tunnel
-    from tony_provider.runtime.executor.tunnel_ends import TunnelEnds
+    from tony_provider.runtime.executor.tunnel_ends import PageFetcher, TunnelEnds
 
 log = logging.getLogger(__name__)
+
+
+def use_new_token(context: ExecutorContext, newer: tony_pb2.NewerToken) -> None:
+    """Use a newer token from now on; what fails is logged.
+
+    User processes that asked for HDFS find it in a file of theirs, which follows the container's credentials.
+    """
+    others = [OtherToken(each.name, each.text, each.until_ms) for each in newer.others]
+    token = StoreToken(newer.text, newer.until_ms, others)
+    context.storage.take_token(token.text)
+    for other in token.others:
+        context.storage.take_token(other.text, other.name)
+    try:
+        context.container.credentials.take_store_token(token)
+    except CredentialsError as error:
+        log.warning("the newer token of the store is not one for user processes: %s", error)
+    else:
+        log.info("a newer token of the store, which holds until %s", moment(newer.until_ms))
+
+
+_GRACE = 0.1  # seconds between SIGTERM and SIGKILL for the user process: YARN itself leaves 0.25
+_KILL_TIMEOUT = 1.0  # seconds for the kernel then
+_LAST_WORDS_TIMEOUT = 5.0  # seconds in which a busy machine sends the last words; YARN's SIGKILL comes earlier
+
+
+class SigtermHandler:
+    """Does an executor's work until that is done, or until the executor gets SIGTERM.
+
+    :param current: gives the start of the user process that is under way, if any.
+    """
+
+    def __init__(
+        self, context: ExecutorContext, link: MasterLink, current: Callable[[], Optional[ProcessStart]]
+    ) -> None:
+        self._context = context
+        self._link = link
+        self._current = current
+        self._terminated = asyncio.Event()
+
+    async def work(self, work: Coroutine[Any, Any, int]) -> int:
+        """Do the work. Returns its exit code, or TERMINATED; no process of ours is left in either case."""
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._on_sigterm)
+        working = asyncio.ensure_future(work)
+        terminated = asyncio.ensure_future(self._terminated.wait())
+        try:
+            await asyncio.wait({working, terminated}, return_when=asyncio.FIRST_COMPLETED)
+            return working.result() if working.done() else await self._end_at_once()
+        finally:
+            await cancel_all(working, terminated)
+            await processes.kill_all(os.getpid(), self._pids, _KILL_TIMEOUT)
+
+    def _on_sigterm(self) -> None:
+        current = self._current()
+        if current is not None:
+            current.doom(_GRACE)
+        self._terminated.set()
+
+    async def _end_at_once(self) -> int:
+        log.warning("terminated")
+        saying = asyncio.ensure_future(self._send_last_words())
+        try:
+            until = time.monotonic() + _GRACE
+            await processes.stop_all(os.getpid(), self._pids, lambda: until)
+            await asyncio.wait({saying}, timeout=_LAST_WORDS_TIMEOUT)
+        finally:
+            await cancel_all(saying)
+        return exit_codes.TERMINATED
+
+    async def _send_last_words(self) -> None:
+        await send_last_words(self._context, self._link.send)
+        await self._link.sent()
+
+    @property
+    def _pids(self) -> Collection[int]:
+        current = self._current()
+        return current.pids if current else ()
+
+
+async def cancel_all(*tasks: asyncio.Future[Any]) -> None:
+    """Cancel tasks and wait until they are over, whatever their results."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
 
 _GOODBYE_TIMEOUT = 5.0  # seconds for the last messages to reach the application master
 _LAST_EVENT_FILES = 10.0  # seconds, while the log goes to the store
@@ -50,17 +153,17 @@ class Executor:
         self._container = container
         self._context = context
         self._where = MasterLocator(container, context.storage)
-        self._link = Link(container, self._where, self._greeting, self._handle)
+        self._link = MasterLink(container, self._where, self._greeting, self._handle)
         self._commit_requests = CommitRequests(self._link.send)
         self._input_requests = InputRequests(self._link.send)
-        self._tunnel: Optional[Tunnel] = None  # created for the first page
+        self._tunnel: Optional[PageFetcher] = None  # created for the first page
         self._tunnel_ends: Optional[TunnelEnds] = None  # created for the first tunnel
-        self._event_files = event_files(context)
+        self._event_files = event_file_transfer(context)
         self._pulse = HeartbeatContent(context)
         self._beat_seconds = timing.HEARTBEAT_INTERVAL
-        self._newest: Optional[Run] = None  # that a rendezvous came for; it may be waiting for its turn
-        self._next: asyncio.Queue[Run] = asyncio.Queue()
-        self._current: Optional[Run] = None
+        self._newest: Optional[ProcessStart] = None  # that a rendezvous came for; it may be waiting for its turn
+        self._next: asyncio.Queue[ProcessStart] = asyncio.Queue()
+        self._current: Optional[ProcessStart] = None
         self._errands: set[asyncio.Future[None]] = set()
         self._shutdown = asyncio.Event()
         self._activity = "waiting"
@@ -82,7 +185,7 @@ class Executor:
         finally:
             if self._tunnel_ends is not None:
                 await self._tunnel_ends.close()
-            await cancel(*everything, *self._errands)
+            await cancel_all(*everything, *self._errands)
         return code
 
     @staticmethod
@@ -95,7 +198,7 @@ class Executor:
             return exit_codes.OK
         try:
             link.result()
-        except LinkError as error:
+        except MasterLinkError as error:
             log.error("%s", error)  # noqa: TRY400 - its trace tells nothing more
             return exit_codes.REFUSED if isinstance(error, RefusedError) else exit_codes.MASTER_LOST
         return exit_codes.OK
@@ -126,7 +229,7 @@ class Executor:
             pid=os.getpid(),
             generation=newest.order.generation if newest else 0,
             start=newest.order.start if newest else 0,
-            resumed=points.message(newest.order.resume) if newest else None,
+            resumed=messages.resume_message(newest.order.resume) if newest else None,
             shards=current.held_shards if current else None,
             clock_ms=time.time_ns() // 1_000_000,  # of the node, whatever clock this process follows
         )
@@ -160,7 +263,7 @@ class Executor:
             if self._current is not None:
                 self._current.take_snapshot(message.take_snapshot)
         elif kind == "newer_token":
-            self._send_on_errand(asyncio.to_thread(take_newer_token, self._context, message.newer_token))
+            self._send_on_errand(asyncio.to_thread(use_new_token, self._context, message.newer_token))
         elif kind == "page_wanted":
             self._send_on_errand(self._tunnel_to_tensorboard().answer(message.page_wanted))
         elif kind == "tunnel":
@@ -178,12 +281,12 @@ class Executor:
         ahead = welcome.clock_ms / 1000 - time.time() if welcome.clock_ms else None
         clock.follow(ahead if ahead is not None and abs(ahead) > timing.CLOCKS_DIFFER else None)
 
-    def _tunnel_to_tensorboard(self) -> Tunnel:
+    def _tunnel_to_tensorboard(self) -> PageFetcher:
         if self._tunnel is None:
-            from tony_provider.runtime.executor.tensorboard.tunnel import Tunnel
+            from tony_provider.runtime.executor.tunnel_ends import PageFetcher
 
             port = self._context.ports.numbers[MAIN_PORT]
-            self._tunnel = Tunnel(self._link, port, self._container.tensorboard_path)
+            self._tunnel = PageFetcher(self._link, port, self._container.tensorboard_path)
         return self._tunnel
 
     def _ends_of_tunnels(self) -> TunnelEnds:
@@ -195,12 +298,12 @@ class Executor:
         return self._tunnel_ends
 
     def _on_rendezvous(self, rendezvous: tony_pb2.Rendezvous) -> None:
-        order = Order.of_message(rendezvous)
+        order = StartOrder.of_message(rendezvous)
         if self._shutdown.is_set() or (self._newest is not None and order.start <= self._newest.order.start):
             return  # said again after a reconnection
         if self._newest is not None:
             self._newest.stop(self._container.job.timeouts.grace, 0.0)
-        self._newest = Run(self._context, order, self._commit_requests, self._input_requests, self._link.send)
+        self._newest = ProcessStart(self._context, order, self._commit_requests, self._input_requests, self._link.send)
         self._next.put_nowait(self._newest)
 
     def _on_stop(self, stop: tony_pb2.StopProcess) -> None:
@@ -255,3 +358,77 @@ class Executor:
             heartbeat = await self._pulse.take(self._current, self._activity, ending=self._shutdown.is_set())
             if self._link.idle:
                 self._link.send(tony_pb2.FromExecutor(heartbeat=heartbeat))
+
+
+def main(guard: Optional[socket.socket] = None) -> NoReturn:
+    """Run the executor of this container. Ends the process. ``guard``: see ``guard.post``."""
+    gc.freeze()  # see launch/start.py
+    gc.enable()
+    helper_processes.configure_log()
+    try:
+        code = asyncio.new_event_loop().run_until_complete(_run(guard))
+    except Exception:
+        log.exception("a fault of the executor itself")
+        code = exit_codes.INTERNAL
+    # Not the ordinary way out: that would wait for transfers which may hang until their deadlines.
+    logging.shutdown()
+    os._exit(code)
+
+
+async def _run(guard: Optional[socket.socket]) -> int:
+    try:
+        container = ExecutorContainer.of_process(os.environ, Path.cwd())
+        context = _context(container, guard)
+        executor = Executor(container, context)
+    except (ContainerError, PortError, IdentityError, LookupError, StorageError, OSError, ValueError) as error:
+        log.error("the executor cannot start: %s", error)  # noqa: TRY400 - the message says it all
+        return exit_codes.BAD_CONTAINER
+    try:
+        return await executor.run()
+    finally:
+        context.close()
+
+
+def _context(container: ExecutorContainer, guard: Optional[socket.socket]) -> ExecutorContext:
+    become_subreaper()
+    shared = container.description.shared_checkpoints
+    workspace = Workspace(container.directory, shared=Path(shared) if shared else None)
+    workspace.prepare()
+    if container.shows_tensorboard:
+        workspace.prepare_tensorboard()
+    framework = get_framework(container.job.framework)
+    hadoop = None
+    if container.job.hadoop:
+        from tony_provider.runtime.executor.hadoop_access import HadoopAccess  # few jobs need its XML parser
+
+        hadoop = HadoopAccess(container, workspace.hadoop)
+    storage = open_application_store(container.description, container.secrets)
+    return ExecutorContext(
+        container=container,
+        workspace=workspace,
+        ports=HeldPorts(
+            [
+                port_of_process(name, local_rank)
+                for local_rank in range(container.process_count)
+                for name in framework.ports(container.task_type, container.role)
+            ],
+            container.job.port_range,
+            share=framework.shares_ports(container.role),
+        ),
+        output=Output.of(container.log_dir, workspace.root, container.job.logs.max_size, container.process_count),
+        storage=storage,
+        checkpoints=CheckpointDirectory(container, workspace, storage),
+        checkpoint_link=CheckpointLink(container.description, container.identity.task, workspace.checkpoints, guard),
+        files=JobFiles.of(container),
+        hadoop=hadoop,
+        shared=SharedCheckpoints(Path(shared), container.description.application_id, guard) if shared else None,
+        gpus=_gpus(container, guard),
+    )
+
+
+def _gpus(container: ExecutorContainer, guard: Optional[socket.socket]) -> Optional[ContainerGpus]:
+    """None: they are not dealt, or the job chooses them itself."""
+    dealing = container.description.gpu_dealing
+    if dealing is None or VISIBLE_DEVICES in {**container.job.env, **container.spec.env}:
+        return None
+    return ContainerGpus(dealing, container.spec.gpus, container.environ, guard)

@@ -1,25 +1,135 @@
-"""The container as its executor finds it: who it is, what to run, where to write."""
+"""Where a task's servers should listen: at the address by which the others know its node, and at no other."""
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import hmac
-from collections.abc import Mapping
+import ipaddress
+import socket
+import struct
+import threading
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Optional
 
 import attrs
 
-from tony_provider.runtime import container_inputs, contract, task_identity
-from tony_provider.runtime.application import ApplicationDescription
-from tony_provider.runtime.container_inputs import ContainerError, variable
-from tony_provider.runtime.executor.container_credentials import ContainerCredentials
-from tony_provider.runtime.executor.own_address import address_in_image
+from tony_provider.runtime import application
+from tony_provider.runtime.application import ApplicationDescription, ContainerError, required_variable
+from tony_provider.runtime.common import contract
 from tony_provider.runtime.frameworks import get_framework
-from tony_provider.runtime.ranks import in_cluster
-from tony_provider.runtime.spec.images import image_of
-from tony_provider.runtime.spec.model import TENSORBOARD, Docker, JobSpec, Role, TaskSpec
-from tony_provider.runtime.task_identity import TaskIdentity
+from tony_provider.runtime.hadoop.tokens import HDFS_TOKEN, KEY_SERVER_TOKEN, Credentials, Token
+from tony_provider.runtime.jobspec.container_content import image_of
+from tony_provider.runtime.jobspec.model import TENSORBOARD, Docker, JobSpec, Role, TaskSpec
+from tony_provider.runtime.jobspec.task_types import in_cluster
+from tony_provider.runtime.protocol import task_identity
+from tony_provider.runtime.protocol.store_tokens import StoreToken, replace_store_token
+from tony_provider.runtime.protocol.task_identity import TaskIdentity
+
+_SIOCGIFADDR = 0x8915  # netdevice(7): the first IPv4 address of an interface
+_NAME_BYTES = 15  # of an interface, at most
+_ADDRESS = slice(20, 24)  # in the ifreq that is answered
+
+
+@attrs.frozen
+class OwnAddress:
+    """An address that this container has itself."""
+
+    address: str  # numeric
+    interface: str  # that has it; empty: none has it as its first one, or it is IPv6
+
+
+def own_address(host: str, others: Iterable[str]) -> Optional[OwnAddress]:
+    """The one address of ``host``, by which ``others``, the hosts of the job's tasks, know this node. Asks DNS.
+
+    None where there is not one that all of them can reach: the name has several or none, it means the loopback here
+    and some of the others are elsewhere, or the container has a network of its own. Servers listen everywhere then.
+    """
+    try:
+        found = {str(entry[4][0]) for entry in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
+    except OSError:
+        return None
+    if len(found) != 1:
+        return None
+    address = found.pop()
+    is_loopback = ipaddress.ip_address(address.partition("%")[0]).is_loopback
+    if (is_loopback and any(other not in ("", host) for other in others)) or not _is_here(address):
+        return None
+    return OwnAddress(address, _interface(address, is_loopback=is_loopback))
+
+
+def address_in_image(node: str) -> str:
+    """By which the other tasks reach a container in an image on ``node``. Asks DNS.
+
+    That is the node's where the container shares its network. One with a network of its own is reached by its own
+    address there, the one that its host name stands for: YARN and Docker give each such container a name.
+    """
+    try:
+        of_node = {str(entry[4][0]) for entry in socket.getaddrinfo(node, None, type=socket.SOCK_STREAM)}
+        own = socket.gethostbyname(socket.gethostname())
+    except OSError:
+        return node
+    if any(map(_is_here, of_node)) or ipaddress.ip_address(own).is_loopback or not _is_here(own):
+        return node
+    return own
+
+
+def _is_here(address: str) -> bool:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.bind((address, 0))
+    except OSError:
+        return False
+    return True
+
+
+def _interface(address: str, *, is_loopback: bool) -> str:
+    """Every address of 127.0.0.0/8 is the loopback's, which lists one."""
+    for _, name in socket.if_nameindex():
+        first = _first_address(name)
+        if first == address or (is_loopback and first.startswith("127.")):
+            return name
+    return ""
+
+
+def _first_address(interface: str) -> str:
+    """Its first IPv4 address; empty: it has none."""
+    asked = struct.pack("256s", interface.encode()[:_NAME_BYTES])
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+            return socket.inet_ntoa(fcntl.ioctl(any_socket.fileno(), _SIOCGIFADDR, asked)[_ADDRESS])
+    except OSError:
+        return ""
+
+
+_OF_HDFS = frozenset({HDFS_TOKEN, KEY_SERVER_TOKEN})
+
+
+class ContainerCredentials:
+    """Tokens and secrets of a container. Safe from several threads at once."""
+
+    def __init__(self, credentials: Credentials) -> None:
+        self._credentials = credentials
+        self._lock = threading.Lock()
+        self.version = 0  # counts the newer tokens
+
+    @property
+    def secrets(self) -> Mapping[str, bytes]:
+        return self._credentials.secrets
+
+    def hdfs_tokens(self) -> tuple[int, dict[str, Token]]:
+        """The version, and the delegation tokens of HDFS and its key servers by their aliases."""
+        with self._lock:
+            tokens = self._credentials.tokens.items()
+            return self.version, {alias: token for alias, token in tokens if token.kind in _OF_HDFS}
+
+    def take_store_token(self, newer: StoreToken) -> None:
+        """Have newer tokens in the places of those that are there. Raises CredentialsError."""
+        with self._lock:
+            replace_store_token(self._credentials, newer)
+            self.version += 1
 
 
 @attrs.frozen
@@ -45,31 +155,31 @@ class ExecutorContainer:
 
         Raises ContainerError.
         """
-        task = variable(environ, contract.ENV_TASK)
+        task = required_variable(environ, contract.ENV_TASK)
         task_type, _, index = task.rpartition(":")
-        attempt = variable(environ, contract.ENV_TASK_ATTEMPT)
+        attempt = required_variable(environ, contract.ENV_TASK_ATTEMPT)
         if not task_type or not index.isdecimal() or not attempt.isdecimal():
             raise ContainerError(f"{contract.ENV_TASK}={task}, {contract.ENV_TASK_ATTEMPT}={attempt} name no task")
-        credentials = ContainerCredentials(container_inputs.take_credentials(environ))
-        description = container_inputs.description(directory, credentials.secrets)
+        credentials = ContainerCredentials(application.take_credentials(environ))
+        description = application.read_description(directory, credentials.secrets)
         if task_type not in description.job.tasks:
             raise ContainerError(f"{task} is no task of the job, which has {', '.join(description.job.tasks)}")
-        node = variable(environ, contract.ENV_NODE_HOST)
+        node = required_variable(environ, contract.ENV_NODE_HOST)
         in_image = image_of(description.job, task_type) is not None
         return cls(
             description=description,
             credentials=credentials,
             token=_token(credentials.secrets),
             identity=TaskIdentity(
-                description.application_id, variable(environ, contract.ENV_CONTAINER_ID), task, int(attempt)
+                description.application_id, required_variable(environ, contract.ENV_CONTAINER_ID), task, int(attempt)
             ),
             task_type=task_type,
             index=int(index),
-            master=variable(environ, contract.ENV_AM_ADDRESS),
+            master=required_variable(environ, contract.ENV_AM_ADDRESS),
             host=address_in_image(node) if in_image else node,
-            node=f"{node}:{variable(environ, contract.ENV_NODE_PORT)}",
+            node=f"{node}:{required_variable(environ, contract.ENV_NODE_PORT)}",
             directory=directory,
-            log_dir=Path(variable(environ, contract.ENV_LOG_DIR)),
+            log_dir=Path(required_variable(environ, contract.ENV_LOG_DIR)),
             environ=environ,
         )
 
@@ -132,7 +242,7 @@ class ExecutorContainer:
         Raises MissingSecretError.
         """
         variables = get_framework(self.job.framework).secret_variables if in_cluster(self.role) else frozenset()
-        return {variable: self._made_of_the_job_key(variable) for variable in variables}
+        return {name: self._made_of_the_job_key(name) for name in variables}
 
     def _made_of_the_job_key(self, purpose: str) -> str:
         key = task_identity.secret(self.secrets, contract.SECRET_JOB_KEY)

@@ -1,21 +1,94 @@
-"""The processes below this one, as /proc shows them: who they are, what they use, and how to stop them all.
+"""The guard: a process beside an executor, outside the container's process group, that ends what a dead one has left.
 
-The executor is a child subreaper, so that whatever its user process starts, however often it forks, is below the
-executor and nowhere else. What the executor starts for itself it claims: that is not counted, nor stopped.
+YARN's kill goes to the process group of the container, and a quarter of a second after SIGTERM it is SIGKILL: on a busy
+node an executor may die before it has stopped those descendants that went into sessions of their own. They carry a mark
+in their environment, by which they are found once the executor is gone, however it ended. The guard keeps
+the locks that the executor has sent until then. So no other container gets the GPUs or the path of the checkpoint
+directory before.
+
+It is a shell, which waits in a tenth of the memory of a Python, and needs no file of the container's: those may be
+removed by then.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ctypes
+import logging
 import os
+import pkgutil
 import signal
+import socket
+import sys
 import time
-from collections.abc import Callable, Collection
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Optional
+from typing import NoReturn, Optional
 
 import attrs
+
+log = logging.getLogger(__name__)
+
+_LOCKS = 3  # its descriptor of the socket; 0 is the pipe that tells of the executor's end
+
+
+def start_guard(mark: str) -> Optional[socket.socket]:
+    """Start the guard of this process, all of whose user processes have ``mark`` (NAME=value) in their environment.
+
+    To be called before there are threads, and before this process is a child subreaper: the guard is not to be below
+    it. Where none can be started, that is said on stderr, and there is none.
+
+    Returns the executor's end of a socket between them: files that are sent through it stay open until the guard ends,
+    which reads nothing. That it lives the guard sees by a pipe, of which this process never closes its end.
+    """
+    if os.getpid() == 1:
+        return None  # the end of a container's first process ends all of it
+    watched, own = socket.socketpair()  # close-on-exec, as the pipe is
+    ended, _ = os.pipe()
+    try:
+        program = (pkgutil.get_data(__package__, "guard.sh") or b"").decode()
+        child = os.fork()
+    except OSError as error:
+        sys.stderr.write(f"no guard could be started: {error}\n")
+        return None
+    if child == 0:
+        _become(program, mark, ended, watched.fileno())
+    watched.close()
+    os.close(ended)
+    os.waitpid(child, 0)
+    return own
+
+
+def hold_with_guard(guard: Optional[socket.socket], descriptors: Sequence[int]) -> None:
+    """Have the guard, if there is one, keep files open until all processes of the container have ended."""
+    if guard is None:
+        return
+    try:
+        socket.send_fds(guard, [b"\0"], list(descriptors))
+    except OSError as error:
+        log.warning("no guard holds the locks until every process of this container is gone: %s", error)
+
+
+def _become(program: str, mark: str, ended: int, watched: int) -> NoReturn:
+    try:
+        os.setsid()
+        if os.fork() == 0:
+            # Above all that they are to become: neither is to be overwritten by the other.
+            ended, watched = (os.dup(each) for each in (ended, watched))
+            os.dup2(ended, 0)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            os.dup2(watched, _LOCKS)
+            os.chdir("/")
+            # Without the container's environment: whoever looks for what a container has left finds neither the guard
+            # nor the programs that it starts, which come and go.
+            only = {"PATH": os.environ.get("PATH", "")}
+            os.execve("/bin/sh", ["/bin/sh", "-c", program, "tony-guard", mark], only)  # noqa: S606 - it is the shell
+    except OSError as error:
+        os.write(2, f"no guard could be started: {error}\n".encode())
+    finally:
+        os._exit(0)
+
 
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -75,7 +148,7 @@ def descendants(root: int, without: Collection[int] = ()) -> Table:
     return below(root, {pid: each for pid, each in _everyone().items() if pid not in {*_claimed, *without}})
 
 
-def container() -> Table:
+def container_processes() -> Table:
     """Return the processes of this container: this process, the executor, and all its descendants. Blocks."""
     everyone, own = _everyone(), os.getpid()
     return {own: everyone[own], **below(own, everyone)}
@@ -192,7 +265,7 @@ def reap_orphans(table: Table, parent: int, keep: Collection[int]) -> None:
                 continue  # collected meanwhile
 
 
-def send(number: int, table: Table) -> bool:
+def signal_all(number: int, table: Table) -> bool:
     """Send a signal to every process of the table; returns whether there was any."""
     living = [process for process in table.values() if not process.zombie]
     for process in living:
@@ -209,7 +282,7 @@ async def stop_all(root: int, keep: Collection[int], deadline: Callable[[], floa
     ``deadline`` in seconds of ``time.monotonic``; it is asked again and again, and may come to be earlier. ``keep``
     are the children that somebody else waits for.
     """
-    if send(signal.SIGTERM, await _look(root, keep)) and await _wait_gone(root, keep, deadline, None):
+    if signal_all(signal.SIGTERM, await _look(root, keep)) and await _wait_gone(root, keep, deadline, None):
         return await kill_all(root, keep, KILL_TIMEOUT)
     return 0
 
@@ -241,7 +314,7 @@ async def _wait_gone(
         table = await _look(root, keep, without)
         left = sum(not process.zombie for process in table.values())
         if left and number is not None:
-            send(number, table)  # again and again: it may be forking
+            signal_all(number, table)  # again and again: it may be forking
         if not left or time.monotonic() >= deadline():
             return left
         await asyncio.sleep(_STOP_POLL)
@@ -251,3 +324,140 @@ async def _look(root: int, keep: Collection[int], without: Collection[int] = ())
     table = await asyncio.to_thread(descendants, root, without)
     reap_orphans(table, root, keep)
     return table
+
+
+_ACCESS_MODE = 0o3  # of a file's flags in /proc/PID/fdinfo: 0 for files that are open for reading only
+_SHARED = "s"
+_DELETED = " (deleted)"  # after the path of a deleted file
+_ABANDONED = 30.0  # seconds; by then, a process that was killed has stopped the others of its container
+
+
+class Writers:
+    """Follows which files of a directory are being written."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._before: dict[str, set[tuple[int, int]]] = {}  # PIDs and start times of the writers, by path
+        self._abandoned: dict[str, float] = {}  # when the writers of a path were found to be gone
+
+    def look(self, table: Mapping[int, Process], now: float) -> set[str]:
+        """Return the paths that any of the processes can write into. Blocks shortly. ``now`` in monotonic seconds.
+
+        A path whose writers have all ended since the last look is one of them for some seconds more: a process that was
+        killed may have written only half of the file.
+        """
+        living = {pid: (pid, process.started) for pid, process in table.items() if not process.zombie}
+        found = {path: {living[pid] for pid in pids} for path, pids in writers_of(self._directory, living).items()}
+        present = set(living.values())
+        for path, writers in self._before.items():
+            if path not in found and not writers & present:
+                self._abandoned[path] = now
+        self._abandoned = {
+            path: since for path, since in self._abandoned.items() if path not in found and now - since < _ABANDONED
+        }
+        self._before = found
+        return {*found, *self._abandoned}
+
+
+def writers_of(directory: Path, pids: Iterable[int]) -> dict[str, set[int]]:
+    """Return the processes that can write into paths below the directory, by path.
+
+    Processes that have ended, and those of other users, are skipped.
+    """
+    root = os.path.realpath(directory) + "/"
+    found: dict[str, set[int]] = {}
+    for pid in pids:
+        for path in (*_open(pid, root), *_mapped(pid, root)):
+            found.setdefault(path[len(root) :].removesuffix(_DELETED), set()).add(pid)
+    return found
+
+
+def _open(pid: int, root: str) -> Iterator[str]:
+    try:
+        names = os.listdir(f"/proc/{pid}/fd")  # noqa: PTH208 - names are enough
+    except OSError:
+        return
+    for name in names:
+        try:
+            path = os.readlink(f"/proc/{pid}/fd/{name}")  # noqa: PTH115 - many of them
+            if path.startswith(root) and _is_for_writing(f"/proc/{pid}/fdinfo/{name}"):
+                yield path
+        except OSError:
+            continue
+
+
+def _is_for_writing(fdinfo: str) -> bool:
+    with open(fdinfo) as file:  # noqa: PTH123 - many of them
+        for line in file:
+            if line.startswith("flags:"):
+                return int(line.split()[1], 8) & _ACCESS_MODE != 0
+    return False
+
+
+def _mapped(pid: int, root: str) -> Iterator[str]:
+    try:
+        with open(f"/proc/{pid}/maps", errors="surrogateescape") as file:  # noqa: PTH123 - long
+            for line in file:
+                if root not in line:
+                    continue
+                _, permissions, _, _, _, path = line.rstrip("\n").split(None, 5)
+                if "w" in permissions and permissions.endswith(_SHARED) and path.startswith(root):
+                    yield path
+    except (OSError, ValueError):
+        return
+
+
+_MOUNT = Path("/sys/fs/cgroup")
+
+
+class OutOfMemoryWatch:
+    """Tells whether the kernel has killed for want of memory lately.
+
+    ``look`` regularly: what was killed before the last look but one was somebody else.
+    """
+
+    def __init__(self) -> None:
+        self._source = next((path for path in _sources() if _kills(path) is not None), None)
+        self._seen: deque[int] = deque([self._count()], maxlen=2)
+
+    def look(self) -> None:
+        """Read the counters. Blocks shortly."""
+        self._seen.append(self._count())
+
+    def killed_recently(self) -> bool:
+        """Whether the kernel has killed since the last look but one. Blocks shortly."""
+        return self._count() > self._seen[0]
+
+    def _count(self) -> int:
+        return (_kills(self._source) or 0) if self._source else 0
+
+
+def _sources() -> Iterator[Path]:
+    """Files with an ``oom_kill`` line, the most telling first."""
+    for group in _own_groups():
+        number, controllers, path = group.split(":", 2)
+        if number == "0" and not controllers:
+            yield _MOUNT / path.lstrip("/") / "memory.events"
+            yield _MOUNT / "unified" / path.lstrip("/") / "memory.events"
+        elif "memory" in controllers.split(","):
+            yield _MOUNT / "memory" / path.lstrip("/") / "memory.oom_control"
+    yield Path("/proc/vmstat")
+
+
+def _own_groups() -> list[str]:
+    try:
+        return Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return []  # a kernel without control groups
+
+
+def _kills(path: Path) -> Optional[int]:
+    try:
+        text = path.read_text()
+    except OSError:
+        return None  # not this kernel's way of counting
+    for line in text.splitlines():
+        name, _, value = line.partition(" ")
+        if name == "oom_kill" and value.strip().isdigit():
+            return int(value)
+    return None

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 from functools import partial
+from http import HTTPStatus
 
-from tony_provider.runtime.deadline import within
-from tony_provider.runtime.executor.link import Link
-from tony_provider.runtime.executor.peers import NotThereError, StrangerError, expect_own
+import attrs
+import h11
+
+from tony_provider.runtime.common.concurrency import wait_with_timeout
+from tony_provider.runtime.executor.master_link import MasterLink
+from tony_provider.runtime.executor.ports import ForeignListenerError, NoListenerError, expect_own
 from tony_provider.runtime.frameworks.base import MAIN_PORT
-from tony_provider.runtime.protocol import tony_pb2
-from tony_provider.runtime.spec.model import PortRange
-from tony_provider.runtime.tunnel.relay import Relay
+from tony_provider.runtime.jobspec.model import PortRange
+from tony_provider.runtime.protocol import limits, tony_pb2
+from tony_provider.runtime.protocol.tunnel_streams import Relay
 
 _BATCH = 256 << 10  # bytes of one message to the master
 _PAUSE = 0.02  # seconds between two of them: heartbeats get in between, and the master reads so many
@@ -27,7 +32,7 @@ class TunnelEnds:
     this container, because containers of the user's other jobs may listen on the same node.
     """
 
-    def __init__(self, link: Link, ports: Mapping[str, int], port_range: PortRange, host: str) -> None:
+    def __init__(self, link: MasterLink, ports: Mapping[str, int], port_range: PortRange, host: str) -> None:
         """``host``: by which other nodes know this one; a server may listen on its address only."""
         self._link = link
         self._ports = ports
@@ -89,12 +94,12 @@ class TunnelEnds:
         problem = f"nobody listens on port {port} of this task's node"
         for host in self._hosts:
             try:
-                reader, writer = await within(asyncio.open_connection(host, port), _CONNECT)
+                reader, writer = await wait_with_timeout(asyncio.open_connection(host, port), _CONNECT)
             except (OSError, asyncio.TimeoutError):
                 continue
             try:
                 await expect_own(writer.get_extra_info("socket"), port)
-            except (NotThereError, StrangerError) as error:
+            except (NoListenerError, ForeignListenerError) as error:
                 problem = str(error)
             else:
                 return reader, writer
@@ -124,3 +129,135 @@ class TunnelEnds:
         batch = self._outgoing[:count]
         del self._outgoing[:count]
         return batch
+
+
+_CHUNK = 64 << 10  # bytes
+_HOST = "127.0.0.1"
+
+Headers = Sequence[tuple[str, str]]
+
+
+class NoPageError(Exception):
+    """What came from the port is no answer, or too long a one."""
+
+
+@attrs.frozen
+class FetchedPage:
+    """The answer of a server on the loopback."""
+
+    status: int
+    headers: dict[str, str]  # by their names in lower case
+    body: bytes
+
+
+async def fetch_page(
+    port: int, method: str, target: str, headers: Headers, body: bytes, *, most_bytes: int
+) -> FetchedPage:
+    """Send one request to a server of this container, and return the answer. ``target``: path and query.
+
+    Raises NotThereError, StrangerError, NoPageError.
+    """
+    try:
+        reader, writer = await asyncio.open_connection(_HOST, port)
+    except OSError as error:
+        raise NoListenerError(str(error)) from error
+    http = h11.Connection(h11.CLIENT)
+    try:
+        # Check before sending the path, because the path is a secret, and a browser shows the answer.
+        await expect_own(writer.get_extra_info("socket"), port)
+        own = [("Host", f"{_HOST}:{port}"), ("Connection", "close"), ("Content-Length", str(len(body)))]
+        for event in (
+            h11.Request(method=method, target=target, headers=[*own, *headers]),
+            h11.Data(data=body),
+            h11.EndOfMessage(),
+        ):
+            writer.write(http.send(event) or b"")
+        return await _receive(http, reader, most_bytes)
+    except (h11.LocalProtocolError, UnicodeEncodeError) as error:
+        raise NoPageError(f"this cannot be asked: {error}") from error
+    except h11.RemoteProtocolError as error:
+        raise NoPageError(f"what came is not HTTP: {error}") from error
+    except OSError as error:
+        raise NoPageError(f"the connection broke: {error}") from error
+    finally:
+        writer.transport.abort()
+
+
+async def _receive(http: h11.Connection, reader: asyncio.StreamReader, most_bytes: int) -> FetchedPage:
+    status, headers, body = 0, {}, bytearray()
+    while True:
+        event = http.next_event()
+        if event is h11.NEED_DATA:
+            http.receive_data(await reader.read(_CHUNK))
+        elif isinstance(event, h11.Response):
+            status = event.status_code
+            headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in event.headers}
+        elif isinstance(event, h11.Data):
+            body += event.data
+            if len(body) > most_bytes:
+                raise NoPageError(f"the answer has more than {most_bytes} bytes")
+        elif isinstance(event, h11.EndOfMessage):
+            return FetchedPage(status, headers, bytes(body))
+        elif not isinstance(event, h11.InformationalResponse):
+            raise NoPageError("the connection ended before the answer")
+
+
+log = logging.getLogger(__name__)
+
+LARGEST_PAGE = limits.LARGEST_PAGE
+_AT_ONCE = 4
+_SECONDS = 20.0  # for one request, its way back included
+_PIECE = 256 << 10  # bytes
+_HEADERS = ("content-type", "content-encoding", "content-security-policy", "cache-control", "content-disposition")
+
+
+class PageFetcher:
+    """Answers the master's requests for pages of this container's TensorBoard. Used within a running event loop."""
+
+    def __init__(self, link: MasterLink, port: int, path: str) -> None:
+        """``path``: below which TensorBoard answers, a secret."""
+        self._link = link
+        self._port = port
+        self._path = path
+        self._turns = asyncio.Semaphore(_AT_ONCE)
+        self._sending = asyncio.Lock()
+
+    async def answer(self, wanted: tony_pb2.PageWanted) -> None:
+        """Fetch a page and send it to the master. Raises nothing. Nobody waits longer than ``_SECONDS`` for it."""
+        try:
+            await wait_with_timeout(self._answer(wanted), _SECONDS)
+        except asyncio.TimeoutError:
+            self._refuse(wanted, HTTPStatus.GATEWAY_TIMEOUT, f"TensorBoard did not answer within {_SECONDS:g} s")
+        except NoListenerError as error:
+            log.debug("TensorBoard is not there: %s", error)
+            self._refuse(wanted, HTTPStatus.SERVICE_UNAVAILABLE, "TensorBoard does not listen yet")
+        except (ForeignListenerError, NoPageError) as error:
+            self._refuse(wanted, HTTPStatus.BAD_GATEWAY, str(error))
+
+    async def _answer(self, wanted: tony_pb2.PageWanted) -> None:
+        async with self._turns:
+            page = await fetch_page(
+                self._port,
+                wanted.method,
+                self._path + wanted.target,
+                list(wanted.headers.items()),
+                wanted.body,
+                most_bytes=LARGEST_PAGE,
+            )
+            await self._send(wanted.question, page)
+
+    async def _send(self, question: int, page: FetchedPage) -> None:
+        """In pieces, each of them when the one before has gone, so that heartbeats get in between."""
+        headers = {name: page.headers[name] for name in _HEADERS if name in page.headers}
+        message = tony_pb2.Page(question=question, status=page.status, headers=headers)
+        for start in range(0, max(len(page.body), 1), _PIECE):
+            message.data = page.body[start : start + _PIECE]
+            message.last = start + _PIECE >= len(page.body)
+            async with self._sending:
+                self._link.send(tony_pb2.FromExecutor(page=message))
+                await self._link.sent()
+            message = tony_pb2.Page(question=question)
+
+    def _refuse(self, wanted: tony_pb2.PageWanted, status: int, problem: str) -> None:
+        page = tony_pb2.Page(question=wanted.question, status=status, problem=problem, last=True)
+        self._link.send(tony_pb2.FromExecutor(page=page))

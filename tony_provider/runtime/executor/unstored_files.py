@@ -1,7 +1,6 @@
-"""Find files that a running program saves in places that are not stored.
+"""Find the files that processes have written into their working directories, with a bounded effort.
 
-These are saves in the working directory, and files in the checkpoint directory of a task that takes no part in
-checkpoints.
+A working directory also holds the program, its data, environments and caches, perhaps millions of files.
 """
 
 from __future__ import annotations
@@ -9,24 +8,130 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import stat
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Optional
 
-from tony_provider.runtime import contract
-from tony_provider.runtime.artifacts.tree import scan
+from tony_provider.runtime.artifacts.tree import FileVersion, scan
 from tony_provider.runtime.checkpoint.consistency import is_named_log
-from tony_provider.runtime.checkpoint.save_remedies import remedy
-from tony_provider.runtime.checkpoint.stray_saves import Stray, StraySaves, may_be_save
-from tony_provider.runtime.deadline import within
+from tony_provider.runtime.checkpoint.stray_saves import Stray, StraySaves, may_be_save, save_remedy
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.common.concurrency import wait_with_timeout
+from tony_provider.runtime.common.quantities import some
+from tony_provider.runtime.common.text import one_line
 from tony_provider.runtime.executor import processes
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
-from tony_provider.runtime.executor.executor_context import ExecutorContext
-from tony_provider.runtime.executor.working_directory import WorkingDirectories
-from tony_provider.runtime.quantities import some
-from tony_provider.runtime.spec.model import MirrorScope, Role
-from tony_provider.runtime.text import one_line
+from tony_provider.runtime.executor.start_context import ExecutorContext
+from tony_provider.runtime.jobspec.model import MirrorScope, Role
+
+_MOST_ENTRIES = 5000  # that one scan reads
+_MOST_ROOTS = 4
+_MOST_LEVELS = 8
+_SKIPPED = ("__pycache__", "node_modules", "site-packages", "dist-packages", "huggingface")
+# A directory with one of these is an environment, or a copy of a model that was downloaded from Hugging Face.
+_MARKS = ("pyvenv.cfg", "conda-meta", ".cache/huggingface")
+
+Identity = tuple[int, int]  # device and inode
+
+
+class WorkingDirectories:
+    """The working directories of a container's processes: the container's own, and those that a process changed to."""
+
+    def __init__(self, container: Path, without: Iterable[Path], since_ns: int) -> None:
+        """``without``: directories to skip. ``since_ns``: epoch; older files do not count."""
+        self._container = os.path.realpath(container)
+        self._since_ns = since_ns
+        self._without = {identity for path in without if (identity := _identity(os.path.realpath(path))) is not None}
+        self._roots = [self._container]
+
+    def look(self, pids: Iterable[int]) -> dict[str, FileVersion]:
+        """Return the files that may belong to a checkpoint, by path. Blocks.
+
+        Paths are relative to the container's directory if they are below it. Links are not followed. Directories that
+        have changed since the processes started come first, so that the limit leaves out those that never change.
+        """
+        self._find_roots(pids)
+        seen = set(self._without)
+        found: dict[str, FileVersion] = {}
+        changed = [(root, 0) for root in self._roots]
+        unchanged: list[tuple[str, int]] = []
+        left = _MOST_ENTRIES
+        while left > 0 and (changed or unchanged):
+            place, level = (changed or unchanged).pop(0)
+            identity = _identity(place)
+            if identity is None or identity in seen:
+                continue
+            seen.add(identity)
+            if any(os.path.lexists(f"{place}/{mark}") for mark in _MARKS):
+                continue
+            try:
+                with os.scandir(place) as entries:
+                    for entry in entries:
+                        left -= 1
+                        if left < 0:
+                            break
+                        self._enter(entry, level, found, changed, unchanged)
+            except OSError:
+                continue  # it was removed, or the user may not read it
+        return found
+
+    def _enter(
+        self,
+        entry: os.DirEntry[str],
+        level: int,
+        found: dict[str, FileVersion],
+        changed: list[tuple[str, int]],
+        unchanged: list[tuple[str, int]],
+    ) -> None:
+        is_directory = entry.is_dir(follow_symlinks=False)
+        path = entry.path.removeprefix(f"{self._container}/")
+        if not is_directory and not may_be_save(path):
+            return
+        try:
+            status = entry.stat(follow_symlinks=False)
+        except OSError:
+            return  # it was removed
+        is_changed = status.st_mtime_ns >= self._since_ns
+        if is_directory:
+            if level < _MOST_LEVELS and not _is_skipped(entry.name):
+                (changed if is_changed else unchanged).append((entry.path, level + 1))
+        elif is_changed and stat.S_ISREG(status.st_mode):
+            found[path.encode(errors="replace").decode()] = FileVersion.of(status)
+
+    def _find_roots(self, pids: Iterable[int]) -> None:
+        """Add the current directories of processes. They stay when a process ends."""
+        for pid in pids:
+            if len(self._roots) >= _MOST_ROOTS:
+                return
+            try:
+                root = os.readlink(f"/proc/{pid}/cwd")  # noqa: PTH115 - many of them
+            except OSError:
+                continue  # it has ended
+            if root not in self._roots and not self._is_foreign(root):
+                self._roots.insert(0, root)
+
+    def _is_foreign(self, root: str) -> bool:
+        """Return whether a directory is stored, or also contains files of other programs."""
+        if f"{self._container}/".startswith(f"{root.rstrip('/')}/"):
+            return True
+        above: Collection[str] = [root, *map(str, Path(root).parents)]
+        return any(_identity(path) in self._without for path in above)
+
+
+def _identity(path: str) -> Optional[Identity]:
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _is_skipped(name: str) -> bool:
+    return name.startswith((".", "models--", "datasets--")) or name in _SKIPPED
+
 
 log = logging.getLogger(__name__)
 
@@ -78,8 +183,8 @@ class UnstoredFiles:
         await asyncio.gather(self._work, return_exceptions=True)
         loop = asyncio.get_running_loop()
         try:
-            await within(loop.run_in_executor(self._pool, self._check, True), _LAST_CHECK)
-            return await within(loop.run_in_executor(self._pool, self._count, problem), _LAST_CHECK)
+            await wait_with_timeout(loop.run_in_executor(self._pool, self._check, True), _LAST_CHECK)
+            return await wait_with_timeout(loop.run_in_executor(self._pool, self._count, problem), _LAST_CHECK)
         except (OSError, asyncio.TimeoutError) as error:
             log.warning("the files that are not stored cannot be counted: %s", str(error) or type(error).__name__)
         except Exception:  # a bug in this check must not change the result of the training
@@ -159,7 +264,7 @@ class UnstoredFiles:
 def _stray_notice(stray: Stray) -> str:
     return one_line(
         f"it saves checkpoints in its working directory ({stray.path}), which is not stored: another "
-        f"container or a retry does not have them. To keep them, {remedy(stray.path)}"
+        f"container or a retry does not have them. To keep them, {save_remedy(stray.path)}"
     )
 
 

@@ -1,33 +1,227 @@
-"""The user processes of one start, of which a container runs one or several, and their helpers: they end together."""
+"""Explains the failure of a shell that could not run its command."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import os
+import re
 import signal
 import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Callable, Optional
 
 import attrs
 
-from tony_provider.runtime import shell
-from tony_provider.runtime.executor import processes, stacks
-from tony_provider.runtime.executor.executor_context import ExecutorContext
-from tony_provider.runtime.executor.out_of_memory import OutOfMemoryWatch
-from tony_provider.runtime.executor.output import Capture
+from tony_provider.runtime.common import exit_codes
+from tony_provider.runtime.common.quantities import some
+from tony_provider.runtime.common.text import masked, masked_bytes, without_cut_secret
+from tony_provider.runtime.executor import processes
+from tony_provider.runtime.executor.output import CappedFile, Capture, Output
 from tony_provider.runtime.executor.ports import PortError
-from tony_provider.runtime.executor.preparation import ProcessLaunch
-from tony_provider.runtime.executor.process_stop import ProcessStop
-from tony_provider.runtime.executor.shell_failures import command_problem
-from tony_provider.runtime.executor.user_process import UserProcess
-from tony_provider.runtime.protocol import tony_pb2
-from tony_provider.runtime.quantities import some
-from tony_provider.runtime.text import masked_bytes, without_cut_secret
+from tony_provider.runtime.executor.processes import OutOfMemoryWatch
+from tony_provider.runtime.executor.start_context import ExecutorContext, StopRequest
+from tony_provider.runtime.executor.start_preparation import ProcessLaunch
+from tony_provider.runtime.protocol import limits, tony_pb2
+
+_QUOTED = 200  # characters of a command or of a shell's complaint that are quoted
+
+
+def command_problem(command: str, exit_code: int, stderr: str) -> str:
+    """What is wrong with the command itself, for the exit codes that say so; else empty."""
+    if exit_code == exit_codes.NOT_FOUND:
+        said = _complaint(stderr, "not found", "No such file")
+        return f"the command was not found: {_short(command)}{said}; it must be in files, in python_env or on PATH"
+    if exit_code == exit_codes.NOT_EXECUTABLE:
+        said = _complaint(stderr, "denied", "cannot execute", "Is a directory", "Exec format")
+        return f"the command cannot be executed: {_short(command)}{said}"
+    return ""
+
+
+def _complaint(stderr: str, *words: str) -> str:
+    lines = [line for line in stderr.splitlines() if any(word in line for word in words)]
+    return f" ({_short(lines[-1])})" if lines else ""
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _QUOTED else line[: _QUOTED - 1] + "…"
+
 
 log = logging.getLogger(__name__)
+
+_DRAIN_TIMEOUT = 5.0  # seconds for the end of the output, once nobody is left to write it
+_OOM_SCORE = 500  # of 1000: the kernel, short of memory, takes the user process rather than its executor
+
+# The score first, then the command in the same process: whatever it starts inherits it.
+_START = f'{{ echo {_OOM_SCORE} >/proc/self/oom_score_adj; }} 2>/dev/null; exec /bin/sh -c "$1"'
+
+
+class UserProcess:
+    """One process that runs the user's command, or a helper. ``start`` makes it."""
+
+    def __init__(self, process: asyncio.subprocess.Process, launch: ProcessLaunch, capture: Capture) -> None:
+        self.pid = process.pid
+        self.rank = launch.rank
+        self.name = launch.name  # among several, for people
+        self.command = launch.command
+        self.ending = asyncio.ensure_future(process.wait())
+        self._capture = capture
+
+    @classmethod
+    async def start(cls, launch: ProcessLaunch, capture: Capture) -> UserProcess:
+        """Start it with its output in an open capture. Raises OSError when it cannot be started."""
+        # The process has no session and no group of its own, because YARN kills the container's process group.
+        # It inherits the locks of its GPUs, which last until the process ends. Other files are close-on-exec.
+        process = await asyncio.create_subprocess_exec(
+            "/bin/sh",
+            *("-c", _START, "sh", "\n".join(filter(None, [launch.before, launch.command]))),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=capture.stdout,
+            stderr=capture.stderr,
+            close_fds=False,
+            env=launch.environ,
+        )
+        capture.started()
+        return cls(process, launch, capture)
+
+    @property
+    def failed(self) -> bool:
+        """Whether it has ended, and badly."""
+        return self.ending.done() and self.ending.result() != 0
+
+    async def last_lines(self) -> str:
+        """The last lines of its output, once it is gone."""
+        if not await self._capture.drained(_DRAIN_TIMEOUT):
+            log.warning("something still holds the output of process %d", self.pid)
+        return self._capture.tail()
+
+
+STACK_SIGNAL = signal.SIGUSR2
+_INTERPRETERS = ("python", "pypy")  # how the names of their programs begin
+_TIMEOUT = 3.0  # seconds for the stacks of all processes to be written
+_SILENT = 1.0  # seconds for one process to begin, which may have sent its stderr elsewhere
+_QUIET = 0.15  # seconds without output, after which a process has written its stacks
+_POLL = 0.05
+_LONGEST_COMMAND = 200  # characters
+_LARGEST = 256 << 10  # bytes of one process's stacks that are searched, from the end
+# Python marks the thread that handles the signal: the main thread, unless it blocks the signal.
+_CURRENT = re.compile(r"^Current thread .*:\n((?:  .*\n)+)", re.MULTILINE)
+
+
+async def write_stacks(running: Sequence[UserProcess], context: ExecutorContext) -> list[tony_pb2.ProcessStack]:
+    """Have every process of this container write into the log what it does.
+
+    Return where the Python processes among the user processes and below them hang, in the order in which they began.
+    Processes write one after the other, as long as ``_TIMEOUT`` lasts.
+
+    :param running: the user processes by local rank.
+    """
+    output, until = context.output, time.monotonic() + _TIMEOUT
+    table = await asyncio.to_thread(processes.descendants, os.getpid())
+    rank_of = {pid: rank for rank, each in enumerate(running) for pid in (each.pid, *processes.below(each.pid, table))}
+    found: list[tony_pb2.ProcessStack] = []
+    in_time = True
+    # The processes of a user process come first, the parents before their children.
+    for process in sorted(table.values(), key=lambda each: (each.pid not in rank_of, each.started)):
+        local_rank = rank_of.get(process.pid)
+        stderr = output.processes[local_rank or 0].stderr
+        if process.zombie:
+            continue
+        await asyncio.to_thread(_note, process.pid, output)
+        before = stderr.written
+        if not await asyncio.to_thread(_ask, process.pid):
+            continue
+        in_time = in_time and await _settle(stderr, before, until)
+        if in_time and local_rank is not None and len(found) < limits.MOST_STACKS:
+            frames = _frames((await asyncio.to_thread(stderr.since, before, _LARGEST)).data, context)
+            found.append(
+                tony_pb2.ProcessStack(
+                    pid=process.pid,
+                    command=_masked(_command(process.pid), context),
+                    process=running[local_rank].name,
+                    frames=frames,
+                )
+            )
+    if not in_time:
+        await asyncio.sleep(_QUIET)
+    return found
+
+
+def _note(pid: int, output: Output) -> None:
+    output.note_error(f"process {pid}, {_waits(pid)}: {_command(pid)}")
+
+
+def _ask(pid: int) -> bool:
+    """Request the stacks of a process. Return False if it would not write them."""
+    if not _answers(pid):
+        return False
+    try:
+        os.kill(pid, STACK_SIGNAL)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+async def _settle(stderr: CappedFile, before: int, until: float) -> bool:
+    """Wait until a process has written its stacks. Return False if the time is over before.
+
+    ``before``: the number of bytes that had been written to the file when the process got the signal.
+    """
+    done_at = time.monotonic() + _SILENT
+    while (now := time.monotonic()) < until:
+        if stderr.written != before:
+            before, done_at = stderr.written, now + _QUIET
+        if now >= done_at:
+            return True
+        await asyncio.sleep(_POLL)
+    return False
+
+
+def _frames(written: bytes, context: ExecutorContext) -> list[str]:
+    """Return the frames of the thread that has handled the signal, with paths below the container's directory."""
+    current = _CURRENT.search(written.decode("utf-8", "replace"))
+    lines = current[1].splitlines()[: limits.MOST_FRAMES] if current else []
+    directory = f"{context.workspace.container}/"
+    return [_masked(line.strip().replace(directory, ""), context)[: limits.LONGEST_LABEL] for line in lines]
+
+
+def _masked(text: str, context: ExecutorContext) -> str:
+    return masked(text, context.container.user_secrets.values())
+
+
+def _answers(pid: int) -> bool:
+    """Whether it is a Python that handles the signal. Without a handler it would end it."""
+    try:
+        program = Path(f"/proc/{pid}/exe").readlink()
+        status = Path(f"/proc/{pid}/status").read_text(errors="replace")
+    except OSError:
+        return False
+    if not program.name.startswith(_INTERPRETERS):
+        return False
+    caught = next((line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:")), "0")
+    return bool(int(caught, 16) >> (STACK_SIGNAL - 1) & 1)
+
+
+def _command(pid: int) -> str:
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
+    except OSError:
+        return "(gone)"
+    return b" ".join(words).decode("utf-8", "replace")[:_LONGEST_COMMAND].replace("\n", " ")
+
+
+def _waits(pid: int) -> str:
+    """``state S in do_wait``, as far as the kernel tells: proc_pid_stat(5), proc_pid_wchan(5)."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
+        channel = Path(f"/proc/{pid}/wchan").read_text().strip("0\n")
+    except OSError:
+        return "state unknown"
+    return f"state {state} in {channel}" if channel else f"state {state}"
+
 
 _CHILDREN_SECONDS = 1.0  # for what ends together with its parent
 _NAMED = 3  # processes that a warning names
@@ -43,7 +237,7 @@ class UserProcesses:
     def __init__(
         self,
         context: ExecutorContext,
-        stopping: ProcessStop,
+        stopping: StopRequest,
         warn: Callable[[str], None],
         tell_stacks: Callable[[Sequence[tony_pb2.ProcessStack]], None],
     ) -> None:
@@ -132,7 +326,7 @@ class UserProcesses:
         exited.stopped = not by_itself
         killed = by_itself and await asyncio.to_thread(self._memory.killed_recently)
         if self._stopping.stacks and not by_itself:
-            self._tell_stacks(await stacks.write(self.running, self._context))
+            self._tell_stacks(await write_stacks(self.running, self._context))
         if first_bad and living:
             await asyncio.to_thread(self._context.output.note, f"{first_bad.name} has failed, the others are stopped")
         grace = self._context.container.job.timeouts.grace if living else LEFTOVER_GRACE
@@ -144,7 +338,7 @@ class UserProcesses:
         if told.ending.done():
             code = told.ending.result()
             exited.exit_code, exited.signal = max(code, 0), max(-code, 0)
-            exited.signal = shell.killed_by(code) or exited.signal
+            exited.signal = exit_codes.killing_signal(code) or exited.signal
             exited.out_of_memory = killed and exited.signal == signal.SIGKILL
         else:
             exited.signal = signal.SIGKILL

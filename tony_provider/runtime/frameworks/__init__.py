@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tony_provider.runtime.frameworks import plugins
+from tony_provider.runtime.frameworks import base
 from tony_provider.runtime.frameworks.base import Framework
 from tony_provider.runtime.frameworks.generic import Generic
 from tony_provider.runtime.frameworks.horovod import Horovod
@@ -38,7 +38,7 @@ class UnknownFrameworkError(LookupError):
 
 def names() -> tuple[str, ...]:
     """The names of all frameworks: what a job's ``framework`` may be."""
-    return (*_OURS, *(name for name in plugins.names() if name not in _OURS))
+    return (*_OURS, *(name for name in base.plugin_names() if name not in _OURS))
 
 
 def get_framework(name: str) -> Framework:
@@ -48,7 +48,7 @@ def get_framework(name: str) -> Framework:
     """
     if name in _OURS:
         return _OURS[name]
-    found = plugins.load(name)
+    found = base.load_plugin(name)
     if found is None:
         raise UnknownFrameworkError(f"no framework {name!r}; there are {', '.join(names())}")
     return found

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING, Optional
 
 import attrs
 
-from tony_provider.runtime.address import Address
-from tony_provider.runtime.contract import MAX_ENV_STRING
-from tony_provider.runtime.ranks import in_cluster
-from tony_provider.runtime.spec.environments import environments
-from tony_provider.runtime.spec.model import JobSpec, RestartScope, Role
-from tony_provider.runtime.spec.problems import Problem, child, item
+from tony_provider.runtime.common.contract import MAX_ENV_STRING
+from tony_provider.runtime.common.network import Address
+from tony_provider.runtime.jobspec.container_content import env_by_path
+from tony_provider.runtime.jobspec.model import JobSpec, RestartScope, Role
+from tony_provider.runtime.jobspec.problems import Problem, child, item
+from tony_provider.runtime.jobspec.task_types import in_cluster
+
+if TYPE_CHECKING:
+    from importlib import metadata
 
 MAIN_PORT = "main"
 """The port that the cluster spec names a task by; every task has it."""
@@ -105,11 +111,11 @@ class TaskEnvironment:
 
 def with_file(variable: str, text: str, path_variable: str, file_name: str) -> TaskEnvironment:
     """An environment with a text in a file, and in ``variable`` as well unless it is longer than a variable may be."""
-    env = {variable: text} if fits(variable, text) else {}
+    env = {variable: text} if fits_variable(variable, text) else {}
     return TaskEnvironment(env, {file_name: text}, {path_variable: file_name})
 
 
-def fits(variable: str, text: str) -> bool:
+def fits_variable(variable: str, text: str) -> bool:
     """Whether Linux would start a process with this variable."""
     return len(variable.encode()) + len(text.encode()) + 2 <= MAX_ENV_STRING
 
@@ -138,7 +144,7 @@ class Framework(ABC):
         made = self.made_variables | (self.local_variables if several else frozenset())
         given = {
             child(path, name): value
-            for path, env in environments(job).items()
+            for path, env in env_by_path(job).items()
             for name, value in env.items()
             if name in made
         }
@@ -201,3 +207,51 @@ class Framework(ABC):
         ``cluster`` has an address for each process, and ``index`` is that of the process among those of its type: the
         task's own, where each task has one process.
         """
+
+
+PYTHON_COMMAND = '"$(command -v python || command -v python3)"'  # Debian calls it python3 only
+
+
+def run_module(arguments: str) -> str:
+    """Return the command that becomes a module of tony_sdk's folder, with its arguments."""
+    return f"exec {PYTHON_COMMAND} -m {arguments}"
+
+
+def wait_until_reachable(address: Address) -> str:
+    """Wait until something listens there; else fail, saying so."""
+    return f"{PYTHON_COMMAND} -m tony_wait {address.host} {address.port} || exit"
+
+
+GROUP = "tony_provider.frameworks"
+
+
+@cache
+def entry_points() -> tuple[metadata.EntryPoint, ...]:
+    """Those of the group, in the order of their names. Looks at every installed distribution, once."""
+    from importlib import metadata  # hundreds of kilobytes, in each container, which few jobs need
+
+    if sys.version_info >= (3, 10):
+        found = list(metadata.entry_points(group=GROUP))
+    else:
+        found = list(metadata.entry_points().get(GROUP, ()))
+    return tuple(sorted(set(found), key=lambda point: point.name))
+
+
+def plugin_names() -> tuple[str, ...]:
+    """The names that other packages give their frameworks."""
+    return tuple(dict.fromkeys(point.name for point in entry_points()))
+
+
+@cache
+def load_plugin(name: str) -> Optional[Framework]:
+    """The framework that another package calls so; None where no package does. Raises LookupError, saying why not."""
+    point = next((point for point in entry_points() if point.name == name), None)
+    if point is None:
+        return None
+    try:
+        framework = point.load()()
+    except Exception as error:  # whatever somebody else's module may raise
+        raise LookupError(f"the framework {name!r} ({point.value}) cannot be loaded: {error!r}") from error
+    if not isinstance(framework, Framework):
+        raise LookupError(f"the framework {name!r} ({point.value}) is no Framework of {Framework.__module__}")  # noqa: TRY004
+    return framework

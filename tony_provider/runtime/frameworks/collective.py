@@ -6,11 +6,11 @@ from abc import abstractmethod
 
 import attrs
 
-from tony_provider.runtime.address import Address
+from tony_provider.runtime.common.network import Address
 from tony_provider.runtime.frameworks.base import MAIN_PORT, ClusterSpec, Framework, TaskAddress, TaskEnvironment
-from tony_provider.runtime.ranks import in_cluster, ranks
-from tony_provider.runtime.spec.model import JobSpec, Role
-from tony_provider.runtime.spec.problems import Problem, child
+from tony_provider.runtime.jobspec.model import JobSpec, Role
+from tony_provider.runtime.jobspec.problems import Problem, child
+from tony_provider.runtime.jobspec.task_types import in_cluster, ranks
 
 
 @attrs.frozen

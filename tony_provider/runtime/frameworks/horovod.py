@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tony_provider.runtime.frameworks import helpers
+from tony_provider.runtime.frameworks import base
 from tony_provider.runtime.frameworks.base import MAIN_PORT, HelperProcess, TaskEnvironment
 from tony_provider.runtime.frameworks.collective import CollectiveFramework, Member
-from tony_provider.runtime.spec.model import Role
+from tony_provider.runtime.jobspec.model import Role
 
 RENDEZVOUS_PORT = "rendezvous"
-_RENDEZVOUS = HelperProcess("Horovod's rendezvous", helpers.run_module("tony_horovod"))
+_RENDEZVOUS = HelperProcess("Horovod's rendezvous", base.run_module("tony_horovod"))
 
 
 class Horovod(CollectiveFramework):
@@ -57,5 +57,5 @@ class Horovod(CollectiveFramework):
             "HOROVOD_CROSS_SIZE": str(member.cross_size),
         }
         # Horovod itself looks for the rendezvous during a second and a half only.
-        wait = helpers.until_reached(rendezvous)
+        wait = base.wait_until_reachable(rendezvous)
         return TaskEnvironment(env, before=wait, helpers=(_RENDEZVOUS,) if member.rank == 0 else ())

@@ -7,7 +7,7 @@ told its part of the container's GPUs, since JAX would let each take all of them
 
 from __future__ import annotations
 
-from tony_provider.runtime import contract
+from tony_provider.runtime.common import contract
 from tony_provider.runtime.frameworks.base import TaskEnvironment
 from tony_provider.runtime.frameworks.collective import CollectiveFramework, Member
 

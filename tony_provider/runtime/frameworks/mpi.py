@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tony_provider.runtime import contract
-from tony_provider.runtime.frameworks import helpers
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.frameworks import base
 from tony_provider.runtime.frameworks.base import ClusterSpec, Framework, HelperProcess, TaskEnvironment
-from tony_provider.runtime.ranks import in_cluster, ranks
-from tony_provider.runtime.spec.model import JobSpec, Role
-from tony_provider.runtime.spec.problems import Problem, child
+from tony_provider.runtime.jobspec.model import JobSpec, Role
+from tony_provider.runtime.jobspec.problems import Problem, child
+from tony_provider.runtime.jobspec.task_types import in_cluster, ranks
 
 _SHELL = "tony-rsh"  # the remote shell
 _HERE = "tony-here"  # what it starts goes on in its own container's directory
@@ -32,7 +32,7 @@ _BY_FILE = {
 }
 _IN_PATH = f'PATH="${{{contract.ENV_REMOTE_SHELL}%/*}}:$PATH"; export PATH'
 _EXECUTABLE = f'(cd "${{{contract.ENV_REMOTE_SHELL}%/*}}" && chmod +x {" ".join(_SCRIPTS)}) || exit'
-_SERVE = helpers.run_module("tony_mpi serve")
+_SERVE = base.run_module("tony_mpi serve")
 _LAUNCHING = HelperProcess("MPI's remote shell in the chief", f"{_IN_PATH}\n{_SERVE}")
 
 
@@ -110,4 +110,4 @@ def _slots(job: JobSpec, cluster: ClusterSpec) -> dict[str, int]:
 
 
 def _script(what: str) -> str:
-    return f'#!/bin/sh\nexec {helpers.PYTHON} -m tony_mpi {what} "$@"\n'
+    return f'#!/bin/sh\nexec {base.PYTHON_COMMAND} -m tony_mpi {what} "$@"\n'

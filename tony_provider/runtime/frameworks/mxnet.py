@@ -9,14 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tony_provider.runtime.frameworks.base import MAIN_PORT, ClusterSpec, Framework, HelperProcess, TaskEnvironment
-from tony_provider.runtime.frameworks.helpers import PYTHON
-from tony_provider.runtime.ranks import in_cluster, ranks
-from tony_provider.runtime.spec.model import JobSpec, Role
-from tony_provider.runtime.spec.problems import Problem
+from tony_provider.runtime.frameworks.base import (
+    MAIN_PORT,
+    PYTHON_COMMAND,
+    ClusterSpec,
+    Framework,
+    HelperProcess,
+    TaskEnvironment,
+)
+from tony_provider.runtime.jobspec.model import JobSpec, Role
+from tony_provider.runtime.jobspec.problems import Problem
+from tony_provider.runtime.jobspec.task_types import in_cluster, ranks
 
 SCHEDULER_PORT = "scheduler"
-_IMPORT = f"exec {PYTHON} -c 'import mxnet'"
+_IMPORT = f"exec {PYTHON_COMMAND} -c 'import mxnet'"
 # It ends with exit code 0 when all workers have left, perhaps before their programs end.
 _SCHEDULER = HelperProcess("MXNet's scheduler", f"DMLC_ROLE=scheduler; export DMLC_ROLE\n{_IMPORT}")
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tony_provider.runtime import contract
-from tony_provider.runtime.address import Address
-from tony_provider.runtime.frameworks import helpers
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.common.network import Address
+from tony_provider.runtime.frameworks import base
 from tony_provider.runtime.frameworks.base import (
     MAIN_PORT,
     ClusterSpec,
@@ -20,9 +20,9 @@ from tony_provider.runtime.frameworks.base import (
     TaskAddress,
     TaskEnvironment,
 )
-from tony_provider.runtime.ranks import in_cluster
-from tony_provider.runtime.spec.model import JobSpec, RestartScope, Role, TaskSpec
-from tony_provider.runtime.spec.problems import Problem, child
+from tony_provider.runtime.jobspec.model import JobSpec, RestartScope, Role, TaskSpec
+from tony_provider.runtime.jobspec.problems import Problem, child
+from tony_provider.runtime.jobspec.task_types import in_cluster
 
 # TMPDIR is short enough for Ray's sockets, and gone with the container: what is in /tmp would stay.
 # With --block, ray start ends with exit code 1 when one of a node's processes has died, such as the head's GCS server.
@@ -88,7 +88,7 @@ class Ray(Framework):
         }
         if task != head:
             return TaskEnvironment(env)
-        wait = helpers.until_reached(Address(head.host, head.ports[MAIN_PORT]))
+        wait = base.wait_until_reachable(Address(head.host, head.ports[MAIN_PORT]))
         return TaskEnvironment(env, before=wait, helpers=(_HEAD,))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tony_provider.runtime.frameworks.base import ClusterSpec, Framework, TaskEnvironment
-from tony_provider.runtime.spec.model import JobSpec, RestartScope, Role
+from tony_provider.runtime.jobspec.model import JobSpec, RestartScope, Role
 
 
 class Standalone(Framework):

@@ -9,10 +9,17 @@ from __future__ import annotations
 
 import json
 
-from tony_provider.runtime import contract
-from tony_provider.runtime.frameworks.base import ClusterSpec, Framework, TaskAddress, TaskEnvironment, fits, with_file
-from tony_provider.runtime.ranks import in_cluster
-from tony_provider.runtime.spec.model import JobSpec, Role
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.frameworks.base import (
+    ClusterSpec,
+    Framework,
+    TaskAddress,
+    TaskEnvironment,
+    fits_variable,
+    with_file,
+)
+from tony_provider.runtime.jobspec.model import JobSpec, Role
+from tony_provider.runtime.jobspec.task_types import in_cluster
 
 TF_CONFIG = "TF_CONFIG"
 REUSE_PORT = "TF_GRPC_REUSE_PORT"
@@ -69,7 +76,7 @@ class TensorFlow(Framework):
         env[contract.ENV_TF_TASK_INDEX] = str(tf_index)
         for role, variable in _HOSTS.items():
             joined = ",".join(hosts.get(role.value, []))
-            if fits(variable, joined):
+            if fits_variable(variable, joined):
                 env[variable] = joined
         tf_config = json.dumps({"cluster": hosts, "task": {"type": tf_type, "index": tf_index}}, separators=(",", ":"))
         return TaskEnvironment(env) + with_file(

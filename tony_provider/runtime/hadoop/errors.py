@@ -5,6 +5,7 @@ fails on the way (connection, authentication, a malformed frame, a deadline) has
 """
 
 # ruff: noqa: N818 - these names say what happened, as Hadoop's own do
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Optional

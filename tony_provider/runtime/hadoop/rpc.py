@@ -1,23 +1,312 @@
-"""Calls of one Hadoop protocol to whichever of its servers is active, over a connection made anew when lost."""
+"""One authenticated connection to a Hadoop server, with any number of calls under way at once."""
 
 from __future__ import annotations
 
 import asyncio
 import random
 import secrets
+import socket
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Optional, TypeVar
 
 import attrs
 from google.protobuf.message import Message
 
-from tony_provider.runtime.address import Address
-from tony_provider.runtime.deadline import within
-from tony_provider.runtime.hadoop.errors import Retriable, RpcConnectionError, RpcError, RpcTimeout, Standby
-from tony_provider.runtime.hadoop.rpc_connection import ConnectionSettings, RpcConnection
-from tony_provider.runtime.hadoop.tokens import Token
+from tony_provider.runtime.common.concurrency import wait_with_timeout
+from tony_provider.runtime.common.network import Address
+from tony_provider.runtime.hadoop import sasl
+from tony_provider.runtime.hadoop.errors import (
+    RemoteError,
+    Retriable,
+    RpcConnectionError,
+    RpcError,
+    RpcProtocolError,
+    RpcTimeout,
+    Standby,
+    remote_error,
+)
+from tony_provider.runtime.hadoop.proto.rpc_pb2 import (
+    RPC_PROTOCOL_BUFFER,
+    IpcConnectionContextProto,
+    RequestHeaderProto,
+    RpcRequestHeaderProto,
+    RpcResponseHeaderProto,
+    RpcSaslProto,
+)
+from tony_provider.runtime.hadoop.sasl import STRONGEST_FIRST, SecurityLayer
+from tony_provider.runtime.hadoop.tokens import (
+    MAX_FRAME_BYTES,
+    FrameBuffer,
+    Token,
+    encode_frame,
+    last_message,
+    take_message,
+)
 
 M = TypeVar("M", bound=Message)
+
+_RPC_VERSION = 9
+_SERVICE_CLASS = 0
+_WITH_SASL = 0xDF
+_PREAMBLE = b"hrpc" + bytes([_RPC_VERSION, _SERVICE_CLASS, _WITH_SASL])
+_SASL_CALL_ID = -33
+_CONTEXT_CALL_ID = -3
+_PROTOCOL_VERSION = 1  # of every YARN protocol
+_READ_BYTES = 64 * 1024
+
+
+def _header(call_id: int, client_id: bytes, retry_count: int = -1) -> RpcRequestHeaderProto:
+    return RpcRequestHeaderProto(
+        rpcKind=RPC_PROTOCOL_BUFFER,
+        rpcOp=RpcRequestHeaderProto.RPC_FINAL_PACKET,
+        callId=call_id,
+        clientId=client_id,
+        retryCount=retry_count,
+    )
+
+
+def _sasl_frame(message: RpcSaslProto) -> bytes:
+    return encode_frame(_header(_SASL_CALL_ID, b""), message)
+
+
+def _call_id(header: RpcResponseHeaderProto) -> int:
+    return header.callId - 2**32 if header.callId >= 2**31 else header.callId
+
+
+def _error_of(header: RpcResponseHeaderProto) -> RemoteError:
+    return remote_error(header.exceptionClassName, header.errorMsg)
+
+
+class _AnswerStream:
+    """The server's answers, each a response header and what follows it, out of frames that may be wrapped."""
+
+    def __init__(self, reader: asyncio.StreamReader, max_frame_bytes: int) -> None:
+        self._reader = reader
+        self._frames = FrameBuffer(max_frame_bytes)
+        self._unwrapped = FrameBuffer(max_frame_bytes)
+        self._ready: deque[bytes] = deque()
+        self.layer: Optional[SecurityLayer] = None
+
+    async def next(self) -> tuple[RpcResponseHeaderProto, bytes]:
+        """Raises RpcProtocolError, RpcConnectionError, and RemoteError for a wrapped stream's unwrapped refusal."""
+        while not self._ready:
+            data = await self._reader.read(_READ_BYTES)
+            if not data:
+                raise RpcConnectionError("the server closed the connection")
+            for frame in self._frames.feed(data):
+                self._ready.extend([frame] if self.layer is None else self._unwrap(frame, self.layer))
+        return take_message(RpcResponseHeaderProto, self._ready.popleft())
+
+    def _unwrap(self, frame: bytes, layer: SecurityLayer) -> list[bytes]:
+        message = _sasl_answer(*take_message(RpcResponseHeaderProto, frame))
+        if message.state != RpcSaslProto.WRAP:
+            raise RpcProtocolError("an unwrapped message on a connection that wraps")
+        return self._unwrapped.feed(layer.unwrap(message.token))
+
+
+def _sasl_answer(header: RpcResponseHeaderProto, rest: bytes) -> RpcSaslProto:
+    if header.status != RpcResponseHeaderProto.SUCCESS:
+        raise _error_of(header)
+    if _call_id(header) != _SASL_CALL_ID:
+        raise RpcProtocolError(f"an answer to call {_call_id(header)} where a SASL message must come")
+    return last_message(RpcSaslProto, rest)
+
+
+@attrs.frozen
+class ConnectionSettings:
+    """How a connection is protected and when it is closed."""
+
+    max_frame_bytes: int = MAX_FRAME_BYTES
+    protection: tuple[str, ...] = STRONGEST_FIRST  # the SASL qualities of protection accepted, the preferred first
+    idle_timeout: float = 10.0  # seconds without a call after which the connection is closed
+
+
+class RpcConnection:
+    """An open, authenticated connection.
+
+    Made by ``open``; belongs to one event loop. It owns one task, which ``close`` ends.
+
+    No pings are sent: every call has its deadline, and one that passes without a byte from the server ends the
+    connection.
+    """
+
+    def __init__(
+        self, address: Address, stream: _AnswerStream, writer: asyncio.StreamWriter, settings: ConnectionSettings
+    ) -> None:
+        self.address = address
+        self._stream = stream
+        self._writer = writer
+        self._settings = settings
+        self._loop = asyncio.get_running_loop()
+        self._pending: dict[int, asyncio.Future[bytes]] = {}
+        self._failure: Optional[RpcError] = None
+        self._last_heard = self._loop.time()
+        self._idle: Optional[asyncio.TimerHandle] = None
+        self._reading: Optional[asyncio.Task[None]] = None
+
+    @classmethod
+    async def open(
+        cls, address: Address, protocol: str, token: Token, client_id: bytes, settings: ConnectionSettings
+    ) -> RpcConnection:
+        """Connect and authenticate; returns the connection.
+
+        The caller limits the time; when that or anything else fails, nothing stays open. Raises RpcConnectionError,
+        RpcAuthenticationError, RpcProtocolError, RemoteError (InvalidToken, …).
+        """
+        try:
+            reader, writer = await asyncio.open_connection(address.host, address.port)
+        except OSError as error:
+            raise RpcConnectionError(f"cannot connect to {address}: {error}") from error
+        try:
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            connection = cls(address, _AnswerStream(reader, settings.max_frame_bytes), writer, settings)
+            await connection._authenticate(token)
+            context = IpcConnectionContextProto(protocol=protocol)
+            connection._send(encode_frame(_header(_CONTEXT_CALL_ID, client_id), context))
+            connection._start()
+        except OSError as error:
+            writer.transport.abort()
+            raise RpcConnectionError(f"connection to {address} lost: {error}") from error
+        except RpcConnectionError as error:
+            writer.transport.abort()
+            raise RpcConnectionError(f"{address}: {error}, during authentication") from error
+        except BaseException:
+            writer.transport.abort()
+            raise
+        return connection
+
+    @property
+    def failure(self) -> Optional[RpcError]:
+        """Why the connection is no longer of use; None while it is."""
+        return self._failure
+
+    async def call(
+        self,
+        method: str,
+        protocol: str,
+        request: Message,
+        response_type: type[M],
+        *,
+        client_id: bytes,
+        call_id: int,
+        retry_count: int,
+        timeout: float,
+    ) -> M:
+        """Make one call; returns its answer. Cancelling it only stops the waiting.
+
+        ``call_id`` must not be under way on this connection. Raises RemoteError, RpcTimeout after ``timeout`` seconds,
+        RpcConnectionError, RpcProtocolError.
+        """
+        if self._failure is not None:
+            raise self._failure
+        answer: asyncio.Future[bytes] = self._loop.create_future()
+        self._pending[call_id] = answer
+        self._rest_no_more()
+        timer = self._loop.call_later(timeout, self._expire, answer, method, timeout, self._loop.time())
+        try:
+            self._send(
+                encode_frame(
+                    _header(call_id, client_id, retry_count),
+                    RequestHeaderProto(
+                        methodName=method, declaringClassProtocolName=protocol, clientProtocolVersion=_PROTOCOL_VERSION
+                    ),
+                    request,
+                )
+            )
+            body = await answer
+        finally:
+            timer.cancel()
+            del self._pending[call_id]
+            self._rest_if_idle()
+        return last_message(response_type, body)
+
+    async def close(self) -> None:
+        """Close the connection; what is under way ends with RpcConnectionError. Idempotent."""
+        self._fail(RpcConnectionError(f"connection to {self.address} closed"))
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.gather(self._reading, return_exceptions=True)
+
+    async def _authenticate(self, token: Token) -> None:
+        exchange = sasl.TokenAuthentication(token, accepted=self._settings.protection)
+        self._writer.write(_PREAMBLE)
+        message: Optional[RpcSaslProto] = sasl.negotiate_message()
+        while message is not None:
+            self._writer.write(_sasl_frame(message))
+            message = exchange.step(_sasl_answer(*await self._stream.next()))
+        self._stream.layer = exchange.layer()
+
+    def _start(self) -> None:
+        self._reading = self._loop.create_task(self._read(), name=f"hadoop-rpc {self.address}")
+        self._rest_if_idle()
+
+    def _send(self, frame: bytes) -> None:
+        layer = self._stream.layer
+        if layer is None:
+            self._writer.write(frame)
+            return
+        for start in range(0, len(frame), layer.max_message_bytes):
+            part = layer.wrap(frame[start : start + layer.max_message_bytes])
+            self._writer.write(_sasl_frame(RpcSaslProto(state=RpcSaslProto.WRAP, token=part)))
+
+    async def _read(self) -> None:
+        try:
+            while True:
+                header, body = await self._stream.next()
+                self._last_heard = self._loop.time()
+                self._deliver(header, body)
+        except OSError as error:
+            self._fail(RpcConnectionError(f"connection to {self.address} lost: {error}"))
+        except RpcConnectionError as error:
+            self._fail(RpcConnectionError(f"{self.address}: {error}"))
+        except RpcError as error:
+            self._fail(error)
+        finally:
+            self._fail(RpcConnectionError(f"connection to {self.address} closed"))
+
+    def _deliver(self, header: RpcResponseHeaderProto, body: bytes) -> None:
+        answer = self._pending.get(_call_id(header))
+        if header.status == RpcResponseHeaderProto.FATAL:
+            raise _error_of(header)  # the server closes the connection: this ends every call
+        if answer is None or answer.done():
+            return  # the caller has given up
+        if header.status == RpcResponseHeaderProto.SUCCESS:
+            answer.set_result(body)
+        else:
+            answer.set_exception(_error_of(header))
+
+    def _expire(self, answer: asyncio.Future[bytes], method: str, timeout: float, sent: float) -> None:
+        if answer.done():
+            return
+        answer.set_exception(RpcTimeout(f"{self.address} did not answer {method} within {timeout:g} s"))
+        if self._last_heard < sent:
+            self._fail(RpcConnectionError(f"{self.address} has been silent for {timeout:g} s"))
+
+    def _fail(self, error: RpcError) -> None:
+        """Ends the connection; the first reason stays."""
+        if self._failure is not None:
+            return
+        self._failure = error
+        self._rest_no_more()
+        self._writer.transport.abort()
+        for answer in self._pending.values():
+            if not answer.done():
+                answer.set_exception(error)
+
+    def _rest_if_idle(self) -> None:
+        if not self._pending and self._failure is None:
+            self._idle = self._loop.call_later(
+                self._settings.idle_timeout,
+                self._fail,
+                RpcConnectionError(f"{self.address}: closed, since it was idle"),
+            )
+
+    def _rest_no_more(self) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+
 
 _CLIENT_ID_BYTES = 16
 _MAX_CALL_ID = 2**31 - 1
@@ -66,7 +355,7 @@ class RpcClient:
         token: Token,
         *,
         retry: RetryPolicy = RetryPolicy(),
-        settings: ConnectionSettings = ConnectionSettings(),  # noqa: B008 - frozen
+        settings: ConnectionSettings = ConnectionSettings(),
     ) -> None:
         if not addresses:
             raise ValueError(f"no address for {protocol}")
@@ -167,7 +456,7 @@ class RpcClient:
         left = deadline - asyncio.get_running_loop().time()
         limit = max(min(left, self._retry.connect_timeout), 0.0)
         try:
-            return await within(self._connect(), limit)
+            return await wait_with_timeout(self._connect(), limit)
         except asyncio.TimeoutError as error:
             raise RpcConnectionError(f"cannot connect to {self.address} within {limit:.3g} s") from error
 

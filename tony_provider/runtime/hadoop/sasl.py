@@ -1,24 +1,323 @@
-"""Authentication of a connection by a token: Hadoop's SASL messages around DIGEST-MD5.
+"""The RC4 stream cipher, which DIGEST-MD5's privacy needs and Python's standard library lacks.
 
-The exchange, as org.apache.hadoop.security.SaslRpcClient and SaslRpcServer have it: NEGOTIATE; the server offers
-methods with a challenge; INITIATE with the answer and the chosen method; perhaps CHALLENGE and RESPONSE; SUCCESS with
-the server's proof.
+It is weak by today's measure; it is used only where a Hadoop cluster asks for ``hadoop.rpc.protection=privacy`` over
+SASL, which knows nothing better.
 """
 
 from __future__ import annotations
 
 import base64
-from typing import Optional
+import hashlib
+import hmac
+import re
+import secrets
+from typing import Optional, Protocol
 
-from tony_provider.runtime.hadoop.digest_md5 import STRONGEST_FIRST, DigestMd5Client, SecurityLayer
+import attrs
+
 from tony_provider.runtime.hadoop.errors import RpcAuthenticationError, RpcProtocolError
 from tony_provider.runtime.hadoop.proto.rpc_pb2 import RpcSaslProto
 from tony_provider.runtime.hadoop.tokens import Token
 
+
+class Rc4:
+    """One direction of one connection: the key stream goes on from call to call."""
+
+    def __init__(self, key: bytes) -> None:
+        state = list(range(256))
+        j = 0
+        for i in range(256):
+            j = (j + state[i] + key[i % len(key)]) & 0xFF
+            state[i], state[j] = state[j], state[i]
+        self._state = state
+        self._i = 0
+        self._j = 0
+
+    def apply(self, data: bytes) -> bytes:
+        """Encrypts or decrypts, which are the same."""
+        state, i, j = self._state, self._i, self._j
+        stream = bytearray(len(data))
+        for position in range(len(data)):
+            i = (i + 1) & 0xFF
+            a = state[i]
+            j = (j + a) & 0xFF
+            b = state[j]
+            state[i] = b
+            state[j] = a
+            stream[position] = state[(a + b) & 0xFF]
+        self._i, self._j = i, j
+        mixed = int.from_bytes(data, "big") ^ int.from_bytes(stream, "big")
+        return mixed.to_bytes(len(data), "big")
+
+
+AUTH, AUTH_INT, AUTH_CONF = "auth", "auth-int", "auth-conf"
+STRONGEST_FIRST = (AUTH_CONF, AUTH_INT, AUTH)
+
+# The ciphers taken, with the bytes of H(A1) that make their key. Java servers offer rc4-56 and rc4-40, too: whoever can
+# change their challenge on its way, which nothing protects, could have one of those used, and break it.
+_CIPHER_KEY_BYTES = {"rc4": 16}
+
+_DIRECTIVE = re.compile(r'\s*([a-zA-Z0-9-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s",]*))\s*(?:,|$)', re.DOTALL)
+_MAX_BUFFER = 65536  # RFC 2831's default; what this side says it can take
+_HASH_OF_NO_BODY = ":00000000000000000000000000000000"
+_FIRST_USE = "00000001"  # nonce count: each nonce is used once
+
+_MAC_BYTES = 10
+_MESSAGE_TYPE = b"\x00\x01"
+_SEQUENCE_BYTES = 4
+
+
+def _md5(data: bytes) -> bytes:
+    return hashlib.md5(data, usedforsecurity=False).digest()
+
+
+def _mac(key: bytes, sequence: bytes, message: bytes) -> bytes:
+    # hmac.new refuses MD5 on machines in FIPS mode, so by hand (RFC 2104); the keys here are shorter than a block.
+    block = key.ljust(64, b"\0")
+    inner = _md5(bytes(byte ^ 0x36 for byte in block) + sequence + message)
+    return _md5(bytes(byte ^ 0x5C for byte in block) + inner)[:_MAC_BYTES]
+
+
+class SecurityLayer(Protocol):
+    """The protection of what follows the exchange: wraps what is sent, unwraps what is received; each in order."""
+
+    max_message_bytes: int  # of one ``wrap``
+
+    def wrap(self, message: bytes) -> bytes: ...
+
+    def unwrap(self, wrapped: bytes) -> bytes:
+        """The content of a wrapped message. Raises RpcProtocolError when the bytes were changed, reordered or cut."""
+        ...
+
+
+class _MessageCheck:
+    """Numbers and authenticates the messages of one direction."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._next = 0
+
+    def seal(self, message: bytes) -> tuple[bytes, bytes]:
+        """The code for ``message``, and its number as it is sent."""
+        sequence = (self._next & 0xFFFFFFFF).to_bytes(_SEQUENCE_BYTES, "big")
+        self._next += 1
+        return _mac(self._key, sequence, message), sequence
+
+    def check(self, message: bytes, code: bytes, trailer: bytes) -> None:
+        expected, sequence = self.seal(message)
+        if trailer != _MESSAGE_TYPE + sequence or not hmac.compare_digest(code, expected):
+            raise RpcProtocolError("a wrapped message was changed, repeated or lost on its way")
+
+
+_TRAILER_BYTES = len(_MESSAGE_TYPE) + _SEQUENCE_BYTES
+
+
+@attrs.define
+class _Integrity:
+    max_message_bytes: int
+    _outgoing: _MessageCheck
+    _incoming: _MessageCheck
+
+    def wrap(self, message: bytes) -> bytes:
+        code, sequence = self._outgoing.seal(message)
+        return message + code + _MESSAGE_TYPE + sequence
+
+    def unwrap(self, wrapped: bytes) -> bytes:
+        end = len(wrapped) - _TRAILER_BYTES - _MAC_BYTES
+        if end < 0:
+            raise RpcProtocolError(f"a wrapped message of only {len(wrapped)} bytes")
+        message, code = wrapped[:end], wrapped[end : end + _MAC_BYTES]
+        self._incoming.check(message, code, wrapped[-_TRAILER_BYTES:])
+        return message
+
+
+@attrs.define
+class _Privacy:
+    max_message_bytes: int
+    _outgoing: _MessageCheck
+    _incoming: _MessageCheck
+    _encrypt: Rc4
+    _decrypt: Rc4
+
+    def wrap(self, message: bytes) -> bytes:
+        code, sequence = self._outgoing.seal(message)
+        return self._encrypt.apply(message + code) + _MESSAGE_TYPE + sequence
+
+    def unwrap(self, wrapped: bytes) -> bytes:
+        if len(wrapped) < _TRAILER_BYTES + _MAC_BYTES:
+            raise RpcProtocolError(f"a wrapped message of only {len(wrapped)} bytes")
+        clear = self._decrypt.apply(wrapped[:-_TRAILER_BYTES])
+        message, code = clear[:-_MAC_BYTES], clear[-_MAC_BYTES:]
+        self._incoming.check(message, code, wrapped[-_TRAILER_BYTES:])
+        return message
+
+
+def parse_directives(challenge: bytes) -> dict[str, list[str]]:
+    """The ``name=value`` pairs of a challenge, values quoted or not, a name perhaps more than once.
+
+    Raises RpcProtocolError.
+    """
+    try:
+        text = challenge.decode()
+    except UnicodeDecodeError as error:
+        raise RpcProtocolError("a DIGEST-MD5 challenge that is not UTF-8") from error
+    directives: dict[str, list[str]] = {}
+    position = 0
+    while position < len(text):
+        matched = _DIRECTIVE.match(text, position)
+        if matched is None:
+            raise RpcProtocolError(f"malformed DIGEST-MD5 challenge at character {position}")
+        name, quoted, plain = matched.groups()
+        value = re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL) if quoted is not None else plain
+        directives.setdefault(name.lower(), []).append(value)
+        position = matched.end()
+    return directives
+
+
+def _quote(value: str) -> str:
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+class DigestMd5Client:
+    """The client's side of one exchange: ``respond`` to the challenge, ``verify`` the last word, then use ``layer``.
+
+    ``accepted`` are the qualities of protection to choose from, the first that the server offers wins; the strongest by
+    default.
+    """
+
+    def __init__(
+        self,
+        username: str,
+        password: str,
+        digest_uri: str,
+        *,
+        accepted: tuple[str, ...] = STRONGEST_FIRST,
+        client_nonce: Optional[str] = None,
+    ) -> None:
+        self._username = username
+        self._password = password
+        self._digest_uri = digest_uri
+        self._accepted = accepted
+        self._client_nonce = client_nonce or secrets.token_urlsafe(24)
+        self._expected_rspauth: Optional[str] = None
+        self._session_hash = b""
+        self._cipher = ""
+        self._server_max_buffer = _MAX_BUFFER
+        self.qop = ""
+
+    def respond(self, challenge: bytes) -> bytes:
+        """The response to the server's challenge.
+
+        Raises RpcProtocolError for a malformed challenge, RpcAuthenticationError when nothing offered is acceptable.
+        """
+        offered = parse_directives(challenge)
+        nonce = _single(offered, "nonce")
+        if _single(offered, "algorithm") != "md5-sess":
+            raise RpcAuthenticationError("the server's DIGEST-MD5 challenge does not offer md5-sess")
+        realm = offered.get("realm", [""])[0]
+        self._choose_protection(offered)
+        self._read_max_buffer(offered)
+
+        secret = _md5(f"{self._username}:{realm}:{self._password}".encode())
+        self._session_hash = _md5(secret + f":{nonce}:{self._client_nonce}".encode())
+        body = "" if self.qop == AUTH else _HASH_OF_NO_BODY
+        response = self._digest(nonce, f"AUTHENTICATE:{self._digest_uri}{body}")
+        self._expected_rspauth = self._digest(nonce, f":{self._digest_uri}{body}")
+
+        answer = [
+            "charset=utf-8",
+            f"username={_quote(self._username)}",
+            f"realm={_quote(realm)}",
+            f"nonce={_quote(nonce)}",
+            f"nc={_FIRST_USE}",
+            f"cnonce={_quote(self._client_nonce)}",
+            f"digest-uri={_quote(self._digest_uri)}",
+            f"maxbuf={_MAX_BUFFER}",
+            f"response={response}",
+            f"qop={self.qop}",
+        ]
+        if self._cipher:
+            answer.append(f"cipher={_quote(self._cipher)}")
+        return ",".join(answer).encode()
+
+    def verify(self, final: bytes) -> None:
+        """Check that the server knows the password too. Raises RpcProtocolError, RpcAuthenticationError."""
+        proof = _single(parse_directives(final), "rspauth")
+        if self._expected_rspauth is None or not hmac.compare_digest(proof.encode(), self._expected_rspauth.encode()):
+            raise RpcAuthenticationError("the server did not prove that it knows the token")
+
+    def layer(self) -> Optional[SecurityLayer]:
+        """The protection of all that follows; None when there is none."""
+        if self.qop == AUTH:
+            return None
+        outgoing = _MessageCheck(self._key("Digest session key to client-to-server signing key magic constant"))
+        incoming = _MessageCheck(self._key("Digest session key to server-to-client signing key magic constant"))
+        max_message = self._server_max_buffer - _TRAILER_BYTES - _MAC_BYTES
+        if self.qop == AUTH_INT:
+            return _Integrity(max_message, outgoing, incoming)
+        size = _CIPHER_KEY_BYTES[self._cipher]
+        encrypt = Rc4(self._key("Digest H(A1) to client-to-server sealing key magic constant", size))
+        decrypt = Rc4(self._key("Digest H(A1) to server-to-client sealing key magic constant", size))
+        return _Privacy(max_message, outgoing, incoming, encrypt, decrypt)
+
+    def _digest(self, nonce: str, request: str) -> str:
+        key = self._session_hash.hex()
+        data = f"{nonce}:{_FIRST_USE}:{self._client_nonce}:{self.qop}:{_md5(request.encode()).hex()}"
+        return _md5(f"{key}:{data}".encode()).hex()
+
+    def _key(self, constant: str, size: int = 16) -> bytes:
+        return _md5(self._session_hash[:size] + constant.encode())
+
+    def _choose_protection(self, offered: dict[str, list[str]]) -> None:
+        qualities = _items(offered, "qop") or [AUTH]
+        ciphers = _items(offered, "cipher")
+        cipher = next((known for known in _CIPHER_KEY_BYTES if known in ciphers), "")
+        for quality in self._accepted:
+            if quality in qualities and (quality != AUTH_CONF or cipher):
+                self.qop = quality
+                self._cipher = cipher if quality == AUTH_CONF else ""
+                return
+        raise RpcAuthenticationError(
+            f"the server offers protection {', '.join(qualities)} with ciphers {', '.join(ciphers) or 'none'}; "
+            f"accepted are {', '.join(self._accepted)}, with ciphers {', '.join(_CIPHER_KEY_BYTES)}: its "
+            "hadoop.rpc.protection is not that of the ResourceManager, or something on the way has changed its offer"
+        )
+
+    def _read_max_buffer(self, offered: dict[str, list[str]]) -> None:
+        text = offered.get("maxbuf", [str(_MAX_BUFFER)])[0]
+        if not (text.isascii() and text.isdigit()) or not 256 <= int(text) <= 0xFFFFFF:
+            raise RpcProtocolError(f"a DIGEST-MD5 challenge with maxbuf {text[:20]!r}")
+        self._server_max_buffer = int(text)
+
+
+def _single(directives: dict[str, list[str]], name: str) -> str:
+    values = directives.get(name, [])
+    if len(values) != 1:
+        raise RpcProtocolError(f"a DIGEST-MD5 message with {len(values)} values of {name}")
+    return values[0]
+
+
+def _items(directives: dict[str, list[str]], name: str) -> list[str]:
+    return [item.strip().lower() for value in directives.get(name, []) for item in value.split(",") if item.strip()]
+
+
+_QUALITIES = {"authentication": AUTH, "integrity": AUTH_INT, "privacy": AUTH_CONF}
+
+
+def accepted_protection(listed: str) -> tuple[str, ...]:
+    """What is accepted of a server where this is listed, the strongest first: all from the weakest listed upwards.
+
+    Everything, where nothing is listed that Hadoop knows: then it is not known what the cluster wants.
+    """
+    words = [word.lower() for word in re.split(r"[,\s]+", listed) if word]
+    known = [STRONGEST_FIRST.index(_QUALITIES[word]) for word in words if word in _QUALITIES]
+    return STRONGEST_FIRST[: max(known) + 1] if known else STRONGEST_FIRST
+
+
 _METHOD, _MECHANISM = "TOKEN", "DIGEST-MD5"
 
 
-def start() -> RpcSaslProto:
+def negotiate_message() -> RpcSaslProto:
     """The client's first message."""
     return RpcSaslProto(state=RpcSaslProto.NEGOTIATE)
 

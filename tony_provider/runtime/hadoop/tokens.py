@@ -1,7 +1,8 @@
-"""Tokens and secrets, and the files that carry them (``$HADOOP_TOKEN_FILE_LOCATION``).
+"""The part of Hadoop's Writable encoding that tokens use: vlong, vint, byte arrays, Text.
 
-Formats: org.apache.hadoop.security.Credentials (``HDTS``, then a format byte: 0 for Writable, 1 for protobuf, which
-Hadoop 3 also reads) and org.apache.hadoop.security.token.Token (the URL-safe form of encodeToUrlString).
+From org.apache.hadoop.io.WritableUtils: a value in -112..127 is one byte; otherwise the first byte tells sign and
+length (-113..-120: 1 to 8 bytes follow; -121..-128: the same for the one's complement of a negative value), then
+big-endian bytes.
 """
 
 from __future__ import annotations
@@ -10,15 +11,224 @@ import base64
 import binascii
 import os
 from pathlib import Path
-from typing import Union
+from typing import TypeVar, Union
 
 import attrs
-from google.protobuf.message import DecodeError
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import DecodeError, Message
 
-from tony_provider.runtime.hadoop.errors import CredentialsError
-from tony_provider.runtime.hadoop.frames import delimited, parse_into, split_delimited
+from tony_provider.runtime.hadoop.errors import CredentialsError, RpcProtocolError
 from tony_provider.runtime.hadoop.proto import security_pb2
-from tony_provider.runtime.hadoop.writable import WritableReader, encode_bytes, encode_text, encode_vlong
+
+_INT_MAX = 2**31 - 1
+_LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
+
+
+def encode_vlong(value: int) -> bytes:
+    """The vlong encoding of a number. Raises ValueError when it does not fit in 64 bits."""
+    if not _LONG_MIN <= value <= _LONG_MAX:
+        raise ValueError(f"{value} does not fit in a vlong")
+    if -112 <= value <= 127:
+        return value.to_bytes(1, "big", signed=True)
+    magnitude = value if value >= 0 else ~value
+    size = (magnitude.bit_length() + 7) // 8
+    marker = (-112 if value >= 0 else -120) - size
+    return marker.to_bytes(1, "big", signed=True) + magnitude.to_bytes(size, "big")
+
+
+def encode_bytes(data: bytes) -> bytes:
+    """The encoding of a byte array: its length as a vint, then the bytes."""
+    return encode_vlong(len(data)) + data
+
+
+def encode_text(text: str) -> bytes:
+    """The encoding of a Text: UTF-8, as a byte array."""
+    return encode_bytes(text.encode())
+
+
+class WritableReader:
+    """Reads Writable values one after the other.
+
+    Raises CredentialsError where the bytes end early or are not such a value.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._position = 0
+
+    @property
+    def remaining(self) -> int:
+        return len(self._data) - self._position
+
+    def take(self, count: int) -> bytes:
+        if count > self.remaining:
+            raise CredentialsError(f"truncated: {count} bytes expected at {self._position}, {self.remaining} are left")
+        start = self._position
+        self._position += count
+        return self._data[start : self._position]
+
+    def vlong(self) -> int:
+        first = int.from_bytes(self.take(1), "big", signed=True)
+        if first >= -112:
+            return first
+        if first >= -120:
+            value = int.from_bytes(self.take(-112 - first), "big")
+        else:
+            value = ~int.from_bytes(self.take(-120 - first), "big")
+        if not _LONG_MIN <= value <= _LONG_MAX:
+            raise CredentialsError(f"a vlong before byte {self._position} does not fit in 64 bits")
+        return value
+
+    def count(self) -> int:
+        """A vint that says how many bytes or things follow."""
+        value = self.vlong()
+        if not 0 <= value <= _INT_MAX:
+            raise CredentialsError(f"{value} before byte {self._position} is no length")
+        return value
+
+    def bytes(self) -> bytes:
+        return self.take(self.count())
+
+    def text(self) -> str:
+        data = self.bytes()
+        try:
+            return data.decode()
+        except UnicodeDecodeError as error:
+            raise CredentialsError(f"a text before byte {self._position} is not UTF-8") from error
+
+
+M = TypeVar("M", bound=Message)
+
+LENGTH_BYTES = 4
+# What Hadoop's own client accepts (ipc.maximum.response.length).
+MAX_FRAME_BYTES = 128 * 1024 * 1024
+
+_VARINT_BYTES = 5  # of a 32-bit length
+
+
+def encode_varint(value: int) -> bytes:
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def delimited(data: bytes) -> bytes:
+    return encode_varint(len(data)) + data
+
+
+def split_delimited(data: bytes) -> tuple[bytes, bytes]:
+    """The first length-prefixed part of ``data``, and what follows it. Raises ValueError."""
+    length = 0
+    for position, byte in enumerate(data[:_VARINT_BYTES]):
+        length |= (byte & 0x7F) << 7 * position
+        if byte < 0x80:
+            start = position + 1
+            if length > len(data) - start:
+                raise ValueError(f"a message of {length} bytes in {len(data) - start}")
+            return data[start : start + length], data[start + length :]
+    raise ValueError("a message's length does not end")
+
+
+def encode_frame(*messages: Message) -> bytes:
+    """The frame that carries these messages."""
+    body = b"".join(delimited(message.SerializeToString()) for message in messages)
+    return len(body).to_bytes(LENGTH_BYTES, "big") + body
+
+
+def take_message(message_type: type[M], data: bytes) -> tuple[M, bytes]:
+    """The first message in ``data``, and what follows it. Raises RpcProtocolError."""
+    message = message_type()
+    try:
+        encoded, rest = split_delimited(data)
+        parse_into(message, encoded)
+    except (DecodeError, ValueError) as error:
+        raise RpcProtocolError(f"malformed {message_type.DESCRIPTOR.name}: {error}") from error
+    return message, rest
+
+
+def parse_into(message: Message, encoded: bytes) -> None:
+    """Fill ``message`` from its encoding.
+
+    Raises DecodeError, also for what protobuf lets pass: missing required fields, text that is no UTF-8.
+    """
+    message.ParseFromString(encoded)
+    if not message.IsInitialized():
+        raise DecodeError("required fields are missing")
+    _check_text(message)
+
+
+def _check_text(message: Message) -> None:
+    # In proto2 the parser hands out text that is not UTF-8 as bytes.
+    for field, value in message.ListFields():
+        values = value if field.is_repeated else (value,)
+        if field.type == FieldDescriptor.TYPE_MESSAGE:
+            for part in values:
+                _check_text(part)
+        elif field.type == FieldDescriptor.TYPE_STRING and not all(isinstance(text, str) for text in values):
+            raise DecodeError(f"{field.name} is not UTF-8")
+
+
+def last_message(message_type: type[M], data: bytes) -> M:
+    """The one message in ``data``. Raises RpcProtocolError."""
+    message, rest = take_message(message_type, data)
+    if rest:
+        raise RpcProtocolError(f"{len(rest)} bytes follow {message_type.DESCRIPTOR.name}")
+    return message
+
+
+class FrameBuffer:
+    """Collects bytes as they come and gives whole frames out, without their lengths."""
+
+    def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
+        self._max_frame_bytes = max_frame_bytes
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The frames that ``data`` completes; raises RpcProtocolError for a length that cannot be."""
+        self._buffer += data
+        frames = []
+        while len(self._buffer) >= LENGTH_BYTES:
+            length = int.from_bytes(self._buffer[:LENGTH_BYTES], "big")
+            if length > self._max_frame_bytes:
+                start = bytes(self._buffer[:16])
+                raise RpcProtocolError(
+                    f"a frame of {length} bytes, more than {self._max_frame_bytes}: "
+                    f"probably no Hadoop RPC server, it answers {start!r}"
+                )
+            end = LENGTH_BYTES + length
+            if len(self._buffer) < end:
+                break
+            frames.append(bytes(self._buffer[LENGTH_BYTES:end]))
+            del self._buffer[:end]
+        return frames
+
+
+_VERSION = 0
+
+
+@attrs.frozen
+class DelegationTokenId:
+    """What a delegation token says of itself. Times are epoch milliseconds by the NameNode's clock."""
+
+    owner: str  # the principal that it speaks for, as HDFS got it
+    renewer: str
+    real_user: str  # who has acted for the owner; empty: nobody
+    issued_ms: int
+    latest_ms: int  # after which nobody can renew it; when it ends before that, only its last renewal told
+    number: int  # counts the tokens of a NameNode, or of a pair of them
+
+    @classmethod
+    def from_bytes(cls, identifier: bytes) -> DelegationTokenId:
+        """Read a token's identifier. Raises CredentialsError."""
+        reader = WritableReader(identifier)
+        version = reader.take(1)[0]
+        if version != _VERSION:
+            raise CredentialsError(f"a delegation token of version {version}; {_VERSION} is known")
+        return cls(reader.text(), reader.text(), reader.text(), reader.vlong(), reader.vlong(), reader.vlong())
+
 
 AM_RM_TOKEN = "YARN_AM_RM_TOKEN"
 NM_TOKEN = "NMToken"

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tony_provider.runtime.address import Address
-from tony_provider.runtime.hadoop.ids import ContainerId
+from tony_provider.runtime.common.network import Address
 from tony_provider.runtime.hadoop.proto import yarn_service_pb2 as service
-from tony_provider.runtime.hadoop.rpc import RetryPolicy, RpcClient
-from tony_provider.runtime.hadoop.rpc_connection import ConnectionSettings
+from tony_provider.runtime.hadoop.rpc import ConnectionSettings, RetryPolicy, RpcClient
 from tony_provider.runtime.hadoop.tokens import Token
+from tony_provider.runtime.hadoop.yarn_records import ContainerId
 
 
 class ApplicationMasterProtocol:

@@ -10,11 +10,10 @@ from typing import Callable, Generic, Optional, Protocol, TypeVar, Union
 
 import attrs
 
-from tony_provider.runtime.codec import CodecError, load_json
-from tony_provider.runtime.quantities import count
-from tony_provider.runtime.storage.base import FileStatus, Storage
-from tony_provider.runtime.storage.errors import OF_THE_STORE, StorageError, StorageNotADirectory, StorageNotFound
-from tony_provider.runtime.storage.helpers import read_bytes
+from tony_provider.runtime.common.codec import CodecError, load_json
+from tony_provider.runtime.common.quantities import count
+from tony_provider.runtime.storage.base import FileStatus, Storage, read_bytes
+from tony_provider.runtime.storage.errors import STORE_ERRORS, StorageError, StorageNotADirectory, StorageNotFound
 
 GZIP = 31  # zlib's window bits for a gzip header
 _MOST_UNREADABLE = 10_000  # lines of a file: what has more is something else
@@ -147,7 +146,7 @@ def contents(storage: Storage, files: Sequence[FileStatus]) -> Iterator[Union[by
 def _content(storage: Storage, file: FileStatus) -> Union[bytes, StorageError]:
     try:
         return read_bytes(storage, file.path, length=file.size)
-    except OF_THE_STORE:
+    except STORE_ERRORS:
         raise
     except StorageError as error:
         return error

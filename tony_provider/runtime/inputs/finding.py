@@ -1,8 +1,7 @@
-"""Finding the shards of an input: the files that its paths name, or pieces of them.
+"""Cutting the files of an input into shards.
 
-A path is a file, a directory (every file below it), or a pattern, whose ``*``, ``?`` and ``[…]`` stand for a part of
-one name and whose ``**`` stands for any directories. Names that begin with ``_`` or ``.`` are left out, as Hadoop does
-it, unless the path itself says them: these are marks such as ``_SUCCESS``, checksums, and files on their way.
+Text and TFRecords are cut anywhere: the records of a piece are those that begin in it, and whoever reads it finds the
+first of them. So nothing of these files is read here. Of Parquet files the footers are, since row groups stay whole.
 """
 
 from __future__ import annotations
@@ -17,13 +16,94 @@ from typing import Callable
 
 import attrs
 
-from tony_provider.runtime.inputs.cutting import UncutError, cut
-from tony_provider.runtime.inputs.shard import InputShard
-from tony_provider.runtime.inputs.stores import InputStores
-from tony_provider.runtime.spec.model import InputSpec
-from tony_provider.runtime.spec.problems import child, item
+from tony_provider.runtime.common.concurrency import in_parallel_ordered
+from tony_provider.runtime.inputs.parquet_footer import ParquetError, row_group_sizes
+from tony_provider.runtime.inputs.shards import InputShard
+from tony_provider.runtime.jobspec.model import InputFormat, InputSpec
+from tony_provider.runtime.jobspec.problems import child, item
 from tony_provider.runtime.storage import FileStatus, Storage, StorageNotADirectory, StorageNotFound, local_path, uris
 from tony_provider.runtime.storage.errors import StorageUnsupported
+from tony_provider.runtime.storage.stores import JobStores
+
+COMPRESSED = (".gz", ".gzip", ".bz2", ".xz", ".zst", ".zstd", ".lz4", ".lzo", ".snappy", ".deflate", ".zip", ".br")
+"""Ends of names of files whose records cannot be found from the middle."""
+
+_AT_ONCE = 16  # files that are looked into
+_MIB = 1 << 20
+
+
+class UncutError(ValueError):
+    """A file that cannot be cut; the message names it, and says what to do."""
+
+
+def cut_files(
+    spec: InputSpec, files: Iterable[FileStatus], stores: JobStores, looks: Callable[[], None]
+) -> Iterator[InputShard]:
+    """The shards of these files, in their order.
+
+    ``looks`` is called before each file that has to be looked into, and what it raises ends the work. Blocks. Raises
+    UncutError, StorageError.
+    """
+    size = None if spec.split_size is None else spec.split_size * _MIB
+
+    def shards(status: FileStatus) -> list[InputShard]:
+        whole = _whole(spec, status, stores)
+        if size is None:
+            return [whole]
+        if spec.format is InputFormat.PARQUET:
+            return cut_row_groups(whole, _row_groups(whole, stores), size)
+        return cut_bytes(whole, size)
+
+    looked_into = spec.checksum or (spec.format is InputFormat.PARQUET and size is not None)
+    for found in in_parallel_ordered(shards, files, _AT_ONCE, looks) if looked_into else map(shards, files):
+        yield from found
+
+
+def cut_bytes(whole: InputShard, size: int) -> list[InputShard]:
+    """Pieces of the same size, at most ``size`` bytes; a compressed file is one."""
+    count = -(-whole.size // size)
+    if count < 2 or whole.uri.lower().endswith(COMPRESSED):
+        return [whole]
+    ends = [whole.size * number // count for number in range(count + 1)]
+    return [_piece(whole, begin, end - begin) for begin, end in zip(ends, ends[1:])]
+
+
+def _piece(whole: InputShard, offset: int, length: int) -> InputShard:
+    """As ``attrs.evolve`` would make it, but sooner: there may be a million of them."""
+    return InputShard(
+        whole.uri, whole.size, whole.modified_ms, whole.format, offset, length, whole.row_groups, whole.checksum
+    )
+
+
+def cut_row_groups(whole: InputShard, sizes: list[int], size: int) -> list[InputShard]:
+    """Pieces of row groups that follow each other: as many as ``size`` bytes take, and at least one."""
+    pieces: list[InputShard] = []
+    first = 0
+    while first < len(sizes) or not pieces:
+        end, length = first + 1, sum(sizes[first : first + 1])
+        while end < len(sizes) and length + sizes[end] <= size:
+            length += sizes[end]
+            end += 1
+        pieces.append(attrs.evolve(whole, length=length, row_groups=(first, min(end, len(sizes)))))
+        first = end
+    return pieces
+
+
+def _whole(spec: InputSpec, status: FileStatus, stores: JobStores) -> InputShard:
+    return attrs.evolve(
+        InputShard.of_status(status),
+        format=None if spec.format is InputFormat.FILES else spec.format.value,
+        checksum=stores.of(status.path).checksum(status.path) if spec.checksum else None,
+    )
+
+
+def _row_groups(whole: InputShard, stores: JobStores) -> list[int]:
+    try:
+        return row_group_sizes(stores.of(whole.uri), whole.uri, whole.size)
+    except ParquetError as error:
+        remedy = "have it written again, name others, or leave out `split_size`"
+        raise UncutError(f"{whole.uri} cannot be cut as a Parquet file: {error}; {remedy}") from error
+
 
 _MAGIC = re.compile(r"[*?\[]")
 _HIDDEN = ("_", ".")
@@ -66,8 +146,8 @@ def _leads_back(directory: str) -> bool:
     return path.is_symlink() and path.resolve() in (parent.resolve() for parent in path.parents)
 
 
-def find(
-    name: str, spec: InputSpec, stores: InputStores, looks: Callable[[], None] = lambda: None
+def find_shards(
+    name: str, spec: InputSpec, stores: JobStores, looks: Callable[[], None] = lambda: None
 ) -> Iterator[InputShard]:
     """The shards of an input: by path as written, then by name; one that two paths name comes once.
 
@@ -79,18 +159,18 @@ def find(
     yield from _cut(name, spec, _once(files) if len(spec.paths) > 1 else files, stores, looks)
 
 
-def find_at(
-    name: str, spec: InputSpec, index: int, stores: InputStores, looks: Callable[[], None] = lambda: None
+def find_shards_at(
+    name: str, spec: InputSpec, index: int, stores: JobStores, looks: Callable[[], None] = lambda: None
 ) -> Iterator[InputShard]:
     """The shards of one of its paths; otherwise like ``find``."""
     yield from _cut(name, spec, _named_at(name, spec, index, stores, looks), stores, looks)
 
 
 def _cut(
-    name: str, spec: InputSpec, files: Iterable[FileStatus], stores: InputStores, looks: Callable[[], None]
+    name: str, spec: InputSpec, files: Iterable[FileStatus], stores: JobStores, looks: Callable[[], None]
 ) -> Iterator[InputShard]:
     try:
-        yield from cut(spec, files, stores, looks)
+        yield from cut_files(spec, files, stores, looks)
     except UncutError as error:
         raise BadInputError(f"{child('inputs', name)}: {error}") from error
 
@@ -105,7 +185,7 @@ def _once(files: Iterable[FileStatus]) -> Iterator[FileStatus]:
 
 
 def _named_at(
-    name: str, spec: InputSpec, index: int, stores: InputStores, looks: Callable[[], None]
+    name: str, spec: InputSpec, index: int, stores: JobStores, looks: Callable[[], None]
 ) -> Iterator[FileStatus]:
     """The files that one of its paths names."""
     written = spec.paths[index]
@@ -121,7 +201,7 @@ def _named_at(
         )
 
 
-def _files(where: str, written: str, stores: InputStores, looks: Callable[[], None]) -> Iterator[FileStatus]:
+def _files(where: str, written: str, stores: JobStores, looks: Callable[[], None]) -> Iterator[FileStatus]:
     try:
         directories = _Directories(stores.of(written), looks)
     except StorageUnsupported as error:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tony_provider.runtime.common.binary import EndlessNumber, read_varint
 from tony_provider.runtime.storage import Storage, read_bytes
-from tony_provider.runtime.varint import EndlessNumber, read_varint
 
 _PLAIN, _ENCRYPTED = b"PAR1", b"PARE"
 _END = 8  # bytes: the footer's length, and the magic

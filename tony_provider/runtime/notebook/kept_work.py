@@ -1,8 +1,4 @@
-"""What people have written in a notebook, kept as a checkpoint of its training: one archive for each time.
-
-An archive is made of copies, and never changed. So what is kept is a whole: of a file that is written meanwhile, the
-copy may be a mixture, and then another archive follows it.
-"""
+"""The files of a notebook's work, and which of them are kept."""
 
 from __future__ import annotations
 
@@ -10,13 +6,182 @@ import importlib
 import os
 import re
 import shutil
-from collections.abc import Sequence
+import stat
+import tarfile
+import tempfile
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional
+from typing import IO, BinaryIO, Optional
 
-from .archive import pack, unpack
-from .words import count, named, size
-from .work_files import MOST_FILES, NOT_KEPT, WorkChoice, WorkFile, below
+NOT_KEPT = "NOT-KEPT.txt"  # where people see what is not kept, and what they can do
+MOST_FILES = 20_000
+_LEFT_OUT = frozenset({".ipynb_checkpoints", "__pycache__", NOT_KEPT})
+_TEMPORARY = ".~"  # as Jupyter calls a file that it is about to replace another one by
+
+
+@dataclass(frozen=True)
+class WorkFile:
+    """A file, link or directory of the work, as it was found."""
+
+    path: str  # below its directory
+    size: int  # bytes
+    modified_ns: int
+    mode: int  # with its kind
+    target: str = ""  # of a link
+
+    @property
+    def is_directory(self) -> bool:
+        return stat.S_ISDIR(self.mode)
+
+
+@dataclass(frozen=True)
+class WorkChoice:
+    """Which of the files are kept, and which are not since there is no room for them: the largest ones."""
+
+    kept: Sequence[WorkFile]
+    left: Sequence[WorkFile]
+
+    @classmethod
+    def of(cls, found: Sequence[WorkFile], most_bytes: int, most_files: int = MOST_FILES) -> WorkChoice:
+        """The smallest first, so that no data file keeps notebooks out."""
+        kept: list[WorkFile] = []
+        left: list[WorkFile] = []
+        size = 0
+        for each in sorted(found, key=lambda file: (file.size, file.path)):
+            if size + each.size <= most_bytes and len(kept) < most_files:
+                kept.append(each)
+                size += each.size
+            else:
+                left.append(each)
+        return cls(sorted(kept, key=lambda file: file.path), left[::-1])
+
+
+def work_files_below(directory: Path, links: Collection[str] = ()) -> Iterator[WorkFile]:
+    """What is in a directory, without its own ``links``; none is followed. What vanishes meanwhile is left out."""
+    for parent, directories, files in os.walk(directory):
+        for name in [*directories, *files]:
+            path = Path(parent, name)
+            if name in _LEFT_OUT or name.startswith(_TEMPORARY):
+                continue
+            if name in links and path.parent == directory and path.is_symlink():
+                continue
+            try:
+                about = path.lstat()
+                target = os.readlink(path) if stat.S_ISLNK(about.st_mode) else ""  # noqa: PTH115 - of any bytes
+            except OSError:
+                continue
+            if stat.S_ISREG(about.st_mode) or stat.S_ISLNK(about.st_mode) or stat.S_ISDIR(about.st_mode):
+                size = about.st_size if stat.S_ISREG(about.st_mode) else 0
+                modified = 0 if stat.S_ISDIR(about.st_mode) else about.st_mtime_ns  # it changes with what is left out
+                yield WorkFile(str(path.relative_to(directory)), size, modified, about.st_mode, target)
+        directories[:] = [each for each in directories if each not in _LEFT_OUT]
+
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+_NAMED = 10  # files in a message
+
+
+def count_files(files: Sequence[WorkFile]) -> str:
+    """How many files, in words."""
+    number = sum(1 for each in files if not each.is_directory)
+    return f"{number} file{'' if number == 1 else 's'}"
+
+
+def name_some(paths: Sequence[str]) -> str:
+    """Some of them, and how many more there are."""
+    shown = ", ".join(path.encode("utf-8", "replace").decode() for path in paths[:_NAMED])
+    return shown + (f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else "")
+
+
+def format_size(amount: float) -> str:
+    """An amount of bytes, in words."""
+    unit = 0
+    while amount >= 1024 and unit < len(_UNITS) - 1:
+        amount, unit = amount / 1024, unit + 1
+    return f"{amount:.0f} {_UNITS[unit]}" if unit == 0 or amount >= 100 else f"{amount:.1f} {_UNITS[unit]}"
+
+
+_PIECE = 1 << 20  # bytes
+
+
+@dataclass(frozen=True)
+class Packed:
+    """What is to be said of an archive."""
+
+    changing: Sequence[str]  # files that changed while they were copied
+    unreadable: Sequence[str]  # files that are not in it: nobody may read them, or they have vanished
+
+
+def pack_work(directory: Path, files: Sequence[WorkFile], archive: Path) -> Packed:
+    """Write an archive of these. Raises OSError."""
+    changing, unreadable = [], []
+    with (
+        tarfile.open(archive, "w", format=tarfile.PAX_FORMAT) as tar,
+        tempfile.TemporaryFile(dir=archive.parent) as copy,
+    ):
+        for each in files:
+            info = tarfile.TarInfo(each.path)
+            info.mtime, info.mode = each.modified_ns // 10**9, stat.S_IMODE(each.mode)
+            if each.is_directory:
+                info.type = tarfile.DIRTYPE
+                tar.addfile(info)
+            elif each.target:
+                info.type, info.linkname = tarfile.SYMTYPE, each.target
+                tar.addfile(info)
+            else:
+                try:
+                    source = _open(directory / each.path)
+                except OSError:
+                    unreadable.append(each.path)
+                    continue
+                if not _copied(source, each, copy):
+                    changing.append(each.path)
+                info.size = copy.seek(0, os.SEEK_END)
+                copy.seek(0)
+                tar.addfile(info, copy)
+    return Packed(changing, unreadable)
+
+
+def _open(path: Path) -> BinaryIO:
+    """No link, and no pipe that somebody would have to write into."""
+    return os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+
+
+def _copied(source: BinaryIO, file: WorkFile, into: IO[bytes]) -> bool:
+    """Whether it was, and after that still is, what was found."""
+    into.seek(0)
+    into.truncate()
+    with source:
+        shutil.copyfileobj(source, into, _PIECE)
+        after = os.fstat(source.fileno())
+    return (after.st_size, after.st_mtime_ns) == (file.size, file.modified_ns)
+
+
+def unpack_work(archive: Path, directory: Path) -> None:
+    """Put what is in an archive of ours into a new directory, and nothing outside of it. Raises OSError, TarError."""
+    links = []
+    with tarfile.open(archive) as tar:
+        for info in tar:
+            target = directory / info.name
+            if Path(info.name).is_absolute() or ".." in Path(info.name).parts:
+                raise tarfile.TarError(f"{archive.name} holds {info.name!r}, which is not below a directory")
+            if info.isdir():
+                target.mkdir(mode=0o700, parents=True, exist_ok=True)
+            elif info.issym():
+                links.append((target, info.linkname))
+            elif info.isreg():
+                target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                content = tar.extractfile(info)
+                assert content is not None  # noqa: S101 - a regular file has some
+                with target.open("xb") as file:
+                    shutil.copyfileobj(content, file, _PIECE)
+                target.chmod(0o600 | (info.mode & 0o777))
+                os.utime(target, (info.mtime, info.mtime))
+    for target, linkname in links:  # at last: nothing is written through one
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        target.symlink_to(linkname)
+
 
 _ARCHIVE = re.compile(r"work-(\d{1,18})\.tar")
 _KEPT = 2  # archives here: the newest, and the one before, which may be under way to the store
@@ -56,10 +221,10 @@ class KeptWork:
         shutil.rmtree(partly, ignore_errors=True)
         partly.mkdir(mode=0o700)
         if resume_from:
-            unpack(Path(resume_from), partly)
+            unpack_work(Path(resume_from), partly)
         partly.rename(self.directory)
         self._seen = self._kept = self._found()
-        return f"as it was kept last ({count(self._kept)})" if resume_from else "new, and empty"
+        return f"as it was kept last ({count_files(self._kept)})" if resume_from else "new, and empty"
 
     def look(self) -> bool:
         """Look at all files; returns whether something has changed since the last look."""
@@ -79,7 +244,7 @@ class KeptWork:
         archive = self._checkpoints / f"work-{number}.tar"
         partly = archive.with_name(f".{archive.name}.partly")
         try:
-            packed = pack(self.directory, choice.kept, partly)
+            packed = pack_work(self.directory, choice.kept, partly)
             partly.rename(archive)
         finally:
             partly.unlink(missing_ok=True)
@@ -88,14 +253,14 @@ class KeptWork:
         self.number = number
         self._forget_old()
         self._tell_left(choice.left)
-        said = f"{count(choice.kept)} kept, {size(sum(each.size for each in choice.kept))}"
+        said = f"{count_files(choice.kept)} kept, {format_size(sum(each.size for each in choice.kept))}"
         if packed.changing:
-            said += f"; written meanwhile, and kept again: {named(packed.changing)}"
+            said += f"; written meanwhile, and kept again: {name_some(packed.changing)}"
         missing = []
         if packed.unreadable:
-            missing.append(f"NOT kept, as they cannot be read: {named(packed.unreadable)}")
+            missing.append(f"NOT kept, as they cannot be read: {name_some(packed.unreadable)}")
         if choice.left:
-            missing.append(f"NOT kept for lack of room: {named([each.path for each in choice.left])}")
+            missing.append(f"NOT kept for lack of room: {name_some([each.path for each in choice.left])}")
         self.missing = "; ".join(missing)
         return "; ".join([said, *missing])
 
@@ -121,7 +286,7 @@ class KeptWork:
             path.unlink(missing_ok=True)
 
     def _found(self) -> Sequence[WorkFile]:
-        return sorted(below(self.directory, self._links), key=lambda file: file.path)
+        return sorted(work_files_below(self.directory, self._links), key=lambda file: file.path)
 
     def _tell_left(self, left: Sequence[WorkFile]) -> None:
         """Where somebody sees it who looks at nothing but the notebook."""
@@ -129,7 +294,7 @@ class KeptWork:
         if not left:
             note.unlink(missing_ok=True)
         elif left != self._left:
-            lines = [f"{size(each.size):>10}  {each.path}" for each in left]
-            text = _NOTE.format(most=size(self._most_bytes), files=MOST_FILES, lines="\n".join(lines))
+            lines = [f"{format_size(each.size):>10}  {each.path}" for each in left]
+            text = _NOTE.format(most=format_size(self._most_bytes), files=MOST_FILES, lines="\n".join(lines))
             note.write_text(text, errors="surrogateescape")
         self._left = left

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Optional
 
-from .activity import Idleness
-from .jupyter import CannotServe, Jupyter, expect_kernel, expect_token, server_module
+from .jupyter import CannotServe, Idleness, Jupyter, expect_kernel, expect_token, server_module
 from .kept_work import KeptWork
 from .options import NotebookOptions
 

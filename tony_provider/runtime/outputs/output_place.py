@@ -1,4 +1,4 @@
-"""Where an output is: at its path, and beside it while it is made."""
+"""A part of an output: what one start of a task has left for it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,32 @@ from typing import Optional
 
 import attrs
 
+from tony_provider.runtime.common import contract
 from tony_provider.runtime.storage import uris
+
+
+@attrs.frozen
+class OutputPart:
+    """What is on the store of one start of a task, in a directory that no other start writes."""
+
+    output: str  # its name
+    part: str  # the directory's name, see ``part_name``
+    files: int
+    bytes: int
+
+
+def part_name(task: str, attempt: int, start: int) -> str:
+    """The name of the part of a task, such as worker:3, by its container's and its process's numbers: worker-3.2.1."""
+    return f"{contract.path_of_task(task)}.{attempt}.{start}"
+
+
+def task_directory(part: str) -> str:
+    """The directory of a part's task below the path of the output: worker-3.
+
+    What an earlier start had committed is beside it, under the part's own name.
+    """
+    return part.rsplit(".", 2)[0]
+
 
 DATA_FILE = 0o644
 DATA_DIRECTORY = 0o755

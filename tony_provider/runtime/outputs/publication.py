@@ -1,35 +1,138 @@
-"""How an output gets to its path: the parts that count are put together beside it, and then there is one rename.
-
-Two cases have no such rename: stores that move a directory file by file, and outputs whose parts appear one after the
-other (``commit: task``). There the path holds a mark until ``_SUCCESS`` is written, last of all.
-
-Whoever dies in the middle is followed by somebody who does the same once more: each step is one that is done already,
-or that was not begun. Nothing here deletes what counts before it is in its place.
-"""
+"""The error that an output cannot get to its path."""
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import os
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Callable, Optional
 
 import attrs
 
-from tony_provider.runtime import contract
-from tony_provider.runtime.at_once import at_once
-from tony_provider.runtime.clock import epoch_ms
-from tony_provider.runtime.outputs.output_mark import OutputMark, read_mark, write_mark
-from tony_provider.runtime.outputs.output_part import OutputPart, task_directory
-from tony_provider.runtime.outputs.output_place import DATA_DIRECTORY, OutputPlace
-from tony_provider.runtime.outputs.publish_error import PublishError
-from tony_provider.runtime.outputs.same_names import check_names
-from tony_provider.runtime.outputs.target_check import target_problem
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.common.clock import epoch_ms
+from tony_provider.runtime.common.codec import CodecError, dump_json, load_json
+from tony_provider.runtime.common.concurrency import in_parallel
+from tony_provider.runtime.common.text import replaced
+from tony_provider.runtime.jobspec.model import OutputCommit, OutputLayout, OutputSpec
+from tony_provider.runtime.jobspec.problems import child
+from tony_provider.runtime.outputs.output_place import (
+    DATA_DIRECTORY,
+    DATA_FILE,
+    OutputPart,
+    OutputPlace,
+    task_directory,
+)
 from tony_provider.runtime.protocol.status import OutputStatus
-from tony_provider.runtime.spec.model import OutputCommit, OutputLayout, OutputSpec
-from tony_provider.runtime.spec.problems import child
-from tony_provider.runtime.storage import Storage, StorageNotFound, StoragePermissionDenied, uris, walk
+from tony_provider.runtime.storage import (
+    Storage,
+    StorageNotADirectory,
+    StorageNotFound,
+    StoragePermissionDenied,
+    read_bytes,
+    uris,
+    walk,
+    write_atomically,
+)
+
+
+class PublishError(Exception):
+    """An output cannot get to its path, now or later; the message has the path of the key in the job."""
+
+
+_MOST_BYTES = 4096
+
+
+@attrs.frozen
+class OutputMark:
+    """Who has written an output, or does so."""
+
+    application_id: str
+    training: str  # the name of its identity: the same over all tries
+    written_ms: int = 0  # epoch, when it was complete
+    files: int = 0
+    bytes: int = 0
+    cleared: bool = True  # what was there before is gone
+    version: int = 1
+
+
+def read_mark(storage: Storage, directory: str, name: str) -> Optional[OutputMark]:
+    """The mark of this name in a directory; None when there is none of ours. Raises StorageError."""
+    try:
+        data = read_bytes(storage, uris.join(directory, name), length=_MOST_BYTES)
+        return load_json(data, OutputMark, ignore_unknown=True)
+    except (StorageNotFound, StorageNotADirectory, CodecError):  # Hadoop's own is empty
+        return None
+
+
+def write_mark(storage: Storage, directory: str, name: str, mark: OutputMark) -> None:
+    """Raises StorageError."""
+    write_atomically(storage, uris.join(directory, name), dump_json(mark), permission=DATA_FILE)
+
+
+def check_names(files: Iterable[tuple[str, str]], key: str) -> None:
+    """Look at all files, each by its part and its path there. Raises PublishError.
+
+    Some hundred bytes for each file.
+    """
+    numbers: dict[str, int] = {}  # of parts
+    seen: dict[bytes, int] = {}  # the part's, by a hash of the path: a million paths would take more
+    for part, path in files:
+        number = numbers.setdefault(part, len(numbers))
+        before = seen.setdefault(hashlib.blake2b(os.fsencode(path), digest_size=16).digest(), number)
+        if before != number:
+            other = next(name for name, each in numbers.items() if each == before)
+            raise PublishError(
+                f"{key}: {other} and {part} have both left {replaced(path)}; have each task name its files after "
+                "itself (TONY_RANK), or use layout: tasks"
+            )
+
+
+_REMEDY = "name another path, remove it, or write `replace: true`"
+
+
+def target_problem(storage: Storage, name: str, spec: OutputSpec, training: str) -> str:
+    """Why the output may not be written, with the path of the key and what to do; empty: it may. Blocks.
+
+    ``training`` is the name of its identity. Raises StorageError.
+    """
+    where = f"{child(child('outputs', name), 'path')}: {spec.path}"
+    if uris.scheme(spec.path) == "file" and (why := _fixed(Path(uris.parse(spec.path).path))):
+        return f"{where}: {why}"
+    why = "" if spec.replace else _not_ours(storage, spec.path, training)
+    return f"{where}: {why}; {_REMEDY}" if why else ""
+
+
+def _fixed(path: Path) -> str:
+    """Why another directory of this machine cannot take the place of what is there."""
+    try:
+        if path.is_symlink():
+            return "it is a symbolic link, in whose place the output would be; name the directory that it leads to"
+        if path.is_mount():
+            return "a file system is mounted there, in whose place no output can be; name a directory in it"
+    except OSError:  # below something that cannot be entered, which whoever makes directories there tells better
+        return ""
+    return ""
+
+
+def _not_ours(storage: Storage, target: str, training: str) -> str:
+    try:
+        if not storage.status(target).is_directory:
+            return "a file is there"
+        for name in (contract.OUTPUT_MARK_FILE, contract.SUCCESS_FILE):
+            mark = read_mark(storage, target, name)
+            if mark is not None:
+                return (
+                    "" if mark.training == training else f"{mark.application_id}, of another training, has written it"
+                )
+        return "it is not empty, and this training did not write it" if storage.list(target) else ""
+    except StorageNotFound:
+        return ""
+
 
 log = logging.getLogger(__name__)
 
@@ -118,7 +221,7 @@ class Publication:
             self.storage.make_directories(self._base, permission=DATA_DIRECTORY)
         for part in parts:
             self._take_whole(part)
-        sizes = list(at_once(self._take_committed, self._further(parts, committed), _AT_ONCE, "publish"))
+        sizes = list(in_parallel(self._take_committed, self._further(parts, committed), _AT_ONCE, "publish"))
         files, size = len(sizes) + sum(each.files for each in parts), sum(sizes) + sum(each.bytes for each in parts)
         mark = OutputMark(self.place.application_id, self.training, epoch_ms(), files, size)
         write_mark(self.storage, self._base, contract.SUCCESS_FILE, mark)
@@ -217,7 +320,7 @@ class Publication:
         def take(path: str) -> None:
             self._move_file(uris.join(source, path), uris.join(directory, path))
 
-        for _ in at_once(take, self._files_of(source), _AT_ONCE, "publish"):
+        for _ in in_parallel(take, self._files_of(source), _AT_ONCE, "publish"):
             pass
 
     def _take_committed(self, file: CommittedFile) -> int:

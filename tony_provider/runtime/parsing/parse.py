@@ -1,20 +1,387 @@
-"""Read a job specification as people write it: YAML, JSON or Python, with amounts in units and numbers as text."""
+"""Reading text into plain mappings, lists and scalars.
+
+YAML is read safely and by one rule instead of YAML 1.1's guesses: a plain scalar is the text as written, except that
+``null``, ``~`` and nothing are null. So ``on``, ``010``, ``1:30`` and ``1.10`` stay what they are, in an environment
+above all, and numbers and truth values are read where the model wants them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import ast
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from itertools import islice
 from typing import Any, Optional, Union
 
 import attrs
+import yaml
 
-from tony_provider.runtime.codec import to_plain
-from tony_provider.runtime.parsing.validate import validate
-from tony_provider.runtime.spec.merge import merge
-from tony_provider.runtime.spec.model import JobSpec
-from tony_provider.runtime.spec.problems import NOT_GIVEN, Problem, SpecError
-from tony_provider.runtime.spec.reader import Reader
-from tony_provider.runtime.spec.source import load_source
-from tony_provider.runtime.spec.tensorboard import with_its_task, without_its_task
+from tony_provider.runtime.common.codec import to_plain
+from tony_provider.runtime.jobspec.container_content import with_tensorboard_task, without_tensorboard_task
+from tony_provider.runtime.jobspec.model import JobSpec
+from tony_provider.runtime.jobspec.problems import MOST_TOLD, NOT_GIVEN, Problem, SpecError, child, item
+from tony_provider.runtime.parsing.reader import Reader
+from tony_provider.runtime.parsing.validation import validate
+
+_NULL = "tag:yaml.org,2002:null"
+_MERGE = "tag:yaml.org,2002:merge"
+_SCALARS = {f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "timestamp", "value")}
+_MOST_MERGED = 100_000
+_DEEPEST_FLOW = 100  # brackets and braces within each other; no job has ten
+_SEQUENCE = "tag:yaml.org,2002:seq"
+_MAPPING = "tag:yaml.org,2002:map"
+
+
+def load_source(source: Union[str, bytes, Mapping[str, Any]], path: str = "") -> Mapping[str, Any]:
+    """The mapping that ``source`` is or holds. ``path`` stands before each problem's own. Raises SpecError."""
+    if isinstance(source, Mapping):
+        return source
+    if isinstance(source, bytes):
+        try:
+            source = source.decode()
+        except UnicodeDecodeError as error:
+            raise SpecError([Problem(path, NOT_GIVEN, f"not UTF-8: {error}")]) from error
+    if not isinstance(source, str):
+        raise SpecError([Problem(path, source, "must be YAML, JSON or a mapping")])
+    problems: list[Problem] = []
+    plain = _load_text(source.lstrip("\ufeff"), path, problems)
+    if problems:
+        raise SpecError(problems)
+    if not isinstance(plain, Mapping):
+        message = "is empty" if plain is None else "must be a mapping of keys to values"
+        if isinstance(plain, str):
+            message += " (a file with one is only loaded when its name ends in .tony.yaml or .tony.json)"
+        raise SpecError([Problem(path, NOT_GIVEN if plain is None else plain, message)])
+    return plain
+
+
+def _load_text(text: str, path: str, problems: list[Problem]) -> Any:
+    if text.lstrip().startswith("{"):
+        try:
+            # Numbers, too, stay as written.
+            plain = json.loads(text, object_pairs_hook=_Pairs, parse_int=str, parse_float=str, parse_constant=str)
+            return _json_value(plain, path, problems)
+        except (ValueError, RecursionError):
+            pass  # YAML's own way of writing a mapping in braces, or an error that YAML can place
+        if (mapping := _python_value(text.strip())) is not None:
+            return mapping
+    try:
+        node = yaml.compose(text, _Loader)
+        return None if node is None else _Converter(problems).convert(node, path)
+    except yaml.MarkedYAMLError as error:
+        where = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        problems.append(Problem(path, NOT_GIVEN, f"not YAML or JSON{where}: {error.problem or error.context}"))
+    except yaml.YAMLError as error:
+        problems.append(Problem(path, NOT_GIVEN, f"not YAML or JSON: {error}"))
+    except RecursionError:
+        problems.append(Problem(path, NOT_GIVEN, "nested too deeply"))
+    except (ValueError, OverflowError) as error:  # PyYAML lets an escape such as "\\UFFFFFFFF" fall through to chr()
+        problems.append(Problem(path, NOT_GIVEN, f"not YAML or JSON: {error}"))
+    return None
+
+
+def _python_value(text: str) -> Optional[dict[Any, Any]]:
+    """Parse a mapping in Python syntax, which Jinja renders and YAML would misread. Return None for other text."""
+    try:
+        value = ast.literal_eval(text)
+        return value if isinstance(value, dict) and repr(value) == text else None
+    except (TypeError, ValueError, SyntaxError, MemoryError, RecursionError):  # TypeError: a set within a set
+        return None
+
+
+class _Pairs(list[Any]):
+    """A JSON object's keys and values, the repeated ones included."""
+
+
+def _json_value(plain: Any, path: str, problems: list[Problem]) -> Any:
+    if isinstance(plain, _Pairs):
+        result: dict[str, Any] = {}
+        for key, value in plain:
+            below = child(path, key)
+            if key in result:
+                problems.append(Problem(below, NOT_GIVEN, "the key is given twice"))
+            result[key] = _json_value(value, below, problems)
+        return result
+    if isinstance(plain, list):
+        return [_json_value(element, item(path, index), problems) for index, element in enumerate(plain)]
+    return plain
+
+
+class _Loader(yaml.SafeLoader):
+    """SafeLoader's scanner, parser and composer, with two implicit types left: null and merge."""
+
+    yaml_implicit_resolvers: dict[Any, Any] = {}  # noqa: RUF012 - PyYAML's own interface
+
+    def fetch_flow_collection_start(self, token: Any) -> None:
+        """A bracket or brace: PyYAML takes seconds for some hundreds of them that are not closed."""
+        if self.flow_level >= _DEEPEST_FLOW:
+            raise RecursionError
+        super().fetch_flow_collection_start(token)
+
+
+_Loader.add_implicit_resolver(_NULL, re.compile(r"(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""])
+_Loader.add_implicit_resolver(_MERGE, re.compile(r"<<$"), ["<"])
+
+
+class _Converter:
+    """Plain values from YAML's nodes; an anchor's value is made once, so that aliases cost nothing."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        self._problems = problems
+        self._done: dict[yaml.Node, Any] = {}
+        self._open: set[yaml.Node] = set()
+        self._merged = 0  # keys, by ``<<``: those of an anchor count each time, since each of them is made anew
+
+    def convert(self, node: yaml.Node, path: str) -> Any:
+        if node in self._done:
+            return self._done[node]
+        if node in self._open:
+            self._refuse(node, path, "an anchor must not contain itself")
+            return None
+        self._open.add(node)
+        value = self._convert_new(node, path)
+        self._open.discard(node)
+        self._done[node] = value
+        return value
+
+    def _convert_new(self, node: yaml.Node, path: str) -> Any:
+        if isinstance(node, yaml.MappingNode) and node.tag == _MAPPING:
+            return self._mapping(node, path)
+        if isinstance(node, yaml.SequenceNode) and node.tag == _SEQUENCE:
+            return [self.convert(element, item(path, index)) for index, element in enumerate(node.value)]
+        if isinstance(node, yaml.ScalarNode) and node.tag in _SCALARS:
+            return node.value
+        if node.tag != _NULL:
+            self._refuse(node, path, f"the YAML tag {node.tag} is not allowed")
+        return None
+
+    def _mapping(self, node: yaml.MappingNode, path: str) -> dict[str, Any]:
+        own: dict[str, Any] = {}
+        inherited: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            if key_node.tag == _MERGE:
+                self._inherit(inherited, value_node, path)
+                continue
+            if not isinstance(key_node, yaml.ScalarNode):
+                self._refuse(key_node, path, "a key must be text")
+                continue
+            key = key_node.value
+            below = child(path, key)
+            if key in own:
+                self._refuse(key_node, below, "the key is given twice")
+            own[key] = self.convert(value_node, below)
+        return {**inherited, **own}
+
+    def _inherit(self, inherited: dict[str, Any], node: yaml.Node, path: str) -> None:
+        """``<<``: keys of the mappings named, the first that has one wins, the mapping's own before all."""
+        value = self.convert(node, child(path, "<<"))
+        for mapping in value if isinstance(value, list) else [value]:
+            if not isinstance(mapping, dict):
+                self._refuse(node, child(path, "<<"), "must name mappings")
+                return
+            self._merged += len(mapping)
+            if self._merged > _MOST_MERGED:
+                self._refuse(node, child(path, "<<"), f"more than {_MOST_MERGED} keys are merged in all")
+                return
+            for key, below in mapping.items():
+                inherited.setdefault(key, below)
+
+    def _refuse(self, node: yaml.Node, path: str, message: str) -> None:
+        self._problems.append(Problem(path, NOT_GIVEN, f"{message} (line {node.start_mark.line + 1})"))
+
+
+def merge(base: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:
+    """``base`` with ``override`` laid over it; neither is changed.
+
+    Mappings merge key by key, everything else replaces (lists as a whole), and ``None`` deletes the key, whether it was
+    there or not.
+    """
+    merged = dict(base)
+    for key, value in override.items():
+        if value is None:
+            merged.pop(key, None)
+        elif isinstance(value, Mapping):
+            below = merged.get(key)
+            merged[key] = merge(below if isinstance(below, Mapping) else {}, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+DEFAULT = "default"
+
+_NOT_SAID: Any = object()
+
+
+@attrs.frozen
+class Layer:
+    """A job, or a part of one, and whose word it is."""
+
+    origin: str  # as people call it: "the job", "overrides"
+    plain: Mapping[str, Any]
+
+
+@attrs.frozen
+class Layers:
+    """What a job is made of, each over the one before; see ``merge``."""
+
+    below_first: Sequence[Layer]
+
+    def merged(self) -> dict[str, Any]:
+        whole: dict[str, Any] = {}
+        for layer in self.below_first:
+            whole = merge(whole, layer.plain)
+        return whole
+
+    def over(self, plain: Mapping[str, Any], origin: str) -> Layers:
+        """These, with another one above all."""
+        return Layers([*self.below_first, Layer(origin, plain)])
+
+    def origin(self, path: Sequence[str]) -> str:
+        """Whose word a key of the job is; DEFAULT where nobody says anything, or the last word was to delete it."""
+        for layer in reversed(self.below_first):
+            said = _said(layer.plain, path)
+            if said is None:
+                return DEFAULT
+            if said is not _NOT_SAID:
+                return layer.origin
+        return DEFAULT
+
+
+def _said(plain: Mapping[str, Any], path: Sequence[str]) -> Any:
+    """What is said of a key, by itself or of one above it (a path in place of an input's mapping); None: deleted."""
+    found: Any = plain
+    for name in path:
+        if not isinstance(found, Mapping):
+            return found
+        if name not in found:
+            return _NOT_SAID
+        found = found[name]
+    return found
+
+
+# The only definition. A pattern allows a key with all that is below it; ``*`` stands for one name, or a part of it.
+ALLOWED_BY_DEFAULT = (
+    "name",
+    "queue",
+    "priority",
+    "tasks.*.instances",
+    "tasks.*.min_instances",
+    "tasks.*.max_instances",
+    "tasks.*.grow",
+    "tasks.*.memory",
+    "tasks.*.vcores",
+    "tasks.*.gpus",
+    "tasks.*.processes",
+    "am.memory",
+    "am.vcores",
+    "am.attempts",
+    "am.attempts_window",
+    "tensorboard.memory",
+    "tensorboard.vcores",
+    "timeouts",
+    "restart",
+    "checkpoint.keep",
+    "checkpoint.keep_every",
+    "checkpoint.bandwidth",
+    "checkpoint.max_size",
+    "export",
+    "logs.max_size",
+)
+
+EVERYTHING = ("*",)
+MOST_KEYS = 10_000  # and elements of lists that overrides may have; YAML's aliases write billions in a few lines
+
+_LONGEST_PATTERN = 300  # characters
+_DEEPEST = 20  # names of a key in a message
+
+_REFUSED = (
+    "may not be overridden. It comes from `overrides`, as this run has filled them in; whoever writes the DAG may "
+    'allow that, by allowed_overrides=["%s"] of the operator'
+)
+
+
+@attrs.frozen
+class Patterns:
+    """Keys of a job, such as ``tasks.*.env.LR``."""
+
+    texts: Sequence[str]
+
+    def allow(self, path: tuple[str, ...]) -> bool:
+        return any(_covers(text.split("."), path) for text in self.texts)
+
+
+def _covers(pattern: Sequence[str], path: Sequence[str]) -> bool:
+    return len(pattern) <= len(path) and all(map(fnmatchcase, path, pattern))
+
+
+def check_overrides(overrides: Mapping[str, Any], job: Mapping[str, Any], allowed: Sequence[str] = ()) -> None:
+    """Check what is laid over a job, which is given as it is below them, against what they may touch.
+
+    ``allowed``: patterns beside those of ALLOWED_BY_DEFAULT, by whoever writes the DAG. Raises SpecError with every
+    key that is not allowed.
+    """
+    try:
+        too_many = any(islice(_members(overrides), MOST_KEYS, None))
+        given = [] if too_many else list(leaf_keys(overrides))
+    except RecursionError as error:
+        raise SpecError([Problem("overrides", NOT_GIVEN, "nested too deeply")]) from error
+    if too_many:
+        raise SpecError([Problem("overrides", NOT_GIVEN, f"more than {MOST_KEYS} keys and elements of lists")])
+    patterns = Patterns([*ALLOWED_BY_DEFAULT, *allowed])
+    touched = {_touched(path, job): value for path, value in given}
+    refused = [(path, value) for path, value in touched.items() if not patterns.allow(path)]
+    # Made of these alone: each names all the keys above it, which may be long.
+    some = refused if len(refused) <= MOST_TOLD else refused[: MOST_TOLD - 1]
+    problems = [Problem(dotted_key(path), value, _REFUSED % _pattern(path)) for path, value in some]
+    if more := len(refused) - len(some):
+        problems.append(Problem("overrides", NOT_GIVEN, f"{more} more of its keys may not"))
+    if problems:
+        raise SpecError(problems)
+
+
+def _pattern(path: Sequence[str]) -> str:
+    text = ".".join(path) if sum(map(len, path)) < _LONGEST_PATTERN else ""
+    return text or dotted_key(path[:3])
+
+
+def _members(plain: object) -> Iterator[bool]:
+    """True for each key and each element of a list, at any depth."""
+    inner = plain.values() if isinstance(plain, Mapping) else plain if isinstance(plain, (list, tuple)) else ()
+    for each in inner:
+        yield True
+        yield from _members(each)
+
+
+def _touched(path: tuple[str, ...], job: Mapping[str, Any]) -> tuple[str, ...]:
+    """The key that is set or deleted. A task type that the job has not is one as a whole.
+
+    Sizes alone make no task type, but where the program is the same for all (``@task.tony``) they would.
+    """
+    tasks = job.get("tasks")
+    known = {str(name) for name in tasks} if isinstance(tasks, Mapping) else set()
+    return path[:2] if path[0] == "tasks" and len(path) > 1 and path[1] not in known else path
+
+
+def leaf_keys(plain: Mapping[Any, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """The keys whose values are no mappings, or empty ones; lists are values."""
+    for key, value in plain.items():
+        path = (*above, str(key))
+        if isinstance(value, Mapping) and value:
+            yield from leaf_keys(value, path)
+        else:
+            yield path, value
+
+
+def dotted_key(path: Sequence[str]) -> str:
+    """As messages name a key: ``tasks.worker.memory``; of one that no job has so deep, the beginning."""
+    text = ""
+    for name in path[:_DEEPEST]:
+        text = child(text, name)
+    return text if len(path) <= _DEEPEST else f"{text}…"
+
 
 Source = Union[str, bytes, Mapping[str, Any]]
 
@@ -26,7 +393,7 @@ def parse_job(source: Union[Source, JobSpec], *, overrides: Optional[Source] = N
     holds, and neither argument is changed. A null is the same as leaving the key out; an empty text, which is what a
     template gives for nothing, counts as null where the default is null.
     """
-    plain = to_plain(without_its_task(source)) if isinstance(source, JobSpec) else load_source(source)
+    plain = to_plain(without_tensorboard_task(source)) if isinstance(source, JobSpec) else load_source(source)
     try:
         if overrides is not None:
             plain = merge(plain, load_source(overrides, "overrides"))
@@ -47,7 +414,7 @@ def _parse(plain: Mapping[str, Any]) -> JobSpec:
             problems.append(attrs.evolve(problem, value=written))
     if problems:
         raise SpecError(problems)
-    return with_its_task(job)
+    return with_tensorboard_task(job)
 
 
 def partial_problems(plain: Mapping[str, Any]) -> list[Problem]:

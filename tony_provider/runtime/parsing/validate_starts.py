@@ -1,13 +1,140 @@
-"""What must be so for tasks to begin as they come or one type after the other, and for some of them to fail."""
+"""What must be so for task types to wait for each other: ``after``, and the type ``prepare``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
+from itertools import combinations
+from zoneinfo import ZoneInfo
 
+import attrs
+
+from tony_provider.runtime.common.network import HIGHEST_PORT
 from tony_provider.runtime.frameworks.base import Framework
-from tony_provider.runtime.parsing.validate_dependencies import dependency_problems
-from tony_provider.runtime.spec.model import JobSpec, MirrorScope, RestartScope, Role, StartRule
-from tony_provider.runtime.spec.problems import Problem, child
+from tony_provider.runtime.frameworks.task_type_rules import types_that_end_the_job_before
+from tony_provider.runtime.jobspec.model import (
+    JobSpec,
+    Milestone,
+    MirrorScope,
+    ReadinessProbe,
+    RestartScope,
+    Role,
+    StartRule,
+)
+from tony_provider.runtime.jobspec.opening_hours import read_hours
+from tony_provider.runtime.jobspec.problems import Problem, child, item
+from tony_provider.runtime.jobspec.task_types import in_cluster
+from tony_provider.runtime.parsing.reader import suggestion
+
+_SERVES = (Role.PS, Role.EVALUATOR, Role.SIDECAR)
+"""Roles of tasks that the end of the others stops."""
+
+
+def dependency_problems(job: JobSpec, framework: Framework) -> Iterator[Problem]:
+    """Every wait that could not end, and every one of tasks that begin together."""
+    for task_type in job.tasks:
+        waits = job.waits_for(task_type).items()
+        found = [each for wait in waits for each in _wait(job, framework, task_type, *wait)]
+        if waits:
+            yield from found or _too_late(job, framework, task_type)
+    for task_type, task in job.tasks.items():
+        if task.ready is not None:
+            yield from _probe(task.ready, child(child("tasks", task_type), "ready"))
+    yield from _cycle(job)
+    yield from _one_gang(job, framework)
+
+
+def _path(task_type: str, other: str) -> str:
+    return child(child(child("tasks", task_type), "after"), other)
+
+
+def _wait(job: JobSpec, framework: Framework, task_type: str, other: str, milestone: Milestone) -> Iterator[Problem]:
+    path = _path(task_type, other)
+    if other not in job.tasks:
+        hint = suggestion(other, list(job.tasks)) or f"; there are {', '.join(job.tasks)}"
+        yield Problem(path, milestone.value, f"there is no task type {other}{hint}")
+        return
+    if milestone is Milestone.READY and job.tasks[other].ready is None:
+        where = child(child("tasks", other), "ready")
+        yield Problem(path, milestone.value, f"nothing says when {other} is ready; give it {where}")
+    role, other_role = job.role(task_type), job.role(other)
+    if milestone is Milestone.SUCCEEDED:
+        if other_role in _SERVES:
+            message = f"a {other_role.value} does not end by itself; wait for it to be started or ready"
+            yield Problem(path, milestone.value, message)
+        elif role in _SERVES and other_role is not Role.ONCE:
+            message = f"a {role.value} is stopped when the others have succeeded; give {task_type} the role once"
+            yield Problem(path, milestone.value, message)
+    if {task_type, other} <= set(_gang(job, framework)) and task_type != other:
+        message = f"{task_type} and {other} {_together(framework)} and begin together; outside of that is the role once"
+        yield Problem(path, milestone.value, message)
+
+
+def _too_late(job: JobSpec, framework: Framework, task_type: str) -> Iterator[Problem]:
+    """The job may be over when this type could begin, by its own waits or by those of the types that it waits for."""
+    ending = types_that_end_the_job_before(job, framework, task_type)
+    if ending:
+        waits = job.waits_for(task_type)
+        other = next((name for name in waits if name in ending), next(iter(waits)))
+        rule = f" (success: {job.success.value})" if job.success else ""
+        of_these = " and ".join(name for name in job.tasks if name in ending)
+        message = f"the success of {of_these} is the job's{rule}, and {task_type} never begins"
+        remedy = "" if job.success or job.role(task_type) is Role.ONCE else "; give it the role once"
+        yield Problem(_path(task_type, other), waits[other].value, f"{message}{remedy}")
+
+
+def _gang(job: JobSpec, framework: Framework) -> list[str]:
+    """The types that train together, or start again together."""
+    takes_along = [
+        name
+        for name, task in job.tasks.items()
+        if (task.restart or framework.scope(job.role(name))) is RestartScope.GANG
+        and job.role(name) not in (Role.SIDECAR, Role.ONCE)
+    ]
+    if framework.first_come and not takes_along:
+        return []
+    return [name for name in job.tasks if in_cluster(job.role(name)) or name in takes_along]
+
+
+def _together(framework: Framework) -> str:
+    return "start again together (restart: gang)" if framework.first_come else "train together"
+
+
+def _probe(probe: ReadinessProbe, path: str) -> Iterator[Problem]:
+    given = [name for name, value in attrs.asdict(probe).items() if value is not None]
+    if len(given) != 1:
+        yield Problem(path, attrs.asdict(probe), "is one of command, port and file")
+    if probe.port is not None and not 0 <= probe.port <= HIGHEST_PORT:
+        yield Problem(child(path, "port"), probe.port, "must be a port, or 0 for the task's own (TONY_PORT)")
+    for name in ("command", "file"):
+        value = getattr(probe, name)
+        if value is not None and not value.strip():
+            yield Problem(child(path, name), value, "must not be empty")
+
+
+def _cycle(job: JobSpec) -> Iterator[Problem]:
+    try:
+        TopologicalSorter({task_type: job.waits_for(task_type) for task_type in job.tasks}).prepare()
+    except CycleError as error:
+        way: list[str] = error.args[1][::-1]  # each waits for the next; the last is the first
+        message = f"would wait for itself: {' waits for '.join(way)}"
+        yield Problem(_path(way[0], way[1]), job.waits_for(way[0])[way[1]].value, message)
+
+
+def _one_gang(job: JobSpec, framework: Framework) -> Iterator[Problem]:
+    """Types that train together begin together, so they wait for the same."""
+    gang = _gang(job, framework)
+    outside = [_without(job.waits_for(task_type), gang) for task_type in gang]
+    for task_type, after in zip(gang, outside):
+        if after != outside[0]:
+            path = child(child("tasks", task_type), "after")
+            message = f"must be that of {gang[0]}: they {_together(framework)} and begin together"
+            yield Problem(path, {name: each.value for name, each in after.items()}, message)
+
+
+def _without(after: Mapping[str, Milestone], others: Sequence[str]) -> dict[str, Milestone]:
+    return {name: milestone for name, milestone in after.items() if name not in others}
+
 
 _ALONE = "it is for tasks that do without each other, as those of the framework standalone"
 
@@ -48,3 +175,27 @@ def _tolerated(job: JobSpec, framework: Framework) -> Iterator[Problem]:
         if scope is RestartScope.GANG:
             message = f"the failure of a {task_type} takes the others along (restart: gang); {_ALONE}"
             yield Problem("tolerated_failures", job.tolerated_failures, message)
+
+
+def windows_problems(job: JobSpec) -> Iterator[Problem]:
+    """What is wrong with the hours in which the job may have containers."""
+    if job.windows is None:
+        return
+    if not job.windows.open:
+        yield Problem("windows.open", [], "it never opens: name hours, such as 22:00-06:00, or leave windows out")
+    if not _is_zone(job.windows.zone):
+        message = "is no time zone that this machine knows; write it as the IANA does, such as Europe/Berlin or UTC"
+        yield Problem("windows.zone", job.windows.zone, message)
+    # What could not be read is empty here, and was told of.
+    hours = [(index, text, read_hours(text)) for index, text in enumerate(job.windows.open) if text]
+    for (_, one, first), (index, two, second) in combinations(hours, 2):
+        if first.overlap(second):
+            yield Problem(item("windows.open", index), two, f"overlaps with {one!r}; name each hour of the week once")
+
+
+def _is_zone(name: str) -> bool:
+    try:
+        ZoneInfo(name)
+    except (ValueError, OSError, LookupError):  # what names no file, what leads to another place, what is unknown
+        return False
+    return True

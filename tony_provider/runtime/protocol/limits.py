@@ -1,13 +1,45 @@
-"""How much an executor may say, and how fast. Honest ones stay below it by themselves, and the master enforces it.
+"""Keys of Airflow's serialization, which a job's own data must not contain.
 
-A task's program may mean harm, and it can read its executor's credentials: what comes over a stream is what it likes.
+If Airflow reads a mapping with such a key, for example from an XCom in the next task, Airflow makes an object of the
+mapping or fails the task.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any, Optional
+
+import attrs
+
+from tony_provider.runtime.common.text import is_writable, one_line
+from tony_provider.runtime.jobspec.problems import child, item
 from tony_provider.runtime.protocol import tony_pb2
-from tony_provider.runtime.reserved_keys import RESERVED_KEYS
-from tony_provider.runtime.text import is_writable, one_line
+from tony_provider.runtime.protocol.status import JobStatus
+from tony_provider.runtime.storage import uris
+from tony_provider.runtime.storage.errors import StorageInvalidPath
+
+# The keys of airflow.sdk.serde, and the keys of former releases that it still reads.
+RESERVED_KEYS = frozenset(
+    {"__classname__", "__version__", "__data__", "__id__", "__cache__", "__type", "__var", "__source"}
+)
+RESERVED_KEY_REASON = (
+    "is a key of Airflow's own serialization, which would make an object of the value; use another key"
+)
+
+
+def reserved_key(plain: Any) -> Optional[str]:
+    """Return the path of a reserved key in parsed JSON, such as ``scores[0].__type``, or None if there is none."""
+    waiting = [("", plain)]
+    while waiting:
+        path, value = waiting.pop()
+        if isinstance(value, dict):
+            if found := sorted(RESERVED_KEYS & value.keys()):
+                return child(path, found[0])
+            waiting += [(child(path, key), below) for key, below in value.items() if isinstance(below, (dict, list))]
+        elif isinstance(value, list):
+            waiting += [(item(path, at), below) for at, below in enumerate(value) if isinstance(below, (dict, list))]
+    return None
+
 
 MOST_METRICS = 200  # different names of one user process; each heartbeat carries them all
 LONGEST_NAME = 250  # characters of a metric's name
@@ -46,7 +78,7 @@ BYTES_IN_ONE_GO = 128 << 20
 COST_OF_UNDERSTANDING = 8
 
 
-def largest(kind: str) -> int:
+def size_limit(kind: str) -> int:
     """The largest size of a message of this kind, in bytes."""
     if kind in ("uploaded", "checkpoint_state"):
         return LARGEST_MESSAGE
@@ -58,7 +90,7 @@ def is_metric_name(text: str) -> bool:
     return len(text) <= LONGEST_NAME and is_writable(text) and one_line(text) == text and text not in RESERVED_KEYS
 
 
-def fit(heartbeat: tony_pb2.Heartbeat) -> None:
+def fit_heartbeat(heartbeat: tony_pb2.Heartbeat) -> None:
     """Leave metrics out of a heartbeat that is too large with them: those of the further processes, then the others."""
     for process in reversed(heartbeat.further):
         if heartbeat.ByteSize() <= LARGEST_HEARTBEAT:
@@ -66,3 +98,76 @@ def fit(heartbeat: tony_pb2.Heartbeat) -> None:
         process.progress.ClearField("metrics")
     if heartbeat.ByteSize() > LARGEST_HEARTBEAT:
         heartbeat.progress.ClearField("metrics")
+
+
+_SHOWN = 300  # characters of a job's text in a message
+
+
+@attrs.frozen
+class ForeignPlace:
+    """A place in a job's status that is not the job's own."""
+
+    key: str  # of the status, such as model_dir
+    value: str
+    directory: str  # URI of the directory below which the place should lie
+
+    def __str__(self) -> str:
+        return f"{self.key[:_SHOWN]}: {self.value[:_SHOWN]!a} does not lie below {self.directory}"
+
+
+def is_below(uri: str, directory: str) -> bool:
+    """Return whether a URI in normal form names a place below a directory.
+
+    Return False for URIs with ``..``, ``//``, a trailing slash or percent-encoding, because programs interpret these
+    differently.
+    """
+    try:
+        place, above = uris.parse(uri), uris.parse(directory)
+    except StorageInvalidPath:
+        return False
+    prefix = f"{above.path.rstrip('/')}/"
+    is_same_store = (place.scheme, place.authority) == (above.scheme, above.authority)
+    rest = place.path[len(prefix) :]
+    return is_same_store and place.path.startswith(prefix) and str(place) == uri and "%" not in rest
+
+
+def foreign_places(status: JobStatus, application_dir: str) -> list[ForeignPlace]:
+    """Return the places in a status that do not lie below the directories of the application or of its training.
+
+    Outputs are not checked here, because they lie where the job says.
+    """
+    return [
+        ForeignPlace(key, value, directory)
+        for key, value, directory in _places(status, application_dir)
+        if value and not is_below(value, directory)
+    ]
+
+
+def without_foreign_places(status: JobStatus, application_dir: str) -> JobStatus:
+    """Return the status without places that are not the job's own, and with a warning for each such place."""
+    foreign = foreign_places(status, application_dir)
+    if not foreign:
+        return status
+    keys = {each.key for each in foreign}
+    return attrs.evolve(
+        status,
+        model_dir=None if "model_dir" in keys else status.model_dir,
+        export=None if "export.uri" in keys else status.export,
+        checkpoint=None if "checkpoint.uri" in keys else status.checkpoint,
+        resumed=None if "resumed.uri" in keys else status.resumed,
+        inputs=[each for each in status.inputs if is_below(each.listing, application_dir)],
+        warnings=[*status.warnings, *(f"left out of the job's status: {each}" for each in foreign)],
+    )
+
+
+def _places(status: JobStatus, application_dir: str) -> Iterator[tuple[str, str, str]]:
+    """Yield the key of each place, the place, and the directory below which it should lie. A place may be empty."""
+    training_dir = uris.parent(uris.parent(application_dir))
+    yield "model_dir", status.model_dir or "", application_dir
+    yield "export.uri", status.export.uri if status.export else "", application_dir
+    yield "checkpoint.uri", status.checkpoint.uri if status.checkpoint else "", training_dir
+    # With ``resume_from`` this checkpoint is another training's. Readers of the status do not open it.
+    store = attrs.evolve(uris.parse(application_dir), path="/")
+    yield "resumed.uri", status.resumed.uri if status.resumed else "", str(store)
+    for each in status.inputs:
+        yield f"inputs.{each.name}.listing", each.listing, application_dir

@@ -1,8 +1,4 @@
-"""The job status: the one message that comes back from a job.
-
-The application master keeps it as ``status.json`` in the application's directory while the job runs, and its last act
-writes the same as ``result.json``.
-"""
+"""For how long the token holds by which an application reaches its store."""
 
 from __future__ import annotations
 
@@ -11,11 +7,99 @@ from typing import ClassVar, Optional
 
 import attrs
 
-from tony_provider.runtime import quantities
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
-from tony_provider.runtime.protocol.export_status import ExportedModel, ExportRequest
-from tony_provider.runtime.protocol.job_figures import TimeUse, TypeUse
-from tony_provider.runtime.protocol.token_life import TokenLife
+from tony_provider.runtime.common import clock, quantities
+
+
+@attrs.frozen
+class TokenLife:
+    """From when until when the token that an application has holds. Epoch milliseconds, by the NameNode's clock."""
+
+    issued_ms: int
+    until_ms: int
+
+    @property
+    def half_ms(self) -> int:
+        """When half of it is over: there is time enough to bring a newer one, and as much again to try."""
+        return (self.issued_ms + self.until_ms) // 2
+
+    @property
+    def last_quarter_ms(self) -> int:
+        """When a quarter of it is left, and nobody has brought a newer one: people are to know."""
+        return self.until_ms - (self.until_ms - self.issued_ms) // 4
+
+
+@attrs.frozen
+class ExportedModel:
+    """An export that is on the store."""
+
+    step: int
+    uri: str  # of its directory
+    exported_ms: int = 0  # epoch, when the program had it whole, by its node's clock
+    asked_ms: int = 0  # of the newest ExportRequest that came before it; 0: the program made it by itself
+
+    @property
+    def label(self) -> str:
+        """For people: ``step 120, 14:03:12 UTC``."""
+        return f"step {self.step}, {clock.time_of_day(self.exported_ms)}"
+
+
+@attrs.frozen
+class ExportRequest:
+    """A request for an export that is not answered yet."""
+
+    asked_ms: int  # epoch, by the master's clock: which request it is
+    reason: str
+    since_ms: int  # when the first one was made that is not answered
+    problem: str = ""  # why the export that it led to is not on the store; empty: none has failed
+
+
+@attrs.frozen(kw_only=True)
+class TimeUse:
+    """Where an application's time went, in seconds: each moment counts once, but for the last two.
+
+    None: not known, such as the queue's part to a master that was not told when it was submitted.
+    """
+
+    WRITER_MAY_BE_NEWER: ClassVar[bool] = True  # see ``codec``
+
+    queue: Optional[float] = None  # from the submission until an application master ran
+    allocation: float = 0.0  # until the containers of the gang were there; also later ones that were waited for
+    localisation: float = 0.0  # until the first user process started: files are copied and unpacked
+    start: float = 0.0  # until the first step of the first generation, as far as its reports tell
+    training: float = 0.0
+    restarts: float = 0.0  # the gang was down, up to its next step; of tasks that start again alone, their part of it
+    suspended: float = 0.0  # nothing ran and nothing was asked for: somebody had suspended the job
+    end: float = 0.0  # from the verdict until everything was stopped and kept
+    checkpoints: float = 0.0  # copying them to the store, in the background: part of the others
+    repeated: float = 0.0  # training that was lost to restarts and done again: part of ``training``
+
+    @property
+    def waiting(self) -> float:
+        """In the queue, and for the containers of the gang."""
+        return (self.queue or 0.0) + self.allocation
+
+
+@attrs.frozen(kw_only=True)
+class TypeUse:
+    """What the tasks of one type asked for and used, over all their containers."""
+
+    WRITER_MAY_BE_NEWER: ClassVar[bool] = True  # see ``codec``
+
+    type: str
+    tasks: int
+    container_seconds: float  # that containers were held, of all tasks together
+    memory_bytes: int  # asked for, for one container; so the next two
+    vcores: int
+    gpus: int = 0
+    used_seconds: float = 0.0  # of these the user processes ran
+    most_rss_bytes: Optional[int] = None  # of any of its tasks, ever
+    most_rss_task: Optional[str] = None  # which one that was
+    mean_cpu_percent: Optional[float] = None  # while user processes ran, of one task; 100 is one core
+    most_cpu_percent: Optional[float] = None  # the highest mean over half a minute, of any of its tasks
+    crowded_percent: Optional[float] = None  # of that time the processors of its node were nearly all busy
+    mean_gpu_percent: Optional[float] = None  # of one GPU
+    most_gpu_bytes: Optional[int] = None  # of one task
 
 
 class JobState(str, Enum):

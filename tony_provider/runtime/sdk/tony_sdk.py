@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Optional, TypeVar, Union
 
 if TYPE_CHECKING:
-    from tony_provider.runtime.sdk import tony_inputs, tony_track
+    from tony_provider.runtime.sdk import tony_inputs, tony_progress
 
     Read = Callable[[tony_inputs.TaskShard], Iterable[Any]]
 
@@ -208,31 +208,31 @@ def output(name: str, local: Union[str, os.PathLike[str], None] = None) -> str:
 
 
 def batches(name: str, size: int, read: Optional[Read] = None, **outside: Any) -> Iterator[list[Any]]:
-    """Lists of ``size`` examples of an input, the last one of each shard perhaps shorter; see ``tony_datasets``.
+    """Lists of ``size`` examples of an input, the last one of each shard perhaps shorter; see ``tony_inputs``.
 
     ``read`` is a function that takes a shard and yields examples; default: its records. ``outside`` are ``local`` and
     ``format``, see ``inputs``. With a queue a shard is committed when the loop comes for the batch after its last one.
     """
-    made: Iterator[list[Any]] = importlib.import_module("tony_datasets").batches(name, size, read, **outside)
+    made: Iterator[list[Any]] = importlib.import_module("tony_inputs").batches(name, size, read, **outside)
     return made
 
 
 def tf_dataset(name: str, read: Optional[Read] = None, signature: Any = None, **outside: Any) -> Any:
-    """A ``tf.data.Dataset`` of the examples of this task's part of an input; see ``tony_datasets``.
+    """A ``tf.data.Dataset`` of the examples of this task's part of an input; see ``tony_inputs``.
 
     ``signature`` is what one is, as ``output_signature`` of ``from_generator`` wants it; default: bytes. ``read`` and
     ``outside`` as for ``batches``. Raises InputError for a queue.
     """
-    return importlib.import_module("tony_datasets").tf_dataset(name, read, signature, **outside)
+    return importlib.import_module("tony_inputs").tf_dataset(name, read, signature, **outside)
 
 
 def torch_dataset(name: str, read: Optional[Read] = None, **outside: Any) -> Any:
-    """A PyTorch ``IterableDataset`` of the examples of this task's part of an input; see ``tony_datasets``.
+    """A PyTorch ``IterableDataset`` of the examples of this task's part of an input; see ``tony_inputs``.
 
     The processes of a ``DataLoader`` divide the shards among themselves. ``read`` and ``outside`` as for ``batches``.
     Raises InputError for a queue.
     """
-    return importlib.import_module("tony_datasets").torch_dataset(name, read, **outside)
+    return importlib.import_module("tony_inputs").torch_dataset(name, read, **outside)
 
 
 def report(step: Optional[int] = None, total_steps: Optional[int] = None, **metrics: Any) -> bool:
@@ -269,7 +269,7 @@ def report(step: Optional[int] = None, total_steps: Optional[int] = None, **metr
 
 def _of_loop(total_steps: Optional[int]) -> tuple[Optional[int], Optional[int]]:
     """The step and the total of the loop that runs, if any does."""
-    module = sys.modules.get("tony_track")
+    module = sys.modules.get("tony_progress")
     loop = module.innermost() if module is not None else None
     if loop is None:
         return None, total_steps
@@ -283,7 +283,7 @@ def track(
     *,
     resume: bool = False,
     stop: bool = False,
-) -> tony_track.Track[Item]:
+) -> tony_progress.Track[Item]:
     """A loop over the same items, whose progress the job sees: ``for batch in tony_sdk.track(loader)``.
 
     An item is a step; it is done when the loop comes for the next one. About once a second steps and ``total`` are
@@ -297,9 +297,9 @@ def track(
     ``stopping``; ``stopped`` of what is returned is true then. It has ``step``, too, those that are done, and
     ``report(loss=…)``, which adds metrics to the next report.
 
-    Wants ``tony_track.py``, ``tony_progress.py`` and ``tony_stop.py`` beside it.
+    Wants ``tony_progress.py`` beside it.
     """
-    made: tony_track.Track[Item] = importlib.import_module("tony_track").Track(
+    made: tony_progress.Track[Item] = importlib.import_module("tony_progress").Track(
         items, total, start, resume=resume, stop=stop
     )
     return made
@@ -310,27 +310,27 @@ def stopping() -> bool:
 
     From the first call on SIGTERM does not end this process; the second SIGTERM does. A handler that the program has
     is called, too. Where ranks train in step each hears it at a time of its own, so end together or leave it. False
-    outside a job, and where the first call is not in the main thread. Wants ``tony_stop.py`` beside it.
+    outside a job, and where the first call is not in the main thread. Wants ``tony_progress.py`` beside it.
     """
-    told: bool = importlib.import_module("tony_stop").stopping()
+    told: bool = importlib.import_module("tony_progress").stopping()
     return told
 
 
 def keras_callback(*, checkpoints: bool = False, exports: bool = True, stop: bool = False) -> Any:
-    """A callback for ``fit`` of Keras; see ``tony_keras``."""
-    made = importlib.import_module("tony_keras").callback
+    """A callback for ``fit`` of Keras; see ``tony_callbacks``."""
+    made = importlib.import_module("tony_callbacks").keras_callback
     return made(checkpoints=checkpoints, exports=exports, stop=stop)
 
 
 def lightning_callback(*, checkpoints: bool = True, exports: bool = True, stop: bool = False) -> Any:
-    """A callback for the ``Trainer`` of (PyTorch) Lightning; see ``tony_lightning``."""
-    made = importlib.import_module("tony_lightning").callback
+    """A callback for the ``Trainer`` of (PyTorch) Lightning; see ``tony_callbacks``."""
+    made = importlib.import_module("tony_callbacks").lightning_callback
     return made(checkpoints=checkpoints, exports=exports, stop=stop)
 
 
 def transformers_callback(*, checkpoints: bool = True, exports: bool = True, stop: bool = False) -> Any:
-    """A callback for the ``Trainer`` of Hugging Face's transformers; see ``tony_transformers``."""
-    made = importlib.import_module("tony_transformers").callback
+    """A callback for the ``Trainer`` of Hugging Face's transformers; see ``tony_callbacks``."""
+    made = importlib.import_module("tony_callbacks").transformers_callback
     return made(checkpoints=checkpoints, exports=exports, stop=stop)
 
 

@@ -1,6 +1,19 @@
 """Storage of files: one interface, and HDFS, local disk and fsspec behind it."""
 
-from tony_provider.runtime.storage.base import FileStatus, Source, Storage, is_temporary
+from tony_provider.runtime.storage.base import (
+    FileStatus,
+    Source,
+    Storage,
+    download,
+    is_temporary,
+    read_bytes,
+    read_text,
+    read_whole,
+    upload,
+    walk,
+    write_atomically,
+    write_in_order,
+)
 from tony_provider.runtime.storage.errors import (
     StorageAuthError,
     StorageError,
@@ -17,20 +30,10 @@ from tony_provider.runtime.storage.errors import (
     StorageUnreachable,
     StorageUnsupported,
 )
-from tony_provider.runtime.storage.factory import open_storage
-from tony_provider.runtime.storage.helpers import (
-    download,
-    read_bytes,
-    read_text,
-    read_whole,
-    upload,
-    walk,
-    write_atomically,
-    write_in_order,
-)
 from tony_provider.runtime.storage.local import LocalStorage, local_path
-from tony_provider.runtime.storage.webhdfs.config import Negotiate, WebHdfsConfig
+from tony_provider.runtime.storage.stores import open_storage
 from tony_provider.runtime.storage.webhdfs.store import WebHdfsStorage
+from tony_provider.runtime.storage.webhdfs.transport import Negotiate, WebHdfsConfig
 
 __all__ = [
     "FileStatus",

@@ -98,4 +98,4 @@ class StorageUnsupported(StorageError):
 
 
 # They tell of the store as a whole; the others of one file or directory.
-OF_THE_STORE = (StorageUnreachable, StorageAuthError)
+STORE_ERRORS = (StorageUnreachable, StorageAuthError)

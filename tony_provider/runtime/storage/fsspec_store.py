@@ -30,12 +30,13 @@ from tony_provider.runtime.storage.base import (
     PRIVATE_DIRECTORY,
     PRIVATE_FILE,
     Before,
+    Body,
     FileStatus,
+    Range,
     Source,
     Storage,
-    right_away,
+    without_waiting,
 )
-from tony_provider.runtime.storage.streams import Body, Range
 
 SINGLE_PUT = 8 << 20  # bytes
 
@@ -100,7 +101,7 @@ class FsspecStorage(Storage):
         *,
         overwrite: bool = False,
         permission: int = PRIVATE_FILE,
-        before_it_appears: Before = right_away,
+        before_it_appears: Before = without_waiting,
     ) -> int:
         path = self._path(uri)
         with _translated(uri, "write"):

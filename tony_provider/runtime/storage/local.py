@@ -20,13 +20,14 @@ from tony_provider.runtime.storage.base import (
     PRIVATE_DIRECTORY,
     PRIVATE_FILE,
     Before,
+    Body,
     FileStatus,
+    Range,
     Source,
     Storage,
-    right_away,
     temporary_name,
+    without_waiting,
 )
-from tony_provider.runtime.storage.streams import Body, Range
 
 _ERRORS: dict[int, type[errors.StorageError]] = {
     errno.ENOENT: errors.StorageNotFound,
@@ -110,7 +111,7 @@ class LocalStorage(Storage):
         *,
         overwrite: bool = False,
         permission: int = PRIVATE_FILE,
-        before_it_appears: Before = right_away,
+        before_it_appears: Before = without_waiting,
     ) -> int:
         target, body = local_path(uri), Body(source)
         with _translated(uri, "write"):

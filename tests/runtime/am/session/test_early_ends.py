@@ -8,11 +8,10 @@ import pytest
 
 from tests.runtime.am.session.world import World, job, task_type
 from tony_provider.runtime.am.resource_manager import ExitReason
-from tony_provider.runtime.am.session.state.process_state import ProcessEnd
-from tony_provider.runtime.am.session.state.task import Heartbeat
+from tony_provider.runtime.am.session.session_state import Heartbeat, ProcessEnd
+from tony_provider.runtime.jobspec.model import RestartPolicy, RestartScope
 from tony_provider.runtime.protocol import timing
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, TaskState
-from tony_provider.runtime.spec.model import RestartPolicy, RestartScope
 
 PS_JOB = {"chief": 1, "ps": 2, "worker": 2}
 GRACE = 10

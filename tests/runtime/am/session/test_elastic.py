@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from tests.runtime.am.session.world import World, job, point, task_type
-from tony_provider.runtime.am.session.checkpoints.session_checkpoints import CHECKPOINT_WAIT
+from tony_provider.runtime.am.session.checkpoints import CHECKPOINT_WAIT
+from tony_provider.runtime.jobspec.model import Milestone, RestartPolicy, Role
+from tony_provider.runtime.jobspec.task_types import ranks
 from tony_provider.runtime.protocol.status import FinalStatus, JobState
-from tony_provider.runtime.ranks import ranks
-from tony_provider.runtime.spec.model import Milestone, RestartPolicy, Role
 
 REPLACEMENT = 60
 

@@ -8,8 +8,8 @@ import pytest
 from tests.runtime.am.session.test_job_status import status
 from tests.runtime.am.session.world import EPOCH, World, job
 from tony_provider.runtime.am.session.actions import AskExport
-from tony_provider.runtime.protocol.export_status import ExportedModel
-from tony_provider.runtime.spec.model import ExportSpec, RestartPolicy, Role, TaskSpec
+from tony_provider.runtime.jobspec.model import ExportSpec, RestartPolicy, Role, TaskSpec
+from tony_provider.runtime.protocol.status import ExportedModel
 
 
 def world(*, every: int | None = None) -> World:

@@ -8,11 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.runtime.am.session.world import World, job, task_type
-from tony_provider.runtime.am.session.restarts.progress import CommittedSave
-from tony_provider.runtime.am.session.state.task import Heartbeat
-from tony_provider.runtime.protocol.job_figures import TimeUse, TypeUse
-from tony_provider.runtime.protocol.status import TaskProgress
-from tony_provider.runtime.spec.model import Memory, RestartPolicy
+from tony_provider.runtime.am.session.restart_policy import CommittedSave
+from tony_provider.runtime.am.session.session_state import Heartbeat
+from tony_provider.runtime.jobspec.model import Memory, RestartPolicy
+from tony_provider.runtime.protocol.status import TaskProgress, TimeUse, TypeUse
 
 EXCLUSIVE = ("allocation", "localisation", "start", "training", "restarts", "end")
 

@@ -10,11 +10,10 @@ import pytest
 from tests.runtime.am.session.world import World, job, point, task_type
 from tony_provider.runtime.am.resource_manager import ExitReason
 from tony_provider.runtime.am.session import job_status
-from tony_provider.runtime.am.session.restarts.container_failures import MOST_REPLACEMENTS
-from tony_provider.runtime.am.session.restarts.process_starts import ProcessStarts
-from tony_provider.runtime.am.session.restarts.restart_groups import RestartGroup
-from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, TaskState
-from tony_provider.runtime.spec.model import (
+from tony_provider.runtime.am.session.reports import MOST_REPLACEMENTS
+from tony_provider.runtime.am.session.restart_policy import RestartGroup
+from tony_provider.runtime.am.session.restarts import ProcessStarts
+from tony_provider.runtime.jobspec.model import (
     JobSpec,
     Milestone,
     RestartPolicy,
@@ -25,6 +24,7 @@ from tony_provider.runtime.spec.model import (
     TaskSpec,
     Tolerance,
 )
+from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, TaskState
 
 
 def pieces(number: int = 4, *, tasks: dict[str, int | TaskSpec] | None = None, **more: Any) -> JobSpec:

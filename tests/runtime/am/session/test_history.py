@@ -10,12 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.runtime.am.session.world import EPOCH, World, job, point
-from tony_provider.runtime.am.session.recovery.history import History, TaskHistory, merge
-from tony_provider.runtime.am.session.restarts.progress import GroupProgress
-from tony_provider.runtime.am.session.restarts.repeated_failures import SeenFailure, recognise
-from tony_provider.runtime.codec import CodecError
+from tony_provider.runtime.am.session.recovery import History, TaskHistory, merge_data
+from tony_provider.runtime.am.session.restart_policy import GroupProgress, SeenFailure, recognise
+from tony_provider.runtime.common.codec import CodecError
+from tony_provider.runtime.jobspec.model import RestartPolicy
 from tony_provider.runtime.protocol.status import Failure, FailureKind
-from tony_provider.runtime.spec.model import RestartPolicy
 
 NO_OUTPUT = recognise(Failure(FailureKind.USER, "ended", "worker:0", exit_code=1), "worker") or ""
 
@@ -69,16 +68,16 @@ def test_what_is_no_history_is_refused(data: Any) -> None:
 def test_older_events_can_be_folded_into_one(changes: list[dict[str, Any]]) -> None:
     one_by_one: dict[str, Any] = {}
     for change in changes:
-        one_by_one = merge(one_by_one, change)
-    folded = merge(changes[0], changes[1])
+        one_by_one = merge_data(one_by_one, change)
+    folded = merge_data(changes[0], changes[1])
     for change in changes[2:]:
-        folded = merge(folded, change)
+        folded = merge_data(folded, change)
     assert folded == one_by_one
 
 
 @given(json_objects, json_objects)
 def test_the_newer_value_counts(known: dict[str, Any], data: dict[str, Any]) -> None:
-    merged = merge(known, data)
+    merged = merge_data(known, data)
     assert set(merged) == set(known) | set(data)
     for key, value in data.items():
         if not isinstance(value, dict):

@@ -6,10 +6,10 @@ import attrs
 
 from tests.runtime.am.session.world import EPOCH, World, job, task_type
 from tony_provider.runtime.am.session import job_status
-from tony_provider.runtime.am.session.state.task import Heartbeat
-from tony_provider.runtime.codec import dump_json, load_json, to_plain
+from tony_provider.runtime.am.session.session_state import Heartbeat
+from tony_provider.runtime.common.codec import dump_json, load_json, to_plain
+from tony_provider.runtime.jobspec.model import RestartPolicy
 from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskProgress, TaskState
-from tony_provider.runtime.spec.model import RestartPolicy
 
 
 def workers(number: int = 3) -> World:

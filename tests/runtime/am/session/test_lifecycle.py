@@ -9,21 +9,21 @@ import pytest
 from tests.runtime.am.session.test_liveness import workers as two_workers
 from tests.runtime.am.session.test_restarts import all_roles
 from tests.runtime.am.session.world import World, job, task_type
-from tony_provider.runtime.am.session.restarts.container_failures import MOST_REPLACEMENTS
-from tony_provider.runtime.am.session.state import lifecycle
-from tony_provider.runtime.am.session.state.lifecycle import (
+from tony_provider.runtime.am.session import state_transitions
+from tony_provider.runtime.am.session.reports import MOST_REPLACEMENTS
+from tony_provider.runtime.am.session.session_state import ProcessEnd
+from tony_provider.runtime.am.session.state_transitions import (
     ContainerState,
     ImpossibleTransitionError,
     Lifecycle,
     Transitions,
 )
-from tony_provider.runtime.am.session.state.process_state import ProcessEnd
+from tony_provider.runtime.jobspec.model import RestartPolicy, RestartScope, TaskSpec
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, TaskState
-from tony_provider.runtime.spec.model import RestartPolicy, RestartScope, TaskSpec
 
 
 def test_a_state_changes_as_its_table_says() -> None:
-    task = Lifecycle("worker:0", lifecycle.TASK, TaskState.REQUESTED)
+    task = Lifecycle("worker:0", state_transitions.TASK, TaskState.REQUESTED)
     task.enter(TaskState.REQUESTED)
     task.enter(TaskState.STARTING)
     with pytest.raises(ImpossibleTransitionError, match="worker:0: STARTING cannot become RUNNING"):
@@ -34,15 +34,15 @@ def test_a_state_changes_as_its_table_says() -> None:
 def test_nothing_follows_an_end() -> None:
     for end in (JobState.SUCCEEDED, JobState.FAILED, JobState.KILLED):
         with pytest.raises(ImpossibleTransitionError):
-            Lifecycle("the job", lifecycle.JOB, end).enter(JobState.RUNNING)
+            Lifecycle("the job", state_transitions.JOB, end).enter(JobState.RUNNING)
 
 
 @pytest.mark.parametrize(
     ("transitions", "beginning"),
     [
-        (lifecycle.JOB, JobState.WAITING),
-        (lifecycle.TASK, TaskState.REQUESTED),
-        (lifecycle.CONTAINER, ContainerState.NONE),
+        (state_transitions.JOB, JobState.WAITING),
+        (state_transitions.TASK, TaskState.REQUESTED),
+        (state_transitions.CONTAINER, ContainerState.NONE),
     ],
 )
 def test_every_state_is_reached(transitions: Transitions[Enum], beginning: Enum) -> None:

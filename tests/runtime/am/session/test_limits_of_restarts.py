@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tony_provider.runtime.am.resource_manager import Largest
-from tony_provider.runtime.am.session.containers.container_sizes import ContainerSizes
-from tony_provider.runtime.am.session.containers.node_blocklist import NodeBlocklist
-from tony_provider.runtime.am.session.restarts.restart_budget import RestartBudget
-from tony_provider.runtime.spec.model import Duration, JobSpec, Memory, RestartPolicy, TaskSpec
+from tony_provider.runtime.am.session.containers import NodeBlocklist
+from tony_provider.runtime.am.session.gang import ContainerSizes
+from tony_provider.runtime.am.session.restart_policy import RestartBudget
+from tony_provider.runtime.jobspec.model import Duration, JobSpec, Memory, RestartPolicy, TaskSpec
 
 
 @given(

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.runtime.am.session.world import EPOCH, World, job
+from tony_provider.runtime.jobspec.model import RestartPolicy
 from tony_provider.runtime.protocol import timing
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, TaskState
-from tony_provider.runtime.spec.model import RestartPolicy
 
 LOST_AFTER = timing.lost_after(timing.HEARTBEAT_INTERVAL)
 

@@ -8,8 +8,7 @@ import pytest
 
 from tests.runtime.am.session.test_restarts import workers
 from tests.runtime.am.session.world import task_type
-from tony_provider.runtime.am.session.restarts.restart_decision import FREE_MOVES
-from tony_provider.runtime.am.session.restarts.root_cause import COMPARISON
+from tony_provider.runtime.am.session.restart_policy import COMPARISON, FREE_MOVES
 from tony_provider.runtime.protocol.status import FailureKind
 
 FULL: dict[str, Any] = {

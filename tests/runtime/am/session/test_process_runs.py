@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.runtime.am.session.world import World, job, task_type
-from tony_provider.runtime.spec.model import RestartScope
+from tony_provider.runtime.jobspec.model import RestartScope
 
 
 def world() -> World:

@@ -6,9 +6,9 @@ import pytest
 
 from tests.runtime.am.session.test_same_failure import ended, fail, workers
 from tests.runtime.am.session.world import World
-from tony_provider.runtime.am.session.restarts.progress import LONGEST_START, CommittedSave, GroupProgress
+from tony_provider.runtime.am.session.restart_policy import LONGEST_START, CommittedSave, GroupProgress
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
-from tony_provider.runtime.spec.model import MirrorScope
+from tony_provider.runtime.jobspec.model import MirrorScope
 
 
 def commit(world: World, save: int, committed: CommittedSave) -> None:

@@ -7,9 +7,9 @@ import pytest
 
 from tests.runtime.am.session.test_job_status import status
 from tests.runtime.am.session.world import World, job
-from tony_provider.runtime.outputs.output_part import OutputPart
+from tony_provider.runtime.jobspec.model import OutputSpec, RestartPolicy, Tolerance
+from tony_provider.runtime.outputs.output_place import OutputPart
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState
-from tony_provider.runtime.spec.model import OutputSpec, RestartPolicy, Tolerance
 
 
 def world_of(*, alone: bool = False, tolerated: str = "0") -> World:

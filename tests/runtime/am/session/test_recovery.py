@@ -8,11 +8,11 @@ import pytest
 
 from tests.runtime.am.session.world import World, job, point, task_type
 from tony_provider.runtime.am.resource_manager import ExitReason
-from tony_provider.runtime.am.session.recovery.recovery import MOST_WAIT, WAIT_FOR_NEXT
-from tony_provider.runtime.am.session.state.process_state import ProcessEnd
+from tony_provider.runtime.am.session.recovery import MOST_WAIT, WAIT_FOR_NEXT
+from tony_provider.runtime.am.session.session_state import ProcessEnd
+from tony_provider.runtime.jobspec.model import Memory, MirrorScope, RestartPolicy
 from tony_provider.runtime.protocol import timing
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, TaskState
-from tony_provider.runtime.spec.model import Memory, MirrorScope, RestartPolicy
 
 WORKERS = {"worker": 3}
 ALL_ROLES = {"chief": 1, "worker": 1, "evaluator": 1, "sidecar": 1}

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tests.runtime.am.session.world import World, job, point, task_type
-from tony_provider.runtime.am.session.checkpoints.session_checkpoints import CHECKPOINT_WAIT
+from tony_provider.runtime.am.session.checkpoints import CHECKPOINT_WAIT
+from tony_provider.runtime.jobspec.model import Milestone, MirrorScope, RestartPolicy, Role
+from tony_provider.runtime.jobspec.task_types import ranks
 from tony_provider.runtime.protocol.status import FinalStatus, JobState
-from tony_provider.runtime.ranks import ranks
-from tony_provider.runtime.spec.model import Milestone, MirrorScope, RestartPolicy, Role
 
 REPLACEMENT = 60
 ALLOCATION = 120.0

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from tests.runtime.am.session.world import World, job, point, task_type
-from tony_provider.runtime import exit_codes
 from tony_provider.runtime.am.resource_manager import ExitReason
 from tony_provider.runtime.am.session.actions import StopProcess
-from tony_provider.runtime.am.session.restarts.root_cause import DOUBT
+from tony_provider.runtime.am.session.restart_policy import DOUBT
+from tony_provider.runtime.common import exit_codes
+from tony_provider.runtime.jobspec.model import Duration, Memory, MirrorScope, RestartPolicy, RestartScope
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, TaskState
-from tony_provider.runtime.spec.model import Duration, Memory, MirrorScope, RestartPolicy, RestartScope
 
 WORKERS = {"worker": 3}
 PS_JOB = {"chief": 1, "ps": 1, "worker": 2}

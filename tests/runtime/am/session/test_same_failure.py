@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from tests.runtime.am.session.world import World, job
 from tony_provider.runtime.am.resource_manager import ExitReason
-from tony_provider.runtime.am.session.restarts.repeated_failures import essence, recognise
+from tony_provider.runtime.am.session.restart_policy import essence, recognise
+from tony_provider.runtime.jobspec.model import Duration, MirrorScope, RestartPolicy
 from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus, TaskProgress
-from tony_provider.runtime.spec.model import Duration, MirrorScope, RestartPolicy
 
 TYPO = """Traceback (most recent call last):
   File "/data/yarn/usercache/alice/appcache/application_17{run}_0001/container_17{run}_0001_01_00000{run}/train.py", line 12, in <module>

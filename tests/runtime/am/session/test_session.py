@@ -8,13 +8,13 @@ import attrs
 import pytest
 
 from tests.runtime.am.session.world import World, job
-from tony_provider.runtime import exit_codes
 from tony_provider.runtime.am.resource_manager import ExitReason
 from tony_provider.runtime.am.session.actions import ShutdownTask
-from tony_provider.runtime.am.session.restarts.container_failures import MOST_REPLACEMENTS
+from tony_provider.runtime.am.session.reports import MOST_REPLACEMENTS
+from tony_provider.runtime.common import exit_codes
+from tony_provider.runtime.jobspec.model import Role, SuccessRule, TaskSpec
 from tony_provider.runtime.protocol import timing
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, TaskState
-from tony_provider.runtime.spec.model import Role, SuccessRule, TaskSpec
 
 WORKERS = {"worker": 2}
 PS_JOB = {"chief": 1, "ps": 1, "worker": 2}

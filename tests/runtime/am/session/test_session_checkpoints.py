@@ -8,9 +8,9 @@ import pytest
 
 from tests.runtime.am.session.world import World, job, point
 from tony_provider.runtime.am.session.actions import AskCheckpoint
-from tony_provider.runtime.am.session.checkpoints.session_checkpoints import MOST_DAMAGED
+from tony_provider.runtime.am.session.checkpoints import MOST_DAMAGED
+from tony_provider.runtime.jobspec.model import MirrorScope, RestartPolicy
 from tony_provider.runtime.protocol.status import FailureKind, JobState
-from tony_provider.runtime.spec.model import MirrorScope, RestartPolicy
 
 PS_JOB = {"ps": 1, "worker": 2, "chief": 1, "evaluator": 1}
 

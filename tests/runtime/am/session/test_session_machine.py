@@ -14,12 +14,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tests.runtime.am.session.world import EPOCH, Executor, World, job, task_type
 from tony_provider.runtime.am.resource_manager import ExitReason
-from tony_provider.runtime.am.session.checkpoints.mirroring import mirror_ranks
-from tony_provider.runtime.am.session.state.task import Task
-from tony_provider.runtime.protocol.export_status import ExportedModel, ExportRequest
-from tony_provider.runtime.protocol.status import FinalStatus, JobState, TaskState
-from tony_provider.runtime.ranks import in_cluster
-from tony_provider.runtime.spec.model import (
+from tony_provider.runtime.am.session.checkpoints import mirror_ranks
+from tony_provider.runtime.am.session.session_state import Task
+from tony_provider.runtime.jobspec.model import (
     NO_TOLERANCE,
     ExportSpec,
     GrowRule,
@@ -38,6 +35,8 @@ from tony_provider.runtime.spec.model import (
     Tolerance,
     Windows,
 )
+from tony_provider.runtime.jobspec.task_types import in_cluster
+from tony_provider.runtime.protocol.status import ExportedModel, ExportRequest, FinalStatus, JobState, TaskState
 
 JOBS: list[tuple[dict[str, int | TaskSpec], list[str]]] = [
     ({"worker": 3}, ["worker"]),

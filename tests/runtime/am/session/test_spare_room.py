@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from tests.runtime.am.session.world import World, job, point, task_type
 from tony_provider.runtime.am.resource_manager import ExitReason, Room
-from tony_provider.runtime.am.session.checkpoints.session_checkpoints import CHECKPOINT_WAIT
+from tony_provider.runtime.am.session.checkpoints import CHECKPOINT_WAIT
+from tony_provider.runtime.jobspec.model import GrowRule, Milestone, RestartPolicy, Role, TaskSpec
+from tony_provider.runtime.jobspec.task_types import ranks
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, TaskState
-from tony_provider.runtime.ranks import ranks
-from tony_provider.runtime.spec.model import GrowRule, Milestone, RestartPolicy, Role, TaskSpec
 
 SPARE = 100
 ALLOCATION = 30

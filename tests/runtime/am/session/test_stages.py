@@ -10,8 +10,7 @@ import pytest
 from tests.runtime.am.session.world import World, job, point, task_type
 from tony_provider.runtime.am.resource_manager import ExitReason
 from tony_provider.runtime.am.session import job_status
-from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, TaskState
-from tony_provider.runtime.spec.model import (
+from tony_provider.runtime.jobspec.model import (
     Milestone,
     ReadinessProbe,
     RestartPolicy,
@@ -22,6 +21,7 @@ from tony_provider.runtime.spec.model import (
     TaskSpec,
     Tolerance,
 )
+from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, TaskState
 
 STARTED, SUCCEEDED = Milestone.STARTED, Milestone.SUCCEEDED
 

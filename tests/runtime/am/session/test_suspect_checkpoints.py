@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from tests.runtime.am.session.world import World, job, point
-from tony_provider.runtime.spec.model import RestartPolicy, RestartScope, TaskSpec
+from tony_provider.runtime.jobspec.model import RestartPolicy, RestartScope, TaskSpec
 
 CRASH = "Traceback (most recent call last):\nRuntimeError: storage has wrong byte size"
 BACKOFF = 41  # seconds: more than before the fourth restart

@@ -8,9 +8,8 @@ import attrs
 import pytest
 
 from tests.runtime.am.session.world import World, job, point, task_type
-from tony_provider.runtime.am.session.checkpoints.session_checkpoints import CHECKPOINT_WAIT
-from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, TaskState
-from tony_provider.runtime.spec.model import (
+from tony_provider.runtime.am.session.checkpoints import CHECKPOINT_WAIT
+from tony_provider.runtime.jobspec.model import (
     Milestone,
     MirrorScope,
     ReadinessProbe,
@@ -19,6 +18,7 @@ from tony_provider.runtime.spec.model import (
     Role,
     StartRule,
 )
+from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, TaskState
 
 REASON = "the day belongs to others"
 

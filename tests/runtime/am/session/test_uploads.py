@@ -6,10 +6,9 @@ import pytest
 
 from tests.runtime.am.session.test_job_status import status
 from tests.runtime.am.session.world import World, job
-from tony_provider.runtime.am.session.state.process_state import Settlement
-from tony_provider.runtime.am.session.state.task import Heartbeat
+from tony_provider.runtime.am.session.session_state import Heartbeat, Settlement
+from tony_provider.runtime.jobspec.model import RestartPolicy
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus
-from tony_provider.runtime.spec.model import RestartPolicy
 
 QUOTA = "what it left could not be kept within 1800 s (timeouts.upload): quota"
 

@@ -7,8 +7,8 @@ from typing import Any
 import attrs
 
 from tests.runtime.am.session.world import World, job, point, task_type
+from tony_provider.runtime.jobspec.model import GrowRule, OpenHours, RestartPolicy, Windows
 from tony_provider.runtime.protocol.status import FailureKind, FinalStatus, JobState, TaskState
-from tony_provider.runtime.spec.model import GrowRule, OpenHours, RestartPolicy, Windows
 
 NOON = "13:00-14:00"  # it closes 700 s after the world's beginning
 CLOSES = 700.0

@@ -33,20 +33,15 @@ from tony_provider.runtime.am.session.actions import (
     StopProcess,
     Verdict,
 )
-from tony_provider.runtime.am.session.recovery.history import History
-from tony_provider.runtime.am.session.recovery.recovery import REPLAY
-from tony_provider.runtime.am.session.restarts.progress import LONGEST_START, CommittedSave
+from tony_provider.runtime.am.session.recovery import REPLAY, History
+from tony_provider.runtime.am.session.restart_policy import LONGEST_START, CommittedSave
 from tony_provider.runtime.am.session.session import Session
-from tony_provider.runtime.am.session.state.process_state import ProcessEnd, ProcessStack, Settlement
-from tony_provider.runtime.am.session.state.task import Heartbeat, Task
-from tony_provider.runtime.checkpoint.failed_resumes import FailedResume, FailedResumes
+from tony_provider.runtime.am.session.session_state import Heartbeat, ProcessEnd, ProcessStack, Settlement, Task
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
-from tony_provider.runtime.codec import to_plain
+from tony_provider.runtime.checkpoint.stored_checkpoint import FailedResume, FailedResumes
+from tony_provider.runtime.common.codec import to_plain
 from tony_provider.runtime.frameworks.base import ClusterSpec, Framework, TaskEnvironment
-from tony_provider.runtime.outputs.output_part import OutputPart, part_name
-from tony_provider.runtime.protocol.status import JobStatus, TaskProgress, TaskState
-from tony_provider.runtime.ranks import in_cluster
-from tony_provider.runtime.spec.model import (
+from tony_provider.runtime.jobspec.model import (
     CheckpointSpec,
     Duration,
     JobSpec,
@@ -58,7 +53,10 @@ from tony_provider.runtime.spec.model import (
     TaskSpec,
     Timeouts,
 )
-from tony_provider.runtime.spec.problems import Problem
+from tony_provider.runtime.jobspec.problems import Problem
+from tony_provider.runtime.jobspec.task_types import in_cluster
+from tony_provider.runtime.outputs.output_place import OutputPart, part_name
+from tony_provider.runtime.protocol.status import JobStatus, TaskProgress, TaskState
 
 
 def point(step: int, uri: str) -> ResumePoint:

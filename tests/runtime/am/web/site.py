@@ -10,19 +10,15 @@ from typing import Any
 
 import attrs
 
-from tony_provider.runtime.am.executor_requests import ExecutorRequests
-from tony_provider.runtime.am.executor_streams import ExecutorStreams
-from tony_provider.runtime.am.log_tails import LogTails
+from tony_provider.runtime.am.gateway import ExecutorRequests, ExecutorStreams
 from tony_provider.runtime.am.session.actions import Verdict
-from tony_provider.runtime.am.web import routes
-from tony_provider.runtime.am.web.authenticator import Authenticator
-from tony_provider.runtime.am.web.http_connection import Answer
-from tony_provider.runtime.am.web.http_messages import Head
-from tony_provider.runtime.am.web.router import AccessType, Router
-from tony_provider.runtime.am.web.server import WebServer
+from tony_provider.runtime.am.web import web_app
+from tony_provider.runtime.am.web.authentication import Authenticator
+from tony_provider.runtime.am.web.server import AccessType, Answer, Head, Router, WebServer
+from tony_provider.runtime.am.web.task_logs import LogTails
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
+from tony_provider.runtime.jobspec.model import PortRange, Timeouts
 from tony_provider.runtime.protocol.status import JobState, JobStatus
-from tony_provider.runtime.spec.model import PortRange, Timeouts
 from tony_provider.runtime.storage import LocalStorage
 
 HOST = "127.0.0.1"
@@ -82,7 +78,7 @@ class Master:
 
 def router(master: Master, timeouts: Timeouts | None = None) -> Router:
     """All that there is."""
-    return routes.router(master, timeouts or Timeouts(), tails())
+    return web_app.make_router(master, timeouts or Timeouts(), tails())
 
 
 def tails() -> LogTails:

@@ -8,8 +8,9 @@ import attrs
 from hypothesis import strategies as st
 
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
-from tony_provider.runtime.protocol.export_status import ExportedModel, ExportRequest
 from tony_provider.runtime.protocol.status import (
+    ExportedModel,
+    ExportRequest,
     Failure,
     FailureKind,
     JobState,

@@ -9,13 +9,13 @@ import pytest
 
 from tests.runtime.am.web.site import Answered, Master, OpenGate, ask, router, serving
 from tony_provider.runtime.am.session.actions import Verdict
-from tony_provider.runtime.am.session.checkpoints.session_checkpoints import CHECKPOINT_WAIT
-from tony_provider.runtime.am.web.routes import Routes
+from tony_provider.runtime.am.session.checkpoints import CHECKPOINT_WAIT
 from tony_provider.runtime.am.web.server import WebServer
-from tony_provider.runtime.codec import load_json
+from tony_provider.runtime.am.web.web_app import Routes
+from tony_provider.runtime.common.codec import load_json
+from tony_provider.runtime.jobspec.model import Duration, Timeouts
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, JobStatus
 from tony_provider.runtime.protocol.timing import KEEP_LOGS, RELEASE_WAIT, STOP_SLACK, stop_seconds
-from tony_provider.runtime.spec.model import Duration, Timeouts
 
 TIMEOUTS = Timeouts(grace=Duration(30), checkpoint=Duration(60))
 

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from tests.runtime.am.web.site import Master, OpenGate, ask, serving, tails
 from tests.runtime.am.web.statuses import FULL, NOW, gang
-from tony_provider.runtime.am.history.container_use import ContainerUse
-from tony_provider.runtime.am.web import routes
-from tony_provider.runtime.am.web.page.curves import MOST_METRICS, MOST_TASKS, POINTS, CoarseCurve, JobCurves
-from tony_provider.runtime.am.web.page.sparkline import sparkline
+from tony_provider.runtime.am.sample_series import ContainerUse
+from tony_provider.runtime.am.web import web_app
+from tony_provider.runtime.am.web.job_view import MOST_CURVE_TASKS, MOST_METRICS, POINTS, CoarseCurve, JobCurves
+from tony_provider.runtime.am.web.page import sparkline
+from tony_provider.runtime.common.quantities import number
+from tony_provider.runtime.jobspec.model import Timeouts
 from tony_provider.runtime.protocol.status import JobStatus, TaskProgress
-from tony_provider.runtime.quantities import number
-from tony_provider.runtime.spec.model import Timeouts
 
 
 @given(st.lists(st.tuples(st.floats(0, 1e6), st.floats()), max_size=300))
@@ -90,8 +90,12 @@ def test_of_a_large_gang_the_first_tasks_have_curves() -> None:
     use = {task.name: ContainerUse(gpu_percent=50.0, read_rate=0.0) for task in tasks}
     for second in range(POINTS + 10):
         curves.add(attrs.evolve(FULL, tasks=tasks, leader="worker:0", updated_ms=NOW + 5000 * second), use)
-    assert (len(curves.memory), len(curves.speed), len(curves.metrics)) == (MOST_TASKS, MOST_TASKS, MOST_METRICS)
-    assert (len(curves.cpu), len(curves.use)) == (MOST_TASKS, 2 * MOST_TASKS)
+    assert (len(curves.memory), len(curves.speed), len(curves.metrics)) == (
+        MOST_CURVE_TASKS,
+        MOST_CURVE_TASKS,
+        MOST_METRICS,
+    )
+    assert (len(curves.cpu), len(curves.use)) == (MOST_CURVE_TASKS, 2 * MOST_CURVE_TASKS)
     everything = (*curves.memory.values(), *curves.use.values())
     assert max(len(curve.points) for curve in everything) <= POINTS
 
@@ -101,8 +105,8 @@ async def test_the_page_shows_how_it_went() -> None:
     for second in (0, 5000, 10_000):
         use = {"worker:0": ContainerUse(gpu_percent=second / 200, written_rate=second * 1000.0)}
         curves.add(attrs.evolve(FULL, updated_ms=NOW + second), use)
-    router = routes.router(Showing(), Timeouts(), tails(), curves=curves, use=lambda: use)
-    async with serving(routes.Routes(OpenGate(), router).answer) as server:
+    router = web_app.make_router(Showing(), Timeouts(), tails(), curves=curves, use=lambda: use)
+    async with serving(web_app.Routes(OpenGate(), router).answer) as server:
         answered = await ask(server, "GET", "/sections")
     sections = answered.json()["sections"]
     assert "Memory of worker:0 over 15 s" in sections["tasks"]

@@ -14,13 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.runtime.am.web.site import Answered, Master, ask, router, serving
-from tony_provider.runtime.am.web.authenticator import Authenticator
-from tony_provider.runtime.am.web.local_authenticator import LocalAuthenticator
-from tony_provider.runtime.am.web.proxies import Proxies
-from tony_provider.runtime.am.web.routes import Routes
-from tony_provider.runtime.am.web.yarn_authenticator import YarnAuthenticator
+from tony_provider.runtime.am.web.authentication import Authenticator, LocalAuthenticator, Proxies, YarnAuthenticator
+from tony_provider.runtime.am.web.web_app import Routes
 from tony_provider.runtime.application import YarnAccess
-from tony_provider.runtime.hadoop.access_list import AccessList, groups_of
+from tony_provider.runtime.hadoop.yarn_records import AccessList, groups_of
 
 PROXY = "127.0.0.2"
 ME = getpass.getuser()

@@ -14,15 +14,13 @@ from hypothesis import strategies as st
 from tests.runtime.am.flood import flooding
 from tests.runtime.am.web.site import DEADLINE, HOST, PORTS, Master, OpenGate, ask, parsed, router, send, serving
 from tests.waiting import until
-from tony_provider.runtime.am.web import http_connection as connection_module
+from tony_provider.runtime.am.web import server as connection_module
 from tony_provider.runtime.am.web import server as server_module
-from tony_provider.runtime.am.web.http_connection import MOST_BODY, MOST_HEAD, Answer, ReadBody
-from tony_provider.runtime.am.web.http_messages import Head, HttpResponse
-from tony_provider.runtime.am.web.routes import Routes
-from tony_provider.runtime.am.web.server import WebServer
-from tony_provider.runtime.am.web.yarn_authenticator import YarnAuthenticator
+from tony_provider.runtime.am.web.authentication import YarnAuthenticator
+from tony_provider.runtime.am.web.server import MOST_BODY, MOST_HEAD, Answer, Head, HttpResponse, ReadBody, WebServer
+from tony_provider.runtime.am.web.web_app import Routes
 from tony_provider.runtime.application import YarnAccess
-from tony_provider.runtime.spec.model import PortRange
+from tony_provider.runtime.jobspec.model import PortRange
 
 
 def site() -> Answer:
@@ -199,9 +197,9 @@ OUT_OF_FILES = """
 import asyncio, logging, resource, sys
 from tests.runtime.am.flood import flooding
 from tests.runtime.am.web.site import PORTS
-from tony_provider.runtime.am.web.http_messages import HttpResponse
+from tony_provider.runtime.am.web.server import HttpResponse
 from tony_provider.runtime.am.web.server import WebServer
-from tony_provider.runtime.am.web.yarn_authenticator import YarnAuthenticator
+from tony_provider.runtime.am.web.authentication import YarnAuthenticator
 from tony_provider.runtime.application import YarnAccess
 
 async def echo(source, head, read_body):

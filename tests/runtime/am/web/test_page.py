@@ -14,16 +14,16 @@ from hypothesis import given, settings
 
 from tests.runtime.am.web.site import Master, OpenGate, ask, router, serving, tails
 from tests.runtime.am.web.statuses import FULL, NOW, any_status, gang
-from tony_provider.runtime.am.history.container_use import ContainerUse
-from tony_provider.runtime.am.web import routes
-from tony_provider.runtime.am.web.http_messages import Head, HttpRequest
-from tony_provider.runtime.am.web.page.html import Html, element, join
-from tony_provider.runtime.am.web.page.job_view import MOST_TASKS, JobView, PageLink
-from tony_provider.runtime.am.web.page.page import JobPage
-from tony_provider.runtime.am.web.server import WebServer
+from tony_provider.runtime.am.sample_series import ContainerUse
+from tony_provider.runtime.am.web import web_app
+from tony_provider.runtime.am.web.job_view import MOST_TASKS, JobView, PageLink
+from tony_provider.runtime.am.web.page import Html, JobPage, element, join
+from tony_provider.runtime.am.web.server import Head, HttpRequest, WebServer
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
-from tony_provider.runtime.protocol.export_status import ExportedModel, ExportRequest
+from tony_provider.runtime.jobspec.model import Timeouts
 from tony_provider.runtime.protocol.status import (
+    ExportedModel,
+    ExportRequest,
     Failure,
     FailureKind,
     InputStatus,
@@ -33,7 +33,6 @@ from tony_provider.runtime.protocol.status import (
     TaskProgress,
     TaskState,
 )
-from tony_provider.runtime.spec.model import Timeouts
 
 _VOID = {"meta", "link", "br", "hr"}
 _ADDRESSES = ("href", "src", "action", "content")
@@ -98,7 +97,7 @@ class Showing(Master):
 
 @pytest.fixture
 async def server() -> AsyncIterator[WebServer]:
-    async with serving(routes.Routes(OpenGate(), router(Showing())).answer) as running:
+    async with serving(web_app.Routes(OpenGate(), router(Showing())).answer) as running:
         yield running
 
 
@@ -307,8 +306,8 @@ async def test_of_a_large_gang_those_are_shown_who_are_not_as_most_are() -> None
 
 async def test_places_are_looked_for_each_time() -> None:
     places: list[PageLink] = []
-    showing = routes.router(Showing(), Timeouts(), tails(), places=lambda: places)
-    async with serving(routes.Routes(OpenGate(), showing).answer) as server:
+    showing = web_app.make_router(Showing(), Timeouts(), tails(), places=lambda: places)
+    async with serving(web_app.Routes(OpenGate(), showing).answer) as server:
         assert b"TensorBoard" not in (await ask(server, "GET", "/")).body
         places.append(PageLink("TensorBoard", "tensorboard/"))
         assert b'<a href="tensorboard/">TensorBoard</a>' in (await ask(server, "GET", "/")).body

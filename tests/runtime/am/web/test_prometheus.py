@@ -13,7 +13,7 @@ from hypothesis import given
 from tests.runtime.am.web.site import Master, OpenGate, ask, router, serving
 from tests.runtime.am.web.statuses import FULL, any_status, gang
 from tony_provider.runtime.am.web.prometheus import exposition
-from tony_provider.runtime.am.web.routes import Routes
+from tony_provider.runtime.am.web.web_app import Routes
 from tony_provider.runtime.protocol.status import JobStatus, ProcessStatus, TaskProgress
 
 _SAMPLE = re.compile(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tony_provider.runtime.am.web.http_messages import Head, HttpError, HttpRequest, HttpResponse
-from tony_provider.runtime.am.web.router import AccessType, Route, Router
+from tony_provider.runtime.am.web.server import AccessType, Head, HttpError, HttpRequest, HttpResponse, Route, Router
 
 
 async def nothing(request: HttpRequest) -> HttpResponse:

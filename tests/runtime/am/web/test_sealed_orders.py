@@ -16,14 +16,12 @@ import pytest
 from tests.runtime.am.web.site import OpenGate, ask, serving
 from tony_provider.cluster.application_secrets import application_secrets
 from tony_provider.cluster.errors import UnexpectedAnswer
-from tony_provider.cluster.sealed_control import send_sealed
-from tony_provider.runtime import contract
-from tony_provider.runtime.am.web.http_messages import Head, HttpError
-from tony_provider.runtime.am.web.router import AccessType, Route, Router
-from tony_provider.runtime.am.web.routes import Routes
-from tony_provider.runtime.am.web.sealed_orders import SealedOrders
-from tony_provider.runtime.am.web.server import WebServer
-from tony_provider.runtime.sealed.tls_pipe import MOST, TlsPipe, client_context, master_context
+from tony_provider.cluster.token_refresh import send_sealed
+from tony_provider.runtime.am.web.control import SealedOrders
+from tony_provider.runtime.am.web.server import AccessType, Head, HttpError, Route, Router, WebServer
+from tony_provider.runtime.am.web.web_app import Routes
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.protocol.sealed_tls import LONGEST_MESSAGE, TlsPipe, client_context, master_context
 
 ID, OTHER = "application_1700000000000_0001", "application_1700000000000_0002"
 ORDER = b'{"token":"the secret"}'
@@ -98,13 +96,13 @@ async def test_whoever_stands_between_reads_nothing(between: Between) -> None:
 
 
 async def test_one_of_the_largest_arrives(between: Between, obeyed: list[tuple[str, bytes]]) -> None:
-    await between.send(b"x" * MOST)
-    assert obeyed == [("alice", b"x" * MOST)]
+    await between.send(b"x" * LONGEST_MESSAGE)
+    assert obeyed == [("alice", b"x" * LONGEST_MESSAGE)]
 
 
 async def test_a_larger_one_is_refused(between: Between, obeyed: list[tuple[str, bytes]]) -> None:
     with pytest.raises(UnexpectedAnswer, match="a message of more than 16384 bytes"):
-        await between.send(b"x" * (MOST + 1))
+        await between.send(b"x" * (LONGEST_MESSAGE + 1))
     assert obeyed == []
 
 

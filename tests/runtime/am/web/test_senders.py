@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.runtime.am.web.site import Answered, Master, OpenGate, ask, router, serving
-from tony_provider.runtime.am.web.routes import Routes
+from tony_provider.runtime.am.web.web_app import Routes
 
 ORDER = {"reason": "r"}
 CHROME = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36"

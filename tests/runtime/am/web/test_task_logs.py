@@ -11,19 +11,17 @@ import pytest
 
 from tests.runtime.am.web.site import Answered, Master, OpenGate, ask, serving
 from tests.runtime.am.web.statuses import FULL
-from tony_provider.runtime import contract
-from tony_provider.runtime.am.executor_requests import ExecutorRequests
-from tony_provider.runtime.am.executor_streams import ExecutorStreams
-from tony_provider.runtime.am.log_tails import LARGEST, LogTails
-from tony_provider.runtime.am.service import Stream
-from tony_provider.runtime.am.web import routes
+from tony_provider.runtime.am.executor_server import Stream
+from tony_provider.runtime.am.gateway import ExecutorRequests, ExecutorStreams
+from tony_provider.runtime.am.web import web_app
 from tony_provider.runtime.am.web.server import WebServer
-from tony_provider.runtime.am.web.task_logs import DEFAULT_SIZE
+from tony_provider.runtime.am.web.task_logs import DEFAULT_SIZE, LARGEST_TAIL, LogTails
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.jobspec.model import Timeouts
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.protocol.status import JobStatus
-from tony_provider.runtime.spec.model import Timeouts
+from tony_provider.runtime.protocol.task_identity import TaskIdentity
 from tony_provider.runtime.storage import LocalStorage
-from tony_provider.runtime.task_identity import TaskIdentity
 
 
 class Job(Master):
@@ -68,8 +66,8 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
     streams = ExecutorStreams()
     executor_requests = ExecutorRequests(streams)
     tails = LogTails(executor_requests, LocalStorage(), tmp_path.as_uri())
-    router = routes.router(Job(), Timeouts(), tails)
-    async with serving(routes.Routes(OpenGate(), router).answer) as server:
+    router = web_app.make_router(Job(), Timeouts(), tails)
+    async with serving(web_app.Routes(OpenGate(), router).answer) as server:
         yield Place(server, tmp_path, executor_requests, streams)
     tails.close()
 
@@ -78,7 +76,7 @@ async def test_an_executor_is_asked_for_as_much_as_is_wanted(place: Place) -> No
     for query, size in (
         ("", DEFAULT_SIZE),
         ("?bytes=1", 1),
-        (f"?bytes={LARGEST}", LARGEST),
+        (f"?bytes={LARGEST_TAIL}", LARGEST_TAIL),
         ("?attempt=3", DEFAULT_SIZE),
     ):
         asked = asyncio.ensure_future(place.executor("worker:0", "größer <b>\n".encode() + b"\xff"))

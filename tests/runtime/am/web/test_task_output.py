@@ -11,15 +11,13 @@ import pytest
 
 from tests.runtime.am.web.site import OpenGate, ask, serving
 from tests.runtime.am.web.test_task_logs import Job, Place
-from tony_provider.runtime.am.executor_requests import ExecutorRequests
-from tony_provider.runtime.am.executor_streams import ExecutorStreams
-from tony_provider.runtime.am.log_tails import LogTails
-from tony_provider.runtime.am.web import routes
-from tony_provider.runtime.codec import from_plain
-from tony_provider.runtime.kept_log import kept_form
+from tony_provider.runtime.am.gateway import ExecutorRequests, ExecutorStreams
+from tony_provider.runtime.am.web import web_app
+from tony_provider.runtime.am.web.task_logs import LogTails
+from tony_provider.runtime.common.codec import from_plain
+from tony_provider.runtime.jobspec.model import Timeouts
 from tony_provider.runtime.protocol import tony_pb2
-from tony_provider.runtime.protocol.output_piece import END, OutputPiece
-from tony_provider.runtime.spec.model import Timeouts
+from tony_provider.runtime.protocol.http_messages import OUTPUT_END, OutputPiece, kept_form
 from tony_provider.runtime.storage import LocalStorage
 
 SECRET = "pa55word-of-the-store"
@@ -31,8 +29,8 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
     streams = ExecutorStreams()
     executor_requests = ExecutorRequests(streams)
     tails = LogTails(executor_requests, LocalStorage(), tmp_path.as_uri(), [SECRET, KEY, "abc", ""])
-    router = routes.router(Job(), Timeouts(), tails)
-    async with serving(routes.Routes(OpenGate(), router).answer) as server:
+    router = web_app.make_router(Job(), Timeouts(), tails)
+    async with serving(web_app.Routes(OpenGate(), router).answer) as server:
         yield Place(server, tmp_path, executor_requests, streams)
     tails.close()
 
@@ -62,8 +60,8 @@ async def test_the_executor_is_asked_for_what_is_new(place: Place) -> None:
 
 async def test_where_the_end_is_can_be_asked(place: Place) -> None:
     asked = asyncio.ensure_future(executor(place, "worker:0", b"", 777))
-    assert await piece(place, f"worker-0?after={END}") == OutputPiece(3, 3, 777, 777)
-    assert (await asked)[0] == END
+    assert await piece(place, f"worker-0?after={OUTPUT_END}") == OutputPiece(3, 3, 777, 777)
+    assert (await asked)[0] == OUTPUT_END
 
 
 async def test_secrets_are_masked_and_bytes_are_counted_as_they_were_printed(place: Place) -> None:

@@ -11,19 +11,17 @@ import attrs
 import pytest
 
 from tests.runtime.am.web.site import Answered, Master, OpenGate, ask, serving, tails
-from tony_provider.runtime.am.executor_requests import ExecutorRequests
-from tony_provider.runtime.am.executor_streams import ExecutorStreams
-from tony_provider.runtime.am.service import Stream
-from tony_provider.runtime.am.web import routes
-from tony_provider.runtime.am.web.routes import Routes
+from tony_provider.runtime.am.executor_server import Stream
+from tony_provider.runtime.am.gateway import ExecutorRequests, ExecutorStreams
+from tony_provider.runtime.am.web import web_app
 from tony_provider.runtime.am.web.server import WebServer
-from tony_provider.runtime.am.web.tensorboard.tensorboard_pages import TensorBoardPages
-from tony_provider.runtime.am.web.tensorboard.tensorboard_routes import TensorBoard
+from tony_provider.runtime.am.web.tensorboard_proxy import TensorBoard, TensorBoardPages
+from tony_provider.runtime.am.web.web_app import Routes
+from tony_provider.runtime.jobspec.container_content import TENSORBOARD_TASK
+from tony_provider.runtime.jobspec.model import Timeouts
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskState, TaskStatus
-from tony_provider.runtime.spec.model import Timeouts
-from tony_provider.runtime.spec.tensorboard import TASK
-from tony_provider.runtime.task_identity import TaskIdentity
+from tony_provider.runtime.protocol.task_identity import TaskIdentity
 
 Reply = Callable[[tony_pb2.PageWanted], list[tony_pb2.Page]]
 
@@ -41,7 +39,7 @@ async def shown(reply: Reply | None, state: TaskState = TaskState.RUNNING) -> As
     """A site whose TensorBoard answers so; without ``reply`` nobody is there."""
     streams, master = ExecutorStreams(), Watched(task=state)
     executor_requests = ExecutorRequests(streams)
-    stream = Stream(TaskIdentity("application_1_0001", "container", TASK, 1))
+    stream = Stream(TaskIdentity("application_1_0001", "container", TENSORBOARD_TASK, 1))
 
     async def answer() -> None:
         async for message in stream.outgoing():
@@ -55,7 +53,7 @@ async def shown(reply: Reply | None, state: TaskState = TaskState.RUNNING) -> As
     if reply is not None:
         streams.attach(stream)
     tensorboard = TensorBoard(TensorBoardPages(executor_requests), master.status)
-    router = routes.router(master, Timeouts(), tails(), places=tensorboard.places, more=tensorboard.routes)
+    router = web_app.make_router(master, Timeouts(), tails(), places=tensorboard.places, more=tensorboard.routes)
     try:
         async with serving(Routes(OpenGate(), router).answer) as server:
             yield server
@@ -216,6 +214,6 @@ async def test_without_its_slash_the_browser_is_sent_to_it() -> None:
 
 
 async def test_a_job_without_it_has_no_such_page() -> None:
-    router = routes.router(Master(), Timeouts(), tails())
+    router = web_app.make_router(Master(), Timeouts(), tails())
     async with serving(Routes(OpenGate(), router).answer) as server:
         assert (await get(server, "/tensorboard/")).status == 404

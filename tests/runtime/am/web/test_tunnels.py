@@ -16,27 +16,22 @@ import pytest
 from tests.runtime.am.web.site import DEADLINE, OpenGate, ask, serving
 from tests.runtime.executor.other_container import other_container
 from tony_provider.cluster.application_secrets import application_secrets
-from tony_provider.cluster.base import Application, ApplicationState
-from tony_provider.cluster.errors import MasterOutOfReach, UnexpectedAnswer
-from tony_provider.cluster.tunnel.carrier import Carrier
-from tony_provider.cluster.tunnel.errors import TunnelEnded, TunnelLost
-from tony_provider.cluster.tunnel.tunnel import TaskTunnel
-from tony_provider.runtime import contract
-from tony_provider.runtime.am.executor_streams import ExecutorStreams
-from tony_provider.runtime.am.service import Stream
-from tony_provider.runtime.am.tunnel_streams import TunnelStreams
-from tony_provider.runtime.am.web.http_messages import Head
-from tony_provider.runtime.am.web.router import AccessType, Router
-from tony_provider.runtime.am.web.routes import Routes
-from tony_provider.runtime.am.web.server import WebServer
-from tony_provider.runtime.am.web.tunnels import tunnel_route
-from tony_provider.runtime.am.web.tunnels.tunnel_route import PATH, Tunnels
+from tony_provider.cluster.errors import MasterOutOfReach, TunnelEnded, TunnelLost, UnexpectedAnswer
+from tony_provider.cluster.interface import Application, ApplicationState
+from tony_provider.cluster.task_tunnel import TaskTunnel, TunnelConnection
+from tony_provider.runtime.am.executor_server import Stream
+from tony_provider.runtime.am.gateway import ExecutorStreams, TunnelStreams
+from tony_provider.runtime.am.web import tunnels as tunnel_route
+from tony_provider.runtime.am.web.server import AccessType, Head, Router, WebServer
+from tony_provider.runtime.am.web.tunnels import TUNNEL_PATH, Tunnels
+from tony_provider.runtime.am.web.web_app import Routes
+from tony_provider.runtime.common import contract
 from tony_provider.runtime.executor.tunnel_ends import TunnelEnds
+from tony_provider.runtime.jobspec.model import PortRange
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.protocol.limits import MOST_TUNNELS, TUNNEL_STREAMS, TUNNEL_WINDOW, TUNNELS_OF_ONE
-from tony_provider.runtime.sealed.tls_pipe import master_context
-from tony_provider.runtime.spec.model import PortRange
-from tony_provider.runtime.task_identity import TaskIdentity
+from tony_provider.runtime.protocol.sealed_tls import master_context
+from tony_provider.runtime.protocol.task_identity import TaskIdentity
 
 ID = "application_1700000000000_0001"
 TASK = "worker:0"
@@ -92,7 +87,7 @@ class StandInCluster:
         return answer
 
     def _put(self, body: Any) -> dict[str, Any]:
-        asking = ask(self.server, "PUT", PATH, body, {"X-User": self.user})
+        asking = ask(self.server, "PUT", TUNNEL_PATH, body, {"X-User": self.user})
         answer = asyncio.run_coroutine_threadsafe(asking, self.loop).result(DEADLINE)
         self.seen += str(body).encode() + answer.body
         if answer.status >= 500:
@@ -116,9 +111,9 @@ class Site:
     heard: list[Any] = attrs.field(factory=list)
 
     @asynccontextmanager
-    async def carrier(self) -> AsyncIterator[Carrier]:
+    async def carrier(self) -> AsyncIterator[TunnelConnection]:
         """A tunnel that is open, and whose run has not ended."""
-        carrier = Carrier(self.cluster, ID, self.authority, self.heard.append)  # type: ignore[arg-type]
+        carrier = TunnelConnection(self.cluster, ID, self.authority, self.heard.append)  # type: ignore[arg-type]
         running = asyncio.ensure_future(carrier.run())
         opening = asyncio.ensure_future(carrier.is_open.wait())
         try:
@@ -151,7 +146,7 @@ class Site:
 @pytest.fixture
 async def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Site]:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("tony_provider.cluster.tunnel.carrier._PAUSE", 0.01)
+    monkeypatch.setattr("tony_provider.cluster.task_tunnel._PAUSE", 0.01)
     monkeypatch.setattr(tunnel_route, "_LOOK", 0.1)
     secrets = application_secrets(ID, {})
     executors = ExecutorStreams()
@@ -204,7 +199,7 @@ def opened(stream: int, port: int, task: str = TASK) -> tony_pb2.TunnelFrame:
 
 async def begun(site: Site, user: str, name: str) -> Any:
     """The answer to the first request of a tunnel."""
-    return await ask(site.cluster.server, "PUT", PATH, {"tunnel": name, "data": "FgMB"}, {"X-User": user})
+    return await ask(site.cluster.server, "PUT", TUNNEL_PATH, {"tunnel": name, "data": "FgMB"}, {"X-User": user})
 
 
 def data(stream: int, content: bytes) -> tony_pb2.TunnelFrame:
@@ -394,7 +389,7 @@ async def test_whoever_comes_back_from_silence_may_open_another_one(
     monkeypatch.setattr(tunnel_route, "_SILENCE", -1.0)
     await site.until(lambda: not site.tunnels._open)
     body = {"tunnel": "of a machine that sleeps", "offset": 3, "received": 0}
-    back = await ask(site.cluster.server, "PUT", PATH, body, {"X-User": "alice"})
+    back = await ask(site.cluster.server, "PUT", TUNNEL_PATH, body, {"X-User": "alice"})
     assert (back.status, back.json()["error"]) == (410, "there is no such tunnel any more")
 
 
@@ -408,7 +403,7 @@ async def test_a_tunnel_to_an_application_that_has_ended_says_so(site: Site) -> 
 
 async def test_what_is_no_request_of_a_tunnel_is_refused(site: Site) -> None:
     for body, status in (({"tunnel": "x"}, 410), ({"tunnel": "x", "data": "?"}, 400), ({"data": "aGVsbG8="}, 400)):
-        answer = await ask(site.cluster.server, "PUT", PATH, body, {"X-User": "alice"})
+        answer = await ask(site.cluster.server, "PUT", TUNNEL_PATH, body, {"X-User": "alice"})
         assert (answer.status, bool(answer.json()["error"])) == (status, True)
     broken = {"tunnel": "x", "data": "aGVsbG8gdGhlcmUsIHRoaXMgaXMgbm8gVExT"}
-    assert (await ask(site.cluster.server, "PUT", PATH, broken, {"X-User": "alice"})).status == 400
+    assert (await ask(site.cluster.server, "PUT", TUNNEL_PATH, broken, {"X-User": "alice"})).status == 400

@@ -19,9 +19,9 @@ from tests.runtime.am.flood import flooding
 from tests.runtime.am.web.site import DEADLINE, HOST, PORTS, Master, OpenGate, router
 from tests.runtime.certificates import certificate
 from tests.runtime.hadoop.java_keystores import keystore
-from tony_provider.runtime.am.web.routes import Routes
+from tony_provider.runtime.am.web.authentication import proxy_tls, remove_files
 from tony_provider.runtime.am.web.server import WebServer
-from tony_provider.runtime.am.web.yarn_tls import proxy_tls, remove_files
+from tony_provider.runtime.am.web.web_app import Routes
 from tony_provider.runtime.hadoop.java_keystore import KeyEntry, certificate_pem
 
 APPLICATION = "application_1_0001"

@@ -18,15 +18,15 @@ from typing import Any
 import attrs
 
 from tony_provider.runtime.am.resource_manager import Allocated, Container, ContainerRequest, Launch
-from tony_provider.runtime.am.yarn.resource_manager import YarnResourceManager
+from tony_provider.runtime.am.yarn.yarn_resource_manager import YarnResourceManager
 from tony_provider.runtime.application import ApplicationDescription, LocalizedResource, ResourceKind, YarnAccess
-from tony_provider.runtime.codec import from_plain
-from tony_provider.runtime.contract import ENV_TOKEN_FILE
-from tony_provider.runtime.hadoop.ids import ContainerId
+from tony_provider.runtime.common.codec import from_plain
+from tony_provider.runtime.common.contract import ENV_TOKEN_FILE
 from tony_provider.runtime.hadoop.tokens import Credentials
+from tony_provider.runtime.hadoop.yarn_records import ContainerId
+from tony_provider.runtime.jobspec.model import JobSpec
+from tony_provider.runtime.jobspec.placement import Placement
 from tony_provider.runtime.protocol.status import FinalStatus
-from tony_provider.runtime.spec.model import JobSpec
-from tony_provider.runtime.spec.placement import Placement
 
 LOOK_SECONDS = 0.05
 PRIORITY = 1

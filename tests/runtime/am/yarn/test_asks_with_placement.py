@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from tony_provider.runtime.am.resource_manager import ContainerRequest
-from tony_provider.runtime.am.yarn.ask import Ask
-from tony_provider.runtime.am.yarn.container_asks import ContainerAsks
-from tony_provider.runtime.codec import from_plain
+from tony_provider.runtime.am.yarn.container_requests import Ask, ContainerAsks
+from tony_provider.runtime.common.codec import from_plain
 from tony_provider.runtime.hadoop.proto import yarn_pb2 as yarn
-from tony_provider.runtime.spec.placement import NODE_WAIT, Placement
+from tony_provider.runtime.jobspec.placement import NODE_WAIT, Placement
 
 ANY_NUMBER = 2**31 - 1
 RACKS = {"n1": "/left", "n2": "/left", "n3": "/right"}

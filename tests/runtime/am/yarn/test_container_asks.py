@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tony_provider.runtime.am.resource_manager import ContainerRequest
-from tony_provider.runtime.am.yarn.container_asks import MOST_ASKS, ContainerAsks, Saying
-from tony_provider.runtime.hadoop.ids import ApplicationAttemptId, ApplicationId, ContainerId
+from tony_provider.runtime.am.yarn.container_requests import MOST_ASKS, ContainerAsks, Saying
+from tony_provider.runtime.hadoop.yarn_records import ApplicationAttemptId, ApplicationId, ContainerId
 
 ATTEMPT = ApplicationAttemptId(ApplicationId(1, 1), 1)
 NODES = ("a:1", "b:1", "b:2")

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tony_provider.runtime.am.resource_manager import NodeLeaving, Preempting
-from tony_provider.runtime.am.yarn.preemption_messages import PreemptionMessages, leaving
-from tony_provider.runtime.hadoop.ids import ApplicationAttemptId, ApplicationId, ContainerId
+from tony_provider.runtime.am.yarn.yarn_resource_manager import PreemptionMessages, leaving_nodes
 from tony_provider.runtime.hadoop.proto import yarn_pb2 as yarn
+from tony_provider.runtime.hadoop.yarn_records import ApplicationAttemptId, ApplicationId, ContainerId
 
 ATTEMPT = ApplicationAttemptId(ApplicationId(1, 1), 1)
 NUMBERS = st.lists(st.integers(1, 6), unique=True)
@@ -68,7 +68,7 @@ def test_nodes_that_leave_with_containers_of_ours() -> None:
         report("d", yarn.NS_RUNNING),
         report("e", yarn.NS_DECOMMISSIONING, 5),
     ]
-    assert list(leaving(reports, {"a:45454", "b:45454", "c:45454", "d:45454"})) == [
+    assert list(leaving_nodes(reports, {"a:45454", "b:45454", "c:45454", "d:45454"})) == [
         NodeLeaving("a:45454", 3600.0),
         NodeLeaving("b:45454", None),
         NodeLeaving("c:45454", 0.0),

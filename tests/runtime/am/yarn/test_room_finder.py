@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tony_provider.runtime.am.resource_manager import ContainerRequest, Room
-from tony_provider.runtime.am.yarn.room_finder import FIRST_KEY, RoomFinder
-from tony_provider.runtime.hadoop.ids import ContainerId
+from tony_provider.runtime.am.yarn.container_requests import FIRST_KEY, RoomFinder
+from tony_provider.runtime.hadoop.yarn_records import ContainerId
 
 REQUEST = ContainerRequest(7, 1, 4096, 2, {"yarn.io/gpu": 1}, node_label="gpu", tags=["worker"])
 FIRST, SECOND = (ContainerId.parse(f"container_1700000000000_0001_01_00000{number}") for number in (2, 3))

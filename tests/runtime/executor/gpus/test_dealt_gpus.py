@@ -18,12 +18,12 @@ import pytest
 from tests.runtime.executor.conftest import Launch, Running
 from tests.runtime.executor.containers import REPOSITORY, is_alive, job, until
 from tests.runtime.executor.gpus.fake_nvidia_smi import fake_nvidia_smi
-from tony_provider.runtime import contract
 from tony_provider.runtime.application import GpuDealing
-from tony_provider.runtime.cancellation import Cancelled
-from tony_provider.runtime.executor.gpus import locks
-from tony_provider.runtime.executor.gpus.dealt_gpus import DealtGpus, NoGpusError, is_given
-from tony_provider.runtime.spec.model import TaskSpec
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.common.concurrency import Cancelled
+from tony_provider.runtime.executor import gpus as locks
+from tony_provider.runtime.executor.gpus import ContainerGpus, NoGpusError, gpus_set_by_node
+from tony_provider.runtime.jobspec.model import TaskSpec
 
 SEE = "echo $CUDA_VISIBLE_DEVICES >seen.part; mv seen.part seen; "
 WORK = SEE + "sleep 1000"
@@ -67,7 +67,7 @@ def guard_of(running: Running) -> int:
 
 async def until_free(device: str) -> None:
     def is_free() -> bool:
-        held = locks.take(device)
+        held = locks.take_gpu_lock(device)
         if held:
             held.close()
         return held is not None
@@ -108,8 +108,8 @@ async def test_a_user_process_that_outlives_executor_and_guard_keeps_its_device(
     await running.executor.wait()
 
     for name in names:
-        assert locks.take(name) is None
-        assert locks.holders(name)[0].startswith(f"{process} (")
+        assert locks.take_gpu_lock(name) is None
+        assert locks.gpu_lock_holders(name)[0].startswith(f"{process} (")
 
     os.killpg(running.executor.process.pid, signal.SIGKILL)
     for name in names:
@@ -130,7 +130,7 @@ async def test_a_device_is_free_when_what_the_program_started_is_gone(container:
     device = (await seen(running)).split(",")[0]
 
     assert is_alive(pid)
-    assert locks.take(device) is None
+    assert locks.take_gpu_lock(device) is None
 
     os.kill(guard, signal.SIGCONT)
     await until_free(device)
@@ -143,7 +143,7 @@ async def test_a_container_keeps_its_devices_for_its_next_start(container: Conta
     await running.master.first("settled")
     (running.container.directory / "seen").unlink()
 
-    assert locks.take(names[0]) is None, "between two starts"
+    assert locks.take_gpu_lock(names[0]) is None, "between two starts"
     await running.begin(generation=2)
 
     assert await seen(running) == before
@@ -181,12 +181,12 @@ async def test_what_the_node_or_the_job_chose_stays(container: Container, launch
     ],
 )
 def test_what_the_node_has_given(environ: dict[str, str], given: bool) -> None:
-    assert is_given(environ) is given
+    assert gpus_set_by_node(environ) is given
 
 
 @pytest.fixture
 def held(names: list[str]) -> Iterator[socket.socket]:
-    found = locks.take(names[1])
+    found = locks.take_gpu_lock(names[1])
     assert found
     yield found
     found.close()
@@ -194,12 +194,12 @@ def held(names: list[str]) -> Iterator[socket.socket]:
 
 @pytest.mark.usefixtures("held")
 def test_a_shortage_says_who_has_what(names: list[str]) -> None:
-    gpus = DealtGpus(GpuDealing(names), 2, {}, wait=0)
+    gpus = ContainerGpus(GpuDealing(names), 2, {}, wait=0)
     with pytest.raises(NoGpusError) as error:
         gpus.environment(threading.Event())
     start = f"the container was given 2 GPUs, and 1 of the node's 2 is free: {names[1]} is held by {os.getpid()} ("
     assert str(error.value).startswith(start)
-    free = locks.take(names[0])
+    free = locks.take_gpu_lock(names[0])
     assert free, "what it could have is given back"
     free.close()
 
@@ -237,8 +237,8 @@ def stranger(names: list[str]) -> Iterator[None]:
 def test_another_local_user_who_holds_all_locks_keeps_no_container_from_its_gpus(
     names: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    gpus = DealtGpus(GpuDealing(names), 1, {}, wait=0)
-    other = DealtGpus(GpuDealing(names), 1, {}, wait=0)
+    gpus = ContainerGpus(GpuDealing(names), 1, {}, wait=0)
+    other = ContainerGpus(GpuDealing(names), 1, {}, wait=0)
     assert gpus.environment(threading.Event()) == {"CUDA_VISIBLE_DEVICES": names[0]}
     assert other.environment(threading.Event()) == {"CUDA_VISIBLE_DEVICES": names[1]}
     gpus.close()
@@ -250,10 +250,10 @@ def test_another_local_user_who_holds_all_locks_keeps_no_container_from_its_gpus
 @pytest.mark.usefixtures("stranger")
 def test_a_gpu_that_another_user_has_locked_and_uses_stays_that_user_s(names: list[str], tmp_path: Path) -> None:
     path = fake_nvidia_smi(tmp_path, names, busy=names[:1])
-    gpus = DealtGpus(GpuDealing(), 1, {"PATH": path}, wait=0)
+    gpus = ContainerGpus(GpuDealing(), 1, {"PATH": path}, wait=0)
     assert gpus.environment(threading.Event()) == {"CUDA_VISIBLE_DEVICES": names[1]}
     with pytest.raises(NoGpusError, match=f"{names[0]} is held by user 4001"):
-        DealtGpus(GpuDealing(), 1, {"PATH": path}, wait=0).environment(threading.Event())
+        ContainerGpus(GpuDealing(), 1, {"PATH": path}, wait=0).environment(threading.Event())
     gpus.close()
 
 
@@ -262,12 +262,12 @@ def test_waiting_ends_when_it_is_told_to(names: list[str]) -> None:
     cancelled = threading.Event()
     cancelled.set()
     with pytest.raises(Cancelled):
-        DealtGpus(GpuDealing(names), 2, {}).environment(cancelled)
+        ContainerGpus(GpuDealing(names), 2, {}).environment(cancelled)
 
 
 def test_numbers_mean_the_same_to_all_programs() -> None:
     number = str(uuid.uuid4().int)
-    gpus = DealtGpus(GpuDealing([number]), 1, {})
+    gpus = ContainerGpus(GpuDealing([number]), 1, {})
     found = gpus.environment(threading.Event())
     gpus.close()
     assert found == {"CUDA_VISIBLE_DEVICES": number, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.runtime.executor.containers import REPOSITORY
-from tony_provider.runtime.executor.gpus import locks
+from tony_provider.runtime.executor import gpus
 
 _TAKE = """\
 import os, sys, time
@@ -53,35 +53,35 @@ def _other(processes: list[subprocess.Popen[str]], *arguments: str) -> str:
 
 
 def test_one_at_a_time(device: str) -> None:
-    first = locks.take(device)
+    first = gpus.take_gpu_lock(device)
     assert first
-    assert locks.take(device) is None
-    other = locks.take(device + "b")
+    assert gpus.take_gpu_lock(device) is None
+    other = gpus.take_gpu_lock(device + "b")
     assert other, "another device"
     other.close()
     first.close()
-    again = locks.take(device)
+    again = gpus.take_gpu_lock(device)
     assert again
     again.close()
 
 
 def test_who_has_it(device: str) -> None:
-    held = locks.take(device)
+    held = gpus.take_gpu_lock(device)
     assert held
-    assert [line.split()[0] for line in locks.holders(device)] == [str(os.getpid())]
+    assert [line.split()[0] for line in gpus.gpu_lock_holders(device)] == [str(os.getpid())]
     held.close()
-    assert locks.holders(device) == []
+    assert gpus.gpu_lock_holders(device) == []
 
 
 def test_a_killed_holder_has_it_no_more(device: str, processes: list[subprocess.Popen[str]]) -> None:
     assert _other(processes, device) == "taken"
-    assert locks.take(device) is None
-    assert locks.holders(device)[0].startswith(f"{processes[0].pid} (python")
+    assert gpus.take_gpu_lock(device) is None
+    assert gpus.gpu_lock_holders(device)[0].startswith(f"{processes[0].pid} (python")
 
     processes[0].send_signal(signal.SIGKILL)
     processes[0].wait()
 
-    held = locks.take(device)
+    held = gpus.take_gpu_lock(device)
     assert held
     held.close()
 
@@ -90,8 +90,8 @@ def test_a_killed_holder_has_it_no_more(device: str, processes: list[subprocess.
 def test_between_users(device: str, processes: list[subprocess.Popen[str]]) -> None:
     assert _other(processes, device, "4001") == "taken"
     assert _other(processes, device, "4002") == "held by others"
-    assert locks.take(device) is None, "nor for root"
-    assert locks.holders(device) == ["user 4001"]
+    assert gpus.take_gpu_lock(device) is None, "nor for root"
+    assert gpus.gpu_lock_holders(device) == ["user 4001"]
 
 
 _STRANGER = """\
@@ -123,12 +123,12 @@ def test_a_stranger_at_the_names_of_all_locks_can_be_disregarded_and_own_locks_c
 ) -> None:
     own = f"tony-gpu/0//{device}"
     _stranger(processes, f"tony-gpu/{device}", own.ljust(107, "/"), f"tony-gpu/4001//{device}".ljust(107, "/"))
-    assert locks.take(device) is None
-    held = locks.take(device, heed_others=False)
+    assert gpus.take_gpu_lock(device) is None
+    held = gpus.take_gpu_lock(device, heed_others=False)
     assert held, "the lock of a stranger"
-    assert locks.take(device, heed_others=False) is None, "the lock of another container of this user"
+    assert gpus.take_gpu_lock(device, heed_others=False) is None, "the lock of another container of this user"
     assert _other(processes, device) == "held by others"
-    assert [line.split()[0] for line in locks.holders(device)] == [str(os.getpid())]
+    assert [line.split()[0] for line in gpus.gpu_lock_holders(device)] == [str(os.getpid())]
     held.close()
 
 
@@ -143,6 +143,6 @@ def test_a_stranger_cannot_imitate_a_lock_that_this_user_holds(
         line = f"\n0000000000000000: 00000002 00000000 00010000 0001 01 {inode} @tony-gpu/0//0"
         short = f"\na: 1 1 10000 1 1 {inode} @tony-gpu/0//0".ljust(107, "/")
         _stranger(processes, line.ljust(107, "/"), short)
-        held = locks.take("0", heed_others=False)
+        held = gpus.take_gpu_lock("0", heed_others=False)
         assert held
         held.close()

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import until
-from tony_provider.runtime.executor.gpus.gpu_meter import GpuMeter
-from tony_provider.runtime.executor.gpus.nvml import GpuUse, Nvml, NvmlError
+from tony_provider.runtime.executor.gpus import GpuMeter, GpuUse, Nvml, NvmlError
 
 SOURCE = Path(__file__).with_name("fake_nvml.c")
 COMPILER = shutil.which("cc") or shutil.which("gcc")

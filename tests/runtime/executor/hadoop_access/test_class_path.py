@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tony_provider.runtime.executor.hadoop_access.class_path import ClassPathError, class_path, hadoop_program
+from tony_provider.runtime.executor.hadoop_access import ClassPathError, hadoop_program, node_class_path
 
 
 def program(home: Path, text: str) -> str:
@@ -29,7 +29,7 @@ def test_where_it_is_looked_for(tmp_path: Path) -> None:
 
 def test_what_it_says(tmp_path: Path) -> None:
     said = program(tmp_path, '#!/bin/sh\necho careful >&2\necho "$*,$HADOOP_CONF_DIR:/a.jar:/b.jar"\n')
-    assert class_path(said, {"HADOOP_CONF_DIR": "/conf"}) == "classpath --glob,/conf:/a.jar:/b.jar"
+    assert node_class_path(said, {"HADOOP_CONF_DIR": "/conf"}) == "classpath --glob,/conf:/a.jar:/b.jar"
 
 
 @pytest.mark.parametrize(
@@ -42,4 +42,4 @@ def test_what_it_says(tmp_path: Path) -> None:
 )
 def test_why_there_is_none(tmp_path: Path, text: str, what: str) -> None:
     with pytest.raises(ClassPathError, match=what):
-        class_path(program(tmp_path, text), {})
+        node_class_path(program(tmp_path, text), {})

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tony_provider.runtime import contract
-from tony_provider.runtime.executor.container_credentials import ContainerCredentials
-from tony_provider.runtime.executor.hadoop_access.user_tokens import UserTokens
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.executor.executor_container import ContainerCredentials
+from tony_provider.runtime.executor.hadoop_access import UserTokens
 from tony_provider.runtime.hadoop.errors import CredentialsError
 from tony_provider.runtime.hadoop.tokens import AM_RM_TOKEN, HDFS_TOKEN, NM_TOKEN, WEBHDFS_TOKEN, Credentials, Token
-from tony_provider.runtime.protocol.store_token import StoreToken
+from tony_provider.runtime.protocol.store_tokens import StoreToken
 
 
 def hdfs_token(service: str, password: bytes = b"password") -> Token:

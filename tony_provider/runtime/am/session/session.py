@@ -11,41 +11,32 @@ from typing import Optional
 
 from tony_provider.runtime.am.resource_manager import Container, ContainerExit, Largest, Room
 from tony_provider.runtime.am.session.actions import Action, Verdict
-from tony_provider.runtime.am.session.checkpoints.session_checkpoints import SessionCheckpoints
-from tony_provider.runtime.am.session.containers.containers import Containers
-from tony_provider.runtime.am.session.elastic import Elastic
-from tony_provider.runtime.am.session.executor_reports import ExecutorReports
-from tony_provider.runtime.am.session.exports import SessionExports
-from tony_provider.runtime.am.session.figures.time_ledger import TimeLedger
-from tony_provider.runtime.am.session.figures.type_ledger import TypeLedger
-from tony_provider.runtime.am.session.job_completion import JobCompletion
-from tony_provider.runtime.am.session.recovery.history import History
-from tony_provider.runtime.am.session.recovery.recovery import Recovery
-from tony_provider.runtime.am.session.resizing import Resizing
-from tony_provider.runtime.am.session.restarts.container_failures import ContainerFailures
-from tony_provider.runtime.am.session.restarts.early_ends import EarlyEnds
-from tony_provider.runtime.am.session.restarts.finished_tasks import FinishedTasks
-from tony_provider.runtime.am.session.restarts.process_starts import ProcessStarts
-from tony_provider.runtime.am.session.restarts.progress import CommittedSave
-from tony_provider.runtime.am.session.restarts.restart_groups import RestartGroups
-from tony_provider.runtime.am.session.restarts.restarts import Restarts
+from tony_provider.runtime.am.session.checkpoints import SessionCheckpoints, SessionExports
+from tony_provider.runtime.am.session.completion import EarlyEnds, FinishedTasks, JobCompletion
+from tony_provider.runtime.am.session.containers import Containers
+from tony_provider.runtime.am.session.recovery import History, Recovery
+from tony_provider.runtime.am.session.reports import ContainerFailures, ExecutorReports
+from tony_provider.runtime.am.session.resizing import Elastic, Resizing, SpareRoom
+from tony_provider.runtime.am.session.restart_policy import CommittedSave, RestartGroups
+from tony_provider.runtime.am.session.restarts import ProcessStarts, Restarts
+from tony_provider.runtime.am.session.session_state import (
+    Heartbeat,
+    ProcessEnd,
+    ProcessStack,
+    SessionState,
+    Settlement,
+    Task,
+)
+from tony_provider.runtime.am.session.sizing import AdvanceNotices, TypeSizes
 from tony_provider.runtime.am.session.stages import Stages
-from tony_provider.runtime.am.session.state.process_state import ProcessEnd, ProcessStack, Settlement
-from tony_provider.runtime.am.session.state.session_state import SessionState
-from tony_provider.runtime.am.session.state.task import Heartbeat, Task
-from tony_provider.runtime.am.session.suspension import Suspension
-from tony_provider.runtime.am.session.timers.advance_notices import AdvanceNotices
-from tony_provider.runtime.am.session.timers.liveness import Liveness
-from tony_provider.runtime.am.session.timers.opening_times import OpeningTimes
-from tony_provider.runtime.am.session.timers.spare_room import SpareRoom
-from tony_provider.runtime.am.session.timers.timers import Timers
-from tony_provider.runtime.am.session.type_sizes import TypeSizes
+from tony_provider.runtime.am.session.suspension import OpeningTimes, Suspension
+from tony_provider.runtime.am.session.timeouts import Liveness, Timers
+from tony_provider.runtime.am.session.usage import TimeLedger, TypeLedger
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.frameworks.base import Framework
-from tony_provider.runtime.protocol.export_status import ExportedModel
-from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState, JobStatus
-from tony_provider.runtime.spec.model import JobSpec
-from tony_provider.runtime.spec.opening_hours import ZoneOffset
+from tony_provider.runtime.jobspec.model import JobSpec
+from tony_provider.runtime.jobspec.opening_hours import ZoneOffset
+from tony_provider.runtime.protocol.status import ExportedModel, Failure, FailureKind, JobState, JobStatus
 
 
 class Session:

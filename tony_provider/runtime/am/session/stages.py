@@ -12,14 +12,13 @@ from typing import Optional
 
 import attrs
 
-from tony_provider.runtime.am.session.containers.containers import Containers
-from tony_provider.runtime.am.session.job_completion import JobCompletion
-from tony_provider.runtime.am.session.restarts.restarts import Restarts
-from tony_provider.runtime.am.session.state.session_state import SessionState
-from tony_provider.runtime.am.session.state.task import Task
+from tony_provider.runtime.am.session.completion import JobCompletion
+from tony_provider.runtime.am.session.containers import Containers
+from tony_provider.runtime.am.session.restarts import Restarts
+from tony_provider.runtime.am.session.session_state import SessionState, Task
+from tony_provider.runtime.jobspec.model import Milestone, Role
+from tony_provider.runtime.jobspec.task_types import in_cluster
 from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState, TaskState
-from tony_provider.runtime.ranks import in_cluster
-from tony_provider.runtime.spec.model import Milestone, Role
 
 _IN_WORDS = {
     Milestone.STARTED: "to have started",

@@ -5,18 +5,19 @@ The application lives on meanwhile, with its master alone.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Optional
 
-from tony_provider.runtime.am.session.checkpoints.session_checkpoints import CHECKPOINT_WAIT, SessionCheckpoints
-from tony_provider.runtime.am.session.containers.containers import Containers
-from tony_provider.runtime.am.session.restarts.restart_groups import RestartGroups
-from tony_provider.runtime.am.session.restarts.restarts import Restarts
+from tony_provider.runtime.am.session.checkpoints import CHECKPOINT_WAIT, SessionCheckpoints
+from tony_provider.runtime.am.session.containers import Containers
+from tony_provider.runtime.am.session.restart_policy import RestartGroups
+from tony_provider.runtime.am.session.restarts import Restarts
+from tony_provider.runtime.am.session.session_state import SessionState, Task
+from tony_provider.runtime.am.session.sizing import TypeSizes
 from tony_provider.runtime.am.session.stages import Stages
-from tony_provider.runtime.am.session.state.session_state import SessionState
-from tony_provider.runtime.am.session.state.task import Task
-from tony_provider.runtime.am.session.type_sizes import TypeSizes
+from tony_provider.runtime.common.text import first_line
+from tony_provider.runtime.jobspec.opening_hours import Week, ZoneOffset, read_hours
 from tony_provider.runtime.protocol.status import JobState
-from tony_provider.runtime.text import first_line
 
 
 class Suspension:
@@ -183,3 +184,28 @@ class Suspension:
             self._restarts.prepare_start(now)
         else:
             self._state.enter(JobState.RUNNING)  # whoever waits begins next
+
+
+class OpeningTimes:
+    """The part of the session that looks whether one of the job's windows is open.
+
+    Times are the session's, in seconds.
+    """
+
+    def __init__(self, state: SessionState, suspension: Suspension, offsets: Sequence[ZoneOffset]) -> None:
+        """``offsets``: of the windows' time zone."""
+        self._epoch = state.epoch
+        self._suspension = suspension
+        self._windows = state.job.windows
+        self._week = Week(map(read_hours, self._windows.open), offsets) if self._windows else None
+
+    def tick(self, now: float) -> None:
+        """Have the job go on, or suspended, as its windows say. One without windows is left alone."""
+        if self._week is None or self._windows is None:
+            return
+        moment = self._epoch + now
+        if self._week.is_open(moment):
+            self._suspension.open("one of its windows is open", now)
+        else:
+            opening = self._week.in_words(self._week.next_opening(moment))
+            self._suspension.close(f"none of its windows is open; the next one opens {opening} ({self._windows.zone})")

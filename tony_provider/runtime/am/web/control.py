@@ -16,24 +16,32 @@ Errors are ``{"error": message}``.
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 import logging
 import math
-from collections.abc import Mapping
+import ssl
+from collections import OrderedDict
+from collections.abc import Awaitable, Mapping
+from functools import partial
 from http import HTTPStatus
-from typing import Optional, Protocol, TypeVar
+from typing import Callable, Optional, Protocol, TypeVar
 
 import attrs
 
 from tony_provider.runtime.am.session.actions import Verdict
-from tony_provider.runtime.am.session.checkpoints.session_checkpoints import CHECKPOINT_WAIT
-from tony_provider.runtime.am.web.http_messages import HttpError, HttpRequest, HttpResponse
+from tony_provider.runtime.am.session.checkpoints import CHECKPOINT_WAIT
+from tony_provider.runtime.am.token_replacement import StoreAccess, TokenRefusedError
+from tony_provider.runtime.am.web.server import AccessType, HttpError, HttpRequest, HttpResponse, Route
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
-from tony_provider.runtime.codec import CodecError, load_json
-from tony_provider.runtime.protocol.export_status import ExportedModel
-from tony_provider.runtime.protocol.status import JobState, JobStatus
+from tony_provider.runtime.common.codec import CodecError, dump_json, load_json
+from tony_provider.runtime.common.text import is_writable
+from tony_provider.runtime.jobspec.model import Timeouts
+from tony_provider.runtime.protocol.http_messages import SealedPart
+from tony_provider.runtime.protocol.sealed_tls import PipeError, TlsPipe
+from tony_provider.runtime.protocol.status import ExportedModel, JobState, JobStatus
+from tony_provider.runtime.protocol.store_tokens import StoreToken
 from tony_provider.runtime.protocol.timing import KEEP_LOGS, RELEASE_WAIT, STOP_SLACK, stop_seconds
-from tony_provider.runtime.spec.model import Timeouts
-from tony_provider.runtime.text import is_writable
 
 log = logging.getLogger(__name__)
 
@@ -286,3 +294,77 @@ def _read(request: HttpRequest, cls: type[T]) -> T:
 def _check_reason(reason: str) -> None:
     if not (0 < len(reason) <= _LONGEST_REASON and is_writable(reason)):
         raise HttpError(HTTPStatus.BAD_REQUEST, f"reason: text of 1 to {_LONGEST_REASON} characters")
+
+
+_MOST_OPEN = 16  # conversations; who begins another one ends the oldest
+_SECONDS = 60.0  # for one conversation
+
+Obey = Callable[[str, bytes], Awaitable[bytes]]
+"""Given who sends an order and the order; returns the answer. May raise HttpError."""
+
+
+@attrs.define(eq=False)
+class _Conversation:
+    pipe: TlsPipe
+    user: str
+    until: float  # the loop's time
+
+
+class SealedOrders:
+    """The master's ends of such conversations, each good for one order. Used within a running event loop."""
+
+    def __init__(self, context: ssl.SSLContext, obey: Obey) -> None:
+        self._context = context
+        self._obey = obey
+        self._open: OrderedDict[str, _Conversation] = OrderedDict()
+
+    async def put(self, request: HttpRequest) -> HttpResponse:
+        part: Optional[SealedPart] = None
+        try:
+            part = load_json(request.body, SealedPart)
+            conversation = self._conversation(part.conversation, request.user)
+            conversation.pipe.take(base64.b64decode(part.data, validate=True))
+            order = conversation.pipe.message()
+            answer: Optional[bytes] = None
+            if order is not None:
+                del self._open[part.conversation]
+                answer = await self._obey(request.user, order)
+            said = conversation.pipe.give(answer)
+        except (CodecError, PipeError, binascii.Error) as error:
+            if part is not None:
+                self._open.pop(part.conversation, None)
+            raise HttpError(HTTPStatus.BAD_REQUEST, str(error)) from error
+        return HttpResponse.of_object(SealedPart(part.conversation, base64.b64encode(said).decode()))
+
+    def _conversation(self, name: str, user: str) -> _Conversation:
+        now = asyncio.get_running_loop().time()
+        for old in [each for each, found in self._open.items() if found.until < now]:
+            del self._open[old]
+        found = self._open.get(name)
+        if found is None:
+            found = self._open[name] = _Conversation(TlsPipe(self._context), user, now + _SECONDS)
+            if len(self._open) > _MOST_OPEN:
+                self._open.popitem(last=False)
+        elif found.user != user:
+            raise HttpError(HTTPStatus.FORBIDDEN, "this conversation is somebody else's")
+        return found
+
+
+TOKENS_PATH = "/control/tokens"
+
+
+def token_route(access: StoreAccess, context: ssl.SSLContext) -> Optional[Route]:
+    """``context``: of the master's end of sealed conversations. None: the store asks for no token."""
+    if access.life is None:
+        return None
+    orders = SealedOrders(context, partial(_obey, access))
+    return Route("PUT", TOKENS_PATH, AccessType.MODIFY, orders.put)
+
+
+async def _obey(access: StoreAccess, user: str, order: bytes) -> bytes:
+    try:
+        token = load_json(order, StoreToken)
+        log.info("%r brings a token of the store", user)
+        return dump_json(await access.take(token))
+    except (CodecError, TokenRefusedError) as error:
+        raise HttpError(HTTPStatus.BAD_REQUEST, str(error)) from error

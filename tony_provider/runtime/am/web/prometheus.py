@@ -15,7 +15,7 @@ from typing import Callable, Optional, Union
 
 import attrs
 
-from tony_provider.runtime.am.web.http_messages import HttpRequest, HttpResponse
+from tony_provider.runtime.am.web.server import HttpRequest, HttpResponse
 from tony_provider.runtime.protocol.status import JobState, JobStatus, ProcessStatus, TaskStatus
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

@@ -1,23 +1,133 @@
-"""The application master's HTTP server, on this node's own address."""
+"""HTTP requests to the application master, and its answers."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import logging
 import random
 import socket
 import ssl
-from collections.abc import Iterable
-from typing import Any, Callable, Optional
+from collections.abc import Awaitable, Iterable, Mapping
+from enum import Enum
+from http import HTTPStatus
+from typing import Any, Callable, Optional, Protocol
+from urllib.parse import unquote
 
 import attrs
+import h11
 
-from tony_provider.runtime.address import Address
-from tony_provider.runtime.am.allowance import Allowance
-from tony_provider.runtime.am.web.http_connection import Answer, Connection
-from tony_provider.runtime.am.web.slots import Slots
-from tony_provider.runtime.spec.model import PortRange
+from tony_provider.runtime.am.executor_limits import RateLimiter
+from tony_provider.runtime.common.codec import dump_json
+from tony_provider.runtime.common.concurrency import wait_with_timeout
+from tony_provider.runtime.common.network import Address
+from tony_provider.runtime.hadoop.yarn_records import MODIFY_APP, VIEW_APP
+from tony_provider.runtime.jobspec.model import PortRange
+
+JSON = "application/json"
+
+
+@attrs.frozen
+class Head:
+    """The first part of a request, before its body."""
+
+    method: str
+    path: str  # decoded, without the query
+    query: str = ""
+    headers: tuple[tuple[str, str], ...] = ()  # names in lower case, in the order sent
+
+    def values(self, name: str) -> list[str]:
+        """The values of every header with this name (in lower case)."""
+        return [value for each, value in self.headers if each == name]
+
+
+@attrs.frozen
+class HttpRequest:
+    """A whole request, and the user who sent it."""
+
+    head: Head
+    user: str  # who asks; empty where nobody says
+    body: bytes = b""
+
+
+@attrs.frozen
+class HttpResponse:
+    """The answer to a request."""
+
+    status: int
+    content_type: str
+    body: bytes
+    headers: Mapping[str, str] = attrs.field(factory=dict)
+
+    @classmethod
+    def of_object(cls, found: Any, status: int = HTTPStatus.OK) -> HttpResponse:
+        """A response with an attrs object as JSON."""
+        return cls(status, JSON, dump_json(found))
+
+
+class HttpError(Exception):
+    """An error that is the answer to a request, as JSON ``{"error": message}``."""
+
+    def __init__(self, status: int, message: str, headers: Optional[Mapping[str, str]] = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.headers = headers or {}
+
+    def response(self) -> HttpResponse:
+        return HttpResponse(self.status, JSON, json.dumps({"error": self.message}).encode(), self.headers)
+
+
+Handler = Callable[[HttpRequest], Awaitable[HttpResponse]]
+
+
+class AccessType(Enum):
+    """What a sender must be allowed, by the names of YARN's access lists of an application."""
+
+    VIEW = VIEW_APP
+    MODIFY = MODIFY_APP
+
+
+@attrs.frozen
+class Route:
+    """One address of the web server, and who may use it."""
+
+    method: str
+    path: str
+    access: AccessType
+    handle: Handler
+    below: bool = False  # everything whose path begins with ``path``, which ends with a slash
+
+
+class Router:
+    """Finds the route of a request."""
+
+    def __init__(self, routes: Iterable[Route]) -> None:
+        self._paths: dict[str, dict[str, Route]] = {}
+        self._prefixes: dict[str, dict[str, Route]] = {}
+        for route in routes:
+            paths = self._prefixes if route.below else self._paths
+            paths.setdefault(route.path, {})[route.method] = route
+
+    def find(self, head: Head) -> Route:
+        """The route for a request. Raises HttpError when there is none.
+
+        A path of its own goes before a longer prefix, and that before a shorter one.
+        """
+        methods = self._paths.get(head.path) or self._below(head.path)
+        if methods is None:
+            raise HttpError(HTTPStatus.NOT_FOUND, "there is no such page")
+        route = methods.get("GET" if head.method == "HEAD" else head.method)
+        if route is None:
+            allowed = ", ".join(sorted({*methods, *(["HEAD"] if "GET" in methods else [])}))
+            raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, f"only {allowed}", {"Allow": allowed})
+        return route
+
+    def _below(self, path: str) -> Optional[dict[str, Route]]:
+        prefixes = [prefix for prefix in self._prefixes if path.startswith(prefix)]
+        return self._prefixes[max(prefixes, key=len)] if prefixes else None
+
 
 log = logging.getLogger(__name__)
 
@@ -52,13 +162,13 @@ class WebServer:
         self._answer: Optional[Answer] = None
         self._expects: Callable[[str], bool] = _everybody
         self._connections: set[asyncio.Task[None]] = set()
-        self._expected = Slots(_MOST_EXPECTED, _MOST_EXPECTED)
-        self._strangers = Slots(_MOST_STRANGERS, _MOST_OF_A_STRANGER)
+        self._expected = ConnectionSlots(_MOST_EXPECTED, _MOST_EXPECTED)
+        self._strangers = ConnectionSlots(_MOST_STRANGERS, _MOST_OF_A_STRANGER)
         # Whoever has come through is the proxy, by its certificate: those that have not take none of its places.
-        self._handshakes = Slots(_MOST_EXPECTED, _MOST_EXPECTED)
-        self._strangers_handshakes = Slots(_MOST_STRANGERS, _MOST_OF_A_STRANGER)
+        self._handshakes = ConnectionSlots(_MOST_EXPECTED, _MOST_EXPECTED)
+        self._strangers_handshakes = ConnectionSlots(_MOST_STRANGERS, _MOST_OF_A_STRANGER)
         self._resting: dict[socket.socket, asyncio.TimerHandle] = {}  # those of which none can be accepted just now
-        self._newcomers = Allowance(_STRANGERS_A_SECOND, _MOST_STRANGERS)
+        self._newcomers = RateLimiter(_STRANGERS_A_SECOND, _MOST_STRANGERS)
         self._serves = False
         self._told = False  # that none could be accepted
 
@@ -166,7 +276,7 @@ class WebServer:
         if self._answer is None:
             writer.transport.abort()
             return
-        connection = Connection(source, reader, writer, self._answer, stranger=not expected)
+        connection = HttpConnection(source, reader, writer, self._answer, stranger=not expected)
         if not slots.admit(connection):
             writer.transport.abort()
             return
@@ -242,3 +352,220 @@ def _bound(places: Iterable[tuple[int, str]], port: int) -> list[socket.socket]:
             return []
         sockets.append(each)
     return sockets
+
+
+MOST_HEAD = 16 << 10  # bytes
+MOST_BODY = 64 << 10  # bytes; the largest is an order to stop
+_CHUNK = 16 << 10  # bytes
+_HEAD_SECONDS = 10.0  # for the whole head, however slowly it trickles
+_STRANGERS_HEAD_SECONDS = 3.0
+_BODY_SECONDS = 10.0
+_ANSWER_SECONDS = 30.0  # for our own part, with the reading of the body
+_SEND_SECONDS = 20.0
+_LINGER_SECONDS = 2.0  # for the other side to close too: closing on what it still sends could take our answer from it
+
+ReadBody = Callable[[], Awaitable[bytes]]
+Answer = Callable[[str, Head, ReadBody], Awaitable[HttpResponse]]
+"""Given the address that a request comes from, its head, and how to read its body; may raise HttpError."""
+
+_COMMON_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Connection": "close"}
+
+
+class _BrokenOff(Exception):  # noqa: N818
+    """The other side is gone."""
+
+
+class HttpConnection:
+    """One HTTP connection, closed after one request.
+
+    YARN's proxy opens one for each, and nothing is left to wait for.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        answer: Answer,
+        *,
+        stranger: bool = False,
+    ) -> None:
+        """``stranger``: it comes from nowhere that anybody is answered at, and is given less time."""
+        self.source = source
+        self.waits = True  # for the rest of the request, or the goodbye
+        self._stranger = stranger
+        self._reader = reader
+        self._writer = writer
+        self._answer = answer
+        writer.transport.set_write_buffer_limits(0)  # so that drained is sent
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MOST_HEAD)
+        self._is_head = False
+
+    def give_up(self) -> None:
+        """Close it at once. ``serve`` ends then."""
+        self._writer.transport.abort()
+
+    async def serve(self) -> None:
+        """Read the request and answer it, until the connection is closed. Raises only CancelledError."""
+        try:
+            response = await self._respond()
+            if response:
+                self.waits = False
+                await wait_with_timeout(self._send(response), _SEND_SECONDS)
+                self.waits = True
+                await self._close()
+        except (_BrokenOff, OSError, asyncio.TimeoutError) as error:
+            log.debug("a connection broke off: %r", error)
+        finally:
+            if not self._writer.is_closing():
+                self._writer.transport.abort()  # nothing is left to be sent, or nobody takes it
+
+    async def _respond(self) -> Optional[HttpResponse]:
+        """None: nothing was asked. Raises _BrokenOff."""
+        try:
+            head = await self._head()
+            if head is None:
+                return None
+            self.waits = False
+            return await wait_with_timeout(self._answer(self.source, head, self._body), _ANSWER_SECONDS)
+        except HttpError as error:
+            return error.response()
+        except h11.RemoteProtocolError as error:
+            return HttpError(error.error_status_hint, f"this is no HTTP/1.1: {error}").response()
+        except asyncio.TimeoutError:
+            return HttpError(HTTPStatus.SERVICE_UNAVAILABLE, "the application master is too busy").response()
+        except _BrokenOff:
+            raise
+        except Exception:
+            log.exception("a request could not be answered")
+            return HttpError(HTTPStatus.INTERNAL_SERVER_ERROR, "a fault; the master's log says more").response()
+
+    # ---- receiving ---------------------------------------------------------------------------------------------
+
+    async def _head(self) -> Optional[Head]:
+        event = await self._next(_deadline(_STRANGERS_HEAD_SECONDS if self._stranger else _HEAD_SECONDS))
+        if not isinstance(event, h11.Request):
+            return None
+        self._is_head = event.method == b"HEAD"
+        path, _, query = event.target.decode("latin-1").partition("?")
+        return Head(
+            method=event.method.decode("latin-1"),
+            path=unquote(path, errors="replace"),
+            query=query,
+            headers=tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in event.headers),
+        )
+
+    async def _body(self) -> bytes:
+        """Raises HttpError, h11.RemoteProtocolError, _BrokenOff."""
+        deadline = _deadline(_BODY_SECONDS)
+        body = bytearray()
+        self.waits = True
+        try:
+            while isinstance(event := await self._next(deadline), h11.Data):
+                body += event.data
+                if len(body) > MOST_BODY:
+                    raise HttpError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"more than {MOST_BODY} bytes")
+        finally:
+            self.waits = False
+        return bytes(body)
+
+    async def _next(self, deadline: float) -> object:
+        """h11's next event."""
+        while True:
+            event = self._http.next_event()
+            if event is not h11.NEED_DATA:
+                return event
+            if self._http.they_are_waiting_for_100_continue:
+                go_on = h11.InformationalResponse(status_code=HTTPStatus.CONTINUE, headers=[])
+                self._writer.write(self._http.send(go_on) or b"")
+            self._http.receive_data(await self._read(deadline))
+
+    async def _read(self, deadline: float) -> bytes:
+        try:
+            return await wait_with_timeout(self._reader.read(_CHUNK), deadline - asyncio.get_running_loop().time())
+        except asyncio.TimeoutError as error:
+            raise HttpError(HTTPStatus.REQUEST_TIMEOUT, "the request did not come in time") from error
+        except OSError as error:
+            raise _BrokenOff(str(error)) from error
+
+    # ---- answering ---------------------------------------------------------------------------------------------
+
+    async def _send(self, response: HttpResponse) -> None:
+        headers = {
+            "Content-Type": response.content_type,
+            "Content-Length": str(len(response.body)),
+            **_COMMON_HEADERS,
+            **response.headers,
+        }
+        self._write(h11.Response(status_code=response.status, headers=list(headers.items())))
+        if not self._is_head:
+            self._write(h11.Data(data=response.body))
+        self._write(h11.EndOfMessage())
+        await self._writer.drain()
+
+    def _write(self, event: h11.Event) -> None:
+        self._writer.write(self._http.send(event) or b"")
+
+    async def _close(self) -> None:
+        if self._writer.can_write_eof():
+            self._writer.write_eof()
+            await wait_with_timeout(self._until_closed(), _LINGER_SECONDS)
+        else:  # TLS, which has a goodbye of its own
+            self._writer.close()
+            await wait_with_timeout(self._writer.wait_closed(), _LINGER_SECONDS)
+
+    async def _until_closed(self) -> None:
+        while await self._reader.read(_CHUNK):
+            pass
+
+
+def _deadline(seconds: float) -> float:
+    return asyncio.get_running_loop().time() + seconds
+
+
+class Visit(Protocol):
+    """A connection that has a place."""
+
+    @property
+    def source(self) -> str:
+        """The address that it comes from."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether it keeps us waiting: for the rest of its request, or for its goodbye."""
+
+    def give_up(self) -> None:
+        """Close it, whatever it is at."""
+
+
+@attrs.define(eq=False)
+class ConnectionSlots:
+    """A number of places. Where all are taken, whoever has kept us waiting for the longest time leaves for a newcomer.
+
+    So half requests keep nobody out, however many there are: a whole one comes in one go, and is answered.
+    """
+
+    most: int
+    of_one: int  # most for one address
+    _visits: dict[Visit, None] = attrs.field(factory=dict)  # the oldest first
+
+    def admit(self, visit: Visit) -> bool:
+        """Give it a place; False: there is none, since all that there are have whole requests."""
+        of_one = [each for each in self._visits if each.source == visit.source]
+        leaves: Optional[Visit] = None
+        if len(of_one) >= self.of_one:
+            leaves = next((each for each in of_one if each.waits), None)
+        elif len(self._visits) >= self.most:
+            leaves = next((each for each in self._visits if each.waits), None)
+        else:
+            self._visits[visit] = None
+            return True
+        if leaves is None:
+            return False
+        self.leave(leaves)
+        leaves.give_up()
+        self._visits[visit] = None
+        return True
+
+    def leave(self, visit: Visit) -> None:
+        self._visits.pop(visit, None)

@@ -7,19 +7,37 @@ from 1 (default: the newest). ``?as=text`` gives browsers the text, too.
 from __future__ import annotations
 
 import asyncio
+import json
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from http import HTTPStatus
-from typing import Callable, Optional
+from typing import Callable, Optional, TypeVar
 from urllib.parse import parse_qs, quote
 
-from tony_provider.runtime.am.log_tails import LARGEST, LogTails, NoTailError
-from tony_provider.runtime.am.web.http_messages import HttpError, HttpRequest, HttpResponse
-from tony_provider.runtime.am.web.page.log_page import LogPage, LogView
-from tony_provider.runtime.am.web.page.refusal import wants_page
-from tony_provider.runtime.contract import path_of_task
-from tony_provider.runtime.protocol.status import JobStatus, TaskStatus
-from tony_provider.runtime.text import printable
+import attrs
 
-PATH = "/logs/"
+from tony_provider.runtime.am import executor_messages
+from tony_provider.runtime.am.gateway import ExecutorRequests, NoAnswerError
+from tony_provider.runtime.am.web.page import Document, Html, element, wants_page
+from tony_provider.runtime.am.web.server import JSON, HttpError, HttpRequest, HttpResponse
+from tony_provider.runtime.common import contract, quantities
+from tony_provider.runtime.common.codec import to_plain
+from tony_provider.runtime.common.concurrency import wait_with_timeout
+from tony_provider.runtime.common.contract import path_of_task
+from tony_provider.runtime.common.text import (
+    end_of_log,
+    length_before_cut_secret,
+    masked_bytes,
+    printable,
+    without_cut_secret,
+)
+from tony_provider.runtime.protocol import http_messages, limits, timing, tony_pb2
+from tony_provider.runtime.protocol.http_messages import LogPiece, OutputPiece, read_kept
+from tony_provider.runtime.protocol.status import JobStatus, TaskStatus
+from tony_provider.runtime.storage import Storage, StorageError, StorageNotFound, read_bytes, uris
+
+LOGS_PATH = "/logs/"
 DEFAULT_SIZE = 64 << 10  # bytes
 TEXT = "text/plain; charset=utf-8"
 
@@ -35,9 +53,9 @@ class Logs:
         self._page = LogPage()
 
     async def tail(self, request: HttpRequest) -> HttpResponse:
-        task = task_of(self._status(), request.head.path[len(PATH) :])
+        task = task_of(self._status(), request.head.path[len(LOGS_PATH) :])
         query = parse_qs(request.head.query)
-        size = number_of(query, "bytes", LARGEST) or DEFAULT_SIZE
+        size = number_of(query, "bytes", LARGEST_TAIL) or DEFAULT_SIZE
         attempt = number_of(query, "attempt", task.attempt) or task.attempt
         read = self._tails.current if attempt == task.attempt else self._tails.former
         try:
@@ -84,3 +102,223 @@ def number_of(query: dict[str, list[str]], name: str, most: int, least: int = 1)
     if text.isascii() and text.isdigit() and len(text) <= _LONGEST_NUMBER and least <= int(text) <= most:
         return int(text)
     raise HttpError(HTTPStatus.BAD_REQUEST, f"{name}: a number from {least} to {most}")
+
+
+OUTPUT_PATH = "/" + http_messages.OUTPUT_PATH
+_MOST_AFTER = (1 << 63) - 1
+
+
+class TaskOutput:
+    """The HTTP handler of output that is followed. Used within a running event loop."""
+
+    def __init__(self, status: Callable[[], JobStatus], tails: LogTails) -> None:
+        self._status = status
+        self._tails = tails
+
+    async def piece(self, request: HttpRequest) -> HttpResponse:
+        task = task_of(self._status(), request.head.path[len(OUTPUT_PATH) :])
+        query = parse_qs(request.head.query)
+        size = number_of(query, "bytes", LARGEST_TAIL) or DEFAULT_SIZE
+        attempt = number_of(query, "attempt", task.attempt) or task.attempt
+        after = number_of(query, "after", _MOST_AFTER, least=0) or 0
+        try:
+            if attempt == task.attempt:
+                found = await self._tails.current_after(task.name, attempt, after, size)
+                found = await asyncio.to_thread(self._tails.before_cut_secret, found)
+            else:
+                found = await self._tails.former_after(task.name, attempt, after, size)
+        except NoTailError as error:
+            answer = OutputPiece(attempt, task.attempt, after, after, problem=str(error))
+        else:
+            # Whoever follows begins where a piece has ended; anybody may begin in the middle of a secret.
+            masked = self._tails.masked_end if after else self._tails.masked
+            text = await asyncio.to_thread(masked, found.data)
+            answer = OutputPiece(attempt, task.attempt, found.start, found.end, text.decode("utf-8", "surrogateescape"))
+        body = await asyncio.to_thread(lambda: json.dumps(to_plain(answer)).encode())
+        return HttpResponse(HTTPStatus.OK, JSON, body)
+
+
+T = TypeVar("T")
+
+LARGEST_TAIL = limits.LOG_TAIL
+_AT_ONCE = 4  # tails, asked or read: so much memory of the master and of an executor, and no more
+_EXECUTOR_SECONDS = 5.0
+_STORE_SECONDS = 15.0
+
+
+class NoTailError(Exception):
+    """There is no end of a log to show now; the message says why."""
+
+
+class LogTails:
+    """Finds the end of what a task has printed. Made within a running event loop; close it.
+
+    ``secrets`` are the values that are masked in what is shown of it.
+    """
+
+    def __init__(
+        self,
+        executor_requests: ExecutorRequests,
+        storage: Storage,
+        application_dir: str,
+        secrets: Sequence[str] = (),
+    ) -> None:
+        self._executor_requests = executor_requests
+        self._storage = storage
+        self._secrets = tuple(secrets)
+        self._logs = uris.join(application_dir, contract.LOGS_DIR)
+        self._turn = asyncio.Semaphore(_AT_ONCE)
+        # Threads of its own: a store that hangs keeps those who look waiting, and not the master's own work.
+        self._threads = ThreadPoolExecutor(_AT_ONCE, "tails")
+
+    async def current(self, task: str, attempt: int, size: int) -> bytes:
+        """The log's end in a task's newest container, from the start of a line: at most ``size`` bytes.
+
+        Raises NoTailError.
+        """
+        async with self._turn:
+            try:
+                return await self._ask(task, size)
+            except NoAnswerError as error:
+                problem = str(error)
+            kept = await self._read(task, attempt, size)
+        if kept is None:
+            raise NoTailError(f"{problem}, and no log was kept of attempt {attempt}")
+        return kept
+
+    async def former(self, task: str, attempt: int, size: int) -> bytes:
+        """The log's end in a container that the task had before, as ``current`` gives it."""
+        async with self._turn:
+            kept = await self._read(task, attempt, size)
+        if kept is None:
+            raise NoTailError(f"no log was kept of attempt {attempt} of {task}: its container had no time for that")
+        return kept
+
+    async def current_after(self, task: str, attempt: int, after: int, size: int) -> LogPiece:
+        """What the task's newest container has printed after so many bytes: at most the last ``size`` of it.
+
+        Raises NoTailError.
+        """
+        async with self._turn:
+            try:
+                tail = await self._answer(task, size, after)
+            except NoAnswerError as error:
+                problem = str(error)
+            else:
+                return LogPiece(tail.end - len(tail.data), tail.data)
+        return await self.former_after(task, attempt, after, size, problem)
+
+    async def former_after(self, task: str, attempt: int, after: int, size: int, problem: str = "") -> LogPiece:
+        """What a container that has ended had printed after so many bytes, of whose log the end was kept.
+
+        ``problem``: why its executor was asked in vain. Raises NoTailError.
+        """
+        async with self._turn:
+            kept = await self._kept(task, attempt, partial(_read_after, after=after, size=size))
+        if kept is None:
+            raise NoTailError(f"{problem}{', and ' if problem else ''}no log was kept of attempt {attempt} of {task}")
+        return kept
+
+    def masked(self, data: bytes) -> bytes:
+        """A piece of a log as it may be shown."""
+        return masked_bytes(data, self._secrets)
+
+    def masked_end(self, data: bytes) -> bytes:
+        """The end of a log as it may be shown: where it was cut, it may begin with the half of a secret."""
+        return masked_bytes(without_cut_secret(data, self._secrets), self._secrets)
+
+    def before_cut_secret(self, piece: LogPiece) -> LogPiece:
+        """The piece without the beginning of a secret at its end: nobody could mask that; it comes with the next."""
+        return LogPiece(piece.start, piece.data[: length_before_cut_secret(piece.data, self._secrets)])
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False)
+
+    async def _ask(self, task: str, size: int) -> bytes:
+        return (await self._answer(task, size)).data
+
+    async def _answer(self, task: str, size: int, after: Optional[int] = None) -> tony_pb2.Tail:
+        """Raises NoAnswerError, NoTailError."""
+        answer = await self._executor_requests.ask(
+            task, partial(executor_messages.tail_wanted, size=size, after=after), _EXECUTOR_SECONDS
+        )
+        if answer.tail.problem:
+            raise NoTailError(f"the log of {task} cannot be read on its node: {answer.tail.problem}")
+        return answer.tail
+
+    async def _read(self, task: str, attempt: int, size: int) -> Optional[bytes]:
+        return await self._kept(task, attempt, partial(_end_of_file, size=size))
+
+    async def _kept(self, task: str, attempt: int, read: Callable[[Storage, str], T]) -> Optional[T]:
+        """What is read of the log that was kept; None: none was. Raises NoTailError."""
+        uri = uris.join(self._logs, contract.log_name(task, attempt))
+        reading = asyncio.get_running_loop().run_in_executor(self._threads, read, self._storage, uri)
+        try:
+            return await wait_with_timeout(reading, _STORE_SECONDS)
+        except StorageNotFound:
+            return None
+        except asyncio.TimeoutError as error:
+            raise NoTailError(f"the store did not give {uri} within {_STORE_SECONDS:g} s") from error
+        except StorageError as error:
+            raise NoTailError(str(error)) from error
+
+
+def _end_of_file(storage: Storage, uri: str, size: int) -> bytes:
+    whole = storage.status(uri).size
+    return end_of_log(read_bytes(storage, uri, offset=max(0, whole - size - 1), length=size + 1), size)
+
+
+def _read_after(storage: Storage, uri: str, after: int, size: int) -> LogPiece:
+    return read_kept(storage, uri, after, size)
+
+
+_SIZES = (64 << 10, 256 << 10, 1 << 20)  # bytes; the last is the most that there is
+
+
+@attrs.frozen
+class LogView:
+    """The end of a task's log, and what the page says of it."""
+
+    task: str
+    path: str  # relative to the page itself
+    attempt: int
+    size: int  # bytes, at most
+    text: str
+    growing: bool  # there may be more of it
+
+
+class LogPage:
+    """Makes the page of a task's log."""
+
+    def __init__(self) -> None:
+        self._document = Document(script="log.js")
+
+    def response(self, view: LogView) -> HttpResponse:
+        """The page. Its links are relative to its own address, one level below the job's page."""
+        every = timing.HEARTBEAT_INTERVAL if view.growing else 0
+        head = element(
+            "section",
+            element("nav", *_ways(view)),
+            element("h1", view.task, " ", element("small", f"container {view.attempt}")),
+            id="head",
+        )
+        text = element("section", element("pre", "\n", view.text), id="log")  # the first line's end is not shown
+        footer = element("footer", element("span", id="note", role="status"))
+        return self._document.response(
+            HTTPStatus.OK, f"{view.task} log", element("main", head, text), footer, data_every=f"{every:g}"
+        )
+
+
+def _ways(view: LogView) -> list[Html]:
+    attempt = f"&attempt={view.attempt}"
+    sizes = (
+        element(
+            "a",
+            f"last {quantities.size(size)}",
+            href=f"{view.path}?bytes={size}{attempt}",
+            aria_current="page" if size == view.size else None,
+        )
+        for size in _SIZES
+    )
+    text = element("a", "as text", href=f"{view.path}?bytes={view.size}{attempt}&as=text")
+    return [element("a", "The job", href="../"), *sizes, text]

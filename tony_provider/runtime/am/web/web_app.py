@@ -4,22 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Optional
 
 import attrs
 
-from tony_provider.runtime.am.log_tails import LogTails
 from tony_provider.runtime.am.master import Master
-from tony_provider.runtime.am.web.authenticator import Authenticator
-from tony_provider.runtime.am.web.page.curves import SECONDS, JobCurves
-from tony_provider.runtime.am.web.router import Route, Router
-from tony_provider.runtime.am.web.routes import Routes, router
-from tony_provider.runtime.am.web.server import WebServer
-from tony_provider.runtime.am.web.tensorboard.tensorboard_pages import TensorBoardPages
-from tony_provider.runtime.am.web.tensorboard.tensorboard_routes import TensorBoard
-from tony_provider.runtime.am.web.tunnels.tunnel_route import Tunnels
+from tony_provider.runtime.am.web import task_logs
+from tony_provider.runtime.am.web import task_logs as task_output
+from tony_provider.runtime.am.web.authentication import Authenticator, check_json, check_no_browser
+from tony_provider.runtime.am.web.control import Control, Steered
+from tony_provider.runtime.am.web.job_view import SECONDS, JobCurves
+from tony_provider.runtime.am.web.page import JobPage, Places, Use, refusal_page, wants_page
+from tony_provider.runtime.am.web.prometheus import Metrics
+from tony_provider.runtime.am.web.server import (
+    AccessType,
+    Head,
+    HttpError,
+    HttpRequest,
+    HttpResponse,
+    ReadBody,
+    Route,
+    Router,
+    WebServer,
+)
+from tony_provider.runtime.am.web.task_logs import Logs, LogTails, TaskOutput
+from tony_provider.runtime.am.web.tensorboard_proxy import TensorBoard, TensorBoardPages
+from tony_provider.runtime.am.web.tunnels import Tunnels
 from tony_provider.runtime.application import ApplicationDescription
+from tony_provider.runtime.jobspec.model import Timeouts
 from tony_provider.runtime.protocol import timing
 from tony_provider.runtime.storage import Storage
 
@@ -83,7 +96,7 @@ class WebApp:
         self._tails = LogTails(executor_requests, self._storage, self._description.application_dir, self._secrets)
         tensorboard = TensorBoard(TensorBoardPages(executor_requests), master.status) if job.tensorboard else None
         self._tunnels = Tunnels(self._sealed, master.executors.tunnel_streams)
-        routes = router(
+        routes = make_router(
             master,
             job.timeouts,
             self._tails,
@@ -115,3 +128,80 @@ class WebApp:
             await asyncio.gather(task, return_exceptions=True)
         if self._tails:
             self._tails.close()
+
+
+# For what has no policy of its own: nothing of it is run, and no page has it in a frame.
+_GUARDS = {
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+}
+
+
+class Routes:
+    """Answers requests: asks the authenticator who sends them, then hands them to their route."""
+
+    def __init__(self, authenticator: Authenticator, router: Router) -> None:
+        self._authenticator = authenticator
+        self._router = router
+
+    async def answer(self, source: str, head: Head, read_body: ReadBody) -> HttpResponse:
+        """The answer to a request. Raises HttpError, where that is not shown as a page."""
+        try:
+            return _guarded(await self._answer(source, head, read_body))
+        except HttpError as error:
+            if wants_page(head):
+                return refusal_page(error)
+            raise
+
+    async def _answer(self, source: str, head: Head, read_body: ReadBody) -> HttpResponse:
+        """A stranger does not even learn what there is."""
+        user = await self._authenticator.visitor(source, head)
+        route = self._router.find(head)
+        await self._authenticator.check(user, route.access)
+        if route.method == "PUT":
+            check_json(head)
+            if route.access is AccessType.MODIFY:
+                check_no_browser(head)
+        return await route.handle(HttpRequest(head, user, await read_body()))
+
+
+def _guarded(response: HttpResponse) -> HttpResponse:
+    """With what keeps others' pages from showing ours in a frame, and theirs from learning of its address."""
+    return attrs.evolve(response, headers={**_GUARDS, **response.headers})
+
+
+def make_router(
+    master: Steered,
+    timeouts: Timeouts,
+    tails: LogTails,
+    *,
+    places: Places = tuple,
+    curves: Optional[JobCurves] = None,
+    use: Use = dict,
+    more: Iterable[Route] = (),
+) -> Router:
+    """The router with everything that the application master serves.
+
+    ``places`` are links of the job's page, ``curves`` are drawn on it, ``use`` is in its table, and ``more`` is what is
+    there beside it.
+    """
+    control, page = Control(master, timeouts), JobPage(master.status, places, curves, use)
+    log = Logs(master.status, tails)
+    output = TaskOutput(master.status, tails)
+    return Router(
+        [
+            Route("GET", "/", AccessType.VIEW, page.whole),
+            Route("GET", "/sections", AccessType.VIEW, page.sections),
+            Route("GET", "/status", AccessType.VIEW, control.status),
+            Route("GET", "/metrics", AccessType.VIEW, Metrics(master.status).page),
+            Route("GET", task_logs.LOGS_PATH, AccessType.VIEW, log.tail, below=True),
+            Route("GET", task_output.OUTPUT_PATH, AccessType.VIEW, output.piece, below=True),
+            Route("PUT", "/control/stop", AccessType.MODIFY, control.stop),
+            Route("PUT", "/control/checkpoint", AccessType.MODIFY, control.checkpoint),
+            Route("PUT", "/control/export", AccessType.MODIFY, control.export),
+            Route("PUT", "/control/suspend", AccessType.MODIFY, control.suspend),
+            Route("PUT", "/control/resume", AccessType.MODIFY, control.resume),
+            Route("PUT", "/control/resize", AccessType.MODIFY, control.resize),
+            *more,
+        ]
+    )

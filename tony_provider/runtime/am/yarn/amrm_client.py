@@ -7,8 +7,8 @@ import logging
 from collections.abc import Awaitable, Sequence
 from typing import Callable, Optional, TypeVar
 
-from tony_provider.runtime.address import Address
 from tony_provider.runtime.am.resource_manager import ResourceManagerError
+from tony_provider.runtime.common.network import Address
 from tony_provider.runtime.hadoop.errors import (
     ApplicationAttemptNotFound,
     ApplicationMasterNotRegistered,
@@ -21,8 +21,7 @@ from tony_provider.runtime.hadoop.errors import (
 )
 from tony_provider.runtime.hadoop.proto import yarn_pb2 as yarn
 from tony_provider.runtime.hadoop.proto import yarn_service_pb2 as service
-from tony_provider.runtime.hadoop.rpc import RetryPolicy
-from tony_provider.runtime.hadoop.rpc_connection import ConnectionSettings
+from tony_provider.runtime.hadoop.rpc import ConnectionSettings, RetryPolicy
 from tony_provider.runtime.hadoop.tokens import Token
 from tony_provider.runtime.hadoop.yarn import ApplicationMasterProtocol
 from tony_provider.runtime.protocol.status import FinalStatus

@@ -7,10 +7,10 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Optional
 
-from tony_provider.runtime.address import Address
 from tony_provider.runtime.am.resource_manager import Launch
 from tony_provider.runtime.application import LocalizedResource
-from tony_provider.runtime.hadoop import yarn_messages
+from tony_provider.runtime.common.network import Address
+from tony_provider.runtime.hadoop import yarn_records
 from tony_provider.runtime.hadoop.errors import (
     HadoopError,
     NodeManagerNotYetReady,
@@ -18,13 +18,13 @@ from tony_provider.runtime.hadoop.errors import (
     RpcTimeout,
     serialized_error,
 )
-from tony_provider.runtime.hadoop.ids import ContainerId, node_address
 from tony_provider.runtime.hadoop.proto import yarn_pb2 as yarn
 from tony_provider.runtime.hadoop.proto import yarn_service_pb2 as service
-from tony_provider.runtime.hadoop.rpc_connection import ConnectionSettings
+from tony_provider.runtime.hadoop.rpc import ConnectionSettings
 from tony_provider.runtime.hadoop.tokens import Credentials, Token
 from tony_provider.runtime.hadoop.yarn import ContainerManagementProtocol
-from tony_provider.runtime.launch.script_values import script_values
+from tony_provider.runtime.hadoop.yarn_records import ContainerId, node_address
+from tony_provider.runtime.launch.launch_context import script_values
 from tony_provider.runtime.storage import StorageInvalidPath, uris
 
 log = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class NMClient:
         """Start a container's program; None when its node has accepted it, else why not."""
         address = node_address(container.nodeId)
         try:
-            request = yarn_messages.start_request(launch_context(launch, self.acls), container)
+            request = yarn_records.start_request(launch_context(launch, self.acls), container)
         except (ValueError, StorageInvalidPath) as error:
             return str(error)
         for left in reversed(range(_TRIES)):
@@ -115,7 +115,7 @@ def launch_context(launch: Launch, acls: Iterable[yarn.ApplicationACLMapProto]) 
     Raises ValueError or StorageInvalidPath for a resource that nodes cannot resolve, and UnsafeValue.
     """
     values = script_values(launch.command, launch.env, launch.files)
-    return yarn_messages.launch_context(
+    return yarn_records.launch_context(
         commands=[values.command],
         environment=values.variables,
         local_resources={name: _local_resource(resource) for name, resource in values.files.items()},
@@ -125,7 +125,7 @@ def launch_context(launch: Launch, acls: Iterable[yarn.ApplicationACLMapProto]) 
 
 
 def _local_resource(resource: LocalizedResource) -> yarn.LocalResourceProto:
-    return yarn_messages.local_resource(
+    return yarn_records.local_resource(
         uris.encoded(resource.uri),
         size=resource.size,
         modified_ms=resource.modified_ms,

@@ -13,9 +13,9 @@ import socket
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from tony_provider.runtime import limited_process
 from tony_provider.runtime.checkpoint.content.readers import read_here
-from tony_provider.runtime.checkpoint.content.unreadable import Unreadable
+from tony_provider.runtime.checkpoint.content.zips import Unreadable
+from tony_provider.runtime.common import helper_processes
 
 MEMORY = 1 << 30  # bytes of addresses
 _IDLE = 15.0  # seconds; while a program writes, requests come more often
@@ -26,7 +26,7 @@ def main() -> None:
     """Serve requests from standard input until it ends."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # sent at the end of a container, but the client decides when to stop
-    limited_process.limit_memory(MEMORY)
+    helper_processes.limit_memory(MEMORY)
     with socket.socket(fileno=0) as asking:
         serve(asking)
 
@@ -37,7 +37,7 @@ def serve(asking: socket.socket) -> None:
     requests = asking.makefile("rb")
     while line := _next(requests):
         request = json.loads(line)
-        limited_process.limit_time(request["seconds"])
+        helper_processes.limit_time(request["seconds"])
         asking.settimeout(None)  # the client may read a long answer slowly
         asking.sendall(_answer(request["reader"], request["path"]) + b"\n")
         asking.settimeout(_IDLE)

@@ -12,7 +12,7 @@ import pickletools
 from collections.abc import Iterator
 from typing import Any, BinaryIO, Optional
 
-from tony_provider.runtime.checkpoint.content.unreadable import Unreadable, is_count
+from tony_provider.runtime.checkpoint.content.zips import Unreadable, is_count
 
 _LITERALS = frozenset({"NONE", "NEWTRUE", "NEWFALSE", "EMPTY_DICT", "EMPTY_LIST", "EMPTY_TUPLE"})
 _TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
@@ -28,7 +28,7 @@ _COUNTED |= {"BINBYTES8": 8, "BYTEARRAY8": 8, "BINUNICODE8": 8}
 _OPERATIONS = {each.code.encode("latin-1"): each for each in pickletools.opcodes}
 
 
-class Opaque:
+class OpaqueObject:
     """An object that only a run of the pickle would create. ``name``: of a class or function, otherwise empty."""
 
     __slots__ = ("name",)
@@ -37,10 +37,10 @@ class Opaque:
         self.name = name
 
 
-_NAMELESS = Opaque()
+_NAMELESS = OpaqueObject()
 
 
-class Plain:
+class PickleContent:
     """The plain content of a pickle: ``value``.
 
     ``states`` are the states of its objects, in order. ``persistent`` are the references to data outside of the
@@ -53,7 +53,7 @@ class Plain:
         self.persistent: list[Any] = []
 
 
-def read(file: BinaryIO) -> Plain:
+def read(file: BinaryIO) -> PickleContent:
     """Read the next pickle of a file and return its content.
 
     Raises Unreadable if it is truncated or not a pickle.
@@ -125,7 +125,7 @@ def _counted(source: _Source, name: str) -> Any:
 
 class _Machine:
     def __init__(self) -> None:
-        self.plain = Plain()
+        self.plain = PickleContent()
         self._stack: list[Any] = []
         self._memo: dict[int, Any] = {}
 
@@ -202,16 +202,16 @@ class _Machine:
 
     def _reduce(self, _: None) -> None:
         function, _arguments = self._take(2)
-        ordered = isinstance(function, Opaque) and function.name == "collections OrderedDict"
+        ordered = isinstance(function, OpaqueObject) and function.name == "collections OrderedDict"
         self._stack.append({} if ordered else _NAMELESS)
 
     def _global(self, name: str) -> None:
-        self._stack.append(Opaque(name))
+        self._stack.append(OpaqueObject(name))
 
     def _stack_global(self, _: None) -> None:
         module, name = self._take(2)
         is_named = isinstance(module, str) and isinstance(name, str)
-        self._stack.append(Opaque(f"{module} {name}") if is_named else _NAMELESS)
+        self._stack.append(OpaqueObject(f"{module} {name}") if is_named else _NAMELESS)
 
     def _binpersid(self, _: None) -> None:
         self.plain.persistent.append(self._stack.pop())

@@ -1,50 +1,75 @@
-"""The table of readers for files of checkpoints, by name.
-
-A reader takes a path and returns JSON types, because it may run in a separate process. It raises Unreadable and
-OSError.
-"""
+"""The manifest that a program writes for a save of any format; see ``saves.manifests``."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, Optional
 
 import attrs
 
-from tony_provider.runtime.artifacts.checksum import ALGORITHMS, file_checksum
-from tony_provider.runtime.checkpoint.content import (
-    bundle,
-    hdf5,
-    keras_file,
-    manifest_file,
-    numpy_file,
-    orbax_file,
-    torch_file,
-    torch_listing,
-    trainer_state,
-    zips,
-)
-from tony_provider.runtime.checkpoint.content.unreadable import Unreadable
+from tony_provider.runtime.artifacts.manifest import ALGORITHMS, file_checksum
+from tony_provider.runtime.checkpoint.content import array_files, tensorflow_files, torch_files, zips
+from tony_provider.runtime.checkpoint.content.zips import Unreadable, is_count, json_object
+
+_MOST_BYTES = 64 << 20
+
+File = tuple[str, int, Optional[str]]  # path below the manifest's directory, size in bytes, checksum
+ProgramManifest = tuple[int, str, list[File]]  # step, entry, files
+
+
+def read_program_manifest(path: Path) -> ProgramManifest:
+    """Return the content of a manifest. Raises Unreadable, OSError."""
+    plain = json_object(path, _MOST_BYTES)
+    try:
+        step, entry, listed = plain["step"], plain["entry"], plain["files"]
+        files = [(each["path"], each["size"], each.get("checksum")) for each in listed]
+    except (TypeError, KeyError, AttributeError) as error:
+        raise Unreadable(f"it is not a manifest of a checkpoint ({error!r})") from error
+    if not is_count(step):
+        raise Unreadable("its step is not a whole number from 0 on")
+    if not files:
+        raise Unreadable("it names no files")
+    return int(step), _inside(entry), [_file(*each) for each in files]
+
+
+def _file(path: Any, size: Any, sum_: Any) -> File:
+    if not is_count(size):
+        raise Unreadable("the size of a file in it is not a number")
+    if sum_ is not None and not isinstance(sum_, str):
+        raise Unreadable("the checksum of a file in it is not text")
+    return _inside(path), int(size), sum_
+
+
+def _inside(path: Any) -> str:
+    if not isinstance(path, str) or not is_inside(path):
+        raise Unreadable(f"{str(path)[:200]!r} is not a path below the directory")
+    return path
+
+
+def is_inside(path: str) -> bool:
+    """Return whether a normalized path with slashes stays below the directory to which it is appended."""
+    return "\0" not in path and all(part not in ("", ".", "..") for part in path.split("/"))
+
 
 READERS: Mapping[str, Callable[[Path], Any]] = {
-    "array": orbax_file.pieces,
-    "bundle": bundle.read,
-    "database": orbax_file.check_database,
-    "ends": torch_listing.ends,
-    "epoch": keras_file.epoch,
-    "hdf5": hdf5.check,
-    "keras": keras_file.check_archive,
-    "manifest": manifest_file.read,
-    "npy": numpy_file.check_array,
-    "npz": numpy_file.read_archive,
-    "shards": torch_listing.shards,
-    "step": orbax_file.is_committed,
-    "torch": lambda path: attrs.astuple(torch_file.read(path)),
-    "trainer": trainer_state.global_step,
-    "tree": orbax_file.arrays,
-    "zip": zips.check_any,
+    "array": array_files.orbax_pieces,
+    "bundle": tensorflow_files.read_bundle_index,
+    "database": array_files.check_orbax_database,
+    "ends": torch_files.shard_ends,
+    "epoch": tensorflow_files.keras_epoch,
+    "hdf5": tensorflow_files.check_hdf5,
+    "keras": tensorflow_files.check_keras_archive,
+    "manifest": read_program_manifest,
+    "npy": array_files.check_npy,
+    "npz": array_files.read_npz,
+    "shards": torch_files.index_shards,
+    "step": array_files.is_orbax_committed,
+    "torch": lambda path: attrs.astuple(torch_files.read_torch_file(path)),
+    "trainer": torch_files.global_step,
+    "tree": array_files.orbax_arrays,
+    "zip": zips.check_any_zip,
     **{f"checksum {algorithm}": partial(file_checksum, algorithm=algorithm) for algorithm in ALGORITHMS},
 }
 

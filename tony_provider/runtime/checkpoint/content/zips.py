@@ -1,4 +1,4 @@
-"""Zip archives, such as files of Keras and PyTorch. An archive is complete if all checksums match."""
+"""Errors of the parsers of checkpoint files, and helpers for small files."""
 
 from __future__ import annotations
 
@@ -8,11 +8,48 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from tony_provider.runtime.checkpoint.content.unreadable import Unreadable
+from tony_provider.runtime.common.bounds import BoundedJsonError, read_json
+
+HIGHEST_COUNT = 2**62  # of a step; longer numbers are dates, hashes or random
+
+
+class Unreadable(Exception):  # noqa: N818 - describes what was found
+    """A file's content does not match its format. ``str()`` is the reason."""
+
+
+class NotRead(OSError):  # noqa: N818 - describes what happened
+    """No file could be read now, and the file is not the reason. Another attempt may succeed."""
+
+
+def whole(path: Path, most_bytes: int) -> bytes:
+    """Return the content of a small file. Raises Unreadable if it is larger, OSError."""
+    with path.open("rb") as file:
+        data = file.read(most_bytes + 1)
+    if len(data) > most_bytes:
+        raise Unreadable(f"it has more than {most_bytes} bytes, the limit for such files")
+    return data
+
+
+def json_object(path: Path, most_bytes: int) -> dict[str, Any]:
+    """Return the object in a small JSON file. Raises Unreadable, OSError."""
+    try:
+        plain = read_json(whole(path, most_bytes))
+    except BoundedJsonError as error:
+        raise Unreadable(f"it cannot be read: {error}") from error
+    if not isinstance(plain, dict):
+        raise Unreadable("it is not a JSON object")
+    return plain
+
+
+def is_count(value: Any) -> bool:
+    """Return whether a value is a whole number that can be a step, a size or an offset."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < HIGHEST_COUNT
+
 
 _PIECE = 1 << 20  # bytes, read at a time
-MAGIC = b"PK\x03\x04"
+ZIP_MAGIC = b"PK\x03\x04"
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # that Keras, NumPy and PyTorch write
 _MOST_TIMES = 100  # an archive may unpack to this multiple of its size, plus _MOST_ANYWAY
 _MOST_ANYWAY = 1 << 30  # bytes
@@ -29,7 +66,7 @@ _ERRORS = (
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[zipfile.ZipFile]:
+def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
     """Context manager that opens a zip archive. Raises Unreadable for a damaged one, there and in the body; OSError."""
     try:
         with zipfile.ZipFile(path) as archive:
@@ -51,7 +88,7 @@ def _check_bounds(archive: zipfile.ZipFile, size: int) -> None:
         raise Unreadable(f"its {size} bytes would unpack to {unpacked}")
 
 
-def check(archive: zipfile.ZipFile) -> bool:
+def check_zip(archive: zipfile.ZipFile) -> bool:
     """Read every member of an archive. Return False if it has no checksums (all are 0), an option of PyTorch.
 
     Then only the archive's directory, which is its end, is verified.
@@ -66,7 +103,7 @@ def check(archive: zipfile.ZipFile) -> bool:
     return True
 
 
-def check_any(path: Path) -> None:
+def check_any_zip(path: Path) -> None:
     """Check an archive of any library, also one that is compressed in another way. Raises Unreadable, OSError."""
     try:
         with zipfile.ZipFile(path) as archive:
@@ -74,5 +111,5 @@ def check_any(path: Path) -> None:
                 return  # its directory exists, which is written last
     except _ERRORS as error:
         raise Unreadable(f"it is not a complete zip archive: {error}") from error
-    with opened(path) as archive:
-        check(archive)
+    with open_zip(path) as archive:
+        check_zip(archive)

@@ -1,11 +1,18 @@
-"""Bytes to and from the DataNodes that the NameNode names."""
+"""DataNodes that do not answer: found within seconds, and avoided for a while.
+
+The kernel of a node accepts connections and bytes for a process that hangs. So if a transfer stands still for a few
+seconds, the DataNode is probed on another connection.
+"""
 
 from __future__ import annotations
 
 import io
 import logging
 import socket
+import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from http.client import HTTPConnection, HTTPResponse
 from typing import Optional, TypeVar
@@ -14,26 +21,115 @@ from urllib.parse import quote, urlsplit
 import attrs
 
 from tony_provider.runtime.storage import errors
-from tony_provider.runtime.storage.base import CHUNK
-from tony_provider.runtime.storage.streams import Body
-from tony_provider.runtime.storage.webhdfs.answers import Answer, NoDataNode, NotNow, check
-from tony_provider.runtime.storage.webhdfs.config import WebHdfsConfig
+from tony_provider.runtime.storage.base import CHUNK, Body
 from tony_provider.runtime.storage.webhdfs.namenodes import ROOT, Call, NameNodes
-from tony_provider.runtime.storage.webhdfs.silent_datanodes import SilentDataNodes
 from tony_provider.runtime.storage.webhdfs.transport import (
     BROKEN,
     TIMEOUTS,
     Deadline,
+    NoDataNode,
+    NotNow,
+    SilenceTimeoutError,
     Transport,
-    describe,
+    WebHdfsAnswer,
+    WebHdfsConfig,
+    check,
+    describe_failure,
     read_answer,
+    request_target,
     set_timeout,
-    target,
+    watch,
 )
-from tony_provider.runtime.storage.webhdfs.watched_socket import SilenceTimeoutError
+
+log = logging.getLogger(__name__)
+
+_AVOIDED = 300.0  # seconds in which a DataNode that was silent is not used while there is another one
+_PROBES = 3  # at once, since a transfer that hangs blocks one of the DataNode's threads, which a probe may get, too
+_PROBE_PATH = f"{ROOT}/?op=GETHOMEDIRECTORY"  # a DataNode rejects it without asking the NameNode
+
+
+class DataNodeSilentError(TimeoutError):
+    """A DataNode does not answer."""
+
+
+class SilentDataNodes:
+    """Remembers DataNodes that were silent, for all threads that use a storage."""
+
+    def __init__(self, transport: Transport, clock: Callable[[], float] = time.monotonic) -> None:
+        self._transport = transport
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._until: dict[str, float] = {}  # by host
+        self._pipelines_until = float("-inf")
+        self._few_replicas = True  # whether HDFS permits files with one replica
+
+    @property
+    def hosts(self) -> list[str]:
+        """The hosts of DataNodes to avoid."""
+        with self._lock:
+            return [host for host, until in self._until.items() if until > self._clock()]
+
+    @property
+    def may_block_writes(self) -> bool:
+        """Whether files should be written with one replica first, because DataNodes that hang block pipelines."""
+        hosts = self.hosts
+        with self._lock:
+            return self._few_replicas and (bool(hosts) or self._pipelines_until > self._clock())
+
+    def add(self, host: str) -> None:
+        with self._lock:
+            self._until[host] = self._clock() + _AVOIDED
+        log.warning("DataNode %s does not answer; others are used for the next %g s", host, _AVOIDED)
+
+    def answers(self, host: str) -> None:
+        """Stop avoiding a DataNode."""
+        with self._lock:
+            self._until.pop(host, None)
+
+    def pipeline_hung(self) -> None:
+        """Write files with one replica for a while."""
+        log.warning("a write to HDFS stands still; files are written with one replica first for %g s", _AVOIDED)
+        with self._lock:
+            self._pipelines_until = self._clock() + _AVOIDED
+
+    def refuse_few_replicas(self) -> None:
+        """Do not ask for one replica again, because HDFS has refused it (``dfs.namenode.replication.min``)."""
+        with self._lock:
+            self._few_replicas = False
+
+    def watch(self, connection: HTTPConnection, url: str, patience: float) -> None:
+        """Have the waits of an open connection end with DataNodeSilentError if the DataNode does not answer probes.
+
+        ``patience``: seconds without a byte until they end with SilenceTimeoutError although it does.
+        """
+        watch(connection, patience, self._silence, lambda: self._check(url))
+
+    @property
+    def _silence(self) -> float:
+        return self._transport.config.silence_timeout
+
+    def _check(self, url: str) -> None:
+        """Raise DataNodeSilentError if the DataNode of a URL answers nothing."""
+        with ThreadPoolExecutor(_PROBES, "tony-probe") as pool:
+            answers = list(pool.map(self._probe, [url] * _PROBES))
+        if not any(answers):
+            raise DataNodeSilentError("it does not answer")
+
+    def _probe(self, url: str) -> bool:
+        parts = urlsplit(url)
+        deadline = Deadline(self._silence / 2)
+        try:
+            with closing(self._transport.connect(url, deadline)) as connection:
+                set_timeout(connection, deadline.left())
+                connection.request("GET", f"{parts.path.partition(ROOT)[0]}{_PROBE_PATH}")
+                connection.getresponse()
+        except BROKEN as error:
+            log.debug("the probe of %s: %s", parts.netloc, error)
+            return False
+        return True
+
 
 T = TypeVar("T")
-log = logging.getLogger(__name__)
 
 _TRIES = 4  # of one transfer without progress, over as many DataNodes, even if that takes longer than the deadline
 _HANG_UP_TIMEOUT = 5.0  # seconds
@@ -79,7 +175,7 @@ class DataNodes:
         """Do an OPEN; the connection is the caller's to close."""
         return self._get(call, lambda connection, response: (connection, response))
 
-    def ask(self, call: Call) -> Answer:
+    def ask(self, call: Call) -> WebHdfsAnswer:
         """Do another GET, whose answer is short."""
         return self._get(call, self._read)
 
@@ -98,7 +194,7 @@ class DataNodes:
     def _failures(self) -> _Failures:
         return _Failures(self._namenodes, self._config, self.silent)
 
-    def _read(self, connection: HTTPConnection, response: HTTPResponse) -> Answer:
+    def _read(self, connection: HTTPConnection, response: HTTPResponse) -> WebHdfsAnswer:
         with closing(connection):
             return read_answer(response, Deadline(self._config.stream_timeout))
 
@@ -148,7 +244,7 @@ class DataNodes:
         connection = self._transport.connect(location, Deadline(self._config.connect_timeout))
         try:
             self.silent.watch(connection, location, patience)
-            connection.request("GET", target(location), headers={"Connection": "close"})
+            connection.request("GET", request_target(location), headers={"Connection": "close"})
             response = connection.getresponse()
             self._check_opened(response, call)
         except BaseException:
@@ -295,7 +391,7 @@ def _failed(call: Call, error: BaseException, server: str = "") -> errors.Storag
     return kind(
         str(call.uri),
         call.what,
-        f"DataNode {server}: {describe(error)}" if server else describe(error),
+        f"DataNode {server}: {describe_failure(error)}" if server else describe_failure(error),
         "the NameNode sends us there: this machine must resolve and reach the DataNodes' names and HTTP ports",
     )
 
@@ -332,7 +428,7 @@ def _host(location: str) -> str:
 def _send_body(connection: HTTPConnection, location: str, call: Call, body: Body) -> Optional[Exception]:
     """The error that cut it short: the server may have said why, before it closed the connection."""
     try:
-        connection.putrequest("PUT", target(location), skip_accept_encoding=True)
+        connection.putrequest("PUT", request_target(location), skip_accept_encoding=True)
         connection.putheader("Content-Type", "application/octet-stream")
         connection.putheader("Connection", "close")
         if body.size is None:

@@ -13,9 +13,16 @@ from urllib.parse import quote, urlencode, urlsplit
 import attrs
 
 from tony_provider.runtime.storage import errors
-from tony_provider.runtime.storage.webhdfs.answers import NotNow, check
-from tony_provider.runtime.storage.webhdfs.config import Negotiate, WebHdfsConfig
-from tony_provider.runtime.storage.webhdfs.transport import BROKEN, Deadline, Transport, describe
+from tony_provider.runtime.storage.webhdfs.transport import (
+    BROKEN,
+    Deadline,
+    Negotiate,
+    NotNow,
+    Transport,
+    WebHdfsConfig,
+    check,
+    describe_failure,
+)
 
 T = TypeVar("T")
 
@@ -70,7 +77,7 @@ class KeyServer:
                 return self._ask_one(address, method, op, what, params, deadline)
             except (NotNow, *BROKEN) as error:
                 trouble = error
-                said = describe(error)
+                said = describe_failure(error)
         raise errors.StorageUnreachable(self.uri, what, f"{address}: {said}") from trouble
 
     def _ask_one(

@@ -13,13 +13,22 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import attrs
 
-from tony_provider.runtime.http_clock import ahead_of
+from tony_provider.runtime.common.clock import server_clock_ahead
 from tony_provider.runtime.storage import errors
 from tony_provider.runtime.storage.uris import Uri
-from tony_provider.runtime.storage.webhdfs.answers import Answer, NotNow, check
-from tony_provider.runtime.storage.webhdfs.config import Negotiate, SpnegoExchange
-from tony_provider.runtime.storage.webhdfs.transport import BROKEN, TIMEOUTS, Deadline, Transport, describe
-from tony_provider.runtime.storage.webhdfs.watched_socket import watch
+from tony_provider.runtime.storage.webhdfs.transport import (
+    BROKEN,
+    TIMEOUTS,
+    Deadline,
+    Negotiate,
+    NotNow,
+    SpnegoExchange,
+    Transport,
+    WebHdfsAnswer,
+    check,
+    describe_failure,
+    watch,
+)
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +69,7 @@ class NameNodes:
         """Pause between two tries, for about so many seconds; False when the storage was closed."""
         return not self._closed.wait(random.uniform(seconds / 2, seconds))  # noqa: S311 (jitter)
 
-    def ask(self, call: Call, deadline: Optional[Deadline] = None) -> Answer:
+    def ask(self, call: Call, deadline: Optional[Deadline] = None) -> WebHdfsAnswer:
         """The active NameNode's answer: success or a redirection.
 
         Raises the StorageError that it stands for, or StorageUnreachable or StorageTimeout, naming every NameNode and
@@ -87,11 +96,11 @@ class NameNodes:
                 return answer
             tries += 1
             if tries >= count:
-                self._warn(address, call, describe(troubles[address]))
+                self._warn(address, call, describe_failure(troubles[address]))
             if deadline.over or not self._pause(tries, count, deadline):
                 raise self._give_up(call, troubles, deadline) from troubles[address]
 
-    def _ask_one(self, address: str, call: Call, deadline: Deadline) -> Answer:
+    def _ask_one(self, address: str, call: Call, deadline: Deadline) -> WebHdfsAnswer:
         with closing(self._transport.connect(address, deadline)) as connection:
             url = self._url(address, call)
             silence = self._config.silence_timeout
@@ -108,7 +117,7 @@ class NameNodes:
             except BROKEN:
                 call.perhaps_done = True
                 raise
-        self.clock_ahead = ahead_of(answer.date, asked, time.time(), self.clock_ahead)
+        self.clock_ahead = server_clock_ahead(answer.date, asked, time.time(), self.clock_ahead)
         check(answer, str(call.uri), call.what)
         return answer
 
@@ -146,7 +155,7 @@ class NameNodes:
         if self._closed.is_set():
             return errors.StorageUnreachable(str(call.uri), call.what, "the storage was closed", "")
         seconds = min(self._config.response_timeout, deadline.seconds)
-        said = ", ".join(f"{address}: {describe(error, seconds)}" for address, error in troubles.items())
+        said = ", ".join(f"{address}: {describe_failure(error, seconds)}" for address, error in troubles.items())
         silent = all(isinstance(error, TIMEOUTS) for error in troubles.values())
         kind = errors.StorageTimeout if silent else errors.StorageUnreachable
         return kind(str(call.uri), call.what, f"no NameNode answered within {deadline.seconds:g} s ({said})")

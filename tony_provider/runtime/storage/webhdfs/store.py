@@ -1,37 +1,74 @@
-"""Storage on HDFS, over WebHDFS."""
+"""Directories that are known to be on the store, so that nobody asks for them again with each file."""
 
 from __future__ import annotations
 
 import io
 import logging
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, BinaryIO, Optional, TypeVar
 
 import attrs
 
+from tony_provider.runtime.common.text import is_writable
 from tony_provider.runtime.storage import errors, uris
 from tony_provider.runtime.storage.base import (
     CHUNK,
     PRIVATE_DIRECTORY,
     PRIVATE_FILE,
     Before,
+    Body,
     FileStatus,
     QuotaRoom,
+    Readers,
+    Right,
+    SharedFiles,
     Source,
     Storage,
-    right_away,
     temporary_name,
+    without_waiting,
 )
-from tony_provider.runtime.storage.readers import Readers, Right, SharedFiles
-from tony_provider.runtime.storage.streams import Body
 from tony_provider.runtime.storage.uris import Uri
-from tony_provider.runtime.storage.webhdfs.answers import Answer
-from tony_provider.runtime.storage.webhdfs.config import Negotiate, WebHdfsConfig
 from tony_provider.runtime.storage.webhdfs.datanodes import DataNodes, RemoteFile
-from tony_provider.runtime.storage.webhdfs.known_directories import KnownDirectories
 from tony_provider.runtime.storage.webhdfs.namenodes import Call, NameNodes
-from tony_provider.runtime.storage.webhdfs.transport import Deadline, Transport
-from tony_provider.runtime.text import is_writable
+from tony_provider.runtime.storage.webhdfs.transport import Deadline, Negotiate, Transport, WebHdfsAnswer, WebHdfsConfig
+
+_MOST = 10_000
+
+
+class KnownDirectories:
+    """Directories that this process has made or found. Others may have removed them since."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._paths: set[str] = set()
+
+    def has(self, directory: Uri) -> bool:
+        with self._lock:
+            return directory.path in self._paths
+
+    def add(self, directory: Uri) -> None:
+        with self._lock:
+            if len(self._paths) >= _MOST:
+                self._paths.clear()
+            self._paths.add(directory.path)
+
+    @contextmanager
+    def without(self, removed: Uri) -> Iterator[None]:
+        """Forget it, and what is below it, while it is removed, and what others say of it meanwhile as well."""
+        self.forget(removed)
+        try:
+            yield
+        finally:
+            self.forget(removed)
+
+    def forget(self, removed: Uri) -> None:
+        """This one, and all that is below it."""
+        below = removed.path.rstrip("/") + "/"
+        with self._lock:
+            self._paths = {path for path in self._paths if path != removed.path and not path.startswith(below)}
+
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -103,7 +140,7 @@ class WebHdfsStorage(Storage):
         *,
         overwrite: bool = False,
         permission: int = PRIVATE_FILE,
-        before_it_appears: Before = right_away,
+        before_it_appears: Before = without_waiting,
     ) -> int:
         target, body = self._parse(uri), Body(source)
         self._check_writable(target, body, overwrite)
@@ -397,7 +434,7 @@ def _in_the_way(target: Uri, there: FileStatus) -> errors.StorageExists:
     return errors.StorageExists(str(target), "write", "it exists already")
 
 
-def _understood(call: Call, answer: Answer, read: Callable[[dict[str, Any]], T]) -> T:
+def _understood(call: Call, answer: WebHdfsAnswer, read: Callable[[dict[str, Any]], T]) -> T:
     try:
         return read(answer.json)
     except (ValueError, LookupError, TypeError, AttributeError) as error:

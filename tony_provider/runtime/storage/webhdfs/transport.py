@@ -1,17 +1,266 @@
-"""HTTP exchanges with deadlines. ``http.client`` follows no redirects and uses no proxies: just what is wanted."""
+"""The settings of WebHDFS: where it is and how patient to be. They hold no secret, and may travel in the open."""
 
 from __future__ import annotations
 
+import io
+import json
+import re
+import select
 import socket
 import ssl
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
-from typing import Optional
+from typing import Any, Callable, Optional, Protocol, cast
 from urllib.parse import quote, urlsplit
 
+import attrs
+
+from tony_provider.runtime.common.network import page_title
+from tony_provider.runtime.hadoop.gss import explained, reason
+from tony_provider.runtime.storage import errors
 from tony_provider.runtime.storage.base import CHUNK
-from tony_provider.runtime.storage.webhdfs.answers import Answer
-from tony_provider.runtime.storage.webhdfs.config import SpnegoExchange, WebHdfsConfig
+from tony_provider.runtime.storage.errors import StorageAuthError
+
+
+class SpnegoExchange(Protocol):
+    """SPNEGO for one request: that we are who we say, and then that the server is."""
+
+    authorization: str
+    """The value of the request's ``Authorization`` header."""
+
+    def check(self, answer: Optional[str]) -> None:
+        """Check the answer's ``WWW-Authenticate`` header: only the server that the ticket is for can write it.
+
+        Raises what says that it did not prove itself.
+        """
+
+
+Negotiate = Callable[[str], SpnegoExchange]
+"""Begins an exchange with the server of a host name (service ``HTTP@host``).
+
+Called for each request to a NameNode, from whatever threads use the storage."""
+
+
+def _is_address(_instance: object, _attribute: object, value: list[str]) -> None:
+    if not value:
+        raise ValueError("WebHDFS needs the address of at least one NameNode")
+    for address in value:
+        parts = urlsplit(address)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+            raise ValueError(f"{address!r} is no WebHDFS address; write http://host:9870 or https://host:9871")
+
+
+def _without_trailing_slash(addresses: list[str]) -> list[str]:
+    return [address.rstrip("/") for address in addresses]
+
+
+@attrs.frozen
+class WebHdfsConfig:
+    """Where a cluster's WebHDFS is, and how long to wait for it. Raises ValueError for addresses that cannot be ones.
+
+    The proxy variables of the environment are never used.
+    """
+
+    addresses: list[str] = attrs.field(converter=_without_trailing_slash, validator=_is_address)
+    """``http(s)://host:port`` of every NameNode of one cluster; a gateway's path may follow."""
+    user: Optional[str] = None
+    """Whom to be on a cluster without Kerberos (``user.name``). Left out when there is a token or Kerberos."""
+    proxy_user: Optional[str] = None
+    """Whom to act for (``doas``); ``user`` or the Kerberos principal must be allowed to. Not sent with a token."""
+    ca_file: Optional[str] = None
+    """PEM file that https servers are checked against; default: the system's."""
+    verify: bool = True
+    """Whether https servers are checked at all."""
+    authorities: list[str] = attrs.field(factory=list)
+    """What may stand between ``hdfs://`` and the path (beside nothing); empty: anything, it is not looked at."""
+    connect_timeout: float = 10.0
+    """Seconds for one connection to open."""
+    response_timeout: float = 20.0
+    """Seconds that one NameNode may take to answer before the next is tried."""
+    stream_timeout: float = 120.0
+    """Seconds without a byte until a transfer from or to a DataNode that still answers is given up.
+
+    The first attempts take only a part of it."""
+    silence_timeout: float = 4.0
+    """Seconds without a byte until a DataNode is probed. Each probe takes at most half of it."""
+    timeout: float = 60.0
+    """Seconds for one request to the NameNodes in all, with every retry and failover."""
+
+
+def as_storage_errors(negotiate: Negotiate, kind: type[Exception]) -> Negotiate:
+    """As ``negotiate``, whose errors of this kind are StorageAuthErrors."""
+
+    def speak(host: str) -> SpnegoExchange:
+        with _translated(host, kind):
+            return _Exchange(negotiate(host), host, kind)
+
+    return speak
+
+
+class _Exchange:
+    def __init__(self, exchange: SpnegoExchange, host: str, kind: type[Exception]) -> None:
+        self.authorization = exchange.authorization
+        self._exchange = exchange
+        self._host = host
+        self._kind = kind
+
+    def check(self, answer: Optional[str]) -> None:
+        with _translated(self._host, self._kind):
+            self._exchange.check(answer)
+
+
+@contextmanager
+def _translated(host: str, kind: type[Exception]) -> Iterator[None]:
+    try:
+        yield
+    except kind as error:
+        raise StorageAuthError(f"HTTP@{host}", "speak with", str(error)) from error
+
+
+class NoDataNode(errors.StorageUnreachable):
+    """The NameNode knows of no DataNode to send us to; one that has just started may yet hear of some."""
+
+
+_BY_EXCEPTION: dict[str, type[errors.StorageError]] = {
+    "FileNotFoundException": errors.StorageNotFound,
+    "FileAlreadyExistsException": errors.StorageExists,
+    "AlreadyBeingCreatedException": errors.StorageExists,
+    "PathIsNotEmptyDirectoryException": errors.StorageNotEmpty,
+    "ParentNotDirectoryException": errors.StorageNotADirectory,
+    "PathIsNotDirectoryException": errors.StorageNotADirectory,
+    "AccessControlException": errors.StoragePermissionDenied,
+    "AuthorizationException": errors.StoragePermissionDenied,
+    "InvalidToken": errors.StorageAuthError,
+    "SecurityException": errors.StorageAuthError,
+    "AuthenticationException": errors.StorageAuthError,
+    "BlockMissingException": errors.StorageUnreachable,
+    "DSQuotaExceededException": errors.StorageNoSpace,
+    "NSQuotaExceededException": errors.StorageNoSpace,
+    "QuotaExceededException": errors.StorageNoSpace,
+    "QuotaByStorageTypeExceededException": errors.StorageNoSpace,
+    "InvalidPathException": errors.StorageInvalidPath,
+    "PathComponentTooLongException": errors.StorageInvalidPath,
+    "UnsupportedOperationException": errors.StorageUnsupported,
+}
+# Plain IOExceptions that only their words tell apart.
+_BY_WORDS: list[tuple[str, type[errors.StorageError]]] = [
+    ("Path is not a file", errors.StorageIsADirectory),
+    ("Invalid path name", errors.StorageInvalidPath),
+    ("Invalid file name", errors.StorageInvalidPath),
+    ("could only be written to 0 of", errors.StorageNoSpace),
+    ("could only be replicated to 0 nodes", errors.StorageNoSpace),
+    ("not allowed to do 'DECRYPT_EEK'", errors.StorageZoneClosed),  # by the key server's own lists
+    ("not authorized to perform [DECRYPT_EEK]", errors.StorageZoneClosed),  # by those of a key
+    ("Failed to find datanode", NoDataNode),
+    ("No active nodes contain this block", NoDataNode),
+    ("Support for ACLs has been disabled", errors.StorageUnsupported),  # dfs.namenode.acls.enabled
+    ("is not allowed to impersonate", errors.StoragePermissionDenied),  # a SecurityException in 2.10
+    # By class an AccessControlException, when the one who asks is not the superuser.
+    ("(is not a directory)", errors.StorageNotADirectory),
+    ("rename destination directory is not empty", errors.StorageNotEmpty),
+    ("must both be directories", errors.StorageExists),
+    ("is a directory or file under source", errors.StorageInvalidPath),
+]
+# Said by a NameNode that is not the active one or not ready: ask again, or ask another.
+_NOT_NOW = {"StandbyException", "RetriableException", "SafeModeException", "ObserverRetryOnActiveException"}
+_BUSY_CODES = {502, 503, 504}
+# Said by a DataNode whose call to the NameNode failed; the words are those of Hadoop's NetUtils.wrapException.
+_NAMENODE_AWAY = re.compile(
+    "failed on (connection|socket|socket timeout) exception|Failed on local exception|End of File Exception between"
+)
+_NO_MATTER_OF_TIME = re.compile("AccessControlException|Sasl")
+
+
+class NotNow(Exception):  # noqa: N818 (it is no error when another server answers)
+    """The server could not answer; another one, or the same one later, may."""
+
+
+@attrs.frozen
+class WebHdfsAnswer:
+    """An HTTP answer of a NameNode or DataNode."""
+
+    code: int
+    location: Optional[str]  # where a DataNode is to be asked
+    body: bytes
+    authenticate: Optional[str] = None  # what the server says for itself, with Kerberos
+    date: Optional[str] = None  # the time by the server's clock
+
+    @property
+    def needs_proof(self) -> bool:
+        """Whether it counts for something: refusals come before the server has proved itself, and errors of a gateway
+
+        or of the web server are none of Hadoop's.
+        """
+        return self.code not in (401, 403) and self.code < 500
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """The body as a JSON object. Raises ValueError when it is none."""
+        try:
+            value = json.loads(self.body)
+        except RecursionError as error:
+            raise ValueError("it is nested too deeply") from error
+        if not isinstance(value, dict):
+            raise ValueError("not a JSON object")  # noqa: TRY004 (as json.loads does)
+        return value
+
+
+def check(answer: WebHdfsAnswer, uri: str, operation: str) -> None:
+    """Check an answer: success (200, 201) and redirection (307) pass.
+
+    Raises NotNow or the StorageError that the answer stands for.
+    """
+    if answer.code in (200, 201, 307):
+        return
+    exception, message = _remote_exception(answer)
+    if _is_passing(exception, message, answer.code):
+        raise NotNow(f"{exception or answer.code}: {_first_line(message)}")
+    raise _kind(exception, message, answer.code)(uri, operation, _problem(exception, message, answer.code))
+
+
+def _is_passing(exception: str, message: str, code: int) -> bool:
+    if exception in _NOT_NOW or "StandbyException" in message or (not exception and code in _BUSY_CODES):
+        return True
+    return bool(_NAMENODE_AWAY.search(message)) and not _NO_MATTER_OF_TIME.search(message)
+
+
+def _kind(exception: str, message: str, code: int) -> type[errors.StorageError]:
+    for words, kind in _BY_WORDS:
+        if words in message:
+            return kind
+    if exception in _BY_EXCEPTION:
+        return _BY_EXCEPTION[exception]
+    # Hadoop's authentication filter answers before WebHDFS does, with a page of HTML.
+    return errors.StorageAuthError if not exception and code in (401, 403) else errors.StorageError
+
+
+def _problem(exception: str, message: str, code: int) -> str:
+    if exception:
+        return f"HDFS says {exception}: {explained(_first_line(message))}"
+    if code in (401, 403) and (known := reason(message)):
+        return f"the server does not accept our Kerberos ticket: {known.meaning} ({code}: {message}); {known.remedy}"
+    if code in (401, 403):
+        return f"the server wants Kerberos or a delegation token, or does not accept ours ({code}: {message})"
+    return f"the server answered {code} without WebHDFS's words; is this address a NameNode's? It said: {message}"
+
+
+def _remote_exception(answer: WebHdfsAnswer) -> tuple[str, str]:
+    """The Java exception's short name (empty when the answer is not WebHDFS's) and its message."""
+    try:
+        remote = answer.json["RemoteException"]
+        # A nested class comes as SecretManager$InvalidToken in the class name only.
+        name = str(remote.get("javaClassName") or remote["exception"])
+        return name.rsplit(".", 1)[-1].rsplit("$", 1)[-1], str(remote.get("message", ""))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return "", page_title(answer.body)[:200]
+
+
+def _first_line(message: str) -> str:
+    """Hadoop appends stack traces."""
+    return message.strip().split("\n", 1)[0]
+
 
 BROKEN = (OSError, HTTPException)
 """What ``http.client`` raises when a connection does not do; ``TimeoutError`` and bad certificates are OSErrors."""
@@ -68,21 +317,21 @@ class Transport:
         url: str,
         spnego: Optional[SpnegoExchange],
         deadline: Deadline,
-    ) -> Answer:
+    ) -> WebHdfsAnswer:
         """Send a request without a body; returns the whole answer. Raises BROKEN.
 
         With ``spnego`` it says who we are, and the server has to prove itself: raises as its ``check``.
         """
         set_timeout(connection, deadline.left(self.config.response_timeout))
         who = {} if spnego is None else {"Authorization": spnego.authorization}
-        connection.request(method, target(url), headers={**who, "Connection": "close"})
+        connection.request(method, request_target(url), headers={**who, "Connection": "close"})
         answer = read_answer(connection.getresponse(), deadline)
         if spnego is not None and (answer.needs_proof or answer.authenticate):
             spnego.check(answer.authenticate)
         return answer
 
 
-def read_answer(response: HTTPResponse, deadline: Deadline) -> Answer:
+def read_answer(response: HTTPResponse, deadline: Deadline) -> WebHdfsAnswer:
     """Read a whole answer by the deadline, up to a size. Raises BROKEN."""
     parts = []
     size = 0
@@ -97,7 +346,7 @@ def read_answer(response: HTTPResponse, deadline: Deadline) -> Answer:
         raise HTTPException("it closed the connection within its answer")
     authenticate = response.getheader("WWW-Authenticate")
     date = response.headers.get("Date")  # the first one: a filter of Hadoop's adds another
-    return Answer(response.status, response.getheader("Location"), b"".join(parts), authenticate, date)
+    return WebHdfsAnswer(response.status, response.getheader("Location"), b"".join(parts), authenticate, date)
 
 
 def set_timeout(connection: HTTPConnection, seconds: float) -> None:
@@ -106,7 +355,7 @@ def set_timeout(connection: HTTPConnection, seconds: float) -> None:
         connection.sock.settimeout(seconds)
 
 
-def target(url: str) -> str:
+def request_target(url: str) -> str:
     """The path and query of a URL as they go into the request line.
 
     A Location may hold raw UTF-8, which http.client reads as Latin-1; everything else in it is left as it is.
@@ -116,7 +365,7 @@ def target(url: str) -> str:
     return quote(text.encode("latin-1"), safe="".join(map(chr, range(0x21, 0x7F))))
 
 
-def describe(error: BaseException, seconds: Optional[float] = None) -> str:
+def describe_failure(error: BaseException, seconds: Optional[float] = None) -> str:
     """What is wrong with a connection, in the user's words."""
     if isinstance(error, TIMEOUTS):
         return "no answer in time" if seconds is None else f"no answer within {seconds:g} s"
@@ -131,3 +380,71 @@ def _tls_context(config: WebHdfsConfig) -> ssl.SSLContext:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
+
+
+class SilenceTimeoutError(TimeoutError):
+    """A connection carried no bytes for too long. The message says for how long."""
+
+
+def watch(connection: HTTPConnection, patience: float, silence: float, on_silence: Callable[[], object]) -> None:
+    """Watch an open connection until it is closed.
+
+    ``on_silence`` is called after each ``silence`` seconds without a byte and may raise an exception that ends the
+    wait. After ``patience`` seconds without a byte, the wait ends with SilenceTimeoutError.
+    """
+    set_timeout(connection, patience)
+    connection.sock = cast(Any, _WatchedSocket(connection.sock, patience, silence, on_silence))
+
+
+class _WatchedSocket:
+    """What ``http.client`` needs of a socket."""
+
+    def __init__(self, sock: socket.socket, patience: float, silence: float, on_silence: Callable[[], object]) -> None:
+        self._socket = sock
+        self._patience = patience
+        self._silence = silence
+        self._on_silence = on_silence
+
+    def sendall(self, data: bytes) -> None:
+        left = memoryview(data)
+        while left:
+            self.wait(select.POLLOUT)
+            left = left[self._socket.send(left) :]
+
+    def makefile(self, _mode: str) -> io.BufferedReader:
+        return io.BufferedReader(_WatchedFile(self, self._socket.makefile("rb", buffering=0)))
+
+    def wait(self, event: int) -> None:
+        """Wait until bytes can be read or written. Raises SilenceTimeoutError, and what ``on_silence`` raises."""
+        if event == select.POLLIN and isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
+            return
+        poll = select.poll()
+        poll.register(self._socket, event)
+        deadline = Deadline(self._patience)
+        while not poll.poll(1000 * deadline.left(self._silence)):
+            self._on_silence()
+            if deadline.over:
+                raise SilenceTimeoutError(f"no bytes within {self._patience:g} s")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._socket, name)
+
+
+class _WatchedFile(io.RawIOBase):
+    """The receiving end of a watched socket."""
+
+    def __init__(self, watched: _WatchedSocket, file: io.RawIOBase) -> None:
+        self._watched = watched
+        self._file = file
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> Optional[int]:
+        self._watched.wait(select.POLLIN)
+        return cast(Optional[int], self._file.readinto(buffer))
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.close()
+        super().close()

@@ -1,0 +1,63 @@
+"""Which HDFS a job's URIs may name: the staging directory's, those of the connection, and no unknown one in silence."""
+
+from __future__ import annotations
+
+import logging
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tony_provider.cluster.checks.job_checks import hdfs_name_problems
+from tony_provider.cluster.open_cluster import OpenCluster
+from tony_provider.runtime.application import OtherHdfs
+from tony_provider.runtime.parsing.parse import parse_job
+from tony_provider.runtime.storage.webhdfs.transport import WebHdfsConfig
+
+WEBHDFS = WebHdfsConfig(["http://nn1:9870"])
+PROPERTIES = {
+    "fs.defaultFS": "hdfs://prod",
+    "dfs.nameservices": "prod,archive",
+    "dfs.namenode.rpc-address.prod.nn1": "nn1.example.com:8020",
+}
+
+
+def problems(*paths: str, **more: Any) -> list[str]:
+    job: dict[str, Any] = {"framework": "standalone", "tasks": {"worker": {"command": "true"}}, **more}
+    job["inputs"] = {"data": {"paths": list(paths)}} if paths else {}
+    opened = SimpleNamespace(
+        staging_dir="hdfs://prod/user/alice/.tony",
+        nodes_webhdfs=WEBHDFS,
+        other_hdfs=[OtherHdfs("backup", WEBHDFS)],
+        cluster=SimpleNamespace(client_configuration=lambda: PROPERTIES),
+    )
+    return hdfs_name_problems(parse_job(job), cast(OpenCluster, opened))
+
+
+def test_what_is_known_is_fine(caplog: pytest.LogCaptureFixture) -> None:
+    known = ["hdfs:///data", "hdfs://prod/data", "hdfs://PROD/data", "hdfs://nn1.example.com:8020/data"]
+    assert problems(*known, "hdfs://backup/data", "/mnt/data") == []
+    assert caplog.text == ""
+
+
+def test_another_nameservice_of_the_cluster_is_refused_with_what_to_do() -> None:
+    [file, data] = problems("hdfs://archive/data", files=["hdfs://archive/words"])
+    assert file.startswith("files[0]: hdfs://archive is another HDFS than the staging directory's; name it in")
+    assert data.startswith("inputs.data.paths[0]: hdfs://archive is another HDFS")
+    assert "`other_hdfs`, such as archive=http://" in file
+
+
+def test_so_is_one_that_credentials_of_registries_are_on() -> None:
+    [problem] = problems(docker={"image": "tf", "client_config": "hdfs://archive/config.json"})
+    assert problem.startswith("docker.client_config: hdfs://archive is another HDFS")
+
+
+def test_a_view_is_refused() -> None:
+    [problem] = problems("viewfs://all/data")
+    assert "inputs.data.paths[0]: viewfs://… is no HDFS but a client's view" in problem
+
+
+def test_what_nobody_can_tell_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert problems("hdfs://elsewhere.example.com:8020/data") == []
+    assert "hdfs://elsewhere.example.com:8020 is taken for the HDFS of hdfs://prod/user/alice/.tony" in caplog.text

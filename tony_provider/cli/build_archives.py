@@ -1,0 +1,69 @@
+"""``airflow tony env build``: build a Python environment for jobs, once for each content."""
+
+from __future__ import annotations
+
+import re
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+from tony_provider.cli.command import command, hook_of, say
+from tony_provider.cluster.environments.build import BuildFailed, BuildTarget, build_environment
+from tony_provider.cluster.environments.requirements import read_requirements
+from tony_provider.cluster.environments.runtime_archive import PLATFORMS
+from tony_provider.cluster.environments.runtime_archive import build as build_archive
+from tony_provider.cluster.errors import ClusterError
+from tony_provider.runtime.common.python_packages import Version
+from tony_provider.runtime.common.quantities import size
+from tony_provider.runtime.common.text import printable
+
+_PYTHON = re.compile(r"3\.(\d{1,2})")
+_OLDEST = 9
+
+
+@command
+def build_env(args: Namespace) -> None:
+    """The command. Prints the environment's URI alone, so that a shell can take it; all else is for people."""
+    target = BuildTarget.of(_version(args.python), args.platform)
+    requirements = read_requirements(Path(args.requirements))
+    with hook_of(args) as hook:
+        own, shared = hook.built_environments(), hook.shared_environments()
+        if args.shared and shared is None:
+            raise BuildFailed(f"--shared: the connection {args.conn_id!r} names no `shared_cache`")
+        kept = shared if args.shared and shared is not None else own
+        others = [] if args.shared or shared is None else [shared]
+        try:
+            built = build_environment(kept, requirements, target, args.installer, others)
+        except OSError as error:
+            raise BuildFailed(f"the environment could not be built: {error}") from error
+    if built.was_there:
+        print(printable("It is there already: nothing was built"), file=sys.stderr)  # noqa: T201
+    say(built.uri)
+
+
+def _version(text: str | None) -> Version | None:
+    if text is None:
+        return None
+    match = _PYTHON.fullmatch(text)
+    if match is None or int(match[1]) < _OLDEST:
+        raise BuildFailed(f"--python: {text!r} is not a version of Python; write 3.9 or newer, such as 3.12")
+    return 3, int(match[1])
+
+
+_RUNTIME_PYTHON = re.compile(r"3\.\d+")
+_RUNTIME_OLDEST = (3, 9)
+
+
+def build_runtime(args: Namespace) -> None:
+    """The command. Exits with a message for what cannot be done."""
+    pythons = [version.strip() for version in args.python.split(",") if version.strip()]
+    for version in pythons:
+        if not _RUNTIME_PYTHON.fullmatch(version) or tuple(map(int, version.split("."))) < _RUNTIME_OLDEST:
+            raise SystemExit(f"--python: {version!r} is not a version of Python; write 3.9 or newer, such as 3.9,3.12")
+    platforms = args.platform.split(",") if args.platform else list(PLATFORMS)
+    output = Path(args.output)
+    try:
+        build_archive(pythons, output, platforms)
+    except (ClusterError, OSError) as error:
+        raise SystemExit(str(error)) from error
+    say(f"{output.absolute()}: {size(output.stat().st_size)}, for Python {', '.join(pythons)}")

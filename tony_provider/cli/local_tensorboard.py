@@ -1,0 +1,394 @@
+"""The event files of jobs, copied to this machine in a thread beside the command, again and again."""
+
+from __future__ import annotations
+
+import http.client
+import importlib.util
+import os
+import queue
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import webbrowser
+from argparse import Namespace
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from importlib.resources import files
+from pathlib import Path
+
+import attrs
+
+from tony_provider.cli.command import (
+    NotFound,
+    applications_of,
+    command,
+    hook_of,
+    identity_of,
+    say,
+    seconds_of,
+    until_interrupted,
+)
+from tony_provider.cluster.errors import ClusterError
+from tony_provider.cluster.training.identity import Identity
+from tony_provider.hooks.tony import TonyHook
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.common.helper_processes import absolute_entries, child_environment
+from tony_provider.runtime.common.network import peer_users
+from tony_provider.runtime.common.quantities import count, size
+from tony_provider.runtime.common.text import replaced
+from tony_provider.runtime.event_files.event_file_mirror import MOST_FILES, EventFileMirror, MirrorRound, is_event_file
+from tony_provider.runtime.jobspec.units import UnitError, parse_memory
+from tony_provider.runtime.storage.errors import StorageError
+
+_SELDOM = 10  # times as long between two looks once no training runs
+_END_SECONDS = 10.0  # for the thread to notice its end
+_PROFILES = "plugins/profile/"  # what TensorBoard's profiler shows
+
+
+def is_copied(name: str) -> bool:
+    """Whether a file of a task is copied: event files and profiles.
+
+    Nothing else, since some name files of this machine for TensorBoard to show, as a projector's configuration does.
+    """
+    return is_event_file(name) or _PROFILES in f"/{name}"
+
+
+class EventFileCopy:
+    """Copies what is new in its thread, from ``start`` to ``stop``. What people should know is in ``news``.
+
+    :param sources: the directory here for each URI of a directory of event files.
+    :param trainings: whose they are: as long as none of them runs, it looks more seldom.
+    :param refresh: seconds between two looks.
+    """
+
+    def __init__(
+        self,
+        hook: TonyHook,
+        sources: Mapping[str, Path],
+        trainings: list[Identity],
+        *,
+        refresh: float,
+        most_bytes: int,
+    ) -> None:
+        self._hook = hook
+        self._trainings = trainings
+        self._refresh = refresh
+        self._most_bytes = most_bytes
+        self._mirror = EventFileMirror(hook.storage(), sources, most_bytes, is_copied)
+        self._given_up = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="event-files", daemon=True)
+        self._said_left_out = self._said_cut = False
+        self.looked = threading.Event()  # once at least
+        self.news: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self.trouble: Exception | None = None  # that the last look met with
+        self.fault: Exception | None = None  # a mistake in here, which has ended the thread
+        self.runs = True  # one of the trainings does, as far as is known
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the copying, also where the store does not answer; closes the hook."""
+        self._given_up.set()
+        self._hook.close()
+        if self._thread.ident is not None:
+            self._thread.join(_END_SECONDS)
+
+    def held(self, directory: Path) -> tuple[int, int]:
+        """How many files were copied to below that directory, and their bytes. Before ``start``, or after a look."""
+        return self._mirror.held(directory)
+
+    def _work(self) -> None:
+        try:
+            while not self._given_up.is_set():
+                self._look()
+                self.looked.set()
+                self._given_up.wait(self._refresh if self.runs else _SELDOM * self._refresh)
+        except Exception as fault:  # noqa: BLE001 - raised by the command
+            self.fault = fault
+            self.looked.set()
+
+    def _look(self) -> None:
+        trouble: Exception | None = None
+        try:
+            self.runs = any(self._hook.find(training) for training in self._trainings)
+        except (ClusterError, StorageError) as error:  # the copies may go well all the same
+            trouble = error
+        try:
+            done = self._mirror.round(self._given_up)
+        except (StorageError, OSError) as error:
+            self._tell_trouble(error)
+            return
+        self._tell_trouble(done.trouble or trouble)
+        self._tell_left_out(done)
+
+    def _tell_trouble(self, trouble: Exception | None) -> None:
+        """When it begins, and when it is over; none of it once the end was asked for."""
+        if self._given_up.is_set():
+            return
+        if trouble is not None and self.trouble is None:
+            self.news.put(f"Not everything can be looked at for the moment; what is here is drawn on: {trouble}")
+        elif trouble is None and self.trouble is not None:
+            self.news.put("Everything can be looked at again")
+        self.trouble = trouble
+
+    def _tell_left_out(self, done: MirrorRound) -> None:
+        if done.left_out and not self._said_left_out:
+            self._said_left_out = True
+            self.news.put(
+                f"{count(done.left_out, 'file')} left out: more than {size(self._most_bytes)} would be copied; name "
+                "fewer jobs, or give --most"
+            )
+        if done.is_cut and not self._said_cut:
+            self._said_cut = True
+            self.news.put(f"A job has more than {MOST_FILES:,} files there: the rest is left out")
+
+
+HOST = "127.0.0.1"
+FIRST_PORT = 6006  # TensorBoard's own
+LAST_PORT = 6105
+_SERVER_END_SECONDS = 5.0
+_ANSWER_SECONDS = 5.0  # for one look whether it is there
+_SAID = 2000  # bytes of its output in a message
+
+
+class TensorBoardProblem(ClusterError):  # noqa: N818 - named for what it is
+    """TensorBoard cannot run on this machine, or has ended. The message says what to do."""
+
+
+def expect_tensorboard() -> None:
+    """Raises TensorBoardProblem where it is not installed."""
+    if importlib.util.find_spec("tensorboard") is None:
+        raise TensorBoardProblem(
+            f"the package tensorboard is not installed here: {sys.executable} -m pip install tensorboard"
+        )
+
+
+def choose_port(wanted: int | None) -> int:
+    """The port that was asked for, or the first free one. Raises TensorBoardProblem where there is none."""
+    if wanted is not None and not 0 < wanted < 1 << 16:
+        raise TensorBoardProblem(f"--port {wanted} is no port: from 1 to 65535")
+    ports = range(FIRST_PORT, LAST_PORT + 1) if wanted is None else [wanted]
+    for port in ports:
+        if _is_free(port):
+            return port
+    raise TensorBoardProblem(f"{_ports(ports[0], ports[-1])} in use on {HOST}: choose another one with --port")
+
+
+def _ports(first: int, last: int) -> str:
+    return f"the port {first} is" if first == last else f"all ports from {first} to {last} are"
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as own:
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as TensorBoard does
+        try:
+            own.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+class TensorBoardServer:
+    """TensorBoard over one directory, from ``start`` to ``stop``.
+
+    It answers below a path that only the starter knows: others may have accounts on this machine.
+
+    :param private: the command's directory, which TensorBoard removes where the command is killed. In it are
+        ``directory``, what it draws, and ``own``, for what it writes itself.
+    """
+
+    def __init__(self, private: Path, directory: Path, own: Path, port: int, title: str) -> None:
+        self._private = private
+        self._directory = directory
+        self._own = own
+        self._port = port
+        self._title = title
+        self._path = f"/{secrets.token_urlsafe(16)}"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self._port}{self._path}/"
+
+    def start(self) -> None:
+        program = files("tony_provider.runtime.event_files") / "show_tensorboard.py"
+        environment = {
+            **child_environment(),  # TensorBoard and its plugins need no secret of this process
+            "PYTHONPATH": absolute_entries(os.environ.get("PYTHONPATH", "")),
+            contract.ENV_TENSORBOARD_DIR: str(self._directory),
+            contract.ENV_TENSORBOARD_PATH: self._path,
+            contract.ENV_PORT: str(self._port),
+            contract.ENV_JOB_NAME: self._title,
+            "TMPDIR": str(self._own),  # it says there that it runs, for everybody
+        }
+        with self._output.open("wb") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, str(program), str(self._private)],
+                cwd=self._own,
+                env=environment,
+                stdin=subprocess.PIPE,  # it ends with the command, also where SIGKILL ends that one
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C is for the command, which then ends this one
+            )
+
+    @property
+    def answers(self) -> bool:
+        """Whether it shows its page. Raises TensorBoardProblem when it has ended."""
+        self.expect_running()
+        connection = http.client.HTTPConnection(HOST, self._port, timeout=_ANSWER_SECONDS)
+        try:
+            connection.connect()
+            if peer_users(connection.sock) - {os.getuid()}:  # before the path, which is a secret, is told
+                raise TensorBoardProblem(
+                    f"port {self._port} was taken by another user of this machine; choose another one"
+                )
+            connection.request("GET", f"{self._path}/")
+            return connection.getresponse().status == http.HTTPStatus.OK
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
+
+    def expect_running(self) -> None:
+        """Raises TensorBoardProblem when it has ended, with what it said."""
+        code = self._process.poll() if self._process is not None else None
+        if code is not None:
+            said = replaced(self._output.read_bytes()[-_SAID:].decode("utf-8", "replace")).strip()
+            raise TensorBoardProblem(f"TensorBoard has ended with exit code {code}:\n{said}")
+
+    def stop(self) -> None:
+        """End it. Idempotent."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(_SERVER_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+
+    @property
+    def _output(self) -> Path:
+        return self._own / "output.log"
+
+
+_PERIOD = 0.2  # seconds between two looks at what goes on in here
+_START_SECONDS = 60.0  # for TensorBoard to answer
+_MEBIBYTE = 1 << 20
+_SHORTEST_REFRESH = 1.0  # seconds
+
+
+@command
+def tensorboard(args: Namespace) -> None:
+    """The command. Copies event files, shows them, and leaves nothing behind when it is ended by Ctrl-C or a signal."""
+    refresh = max(_SHORTEST_REFRESH, seconds_of("--refresh", args.refresh))
+    most_bytes = _bytes_of("--most", args.most)
+    expect_tensorboard()
+    port = choose_port(args.port)
+    hook = hook_of(args)
+    with ExitStack() as stack:
+        stack.callback(hook.close)
+        jobs = _jobs(hook, args)
+        over = stack.enter_context(until_interrupted())
+        private = stack.enter_context(_private_directory())
+        curves, own = private / "curves", private / "own"
+        curves.mkdir()
+        own.mkdir()
+        sources = {uri: curves / label for uri, label in jobs.labels.items()}
+        copy = EventFileCopy(hook, sources, jobs.trainings, refresh=refresh, most_bytes=most_bytes)
+        stack.callback(copy.stop)
+        copy.start()
+        if not _first_look(copy, sources, over):
+            return
+        server = TensorBoardServer(private, curves, own, port, ", ".join(jobs.labels.values()))
+        stack.callback(server.stop)
+        server.start()
+        _serve(server, copy, over, in_browser=args.open)
+
+
+@attrs.frozen
+class _Jobs:
+    """What is drawn, and the trainings that it is of."""
+
+    labels: dict[str, str]  # by the URIs of directories of event files on the store
+    trainings: list[Identity]
+
+
+def _jobs(hook: TonyHook, args: Namespace) -> _Jobs:
+    """Applications that have trained in the same checkpoint chain have the same curves, and are drawn once."""
+    labels: dict[str, str] = {}
+    trainings = []
+    for found in applications_of(hook, args):
+        identity = identity_of(hook, found)
+        source = hook.event_files(identity, found.application_id)
+        labels.setdefault(source.uri, source.label)
+        trainings.append(identity)
+    return _Jobs(labels, trainings)
+
+
+@contextmanager
+def _private_directory() -> Iterator[Path]:
+    directory = Path(tempfile.mkdtemp(prefix="tony-tensorboard-"))
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory)
+
+
+def _first_look(copy: EventFileCopy, sources: Mapping[str, Path], over: threading.Event) -> bool:
+    """Wait for it, and say what is there; False when the end comes before.
+
+    Raises NotFound when there is nothing and nothing will come, and what keeps the store from being read.
+    """
+    say(f"Copying the event files of {count(len(sources), 'job')}")
+    while not copy.looked.wait(_PERIOD):
+        if over.is_set():
+            return False
+    if copy.fault is not None:
+        raise copy.fault
+    held = {directory: copy.held(directory) for directory in sources.values()}
+    nothing = not any(files for files, _ in held.values())
+    if nothing and copy.trouble is not None:
+        raise copy.trouble
+    if nothing and not copy.runs:
+        raise NotFound(
+            f"there are no event files in {', '.join(sources)}: programs leave them in the directory that "
+            "TONY_TENSORBOARD_DIR names, see docs/tensorboard.md"
+        )
+    for directory, (copied, most) in held.items():
+        say(f"  {directory.name}: {count(copied, 'file')}, {size(most)}" if copied else f"  {directory.name}: none yet")
+    return not over.is_set()
+
+
+def _serve(server: TensorBoardServer, copy: EventFileCopy, over: threading.Event, *, in_browser: bool) -> None:
+    deadline = time.monotonic() + _START_SECONDS
+    while not server.answers:
+        if over.wait(_PERIOD):
+            return
+        if time.monotonic() > deadline:
+            raise TensorBoardProblem(f"TensorBoard does not answer within {_START_SECONDS:g} s")
+    say(f"TensorBoard: {server.url}\nCtrl-C ends it")
+    if in_browser:
+        webbrowser.open(server.url)
+    while not over.wait(_PERIOD):
+        server.expect_running()
+        if copy.fault is not None:
+            raise copy.fault
+        while not copy.news.empty():
+            say(copy.news.get())
+
+
+def _bytes_of(option: str, text: str) -> int:
+    try:
+        return parse_memory(text) * _MEBIBYTE
+    except UnitError as error:
+        raise SystemExit(f"{option}: {error}") from error

@@ -1,0 +1,269 @@
+"""``airflow tony gc``: remove what old trainings have left in the staging directory."""
+
+from __future__ import annotations
+
+import time
+from argparse import Namespace
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from rich.console import Console
+from rich.progress import track
+
+from tony_provider.cli.command import NotFound, age_of, command, hook_of, print_rows, say, seconds_of
+from tony_provider.cluster.errors import ClusterError
+from tony_provider.cluster.garbage import Garbage, GarbageItem, OldEnvironment, RemovedGarbage
+from tony_provider.cluster.records.summary import JobSummary, RunFacts, summarize
+from tony_provider.cluster.training.applications import ApplicationRef
+from tony_provider.cluster.training.identity import Identity
+from tony_provider.compat import PORTAL
+from tony_provider.hooks.tony import TonyHook
+from tony_provider.operators.job_summaries import KEPT, application_facts, submitted_by
+from tony_provider.operators.try_state import TaskInstanceInfo
+from tony_provider.runtime.common.clock import moment
+from tony_provider.runtime.common.quantities import size
+from tony_provider.runtime.storage.base import FileStatus
+from tony_provider.runtime.storage.errors import StorageError
+from tony_provider.watching.observation import observe
+from tony_provider.watching.token_refresher import TokenRefresher
+
+_Sized = GarbageItem | OldEnvironment | FileStatus
+
+
+@command
+def gc(args: Namespace) -> None:
+    """The command. Lists what would go; with ``--yes`` removes it. Exits with 1 when something could not be removed."""
+    before_ms = _before("--older-than", args.older_than)
+    history_ms = _before("--keep-history", args.keep_history) if args.keep_history else None
+    with hook_of(args) as hook:
+        garbage = hook.garbage(args.models or [], history_ms=history_ms)
+        environments = hook.old_environments()
+        items = garbage.look(before_ms)
+        old = environments.look(before_ms)
+        unused = [each for each in old if not each.spared]
+        going = [item for item in items if not item.spared]
+        leftovers = [each for each in garbage.leftovers() if not _is_in(each, going)]
+        if args.dry_run or not args.yes:
+            rows = [*map(_row, items), *map(_environment_row, old), *map(_leftover_row, leftovers)]
+            _show(args, rows)
+            if not rows:
+                _say(args, f"Nothing in the staging directory has been unchanged for {args.older_than}")
+            stay = len(items) - len(going) + len(old) - len(unused)
+            told = f"{_sum([*going, *unused, *leftovers])} would be removed with --yes; {stay} old ones stay"
+            _say(args, told)
+            return
+        removed, error = _remove(args, garbage, going, before_ms)
+        swept = [] if error else [(each, garbage.remove_leftover(each)) for each in leftovers]
+        pruned = [] if error else [(each, environments.remove(each, before_ms)) for each in unused]
+    rows = [{**_row(each.item), "outcome": each.problem or "removed"} for each in removed]
+    rows += [{**_leftover_row(each), "outcome": problem or "removed"} for each, problem in swept]
+    rows += [{**_environment_row(each), "outcome": problem or "removed"} for each, problem in pruned]
+    _show(args, rows)
+    outcomes: list[tuple[_Sized, str]] = [*((each.item, each.problem) for each in removed), *swept, *pruned]
+    _say(args, f"{_sum([each for each, problem in outcomes if not problem])} removed")
+    if error is not None:
+        raise error
+    if left := sum(1 for _, problem in outcomes if problem):
+        raise SystemExit(f"{left} of {len(rows)} could not be removed, or stay after another look")
+
+
+def _before(option: str, text: str) -> int:
+    """Milliseconds since the epoch."""
+    return int((time.time() - seconds_of(option, text)) * 1000)
+
+
+def _show(args: Namespace, rows: Sequence[Mapping[str, object]]) -> None:
+    if rows or args.output != "table":
+        print_rows(rows, args.output, whole=True)
+
+
+def _remove(
+    args: Namespace, garbage: Garbage, going: Sequence[GarbageItem], before_ms: int
+) -> tuple[list[RemovedGarbage], BaseException | None]:
+    """What was done until the end, or the error that came before it: what has gone is told all the same."""
+    removing: Iterable[RemovedGarbage] = garbage.remove(going, before_ms)
+    if args.output == "table":
+        console = Console(stderr=True)
+        removing = track(removing, "Removing", total=len(going), console=console, disable=not console.is_terminal)
+    removed: list[RemovedGarbage] = []
+    try:
+        removed.extend(removing)
+    except (ClusterError, StorageError, KeyboardInterrupt) as error:
+        return removed, error
+    return removed, None
+
+
+def _row(item: GarbageItem) -> dict[str, str]:
+    return {
+        "what": f"{item.kind.value}, not its history" if item.keeps_history else item.kind.value,
+        "directory": item.uri,
+        "size": size(item.size),
+        "unchanged for": age_of(item.newest_ms),
+        "stays because": item.spared,
+    }
+
+
+def _leftover_row(leftover: FileStatus) -> dict[str, str]:
+    return {
+        "what": "half-written",
+        "directory": leftover.path,
+        "size": size(leftover.size),
+        "unchanged for": age_of(leftover.modified_ms),
+        "stays because": "",
+    }
+
+
+def _environment_row(item: OldEnvironment) -> dict[str, str]:
+    return {
+        "what": "environment",
+        "directory": item.uri,
+        "size": size(item.size),
+        "unchanged for": age_of(item.used_ms),
+        "stays because": item.spared,
+    }
+
+
+def _is_in(leftover: FileStatus, items: Sequence[GarbageItem]) -> bool:
+    """Whether it goes with one of these."""
+    return any(leftover.path.startswith(f"{item.uri}/") for item in items)
+
+
+def _sum(items: Sequence[_Sized]) -> str:
+    return f"{len(items)} ({size(sum(each.size for each in items))})"
+
+
+def _say(args: Namespace, text: str) -> None:
+    if args.output == "table":
+        say(text)
+
+
+@command
+def renew(args: Namespace) -> None:
+    """The command: for the applications that are named, or for all that run, as they need one.
+
+    Exits with 1 when one that needs a token does not get it.
+    """
+    with hook_of(args) as hook:
+        wanted = [_named(hook, each) for each in args.application_ids] or _live(hook)
+        failed = [ref.application_id for ref in wanted if not _renew(hook, ref, now=args.now)]
+    if failed:
+        raise SystemExit(f"no newer token for {', '.join(failed)}")
+
+
+def _named(hook: TonyHook, application_id: str) -> ApplicationRef:
+    found = hook.application_ref(application_id=application_id)
+    if found is None:
+        raise NotFound(f"neither the cluster nor {hook.layout.root} knows of {application_id}")
+    return found
+
+
+def _live(hook: TonyHook) -> list[ApplicationRef]:
+    found = [hook.application_ref(application_id=each.id) for each in hook.live()]
+    return [each for each in found if each is not None and each.identity is not None]
+
+
+def _renew(hook: TonyHook, ref: ApplicationRef, *, now: bool) -> bool:
+    """Prints what has become of it; False where it needs a token and has none."""
+    name = ref.application_id
+    seen = observe(hook, ref.identity, name)
+    if seen.outage is not None:
+        say(f"{name}: {seen.outage}")
+        return False
+    life = seen.newest.store_token if seen.newest is not None else None
+    renewal = TokenRefresher(ref.identity, name)
+    if not seen.runs:
+        say(f"{name} does not run")
+    elif life is None:
+        say(f"{name} has no HDFS token, or has not told of it yet")
+    elif not (now or renewal.is_due(seen)):
+        say(f"{name} has an HDFS token until {moment(life.until_ms)}: it is early yet")
+    else:
+        renewed = renewal.renew(hook, seen)
+        say("\n".join(renewal.lines()))
+        return renewed
+    return True
+
+
+LISTED, KNOWN = "listed", "listed before"
+
+
+@command
+def rebuild(args: Namespace) -> None:
+    """The command. Reads the staging directory and writes to Airflow's database. Exits with 1 if a job is unreadable.
+
+    Leaves the jobs alone whose end Airflow knows already.
+    """
+    if not PORTAL.is_here:
+        PORTAL.refuse("The portal")
+    rows = []
+    failures = 0
+    with hook_of(args) as hook:
+        for identity in hook.trainings():
+            for application_id, outcome, failed in _rebuilt(hook, identity):
+                rows.append({"application_id": application_id, "training": identity.slug, "outcome": outcome})
+                failures += failed
+    shown = [row for row in rows if row["outcome"] != KNOWN]
+    if shown or args.output != "table":
+        print_rows(shown, args.output, whole=True)
+    if args.output == "table":
+        counts = Counter(row["outcome"] if row["outcome"] in (LISTED, KNOWN) else "left out" for row in rows)
+        say(", ".join(f"{counts[each]} {each}" for each in (LISTED, KNOWN, "left out")))
+    if failures:
+        raise SystemExit(f"{failures} of {len(rows)} jobs could not be read")
+
+
+def _rebuilt(hook: TonyHook, identity: Identity) -> Iterator[tuple[str, str, bool]]:
+    """Yield the id, the outcome and whether it is a failure, for each of the training's newest applications."""
+    for application_id in hook.application_ids(identity)[-KEPT:]:
+        try:
+            yield application_id, _outcome(hook, identity, application_id), False
+        except (ClusterError, StorageError) as error:
+            yield application_id, str(error), True
+
+
+def _outcome(hook: TonyHook, identity: Identity, application_id: str) -> str:
+    from tony_provider.cli.portal_table import kept_instance  # here: Airflow before 3.3 has no such table
+
+    labels = hook.labels(identity, application_id)
+    if not {"dag_id", "run_id", "task_id"} <= labels.keys():
+        return "no task of a DAG has submitted it"
+    index = labels.get("map_index", "-1")
+    run = TaskInstanceInfo(
+        labels["dag_id"],
+        labels["run_id"],
+        labels["task_id"],
+        int(index) if index.isdecimal() else -1,
+        submitted_by(labels),
+    )
+    if run.identity(hook, labels.get("checkpoint_key")) != identity:  # a job may write its own labels
+        return f"its labels name another training: {run.task_id} of {run.dag_id}"
+    kept = kept_instance(run)
+    if kept is None:
+        return f"Airflow's database has no run {run.run_id} of {run.dag_id}"
+    if kept.knows_end_of(application_id):
+        return KNOWN
+    summary = _summary(hook, run, kept.run_date, identity, application_id)
+    if summary is None:
+        return "neither the cluster nor the store knows how it went"
+    kept.write(summary)
+    return LISTED
+
+
+def _summary(
+    hook: TonyHook, run: TaskInstanceInfo, run_date: str | None, identity: Identity, application_id: str
+) -> JobSummary | None:
+    application, history = hook.application(application_id), hook.history(identity, application_id)
+    if application is None and history.status is None:
+        return None
+    facts = RunFacts(
+        **application_facts(hook, identity, application_id),
+        dag_id=run.dag_id,
+        run_id=run.run_id,
+        task_id=run.task_id,
+        map_index=run.map_index,
+        try_number=run.try_number,
+        run_date=run_date,
+        tony_conn_id=hook.tony_conn_id,
+        proxy_user=hook.proxy_user,
+    )
+    return summarize(facts, history, application)

@@ -1,0 +1,342 @@
+"""Fetch the present state of a job once, with the reasons why the state may be outdated."""
+
+from __future__ import annotations
+
+import time
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import attrs
+from rich.console import Group, RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from tony_provider.cli.command import (
+    application_of,
+    as_text,
+    command,
+    hook_of,
+    identity_of,
+    print_rows,
+    print_whole,
+    say,
+    utc_time,
+)
+from tony_provider.cluster.errors import ClusterError, RecordUnreadable
+from tony_provider.cluster.interface import Application, ApplicationFilter, ApplicationState
+from tony_provider.cluster.training.applications import ApplicationRef, tag_of
+from tony_provider.cluster.training.checkpoint_chains import CheckpointChains, KeptCheckpoint, kept_checkpoints
+from tony_provider.hooks.tony import TonyHook
+from tony_provider.runtime.common.clock import moment
+from tony_provider.runtime.common.codec import to_plain
+from tony_provider.runtime.common.quantities import count, number, size, span, steps
+from tony_provider.runtime.protocol.status import JobStatus, ProcessStatus, TaskProgress, TaskStatus
+from tony_provider.runtime.protocol.timing import STATUS_STALE
+from tony_provider.runtime.storage.errors import StorageError
+from tony_provider.watching.observation import Observation, UnansweredCalls, observe_status, status_of_master
+from tony_provider.watching.progress_log import MAX_ROWS, ReachabilityLog, progress_line
+
+
+@attrs.frozen
+class JobSnapshot:
+    """The fetched state of a job: its application, its status, and the reasons why they may be outdated."""
+
+    application_id: str
+    application: Application | None
+    status: JobStatus | None
+    directory: str | None  # None if the staging directory has no files of it, or cannot be read
+    troubles: list[str]
+    checkpoints: list[KeptCheckpoint] = attrs.field(factory=list)  # of its chain, the newest first
+    error: Exception | None = None  # the reason if the state is unknown
+
+
+def job_snapshot(hook: TonyHook, args: Namespace) -> JobSnapshot:
+    """Fetch the state of the application that the command line names.
+
+    Raises NotFound, ClusterError, and StorageError if the cluster does not know the application either.
+    """
+    found, seen = _observe(hook, args)
+    if seen.unreadable is not None:
+        raise seen.unreadable
+    old = list(_old(seen))
+    if (old or seen.outage) and seen.application and seen.application.state is ApplicationState.RUNNING:
+        seen = attrs.evolve(seen, master=status_of_master(hook, found.identity, found.application_id))
+    silence = ReachabilityLog(UnansweredCalls(), lambda _: None)
+    silence.look(seen)
+    checkpoints, unknown = _checkpoints(hook, found)
+    return JobSnapshot(
+        application_id=found.application_id,
+        application=seen.application,
+        status=seen.newest,
+        directory=hook.application_dir(found.identity, found.application_id) if found.identity is not None else None,
+        troubles=[*silence.lines, *old, *_answer_of_master(seen), *unknown],
+        checkpoints=checkpoints,
+        error=seen.outage if seen.newest is None else None,
+    )
+
+
+def _observe(hook: TonyHook, args: Namespace) -> tuple[ApplicationRef, Observation]:
+    """Return the application and its state, from the cluster alone if the store does not answer."""
+    try:
+        found = application_of(hook, args)
+    except StorageError as error:
+        application = hook.application(args.application_id) if args.application_id else None
+        if application is None:
+            raise
+        return ApplicationRef(application.id, application, None), Observation(application, outages=(error,))
+    return found, observe_status(hook, found.identity, found.application_id, found.application)
+
+
+def _checkpoints(hook: TonyHook, found: ApplicationRef) -> tuple[list[KeptCheckpoint], list[str]]:
+    """Return the checkpoints of the application's chain, and the reason if they are unknown."""
+    if found.identity is None:
+        return [], []
+    try:
+        chains = CheckpointChains(hook.storage(), hook.layout, found.identity)
+        chain = chains.used_by(found.application_id)
+        return kept_checkpoints(hook.storage(), chain.uri) if chain else [], []
+    except (StorageError, RecordUnreadable) as error:
+        return [], [f"The checkpoints are unknown: {error}"]
+
+
+def _old(seen: Observation) -> Iterator[str]:
+    """Yield a line if the status is old by the clock of this machine, which may differ from the master's clock."""
+    status, application = seen.status, seen.application
+    if status is None or application is None or application.state is not ApplicationState.RUNNING:
+        return
+    age = time.time() - status.updated_ms / 1000
+    if abs(age) > STATUS_STALE:
+        when = f"{span(age)} ago" if age > 0 else f"{span(-age)} ahead"
+        yield f"The job's status on the store is of {moment(status.updated_ms)}, {when} by this machine's clock"
+
+
+def _answer_of_master(seen: Observation) -> Iterator[str]:
+    if isinstance(seen.master, JobStatus):
+        yield "The status shown here comes from the application master itself"
+    elif isinstance(seen.master, ClusterError):
+        yield f"The application master does not answer either: {seen.master}"
+
+
+_COLUMNS = ("task", "state", "node", "start", "step", "steps/s", "memory", "heard of")
+_COLOURS = {
+    "RUNNING": "green",
+    "SUCCEEDED": "green",
+    "FAILED": "red",
+    "KILLED": "red",
+    "LOST": "red",
+    "SUSPENDED": "yellow",
+}
+
+
+def job_table(
+    application_id: str,
+    application: Application | None,
+    status: JobStatus | None,
+    directory: str | None,
+    troubles: Sequence[str] = (),
+    checkpoints: Sequence[str] = (),
+) -> RenderableType:
+    """Return a job's state, progress and tasks, to be printed.
+
+    ``troubles`` explain why the table is not up to date. ``checkpoints`` are the lines of the kept checkpoints.
+    """
+    facts = _named(application_id, application, status, directory)
+    facts += [("checkpoint", as_text(each)) for each in checkpoints]
+    parts: list[RenderableType] = [_facts(facts)]
+    parts += [as_text(trouble, "yellow") for trouble in troubles]
+    if status is not None and status.tasks:
+        if status.total_steps and not status.state.is_final:
+            bar = Table.grid()  # the bar alone does not end its line
+            bar.add_row(ProgressBar(total=status.total_steps, completed=status.step or 0, width=60))
+            parts.append(bar)
+        parts.append(_tasks(status))
+    return Group(*parts)
+
+
+def _facts(facts: Sequence[tuple[str, Text]]) -> Table:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column()
+    grid.add_column(overflow="fold")  # so that users can copy paths
+    for name, value in facts:
+        grid.add_row(as_text(name, "bold"), value)
+    return grid
+
+
+def _named(
+    application_id: str, application: Application | None, status: JobStatus | None, directory: str | None
+) -> list[tuple[str, Text]]:
+    facts = [("application", as_text(application_id))]
+    if application is not None:
+        where = f" in queue {application.queue}" if application.queue else ""
+        facts.append(("on the cluster", _coloured(application.state.value, f"{where}, as {application.user}")))
+    else:
+        facts.append(("on the cluster", as_text("not known (any more)")))
+    if status is not None:
+        facts.append(("job", _coloured(status.state.value, f": {status.message}" if status.message else "")))
+        if status.step is not None:
+            facts.append(("progress", as_text(progress_line(status))))
+        if status.restarts:
+            facts.append(("restarts", as_text(str(status.restarts))))
+        if status.failure is not None:
+            facts.append(("failure", as_text(status.failure.message, "red")))
+        if not status.state.is_final:
+            facts.append(("as of", as_text(moment(status.updated_ms))))
+        facts += [("out of reach", as_text(each, "yellow")) for each in status.troubles]
+        facts += [("warning", as_text(each, "yellow")) for each in status.warnings]
+        if status.export is not None:
+            facts.append(("export", as_text(f"{status.export.label}: {status.export.uri}")))
+        if status.export_request is not None and not status.state.is_final:
+            facts.append(("export", as_text(f"asked for at {moment(status.export_request.since_ms)}")))
+        if status.model_dir:
+            facts.append(("model", as_text(status.model_dir)))
+        facts += [(f"input {each.name}", as_text(each.label)) for each in status.inputs]
+        for each in status.outputs:
+            if each.files is not None:
+                amount = f"{count(each.files, 'file')}, {size(each.bytes or 0)}"
+                facts.append((f"output {each.name}", as_text(f"{each.uri} ({amount})")))
+    elif application is not None and application.diagnostics:
+        facts.append(("diagnostics", as_text(application.diagnostics)))
+    if application is not None and application.tracking_url:
+        facts.append(("page", as_text(application.tracking_url)))
+    if directory is not None:
+        facts.append(("directory", as_text(directory)))
+    return facts
+
+
+def _tasks(status: JobStatus) -> Table:
+    table = Table(*_COLUMNS, box=None, pad_edge=False, header_style="bold")
+    for task in status.tasks[:MAX_ROWS]:
+        table.add_row(*_row(task, status.state.is_final))
+        for process in task.further:
+            table.add_row(*_process_row(process))
+    if len(status.tasks) > MAX_ROWS:
+        table.add_row(as_text(f"… {len(status.tasks) - MAX_ROWS} more"))
+    return table
+
+
+def _row(task: TaskStatus, over: bool) -> tuple[Text, ...]:
+    progress = task.progress
+    heard = "" if over or not task.heartbeat_ms else f"{span(time.time() - task.heartbeat_ms / 1000)} ago"
+    return (
+        as_text(task.name),
+        _coloured(task.state.value, ""),
+        as_text(task.node or ""),
+        as_text(str(task.start or "")),
+        *_figures(progress, None if over else task.rss_bytes),
+        as_text(heard),
+    )
+
+
+def _process_row(process: ProcessStatus) -> tuple[Text, ...]:
+    """Return the row of a process, which follows its task's row."""
+    empty = Text()
+    return (as_text(process.name), empty, empty, empty, *_figures(process.progress, process.rss_bytes), empty)
+
+
+def _figures(progress: TaskProgress | None, rss_bytes: int | None) -> tuple[Text, Text, Text]:
+    """Return steps, steps per second and memory."""
+    return (
+        as_text(steps(progress.step) if progress else ""),
+        as_text(number(progress.steps_per_second) if progress and progress.steps_per_second is not None else ""),
+        as_text(size(rss_bytes) if rss_bytes else ""),
+    )
+
+
+def _coloured(state: str, more: str) -> Text:
+    return Text.assemble(as_text(state, _COLOURS.get(state, "")), as_text(more))
+
+
+@command
+def status(args: Namespace) -> None:
+    """The command. Shows what is known of one job; with ``--watch`` until it ends."""
+    with hook_of(args) as hook:
+        if args.watch:
+            from tony_provider.cli.wait_for_job import wait_for_job  # here: one look needs none of it
+
+            found = application_of(hook, args)
+            wait_for_job(hook, identity_of(hook, found), found.application_id)
+            return
+        seen = job_snapshot(hook, args)
+    if args.output == "table":
+        checkpoints = [each.line for each in seen.checkpoints]
+        table = job_table(
+            seen.application_id, seen.application, seen.status, seen.directory, seen.troubles, checkpoints
+        )
+        print_whole(table)
+    elif args.output == "plain":
+        print_rows(_task_rows(seen.status), "plain")
+    else:
+        print_rows([_whole(seen)], args.output)
+    if seen.error is not None:
+        raise seen.error
+
+
+def _task_rows(job_status: JobStatus | None) -> list[dict[str, Any]]:
+    """A line for each task, for scripts that read columns."""
+    return [
+        {
+            "task": task.name,
+            "state": task.state.value,
+            "node": task.node or "-",
+            "start": task.start,
+            "step": task.progress.step if task.progress else "-",
+        }
+        for task in (job_status.tasks if job_status is not None else [])
+    ]
+
+
+def _whole(seen: JobSnapshot) -> dict[str, Any]:
+    return {
+        "application_id": seen.application_id,
+        "application": to_plain(seen.application) if seen.application is not None else None,
+        "job": to_plain(seen.status) if seen.status is not None else None,
+        "directory": seen.directory,
+        "checkpoints": [attrs.asdict(each) for each in seen.checkpoints],
+        "troubles": seen.troubles,
+    }
+
+
+@command
+def list_applications(args: Namespace) -> None:
+    """The command. Lists live applications, on request also those that the cluster still remembers; newest first."""
+    live = None if args.all else not args.ended
+    with hook_of(args) as hook:
+        found = hook.get_conn().applications(ApplicationFilter(live=live, user=args.user))
+    rows = [
+        _listing_row(application)
+        for application in found
+        if args.queue in (None, application.queue, _last(application))
+    ]
+    if not rows and args.output == "table":
+        say(_nothing(args))
+        return
+    print_rows(rows, args.output, whole=True)
+
+
+def _nothing(args: Namespace) -> str:
+    whose = (f" of {args.user}" if args.user else "") + (f" in queue {args.queue}" if args.queue else "")
+    if args.ended or args.all:
+        return f"The cluster remembers no job{whose}"
+    return f"No job{whose} is running or waiting; --ended lists those that have ended"
+
+
+def _last(application: Application) -> str:
+    """Of a queue's path: some versions give it whole."""
+    return application.queue.rpartition(".")[2]
+
+
+def _listing_row(application: Application) -> dict[str, str]:
+    final = application.final_status.value if application.final_status and application.is_final else ""
+    return {
+        "application_id": application.id,
+        "name": application.name,
+        "user": application.user,
+        "queue": application.queue,
+        "state": application.state.value,
+        "final_status": final,
+        "started (UTC)": utc_time(application.started_ms),
+        "ended (UTC)": utc_time(application.finished_ms),
+        "tag": tag_of(application) or "",
+    }

@@ -1,0 +1,291 @@
+"""Checks of Kerberos: is there a ticket, whose, for how long, and what it means when a server does not take it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import attrs
+import requests
+
+from tony_provider.cluster.errors import ClusterAuthError, ConfigurationHidden, ConnectionProblem
+from tony_provider.cluster.findings import Finding, ok, problem, warning
+from tony_provider.cluster.http import (
+    RequestOptions,
+    Unanswered,
+    asks_for_kerberos,
+    describe_server,
+    json_of,
+    remote_exception,
+)
+from tony_provider.cluster.yarn.cluster_view import Queue, find_queue, upwards
+from tony_provider.cluster.yarn.kerberos import Ticket, ticket
+from tony_provider.cluster.yarn.rest import said_exception
+from tony_provider.cluster.yarn.yarn_cluster import YarnCluster
+from tony_provider.runtime.common.clock import server_clock_ahead
+from tony_provider.runtime.hadoop.gss import reason
+from tony_provider.runtime.hadoop.yarn_records import AccessList
+
+if TYPE_CHECKING:
+    from tony_provider.cluster.yarn.yarn_cluster import YarnCluster
+
+TICKET = "Kerberos ticket"
+_SHORT = 600  # seconds
+
+
+def check_ticket(login: str | None, seen: list[Ticket]) -> Iterator[Finding]:
+    """Check the worker's ticket.
+
+    :param login: the connection's.
+    :param seen: the ticket is added to it.
+    """
+    try:
+        found = ticket()
+    except ClusterAuthError as error:
+        yield problem(TICKET, str(error), "")
+        return
+    if found.seconds == 0:
+        yield problem(TICKET, f"that of {found.principal} has expired", "run kinit, or let `airflow kerberos` run")
+        return
+    seen.append(found)
+    left = "" if found.seconds is None else f", valid for another {found.seconds // 60} min"
+    detail = f"of {found.principal}{left}"
+    if login and login != found.user:
+        advice = f"jobs run as {found.user}: leave the connection's user empty, or set it to that"
+        yield warning(TICKET, f"{detail}, while the connection's user is {login}", advice)
+    elif found.seconds is not None and found.seconds < _SHORT:
+        yield warning(TICKET, detail, "renew it: run kinit, or let `airflow kerberos` run")
+    else:
+        yield ok(TICKET, detail)
+
+
+def refused(what: str, said: str, *, has_ticket: bool) -> Finding:
+    """The finding for a server that does not accept a request for want of Kerberos, and says so."""
+    if not has_ticket:
+        return problem(what, "it asks for Kerberos, and the connection does not", "set `kerberos` to true in it")
+    if found := reason(said):
+        return problem(what, f"it does not accept the Kerberos ticket: {found.meaning} ({said})", found.remedy)
+    advice = "see what is said of the ticket; the host's name must be the one of the server's principal, HTTP/<host>"
+    return problem(what, "it does not accept the Kerberos ticket", advice)
+
+
+_RESOURCE_MANAGER_ADVICE = (
+    "the connection's host takes the ResourceManager's web address, by default http://<host>:8088"
+)
+_CLOCKS = "Clocks"
+_MOST_SKEW = 300.0  # seconds: Kerberos accepts no more
+_SKEW = 30.0
+
+
+@attrs.define
+class ResourceManagerChecks:
+    """Checks of single ResourceManagers; remembers what each has shown."""
+
+    way: RequestOptions
+    active: list[str] = attrs.field(factory=list)
+    standby: list[str] = attrs.field(factory=list)
+    skews: list[float] = attrs.field(factory=list)  # seconds that they are ahead of us
+
+    def check(self, address: str) -> Iterator[Finding]:
+        what = f"ResourceManager {address}"
+        try:
+            before = time.time()
+            response = self.way.send("GET", f"{address}/ws/v1/cluster/info")
+            self._note_clock(response, before)
+        except Unanswered as error:
+            yield problem(what, error.detail, error.advice)
+            return
+        yield self._judge(what, address, response)
+
+    def _judge(self, what: str, address: str, response: requests.Response) -> Finding:
+        info = json_of(response).get("clusterInfo")
+        if response.ok and isinstance(info, dict):
+            version = f"Hadoop {info.get('resourceManagerVersion', 'of unknown version')}"
+            if str(info.get("haState", "ACTIVE")) == "ACTIVE":
+                self.active.append(address)
+                return ok(what, f"active, {version}")
+            self.standby.append(address)
+            return ok(what, f"standby, {version}")
+        if response.is_redirect or "standby RM" in response.text:
+            self.standby.append(address)
+            return ok(what, "standby")
+        if asks_for_kerberos(response):
+            return refused(what, said_exception(response)[1], has_ticket=self.way.auth is not None)
+        if said := remote_exception(response):
+            return problem(what, f"it answered {response.status_code} ({said})", _RESOURCE_MANAGER_ADVICE)
+        return problem(what, f"this is {describe_server(address, self.way, response)}", _RESOURCE_MANAGER_ADVICE)
+
+    def _note_clock(self, response: requests.Response, before: float) -> None:
+        skew = server_clock_ahead(response.headers.get("Date"), before, time.time())
+        if skew is not None:
+            self.skews.append(skew)
+
+    def together(self) -> Iterator[Finding]:
+        """The findings that only all of them together give."""
+        if self.standby and not self.active:
+            advice = "wait for a failover, or see to it: yarn rmadmin -getAllServiceState"
+            yield problem("ResourceManagers", "none of those that answer is active", advice)
+        if self.skews:
+            yield _clocks(max(self.skews, key=abs))
+
+
+def _clocks(skew: float) -> Finding:
+    which = "ahead of" if skew > 0 else "behind"
+    detail = f"the ResourceManager's is {abs(skew):.0f} s {which} this host's"
+    if abs(skew) < _SKEW:
+        return ok(_CLOCKS, "this host's and the ResourceManager's agree")
+    if abs(skew) < _MOST_SKEW:
+        return warning(_CLOCKS, detail, "let both keep time by NTP")
+    return problem(_CLOCKS, detail, "let both keep time by NTP: Kerberos accepts 5 minutes at most")
+
+
+_NAMENODE_ADVICE = "`webhdfs` takes the NameNode's web address, by default http://<host>:9870 (50070 in Hadoop 2)"
+
+
+@attrs.define
+class NameNodeChecks:
+    """Checks of single NameNodes; remembers which of them answer as they should."""
+
+    way: RequestOptions
+    answering: list[str] = attrs.field(factory=list)
+    active: list[str] = attrs.field(factory=list)
+
+    def check(self, address: str) -> Iterator[Finding]:
+        what = f"NameNode {address}"
+        url = f"{address}/webhdfs/v1/?op=GETFILESTATUS"
+        try:
+            if self.way.auth is not None and not asks_for_kerberos(self.way.send("GET", url, authenticated=False)):
+                yield problem(what, "it asks for no Kerberos, and the connection does", "set `kerberos` to false in it")
+                return
+            response = self.way.send("GET", url)
+        except Unanswered as error:
+            yield problem(what, error.detail, error.advice)
+            return
+        yield self._judge(what, address, response)
+
+    def _judge(self, what: str, address: str, response: requests.Response) -> Finding:
+        said = remote_exception(response)
+        if response.ok and "FileStatus" in json_of(response):
+            self.answering.append(address)
+            self.active.append(address)
+            return ok(what, "active")
+        if "StandbyException" in said:
+            self.answering.append(address)
+            return ok(what, "standby")
+        if asks_for_kerberos(response):
+            return refused(what, said_exception(response)[1], has_ticket=self.way.auth is not None)
+        if said:
+            return problem(what, f"it answered {response.status_code} ({said})", _NAMENODE_ADVICE)
+        return problem(what, f"this is {describe_server(address, self.way, response)}", _NAMENODE_ADVICE)
+
+    def together(self) -> Iterator[Finding]:
+        if self.answering and not self.active:
+            advice = "wait for a failover, or see to it: hdfs haadmin -getAllServiceState"
+            yield problem("NameNodes", "none of those that answer is active", advice)
+
+
+@attrs.frozen
+class QueueAccess:
+    """Whether a user may submit to a queue, and why."""
+
+    known: bool | None  # None: only the cluster can tell
+    detail: str
+
+
+def may_submit(cluster: YarnCluster, queue: str) -> QueueAccess:
+    """Whether the cluster's user may submit to a queue that takes applications. Raises ClusterError."""
+    user, every = cluster.user, cluster.queues()
+    if every is None or find_queue(queue, every) is None:
+        return QueueAccess(None, "the scheduler makes queues as it likes, and does not say who may submit")
+    try:
+        if (cluster.rest.setting("yarn.acl.enable") or "").lower() != "true":
+            return QueueAccess(True, "takes applications of everybody")
+    except ConfigurationHidden:
+        return QueueAccess(None, "takes applications; whether access lists count is hidden")
+    return queue_access(user, queue, every)
+
+
+def queue_access(user: str, queue: str, every: Sequence[Queue]) -> QueueAccess:
+    """Whether the user may submit to the queue by its access lists, where access lists count."""
+    found = find_queue(queue, every)
+    shown = found.submitters if found is not None else None
+    if found is None or shown is None:
+        return QueueAccess(None, "takes applications; its access lists are not shown")
+    lists = [AccessList.parse(text) for each in upwards(found, every) for text in each.submitters or []]
+    if any(each.everybody or user in each.users for each in lists):
+        return QueueAccess(True, f"takes applications of {user}")
+    if groups := sorted({group for each in lists for group in each.groups}):
+        return QueueAccess(None, f"takes those of the groups {', '.join(groups)}; only the cluster knows {user}'s")
+    allowed = sorted({name for each in lists for name in each.users})
+    return QueueAccess(
+        False, f"its access list does not let {user} submit, only {', '.join(allowed) or 'administrators'}"
+    )
+
+
+SUBMISSION = "Applications over REST"
+SCHEDULER = "Scheduler address"
+QUEUE = "Queue"
+PAGES = "Masters' pages"
+_POLICY = "yarn.resourcemanager.application-https.policy"
+
+
+@attrs.frozen
+class SchedulerChecks:
+    """Checks that ask the active ResourceManager. All raise ClusterError."""
+
+    cluster: YarnCluster
+    queue: str | None  # the connection's
+
+    def submission(self) -> Iterator[Finding]:
+        self.cluster.new_application()  # unused, it costs nothing
+        yield ok(SUBMISSION, f"{self.cluster.user} is given application ids")
+
+    def its_queue(self) -> Iterator[Finding]:
+        if self.queue is None:
+            yield ok(QUEUE, "the connection names none: YARN places jobs that name none themselves")
+            return
+        what = f"{QUEUE} {self.queue}"
+        if found := self.cluster.queue_problem(self.queue):
+            yield problem(what, found, "name another as the connection's `queue`")
+            return
+        allowed = may_submit(self.cluster, self.queue)
+        if allowed.known is False:
+            yield problem(what, allowed.detail, "ask for access (acl_submit_applications), or name another queue")
+        elif allowed.known is None:
+            yield warning(what, allowed.detail, "should jobs be refused there, ask its administrator")
+        else:
+            yield ok(what, allowed.detail)
+
+    def pages(self) -> Iterator[Finding]:
+        """How YARN's proxy speaks to application masters: for their pages, and to stop them."""
+        try:
+            policy = (self.cluster.rest.setting(_POLICY) or "NONE").upper()
+            proxy = self.cluster.rest.setting("yarn.web-proxy.address")
+        except ConfigurationHidden:
+            return  # it is told with the scheduler's address
+        if policy == "NONE":
+            yield ok(PAGES, f"YARN's proxy asks masters over http ({_POLICY} is NONE)")
+        elif proxy:
+            detail = f"{_POLICY} is {policy}, and the stand-alone proxy {proxy} has none of the keys that it takes"
+            yield warning(
+                PAGES, detail, "masters cannot be reached by it; use the ResourceManager's own proxy, or NONE"
+            )
+        else:
+            yield ok(PAGES, f"YARN's proxy asks masters over https ({_POLICY} is {policy})")
+
+    def addresses(self) -> Iterator[Finding]:
+        try:
+            schedulers = self.cluster.schedulers()
+        except ConnectionProblem as error:
+            yield problem(SCHEDULER, str(error), "")
+            return
+        yield ok(SCHEDULER, f"application masters are told {', '.join(schedulers)}")
+        try:
+            self.cluster.rest.setting("fs.defaultFS")
+        except ConfigurationHidden:
+            yield warning(
+                "ResourceManager's configuration",
+                "it is shown to administrators only",
+                "set `scheduler_address`, a full `staging_dir` and, with Kerberos, `rm_principal` in the connection",
+            )

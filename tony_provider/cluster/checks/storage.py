@@ -1,0 +1,192 @@
+"""Check of the staging directory: a small file is written to it, read back, and removed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+
+from tony_provider.cluster.environments.inspection import pythons_of_runtime
+from tony_provider.cluster.errors import ClusterError
+from tony_provider.cluster.findings import Finding, ok, problem, warning
+from tony_provider.cluster.http import CONNECT_SECONDS, RequestOptions
+from tony_provider.cluster.open_cluster import OpenCluster
+from tony_provider.cluster.settings import Settings
+from tony_provider.cluster.sources import in_store
+from tony_provider.runtime.common.python_packages import version_text
+from tony_provider.runtime.storage import uris
+from tony_provider.runtime.storage.base import Storage, read_bytes, temporary_name
+from tony_provider.runtime.storage.errors import StorageError, StorageNotEmpty
+
+STAGING = "Staging directory"
+DATANODE = "DataNode"
+_CONTENT = b"Written by a check of a tony connection; it may be removed.\n"
+
+FindDataNode = Callable[[str], str | None]
+
+
+def check_staging(storage: Storage, staging_dir: str, find_datanode: FindDataNode | None) -> Iterator[Finding]:
+    """Check that files can be put into the staging directory, and be read back.
+
+    :param find_datanode: from a URI to the address that its bytes would go to; None where the store has none.
+    """
+    what = f"{STAGING} {staging_dir}"
+    directory = uris.join(staging_dir, temporary_name())
+    made = _missing(storage, staging_dir)
+    try:
+        storage.make_directories(directory)
+        if find_datanode is not None:
+            address = find_datanode(uris.join(directory, "where"))
+            if found := _unreachable(address):
+                yield found
+                return
+            yield ok(f"{DATANODE} {address}", "reachable")
+        file = uris.join(directory, "check")
+        storage.write(file, _CONTENT)
+        if read_bytes(storage, file) != _CONTENT:
+            yield problem(what, "what was written is not what is read", "look at the store's own health")
+            return
+        yield ok(what, "a file was written, read and removed")
+    except StorageError as error:
+        yield problem(what, str(error), "" if error.advice else _advice(error))
+    finally:
+        _remove(storage, directory, made)
+
+
+def _missing(storage: Storage, uri: str) -> list[str]:
+    """The directories that are not there, the innermost first."""
+    missing = []
+    while uri != uris.parent(uri) and not storage.exists(uri):
+        missing.append(uri)
+        uri = uris.parent(uri)
+    return missing
+
+
+def _remove(storage: Storage, directory: str, made: list[str]) -> None:
+    with contextlib.suppress(StorageError):
+        storage.remove(directory, recursive=True)
+        for each in made:
+            with contextlib.suppress(StorageNotEmpty):  # a job has begun to use it
+                storage.remove(each)
+
+
+def _advice(_error: StorageError) -> str:
+    return "let the user write there, or name another `staging_dir` in the connection"
+
+
+def datanode_finder(namenode: str, way: RequestOptions) -> FindDataNode:
+    """A function that asks a NameNode where the bytes of a file would go; no file is made by that."""
+
+    def find(uri: str) -> str | None:
+        path = quote(uris.parse(uri).path)
+        response = way.send("PUT", f"{namenode}/webhdfs/v1{path}?op=CREATE")
+        location = urlsplit(response.headers.get("Location", ""))
+        if not location.hostname:
+            return None
+        return f"{location.scheme}://{location.netloc}"
+
+    return find
+
+
+def _unreachable(address: str | None) -> Finding | None:
+    advice = "the NameNode sends us there: this host must resolve and reach the DataNodes' names and HTTP ports"
+    if address is None:
+        return problem(DATANODE, "the NameNode names none", "see that DataNodes run: hdfs dfsadmin -report")
+    parts = urlsplit(address)
+    host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        with socket.create_connection((host, port), timeout=CONNECT_SECONDS):
+            return None
+    except socket.gaierror:
+        return problem(f"{DATANODE} {address}", f"the name {host!r} has no address here", advice)
+    except TimeoutError:
+        return problem(f"{DATANODE} {address}", f"no connection within {CONNECT_SECONDS:g} s", advice)
+    except OSError as error:
+        return problem(f"{DATANODE} {address}", f"it cannot be reached: {error.strerror}", advice)
+
+
+OTHER_HDFS = "Other HDFS"
+KEY_SERVER = "Key server"
+
+
+def check_other_hdfs(opened: OpenCluster) -> Iterator[Finding]:
+    """Whether each answers us. Jobs that name none of them run without."""
+    for each in opened.other_hdfs:
+        what = f"{OTHER_HDFS} {each.name}"
+        try:
+            opened.storage.status(f"hdfs://{each.name}/")
+            yield ok(what, "it answers")
+        except StorageError as error:
+            yield warning(what, str(error), "check its part of the connection's `other_hdfs`")
+
+
+def check_key_server(opened: OpenCluster) -> Iterator[Finding]:
+    """Whether it gives a token, which is cancelled again. Jobs that need no encryption zone run without."""
+    if opened.tokens is None:
+        return
+    try:
+        if uri := opened.tokens.try_key_server():
+            yield ok(f"{KEY_SERVER} {uri}", "it gave a token")
+    except (StorageError, ClusterError) as error:
+        yield warning(KEY_SERVER, str(error), "set `key_server` in the connection: its URI, or `none`")
+
+
+RUNTIME = "Runtime"
+_BUILD = "make one: airflow tony runtime build --python <versions of the nodes>"
+
+
+def check_runtime(settings: Settings) -> Iterator[Finding]:
+    """Check the runtime as far as this host can tell; nodes are not looked at."""
+    archive = settings.runtime_archive
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    if archive is None:
+        yield ok(RUNTIME, f"this host's own packages are sent, for Python {version}; no node was looked at")
+    elif "://" not in archive or archive.startswith("file://"):
+        yield _archive(Path(archive.removeprefix("file://")))
+    if settings.local is not None:
+        yield from _interpreters(settings.python)
+
+
+def check_stored_runtime(storage: Storage, staging_dir: str, archive: str) -> Iterator[Finding]:
+    """Check that the runtime archive which the connection names on the store is there."""
+    what = f"{RUNTIME} {archive}"
+    if not in_store(archive, staging_dir):
+        advice = "copy it there, or name a file on the worker"
+        yield problem(what, f"it is in another store than the staging directory ({uris.scheme(staging_dir)})", advice)
+    elif not storage.exists(archive):
+        yield problem(what, "it is not there", _BUILD)
+    else:
+        yield ok(what, "it is there; its contents were not looked at")
+
+
+def is_stored(archive: str | None) -> bool:
+    """Whether the connection's runtime archive is a URI of the store, and not a file of the worker."""
+    return archive is not None and "://" in archive and not archive.startswith("file://")
+
+
+def _archive(path: Path) -> Finding:
+    what = f"{RUNTIME} {path}"
+    try:
+        with path.open("rb") as file:
+            versions = pythons_of_runtime(file).versions
+    except FileNotFoundError:
+        return problem(what, "it is not on this host", _BUILD)
+    except (OSError, zipfile.BadZipFile) as error:
+        return problem(what, f"it cannot be read ({error})", _BUILD)
+    if not versions:
+        return problem(what, "it is no runtime archive", _BUILD)
+    return ok(what, f"for Python {', '.join(map(version_text, sorted(versions)))}; no node was looked at")
+
+
+def _interpreters(pythons: list[str]) -> Iterator[Finding]:
+    for python in pythons:
+        what = f"Python {python}"
+        if os.access(python, os.X_OK):
+            yield ok(what, "it is there")
+        else:
+            yield problem(what, "it is not there, or cannot be run", "mend `python` in the connection")

@@ -1,1 +1,0 @@
-"""Finding what is wrong with a connection, within seconds: for "Test connection", ``airflow tony doctor`` and DAGs."""

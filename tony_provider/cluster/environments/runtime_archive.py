@@ -1,0 +1,358 @@
+"""Frameworks of other packages in the runtime archive: their code, and the entry points that name them."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import io
+import logging
+import marshal
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path, PurePosixPath
+
+import attrs
+
+import tony_provider
+from tony_provider.cluster.errors import StagingFailed
+from tony_provider.cluster.sources import user_cache
+from tony_provider.runtime import launch
+from tony_provider.runtime.common.helper_processes import absolute_entries
+from tony_provider.runtime.frameworks import base
+
+log = logging.getLogger(__name__)
+
+_INFO = "tony_frameworks-1.dist-info"  # the distribution that the nodes find, whatever brought them here
+_METADATA = b"Metadata-Version: 2.1\nName: tony-frameworks\nVersion: 1\n"
+
+
+@attrs.frozen
+class ArchiveEntry:
+    """A file of the archive: its bytes now, or a file to read them from."""
+
+    content: bytes | Path
+
+    def read(self) -> bytes:
+        return self.content if isinstance(self.content, bytes) else self.content.read_bytes()
+
+
+def framework_entries() -> Iterator[tuple[str, ArchiveEntry]]:
+    """Yield the files of the packages that define frameworks, by their names in the archive.
+
+    Of each it is the package that holds the module, without what it depends on: it is to be small. One that has no
+    files to take is left out, with a warning: jobs of other frameworks go on.
+    """
+    points = []
+    for point in base.entry_points():
+        try:
+            files = dict(_files(point.value.partition(":")[0]))
+        except (ImportError, OSError, ValueError) as error:
+            log.warning("The framework %s (%s) does not travel to the nodes: %s", point.name, point.value, error)
+            continue
+        points.append(point)
+        for name, path in files.items():
+            yield name, ArchiveEntry(path)
+    if points:
+        listed = "".join(f"{point.name} = {point.value}\n" for point in points)
+        yield f"{_INFO}/METADATA", ArchiveEntry(_METADATA)
+        yield f"{_INFO}/entry_points.txt", ArchiveEntry(f"[{base.GROUP}]\n{listed}".encode())
+
+
+def _files(module: str) -> Iterator[tuple[str, Path]]:
+    """By their names. Raises ImportError where the module is not installed, or has no file."""
+    spec = importlib.util.find_spec(module)
+    if spec is None or spec.origin is None:
+        raise ImportError(f"{module} has no file")
+    package = module if spec.submodule_search_locations else module.rpartition(".")[0]
+    if not package:
+        yield Path(spec.origin).name, Path(spec.origin)
+        return
+    directory = Path(spec.origin).parent
+    for path in sorted(directory.rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            yield f"{package.replace('.', '/')}/{path.relative_to(directory).as_posix()}", path
+    *above, _ = package.split(".")
+    for depth in range(len(above), 0, -1):
+        directory = directory.parent
+        if (directory / "__init__.py").is_file():
+            yield f"{'/'.join(above[:depth])}/__init__.py", directory / "__init__.py"
+
+
+_SECONDS = 300.0  # for some 700 modules, which take two
+_PLAIN = 2  # a version of marshal's format that every Python reads
+_UNCHECKED = b"\1\0\0\0"  # flags of a file that goes with its source by hash, and is not compared (PEP 552)
+
+# In a process of its own, whose hashes are the same each time: constants would have another order, and the archive
+# other bytes. A module that this Python cannot compile is left to those that can.
+_PROGRAM = f"""
+import importlib.util, marshal, sys
+made = []
+for name, source in marshal.load(sys.stdin.buffer):
+    try:
+        code = compile(source, name, "exec", dont_inherit=True)
+    except SyntaxError:
+        continue
+    head = importlib.util.MAGIC_NUMBER + {_UNCHECKED!r} + importlib.util.source_hash(source)
+    made.append((name + "c", head + marshal.dumps(code)))
+sys.stdout.buffer.write(marshal.dumps(made, {_PLAIN}))
+"""
+
+
+def _interpreter(python: str) -> str | None:
+    """The interpreter of a version (such as ``3.9``) on this machine, if there is one."""
+    if python == "{}.{}".format(*sys.version_info[:2]) and sys.executable:
+        return sys.executable
+    return shutil.which(f"python{python}", path=absolute_entries(os.environ.get("PATH", os.defpath)))
+
+
+def bytecode(python: str, entries: Mapping[str, ArchiveEntry]) -> dict[str, ArchiveEntry]:
+    """The bytecode for a Python of the modules among ``entries``; nothing where this machine has no such Python.
+
+    The same modules give the same bytes.
+    """
+    program = _interpreter(python)
+    if program is None:
+        log.info("There is no Python %s here: the archive has no bytecode for it, nodes compile what they run", python)
+        return {}
+    sources = [(name, entry.read()) for name, entry in sorted(entries.items()) if name.endswith(".py")]
+    try:
+        done = subprocess.run(
+            [program, "-S", "-s", "-W", "ignore", "-c", _PROGRAM],
+            input=marshal.dumps(sources, _PLAIN),
+            cwd="/",  # otherwise modules of the current directory would hide the standard library
+            env={"PYTHONHASHSEED": "0"},
+            capture_output=True,
+            check=True,
+            timeout=_SECONDS,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        log.warning("The archive has no bytecode for Python %s, nodes compile what they run: %s", python, error)
+        return {}
+    return {name: ArchiveEntry(content) for name, content in marshal.loads(done.stdout)}  # noqa: S302 - made above
+
+
+PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
+_FORMAT = 7  # version of the archive's format; part of the key
+_ZIP_HEADER = 30  # bytes of a zip entry before its name
+_MARSHAL = 2  # version of the marshal format that every Python reads
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest time that zip knows
+_DOWNLOAD_SECONDS = 600.0  # for the wheels of one Python, some 20 MB
+_KEPT = 4  # archives kept on the worker's disk: versions of the provider, mostly
+_REQUIREMENTS = Path(tony_provider.__file__).parent / "runtime" / "requirements.txt"
+_HASHES = _REQUIREMENTS.with_name("requirements-hashes.txt")  # the versions that are downloaded, and their content
+# Of a package, what no process on a node ever loads.
+_DROPPED_DIRECTORIES = {"__pycache__", "tests", "testdata", "cattr", "licenses", "_yaml"}
+_DROPPED_ENDINGS = (".pyi", ".pyc", ".pxd", ".pyx", ".h", ".proto", ".pem", ".typed")
+_lock = threading.Lock()
+
+
+def worker_archive(cache: Path | None = None) -> Path:
+    """The runtime for this Python's version, packed from what is installed here; packed once and kept.
+
+    ``cache`` defaults to ``tony-provider`` in the user's cache directory. Raises StagingFailed when a package that
+    the runtime needs is not installed, or the directory cannot be written.
+    """
+    runtime = dict(_runtime_entries())
+    distributions = [_distribution(name) for name in _installed_requirements()]
+    key = _key(runtime, distributions)
+    try:
+        with _lock:
+            directory = user_cache(cache)
+            archive = directory / f"tony-runtime-{key}.zip"
+            if not archive.exists():
+                python = "{}.{}".format(*sys.version_info[:2])
+                entries = dict(runtime)
+                for distribution in distributions:
+                    entries.update(_installed_entries(distribution))
+                _write(archive, _for_python(python, entries), replace=False)
+                log.info("Packed the runtime: %s, %d bytes", archive, archive.stat().st_size)
+                _prune(directory)
+            return archive
+    except OSError as error:
+        raise StagingFailed(f"the runtime archive could not be packed: {error}") from error
+
+
+def build(pythons: Sequence[str], output: Path, platforms: Sequence[str] = PLATFORMS) -> None:
+    """Make an archive for nodes with any of ``pythons`` (such as ``3.9``), downloading wheels with pip.
+
+    Each in the one version, and with the one content, that this release names. Raises StagingFailed when pip finds none
+    that fit, or others under their names, is not there, or takes too long.
+    """
+    files: dict[str, bytes] = {}
+    with tempfile.TemporaryDirectory(prefix="tony-runtime-") as folder:
+        for python in pythons:
+            wheels = Path(folder) / python
+            _download(python, platforms, wheels)
+            entries = dict(_runtime_entries())
+            for wheel in sorted(wheels.glob("*.whl")):
+                entries.update(_wheel_entries(wheel))
+            files.update(_for_python(python, entries))
+        _write(output, files, replace=True)
+
+
+def _runtime_entries() -> Iterator[tuple[str, ArchiveEntry]]:
+    package = Path(tony_provider.__file__).parent
+    yield "tony_provider/__init__.py", ArchiveEntry(package / "__init__.py")
+    for path in sorted((package / "runtime").rglob("*")):
+        relative = path.relative_to(package).as_posix()
+        if path.is_file() and _wanted(relative) and path.suffix in (".py", ".sh", ".html", ".css", ".js"):
+            yield f"tony_provider/{relative}", ArchiveEntry(path)
+    yield from framework_entries()
+
+
+def _wanted(name: str) -> bool:
+    *directories, file = name.split("/")
+    if _DROPPED_DIRECTORIES & set(directories) or file.endswith(_DROPPED_ENDINGS):
+        return False
+    if any(directory.endswith(".dist-info") for directory in directories):
+        return file == "METADATA"
+    return not (file.startswith("_yaml.") and file.endswith(".so"))  # a C reader that the runtime does not use
+
+
+def _requirement_names() -> list[str]:
+    lines = (line.split("#")[0].strip() for line in _REQUIREMENTS.read_text().splitlines())
+    return [re.split(r"[<>=!~ ]", line)[0] for line in lines if line]
+
+
+def _installed_requirements() -> list[str]:
+    # exceptiongroup is in the standard library from 3.11 on.
+    return [name for name in _requirement_names() if name != "exceptiongroup" or sys.version_info < (3, 11)]
+
+
+def _distribution(name: str) -> metadata.Distribution:
+    try:
+        return metadata.distribution(name)
+    except metadata.PackageNotFoundError as error:
+        raise StagingFailed(f"{name} is not installed on this worker, and the runtime needs it on the nodes") from error
+
+
+def _installed_entries(distribution: metadata.Distribution) -> Iterator[tuple[str, ArchiveEntry]]:
+    files = distribution.files
+    if files is None:
+        raise StagingFailed(
+            f"the installation of {distribution.name} does not list its files; name a runtime_archive in the tony "
+            "connection (made by `airflow tony runtime build`)"
+        )
+    for file in files:
+        name = file.as_posix()
+        if not name.startswith(("..", "/")) and _wanted(name):
+            yield name, ArchiveEntry(Path(str(distribution.locate_file(file))))
+
+
+def _wheel_entries(wheel: Path) -> Iterator[tuple[str, ArchiveEntry]]:
+    with zipfile.ZipFile(wheel) as archive:
+        for name in archive.namelist():
+            if not name.endswith("/") and _wanted(name):
+                yield name, ArchiveEntry(archive.read(name))
+
+
+def _download(python: str, platforms: Sequence[str], target: Path) -> None:
+    from tony_provider.cluster.environments.requirements import pip_command, pip_indexes  # submissions need neither
+
+    abi = f"cp{python.replace('.', '')}"
+    command = [*pip_command(), "download", "--quiet", "--disable-pip-version-check"]
+    command += ["--only-binary=:all:", "--implementation", "cp", "--python-version", python]
+    command += [argument for tag in (abi, "abi3", "none") for argument in ("--abi", tag)]
+    command += [argument for platform in platforms for argument in ("--platform", platform)]
+    command += ["--dest", str(target), "--no-deps", "--require-hashes", "--requirement", str(_HASHES)]
+    if importlib.util.find_spec("pip") is None:
+        raise StagingFailed(f"pip downloads the packages, and {sys.executable} has none: install it there")
+    target.mkdir()
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_DOWNLOAD_SECONDS,
+            cwd=target,
+            env=pip_indexes(target).variables,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise StagingFailed(f"pip had no packages for Python {python} after {_DOWNLOAD_SECONDS:g} s") from error
+    if done.returncode:
+        raise StagingFailed(f"no packages for Python {python} on {', '.join(platforms)}: {done.stderr.strip()}")
+
+
+def _key(runtime: Mapping[str, ArchiveEntry], distributions: Iterable[metadata.Distribution]) -> str:
+    """Of the content. The runtime counts by its bytes, installed packages by their versions."""
+    digest = hashlib.sha256(f"{_FORMAT} {sys.implementation.cache_tag} {sys.platform} {os.uname().machine}".encode())
+    for name, entry in sorted(runtime.items()):
+        digest.update(f"\n{name} {hashlib.sha256(entry.read()).hexdigest()}".encode())
+    for distribution in distributions:
+        digest.update(f"\n{distribution.name} {distribution.version}".encode())
+    return digest.hexdigest()[:32]
+
+
+def _for_python(python: str, entries: Mapping[str, ArchiveEntry]) -> dict[str, bytes]:
+    """Return the files of the archive for a Python such as ``3.11``. prepare.py depends on these names."""
+    own = f"cp{python.replace('.', '')}"
+    files = {name: entry.read() for name, entry in (*entries.items(), *bytecode(python, entries).items())}
+    # Python finds a package without __init__.py only if the index lists its directory.
+    directories = {f"{parent}/" for name in files for parent in PurePosixPath(name).parents if parent.name}
+    compiled = {f"{own}/lib/{name}": files.pop(name) for name in list(files) if name.endswith(".so")}
+    inner = _zipped({**files, **dict.fromkeys(directories, b"")})
+    start = files[f"tony_provider/runtime/launch/{launch.START}"]
+    return {f"{own}/runtime.zip": inner, f"{own}/index": _index(inner), f"{own}/{launch.START}": start, **compiled}
+
+
+def _index(inner: bytes) -> bytes:
+    """Return the index of an archive for start.py: the offset and the size of each file."""
+    with zipfile.ZipFile(io.BytesIO(inner)) as archive:
+        found = {
+            info.filename: (info.header_offset + _ZIP_HEADER + len(info.filename.encode()), info.file_size)
+            for info in archive.infolist()
+        }
+    return marshal.dumps(found, _MARSHAL)
+
+
+def _zipped(files: Mapping[str, bytes]) -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as packed:
+        for name, content in sorted(files.items()):
+            info = zipfile.ZipInfo(name, _EPOCH)
+            info.create_system = 3  # Unix on every machine
+            info.external_attr = 0o100644 << 16
+            packed.writestr(info, content)
+    return made.getvalue()
+
+
+def _write(archive: Path, files: Mapping[str, bytes], *, replace: bool) -> None:
+    """Write the archive atomically. Without ``replace``, keep an archive that another process has written meanwhile."""
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(prefix=f".{archive.name}.", dir=archive.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(_zipped(files))
+            file.flush()
+            os.fsync(file.fileno())
+        if replace:
+            Path(temporary).replace(archive)
+        else:
+            _link_once(Path(temporary), archive)
+    finally:
+        Path(temporary).unlink(missing_ok=True)
+
+
+def _link_once(source: Path, target: Path) -> None:
+    """A rename that leaves what is there."""
+    try:
+        target.hardlink_to(source)
+    except FileExistsError:
+        return
+    except OSError:  # a file system without links: then the last one wins, with the same content
+        source.replace(target)
+
+
+def _prune(directory: Path) -> None:
+    archives = sorted(directory.glob("tony-runtime-*.zip"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for old in archives[_KEPT:]:
+        old.unlink(missing_ok=True)

@@ -1,0 +1,303 @@
+"""Check of a job against what this machine may give."""
+
+from __future__ import annotations
+
+import errno
+import getpass
+import logging
+import secrets
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tony_provider.cluster import lifetime
+from tony_provider.cluster.errors import JobRejected, MasterOutOfReach, SubmissionRefused, UnexpectedAnswer
+from tony_provider.cluster.interface import (
+    CONTROL_SECONDS,
+    Application,
+    ApplicationFilter,
+    ApplicationState,
+    Cluster,
+    Submission,
+)
+from tony_provider.cluster.local.application_folder import (
+    ApplicationFolder,
+    ApplicationRecord,
+    KillRecord,
+    TimeLimit,
+    application_end,
+    settle_application,
+)
+from tony_provider.cluster.local.master import get_from_master, put_to_master, start_master
+from tony_provider.cluster.settings import LocalSettings
+from tony_provider.cluster.training.results import bounded_status
+from tony_provider.runtime.application import LocalAccess
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.common.archives import ArchiveError
+from tony_provider.runtime.common.bounds import BoundedJsonError, printable_json, read_json
+from tony_provider.runtime.common.clock import epoch_ms
+from tony_provider.runtime.common.codec import CodecError, from_plain
+from tony_provider.runtime.common.directories import remove_tree
+from tony_provider.runtime.common.files import ForeignDirectoryError, make_own_directory
+from tony_provider.runtime.common.text import printable
+from tony_provider.runtime.frameworks.task_type_rules import PeakDemand
+from tony_provider.runtime.hadoop.yarn_records import ApplicationAttemptId, ApplicationId, is_application_id
+from tony_provider.runtime.jobspec.container_content import images
+from tony_provider.runtime.jobspec.model import AclSpec, JobSpec, StartRule
+from tony_provider.runtime.protocol import http_messages, master_files
+from tony_provider.runtime.protocol.http_messages import OutputPiece
+from tony_provider.runtime.protocol.master_files import read_report
+from tony_provider.runtime.protocol.status import JobStatus
+from tony_provider.runtime.protocol.timing import stop_seconds
+
+
+def capacity_problems(job: JobSpec, limits: LocalSettings) -> list[str]:
+    """Every reason why the job could never run here, each with what is allowed instead; empty when it could."""
+    found = _size_problems(job, limits)
+    found += [
+        f"tasks.{name}.resources: this machine has no {', '.join(task.resources)}"
+        for name, task in job.tasks.items()
+        if task.resources
+    ]
+    found += [
+        f"tasks.{name}.placement: this machine is the only node; leave it out"
+        for name, task in job.tasks.items()
+        if task.placement is not None
+    ]
+    if in_image := [path.removesuffix(".docker") for path, image in images(job).items() if image is not None]:
+        found.append(
+            f"docker: the local backend starts plain processes, not images, and {', '.join(in_image)} would run in one"
+        )
+    return found
+
+
+def _size_problems(job: JobSpec, limits: LocalSettings) -> list[str]:
+    first_come = job.start is StartRule.FIRST_COME  # else all of a stage are asked for, whatever would be enough
+    tasks = {name: (task, job.at_once(name) if first_come else task.instances) for name, task in job.tasks.items()}
+    peak = PeakDemand(job)
+
+    def most(weights: dict[str, int]) -> int:
+        return sum(weights[name] for name in peak.heaviest(weights))
+
+    return [
+        f"{key}: tasks that run together want {wanted}{unit}, and this machine gives one job {limit}{unit}; ask "
+        f"for less, or set `local_{key}` in the tony connection"
+        for key, wanted, limit, unit in (
+            (
+                "memory",
+                most({name: task.memory * number for name, (task, number) in tasks.items()}),
+                limits.memory,
+                " MiB",
+            ),
+            ("vcores", most({name: task.vcores * number for name, (task, number) in tasks.items()}), limits.vcores, ""),
+            ("gpus", most({name: task.gpus * number for name, (task, number) in tasks.items()}), limits.gpus, ""),
+        )
+        if wanted > limit
+    ]
+
+
+log = logging.getLogger(__name__)
+
+_KEPT = 100  # ended applications that are remembered
+_KILL_SLACK = stop_seconds(0.0, 0.0)  # beyond the grace of user processes and the last copies of checkpoints
+_MASTER_LOST_AFTER = 10.0  # seconds: nobody starts another one here
+_KILLED_SECONDS = 10.0  # that a process may take to vanish after SIGKILL
+
+
+class LocalCluster(Cluster):
+    """The local backend: runs applications as processes on this machine, and keeps what it knows of them in files.
+
+    Methods and errors are those of ``Cluster``.
+    """
+
+    def __init__(self, settings: LocalSettings) -> None:
+        self._settings = settings
+        self._applications = settings.root / "applications"
+        self._children: list[subprocess.Popen[bytes]] = []
+
+    @property
+    def user(self) -> str:
+        return getpass.getuser()
+
+    def check(self, job: JobSpec) -> None:
+        if found := [*lifetime.problems(job, time.time()), *capacity_problems(job, self._settings)]:
+            raise JobRejected(found)
+
+    def queue_problem(self, queue: str) -> str | None:
+        return None  # there are none, and a job's is only remembered
+
+    def new_application(self) -> str:
+        return str(ApplicationId(epoch_ms(), secrets.randbelow(10**6)))
+
+    def submit(self, submission: Submission) -> None:
+        self._tidy()
+        if submission.description.job.acls != AclSpec():
+            log.warning("acls: nothing comes of them here; who may read the application's folder may look, and stop it")
+        folder = self._folder(submission.description.application_id)
+        try:
+            make_own_directory(self._applications)
+            folder.path.mkdir(mode=0o700)
+        except FileExistsError:
+            return  # started already
+        except ForeignDirectoryError as error:
+            raise SubmissionRefused(str(error)) from error
+        except OSError as error:
+            raise SubmissionRefused(f"the local cluster cannot write {folder.path}: {error.strerror}") from error
+        try:
+            self._children.append(start_master(folder, submission, self.access(folder.id), self.user))
+        except (OSError, ArchiveError) as error:
+            remove_tree(folder.path)
+            advice = (
+                ". Free space in the local cluster's directory"
+                if isinstance(error, OSError) and error.errno == errno.ENOSPC
+                else ""
+            )
+            raise SubmissionRefused(f"the application master could not be started: {error}{advice}") from error
+
+    def request(self, submission: Submission) -> dict[str, Any]:
+        """What ``submit`` starts the master with, for people to read. There is no request: it is a process here."""
+        return {
+            "application-id": submission.description.application_id,
+            "application-name": submission.description.job.name,
+            "application-tags": submission.tags,
+            "resources": {each.name: each.uri for each in submission.am_resources},
+            "credentials": sorted(submission.credentials.secrets),
+        }
+
+    def applications(self, which: ApplicationFilter) -> list[Application]:
+        found = [
+            application
+            for folder in self._folders()
+            if (record := folder.record()) is not None
+            and which.tag in (None, *record.tags)
+            and not (which.live and folder.ended() is not None)
+            and which.holds(application := self._application(folder, record))
+        ]
+        return sorted(found, key=lambda application: application.started_ms, reverse=True)
+
+    def application(self, application_id: str) -> Application | None:
+        if not is_application_id(application_id):
+            return None
+        folder = self._folder(application_id)
+        record = folder.record()
+        return None if record is None else self._application(folder, record)
+
+    def kill(self, application_id: str, diagnostics: str) -> None:
+        application = self.application(application_id)
+        folder = self._folder(application_id)
+        record = folder.record()
+        if application is None or application.is_final or record is None:
+            return
+        if folder.killed() is None:
+            folder.write_killed(KillRecord(diagnostics))
+        master = folder.master()
+        if master is not None:
+            master.signal(signal.SIGTERM)
+            if not master.wait_gone(record.grace + record.checkpoint + _KILL_SLACK):
+                log.warning("%s does not end: killing it", application_id)
+                master.signal(signal.SIGKILL)
+                master.wait_gone(_KILLED_SECONDS)
+        settle_application(folder)
+
+    def control(
+        self, application_id: str, action: str, body: Mapping[str, Any], *, seconds: float = CONTROL_SECONDS
+    ) -> dict[str, Any]:
+        if not is_application_id(application_id):
+            raise MasterOutOfReach(f"there is no application {application_id!r}")
+        found = put_to_master(self._folder(application_id).path, f"control/{action}", body, seconds)
+        answer: dict[str, Any] = printable_json(found)
+        return answer
+
+    def task_log(self, application_id: str, task: str, max_bytes: int, *, seconds: float = CONTROL_SECONDS) -> bytes:
+        if not is_application_id(application_id):
+            raise MasterOutOfReach(f"there is no application {application_id!r}")
+        path = f"logs/{contract.path_of_task(task)}?bytes={max_bytes}"
+        return get_from_master(self._folder(application_id).path, path, seconds)
+
+    def task_output(
+        self, application_id: str, task: str, attempt: int | None, after: int, *, seconds: float = CONTROL_SECONDS
+    ) -> OutputPiece:
+        if not is_application_id(application_id):
+            raise MasterOutOfReach(f"there is no application {application_id!r}")
+        path = http_messages.output_request(task, attempt, after)
+        try:
+            answer = read_json(get_from_master(self._folder(application_id).path, path, seconds), surrogates=True)
+            return from_plain(answer, OutputPiece)
+        except (CodecError, BoundedJsonError) as error:
+            raise UnexpectedAnswer(f"the master of {application_id} does not tell its output: {error}") from error
+
+    def master_status(self, application_id: str, *, seconds: float = CONTROL_SECONDS) -> JobStatus:
+        if not is_application_id(application_id):
+            raise MasterOutOfReach(f"there is no application {application_id!r}")
+        try:
+            answer = read_json(get_from_master(self._folder(application_id).path, "status", seconds), surrogates=True)
+            return bounded_status(from_plain(printable_json(answer), JobStatus))
+        except (CodecError, BoundedJsonError) as error:
+            raise UnexpectedAnswer(f"the master of {application_id} does not tell its status: {error}") from error
+
+    def limit(self, application_id: str, seconds: float, diagnostics: str, *, prolong: bool = False) -> None:
+        """Note the limit: whoever looks at the application next, after that time, kills it."""
+        application = self.application(application_id)
+        if application is None or application.is_final:
+            return
+        folder = self._folder(application_id)
+        until = time.time() + seconds
+        former = folder.limit()
+        if prolong or former is None or until < former.until:
+            folder.write_limit(TimeLimit(until, diagnostics))
+
+    def am_log(self, application_id: str, max_bytes: int = 16 << 10) -> str:
+        return self._folder(application_id).am_log_tail(max_bytes) if is_application_id(application_id) else ""
+
+    def forget(self, application_id: str) -> None:
+        application = self.application(application_id)
+        if application is not None and application.is_final:
+            self._folder(application_id).remove_work()
+
+    def access(self, application_id: str, job: JobSpec | None = None) -> LocalAccess:
+        limits = self._settings
+        return LocalAccess(str(self._folder(application_id).path), limits.memory, limits.vcores, limits.gpus)
+
+    def master_lost_after(self) -> float:
+        return _MASTER_LOST_AFTER
+
+    def close(self) -> None:
+        """Do nothing: nothing is held open."""
+
+    def _folder(self, application_id: str) -> ApplicationFolder:
+        return ApplicationFolder(self._applications / application_id)
+
+    def _folders(self) -> Iterator[ApplicationFolder]:
+        if self._applications.is_dir():
+            for path in self._applications.iterdir():
+                if is_application_id(path.name):
+                    yield ApplicationFolder(path)
+
+    def _application(self, folder: ApplicationFolder, record: ApplicationRecord) -> Application:
+        for child in self._children:
+            child.poll()  # or it stays a zombie while this process lives
+        end = application_end(folder, record)
+        report = read_report(folder.path)
+        return Application(
+            id=record.id,
+            state=end.state if end else ApplicationState.RUNNING,
+            final_status=end.final_status if end else None,
+            name=record.name,
+            user=record.user,
+            queue=record.queue,
+            tracking_url=report.tracking_url if report else master_files.read_tracking_url(folder.path),
+            diagnostics=printable(end.diagnostics) if end else "",
+            progress=1.0 if end else 0.0,
+            started_ms=record.started_ms,
+            finished_ms=end.finished_ms if end else None,
+            tags=record.tags,
+            attempt=str(ApplicationAttemptId(ApplicationId.parse(record.id), 1)),
+        )
+
+    def _tidy(self) -> None:
+        """Forget the oldest of the applications that have ended."""
+        over = [folder for folder in self._folders() if folder.ended() is not None]
+        for folder in sorted(over, key=lambda folder: folder.id, reverse=True)[_KEPT:]:
+            remove_tree(folder.path)

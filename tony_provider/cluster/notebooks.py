@@ -1,0 +1,371 @@
+"""The objects of the store and of this machine that a job names."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from tony_provider.cluster.environments.inspection import packages_of_archive, packages_of_directory
+from tony_provider.cluster.errors import JobRejected, SourceMissing, Unconfirmed
+from tony_provider.cluster.open_cluster import OpenCluster
+from tony_provider.cluster.records.history import EnvironmentContent, KeptResource, read_specification
+from tony_provider.cluster.settings import Backend, FileRoots
+from tony_provider.cluster.sources import LocalSource, SourceFinder, Sources, in_store
+from tony_provider.cluster.submission.preparation import suitable_environments, with_defaults
+from tony_provider.cluster.training.checkpoint_chains import CheckpointChains, choose_checkpoint
+from tony_provider.cluster.training.identity import Identity, Layout, read_record
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.common.codec import CodecError, dump_json, from_plain, to_plain
+from tony_provider.runtime.common.python_packages import normalized
+from tony_provider.runtime.common.text import one_line
+from tony_provider.runtime.jobspec.container_content import (
+    ARCHIVES,
+    FILES,
+    PYTHON_ENV_KEY,
+    EnvironmentKind,
+    named_environments,
+    named_resources,
+    node_directory,
+    parts,
+    python_env_kind,
+    without_tensorboard_task,
+)
+from tony_provider.runtime.jobspec.model import CheckpointFormat, JobSpec, PythonEnv, Resource, TaskSpec
+from tony_provider.runtime.jobspec.problems import child, item
+from tony_provider.runtime.jobspec.task_types import leading_type
+from tony_provider.runtime.notebook.options import NotebookOptions
+from tony_provider.runtime.parsing.parse import parse_job
+from tony_provider.runtime.storage import uris
+from tony_provider.runtime.storage.base import Storage, write_atomically
+
+
+@attrs.frozen
+class NamedObject:
+    """A path or URI that a job names, and the key that names it."""
+
+    key: str  # such as files[0] or inputs.clicks.paths[1]
+    uri: str
+    is_input: bool = False  # listed and read by the job's tasks, and never copied from this machine
+
+
+def named_objects(job: JobSpec) -> Iterator[NamedObject]:
+    """Yield files, archives, environments, Docker credentials and inputs, but no directories of the nodes."""
+    for resource in named_resources(job):
+        yield NamedObject(resource.path, resource.resource.source)
+    for key, _, environment in named_environments(job):
+        if python_env_kind(environment) is not EnvironmentKind.DIRECTORY:
+            yield from (NamedObject(key, part) for part in parts(environment))
+    if job.docker is not None and job.docker.client_config is not None:
+        yield NamedObject("docker.client_config", job.docker.client_config)
+    for name, spec in job.inputs.items():
+        for index, path in enumerate(spec.paths):
+            yield NamedObject(item(child(child("inputs", name), "paths"), index), path, is_input=True)
+
+
+_MASKED = "***"  # as Airflow writes it
+
+
+@attrs.frozen
+class KeptJob:
+    """A job as it can be run again: its files are those that the store keeps."""
+
+    job: JobSpec
+    masked: list[str]  # variables whose values were not kept: the job is without them
+    left_out: list[str] = attrs.field(factory=list)  # keys that the job lacks, because they named files of this machine
+
+
+@attrs.frozen
+class NewestCheckpoint:
+    """The newest whole checkpoint of a training, and the chain that it is in."""
+
+    chain: str  # URI
+    newest: ResumePoint
+
+
+def kept_job(storage: Storage, application_dir: str, layout: Layout, *, confirmed: bool = False) -> KeptJob:
+    """Return the job that an application's history records, with the files that the store keeps.
+
+    Every user who may write to the application's directory can change the record. So this function reads no file of
+    this machine that the record names, and uses objects outside of the staging directory's cache only if ``confirmed``.
+    Raises SourceMissing, Unconfirmed, StorageError.
+    """
+    missing: list[str] = []
+    specification = read_specification(storage, application_dir, missing)
+    if specification is None:
+        raise SourceMissing(_how(f"what the application ran is not known ({'; '.join(missing)})"))
+    try:
+        job = without_tensorboard_task(from_plain(specification.job, JobSpec, ignore_unknown=True))
+    except CodecError as error:
+        raise SourceMissing(_how(f"what the application ran is of another release ({error})")) from error
+    if specification.resources is None and _has_files(job):
+        raise SourceMissing(_how("its history does not say where the store keeps the job's files"))
+    job, left_out = _without_client_config(with_kept_files(job, specification.resources or []), layout)
+    _check_objects(job, layout, confirmed=confirmed)
+    masked = sorted({name for each in _environments(job) for name, value in each.items() if _MASKED in value})
+    return KeptJob(_without(job, masked), masked, left_out)
+
+
+def _check_objects(job: JobSpec, layout: Layout, *, confirmed: bool) -> None:
+    outside = [each for each in named_objects(job) if not layout.is_cached(each.uri)]
+    if local := [each for each in outside if not each.is_input and _is_local(each.uri, layout)]:
+        raise SourceMissing(_how(f"its history names files of this machine, which are not read: {_listed(local)}"))
+    if outside and not confirmed:
+        raise Unconfirmed(
+            "the application's history names objects outside of the staging directory's cache, and every user who may "
+            f"write the history can choose them: {_listed(outside)}; check them, then repeat the command with --yes"
+        )
+
+
+def _is_local(source: str, layout: Layout) -> bool:
+    """Return whether a submission would look for the source on this machine."""
+    return not in_store(source, layout.root) and ("://" not in source or source.lower().startswith("file://"))
+
+
+def _listed(objects: list[NamedObject]) -> str:
+    return ", ".join(one_line(f"{each.key}: {each.uri}") for each in objects)
+
+
+def _without_client_config(job: JobSpec, layout: Layout) -> tuple[JobSpec, list[str]]:
+    """Leave out a ``docker.client_config`` of this machine, because it holds the caller's credentials."""
+    docker = job.docker
+    if docker is None or docker.client_config is None or not _is_local(docker.client_config, layout):
+        return job, []
+    return attrs.evolve(job, docker=attrs.evolve(docker, client_config=None)), ["docker.client_config"]
+
+
+def _how(why: str) -> str:
+    return f"{why}; give the job file, too: `airflow tony notebook JOB.tony.yaml --of …`"
+
+
+def with_kept_files(job: JobSpec, resources: list[KeptResource]) -> JobSpec:
+    """The job, whose files, archives and environments are those of the store."""
+
+    def level(path: str, own: Any) -> Any:
+        return attrs.evolve(
+            own,
+            files=_of(resources, child(path, FILES)),
+            archives=_of(resources, child(path, ARCHIVES)),
+            python_env=_environment(resources, child(path, PYTHON_ENV_KEY), own.python_env),
+        )
+
+    tasks = {name: level(child("tasks", name), task) for name, task in job.tasks.items()}
+    kept: JobSpec = attrs.evolve(level("", job), tasks=tasks)
+    return kept
+
+
+def _of(resources: list[KeptResource], path: str) -> list[Resource]:
+    return [Resource(each.uri, each.name) for each in _once(resources) if each.key.startswith(f"{path}.")]
+
+
+def _environment(resources: list[KeptResource], path: str, named: PythonEnv | None) -> PythonEnv | None:
+    found = [each.uri for each in _once(resources) if each.key == path]
+    return PythonEnv(",".join(found)) if found else named
+
+
+def _once(resources: list[KeptResource]) -> Iterator[KeptResource]:
+    """The job's own environment may be listed for several task types."""
+    yield from {(each.key, each.name): each for each in resources}.values()
+
+
+def _has_files(job: JobSpec) -> bool:
+    levels: list[JobSpec | TaskSpec] = [job, *job.tasks.values()]
+    named = any(level.files or level.archives for level in levels)
+    return named or any(
+        python_env_kind(each) is not EnvironmentKind.DIRECTORY for _, _, each in named_environments(job)
+    )
+
+
+def _environments(job: JobSpec) -> list[dict[str, str]]:
+    return [job.env, *(task.env for task in job.tasks.values())]
+
+
+def _without(job: JobSpec, names: list[str]) -> JobSpec:
+    def left(env: dict[str, str]) -> dict[str, str]:
+        return {name: value for name, value in env.items() if name not in names or _MASKED not in value}
+
+    tasks = {name: attrs.evolve(task, env=left(task.env)) for name, task in job.tasks.items()}
+    return attrs.evolve(job, env=left(job.env), tasks=tasks)
+
+
+def trained_so_far(
+    storage: Storage, layout: Layout, identity: Identity, application_id: str
+) -> NewestCheckpoint | None:
+    """Return the newest checkpoint of the chain that the application owns, or otherwise of the newest chain.
+
+    Return None if there is no chain or no checkpoint in it. Raises StorageError.
+    """
+    chains = CheckpointChains(storage, layout, identity)
+    chain = chains.used_by(application_id)
+    chosen = choose_checkpoint(storage, chain.uri) if chain is not None else None
+    return NewestCheckpoint(chain.uri, chosen.checkpoint.point) if chain is not None and chosen is not None else None
+
+
+TASK_TYPE = "notebook"
+_FRAMEWORK = "standalone"
+TASK = f"{TASK_TYPE}:0"
+TOKEN = "JUPYTER_TOKEN"  # the secret that Jupyter takes from its environment
+_OF_JOB = (
+    *("queue", "priority", "node_label", "tags", "files", "archives", "python_env", "docker", "env", "logs"),
+    *("hadoop", "network", "port_range"),
+)
+_OF_TASK = (
+    *("memory", "vcores", "gpus", "resources", "node_label", "docker", "env", "python_env", "files", "archives"),
+)
+_OF_PLACEMENT = ("nodes", "racks", "required", "attributes")  # rules are about the containers of the training
+_GRACE = 60.0  # seconds for Jupyter to end, and for the work to be packed
+_LAST_COPY = 600.0  # seconds for the work to get to the store
+_SAVES = 2  # that stay on the store
+
+
+@attrs.frozen
+class NotebookRequest:
+    """What is wanted of a notebook beside the job that it is made of."""
+
+    name: str
+    options: NotebookOptions
+    lifetime: float  # seconds, of the application
+    task_type: str | None = None  # whose container it has; None: that of the leading tasks
+    queue: str | None = None  # in place of the job's
+    secrets: frozenset[str] = frozenset()  # names of those of the job whose values are given
+
+
+def notebook_job(job: JobSpec, wish: NotebookRequest, overrides: Mapping[str, Any]) -> JobSpec:
+    """The notebook's job, with ``overrides`` laid over it. Raises JobRejected, SpecError."""
+    job = without_tensorboard_task(job)
+    task_type = notebook_task_type(job, wish.task_type)
+    whole = to_plain(job)
+    task = whole["tasks"][task_type]
+    known = {each: whole[each] for each in _OF_JOB}
+    plain = {
+        **known,
+        "framework": _FRAMEWORK,
+        "name": f"notebook {wish.name}",
+        "queue": wish.queue or known["queue"],
+        "am": {each: whole["am"][each] for each in ("vcores", "node_label", "docker")},
+        "secrets": sorted({TOKEN, *(wish.secrets - job.secrets_withheld(task_type))}),
+        "acls": {"view": whole["acls"]["view"]},  # who may modify it has a shell: nobody inherits that
+        "timeouts": {
+            "queue": job.timeouts.queue if (job.timeouts.queue or wish.lifetime) < wish.lifetime else None,
+            "lifetime": wish.lifetime,
+            "grace": _GRACE,
+            "checkpoint": _LAST_COPY,
+        },
+        "checkpoint": {"format": CheckpointFormat.MANIFEST.value, "keep": _SAVES},
+        "inputs": {
+            name: {**whole["inputs"][name], "tasks": [TASK_TYPE]}
+            for name in job.inputs
+            if task_type in job.readers(name)
+        },
+        "tasks": {
+            TASK_TYPE: {
+                **{each: task[each] for each in _OF_TASK},
+                "placement": _placement(task["placement"]),
+                "command": f"exec python -m {contract.NOTEBOOK_MODULE} {wish.options.arguments}",
+            }
+        },
+    }
+    return parse_job(plain, overrides=overrides)
+
+
+def notebook_task_type(job: JobSpec, wanted: str | None) -> str:
+    """The task type whose container a notebook has; default: the one that leads. Raises JobRejected."""
+    if wanted is None:
+        leader = leading_type({name: job.role(name) for name in job.tasks})
+        return leader if leader is not None else next(iter(job.tasks))
+    if wanted not in job.tasks:
+        raise JobRejected([f"the job has no task type {wanted!r}; it has {', '.join(job.tasks)}"])
+    return wanted
+
+
+def secrets_left_out(job: JobSpec, wish: NotebookRequest) -> list[str]:
+    """The secrets of the job that the notebook does not have, since nobody has given their values."""
+    task_type = notebook_task_type(job, wish.task_type)
+    return sorted({*job.secrets} - job.secrets_withheld(task_type) - wish.secrets - {TOKEN})
+
+
+def _placement(placement: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    kept = {each: placement[each] for each in _OF_PLACEMENT} if placement is not None else {}
+    return kept if any(kept.values()) else None
+
+
+@attrs.frozen
+class NotebookAccess:
+    """What lets its owner in."""
+
+    token: str = attrs.field(repr=False)
+    version: int = 1
+
+
+def write_access(storage: Storage, application_dir: str, access: NotebookAccess) -> None:
+    """Raises StorageError."""
+    write_atomically(storage, _uri(application_dir), dump_json(access))
+
+
+def read_access(storage: Storage, application_dir: str) -> NotebookAccess | None:
+    """None where the application is no notebook, or has ended. Raises StorageError, RecordUnreadable."""
+    without = "the notebook cannot be reached again"
+    return read_record(storage, _uri(application_dir), NotebookAccess, without=without)
+
+
+def _uri(application_dir: str) -> str:
+    return uris.join(application_dir, contract.LAUNCH_DIR, contract.NOTEBOOK_FILE)
+
+
+_SERVER = "jupyter-server"  # what JupyterLab and Notebook 7 are made of
+_KERNELS = ("ipykernel", "xeus")  # a name that begins so, or has the word kernel in it
+
+
+def expect_kernel(opened: OpenCluster, job: JobSpec, search_path: Sequence[Path], roots: FileRoots) -> None:
+    """Raises JobRejected where a task's environment is known to have no Jupyter server, or no kernel.
+
+    SourceMissing, StorageError; what is not known the container finds out.
+    """
+    job = with_defaults(job, opened.settings)
+    sources = SourceFinder(opened.storage, opened.staging_dir, search_path, roots).find(job)
+    contents = suitable_environments(opened, job, sources)
+    problems = []
+    for name, task in job.tasks.items():
+        named = job.python_env_of(name)
+        if named is None:
+            continue
+        key = PYTHON_ENV_KEY if task.python_env is None else child(child("tasks", name), PYTHON_ENV_KEY)
+        packages = _known(contents.get(key), sources, key)
+        if python_env_kind(named) is EnvironmentKind.DIRECTORY and opened.settings.backend is Backend.LOCAL:
+            packages = packages_of_directory(Path(node_directory(named)))  # the nodes are this machine
+        if packages is not None and (missing := missing_notebook_packages(packages)):
+            problems.append(
+                f"{key}: {named} has {missing}; build an environment with `airflow tony env build`, of requirements "
+                f"that name jupyterlab, or name one for the notebook alone: --set tasks.{name}.python_env=…"
+            )
+    if problems:
+        raise JobRejected(problems)
+
+
+def _known(content: EnvironmentContent | None, sources: Sources, key: str) -> Collection[str] | None:
+    """The packages of an environment that has no others; None: that is not known, or it is laid over another one."""
+    if content is None or content.kind is EnvironmentKind.WHEELS:
+        return None
+    if content.packages is not None:
+        return content.packages
+    local = _local(sources, key) if content.kind is EnvironmentKind.ARCHIVE else iter(())
+    try:
+        return next((packages_of_archive(each.path) for each in local), None)
+    except OSError as error:
+        raise SourceMissing(f"{key}: {content.python_env} cannot be read: {error}") from error
+
+
+def _local(sources: Sources, key: str) -> Iterator[LocalSource]:
+    return (each for each in sources.local if each.key == key)
+
+
+def missing_notebook_packages(packages: Collection[str]) -> str:
+    """What is missing among these, in words; empty: nothing is known to be."""
+    names = {normalized(each) for each in packages}
+    if _SERVER not in names:
+        return "no Jupyter server (jupyterlab)"
+    kernel = any("kernel" in each or each.startswith(_KERNELS) for each in names)
+    return "" if kernel else "a Jupyter server and no kernel (ipykernel)"

@@ -1,0 +1,173 @@
+"""Opening the cluster and the store that a connection's settings name.
+
+Of the two backends only the one that is meant is imported: what talks to YARN loads much, and a command line waits.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import attrs
+
+from tony_provider.cluster import settings as authorities
+from tony_provider.cluster.errors import ClusterAuthError, ConfigurationHidden, ConnectionProblem
+from tony_provider.cluster.interface import Cluster, Pages
+from tony_provider.cluster.settings import Settings, YarnSettings
+from tony_provider.runtime.application import OtherHdfs
+from tony_provider.runtime.common.files import ForeignDirectoryError, expect_own_directory
+from tony_provider.runtime.storage import local_path, uris
+from tony_provider.runtime.storage.base import Storage
+from tony_provider.runtime.storage.stores import SeveralHdfs, open_storage
+from tony_provider.runtime.storage.webhdfs.key_server import KeyServer
+from tony_provider.runtime.storage.webhdfs.store import SCHEMES, WebHdfsStorage
+from tony_provider.runtime.storage.webhdfs.transport import WebHdfsConfig, as_storage_errors
+
+if TYPE_CHECKING:
+    from tony_provider.cluster.yarn.delegation_tokens import StoreTokens
+    from tony_provider.cluster.yarn.rest import YarnRest
+
+
+@attrs.frozen
+class OpenCluster:
+    """A cluster, the store that it shares with us, and how the nodes reach that store."""
+
+    settings: Settings
+    cluster: Cluster
+    storage: Storage
+    staging_dir: str  # URI
+    nodes_webhdfs: WebHdfsConfig | None  # how the nodes reach the store, where that is WebHDFS
+    tokens: StoreTokens | None = None  # on clusters with Kerberos
+    other_hdfs: list[OtherHdfs] = attrs.field(factory=list)  # beside the store's, as the nodes reach them
+
+    def pages(self, application_id: str, application_dir: str) -> Pages:
+        """The application's pages, with that of its files. Raises ClusterError."""
+        pages = self.cluster.pages(application_id)
+        if self.nodes_webhdfs is None:
+            return pages
+        # The NameNode's own browser, which needs to be told a path, and shows its logs once they are kept.
+        path = uris.parse(application_dir).path
+        return attrs.evolve(pages, files=f"{self.nodes_webhdfs.addresses[0]}/explorer.html#{quote(path)}")
+
+    def close(self) -> None:
+        self.cluster.close()
+        self.storage.close()
+
+
+def open_cluster(settings: Settings) -> OpenCluster:
+    """Open the cluster and its store.
+
+    Raises ConnectionProblem, and for YARN ClusterUnreachable and ClusterAuthError.
+    """
+    if settings.yarn is not None:
+        return _open_yarn(settings, settings.yarn)
+    return _open_local(settings)
+
+
+def _open_local(settings: Settings) -> OpenCluster:
+    from tony_provider.cluster.local.local_cluster import LocalCluster
+
+    if settings.local is None or settings.staging_dir is None:
+        raise ConnectionProblem("a local cluster needs a staging directory")
+    if uris.scheme(settings.staging_dir) in SCHEMES:
+        raise ConnectionProblem("a local cluster's staging_dir is a directory of this machine, not of HDFS")
+    staging_dir = str(uris.parse(settings.staging_dir))
+    # Airflow's user executes files in both directories, and signals processes that these files name.
+    for field, directory in (("staging_dir", local_path(staging_dir)), ("local_root", settings.local.root)):
+        try:
+            expect_own_directory(directory)
+        except (ForeignDirectoryError, OSError) as error:
+            raise ConnectionProblem(f"{field} of the tony connection cannot be used: {error}") from error
+    cluster = LocalCluster(settings.local)
+    if settings.proxy_user not in (None, cluster.user):
+        raise ConnectionProblem(f"the local backend runs jobs as {cluster.user}, never as {settings.proxy_user}")
+    return OpenCluster(settings, cluster, open_storage(staging_dir, confined=True), staging_dir, nodes_webhdfs=None)
+
+
+def _open_yarn(settings: Settings, yarn: YarnSettings) -> OpenCluster:
+    from tony_provider.cluster.yarn.delegation_tokens import KeyServerAccess, StoreTokens
+    from tony_provider.cluster.yarn.kerberos import negotiate, ticket_user
+    from tony_provider.cluster.yarn.yarn_cluster import YarnCluster
+
+    files = ((yarn.verify, yarn.resource_managers), (yarn.webhdfs.ca_file or True, yarn.webhdfs.addresses))
+    for file, addresses in files:
+        if unusable := authorities.ca_file_problem(file, addresses):
+            raise ConnectionProblem(f"{unusable}; {authorities.CA_FILE_ADVICE}")
+    user = settings.proxy_user or settings.user or ticket_user()
+    rest = yarn_rest(yarn, user, settings.proxy_user)
+
+    def as_who(webhdfs: WebHdfsConfig) -> WebHdfsConfig:
+        # Without Kerberos a user is simply believed, as WebHDFSHook does it.
+        proxy_user = settings.proxy_user if yarn.kerberos else None
+        return attrs.evolve(webhdfs, user=None if yarn.kerberos else user, proxy_user=proxy_user)
+
+    def on_nodes(webhdfs: WebHdfsConfig) -> WebHdfsConfig:
+        # A file of this machine is of no use there, and whom they act for, their token or their user says.
+        return attrs.evolve(webhdfs, ca_file=yarn.nodes_ca_file, proxy_user=None)
+
+    webhdfs = as_who(yarn.webhdfs)
+    staging_dir = _staging_uri(settings.staging_dir or f"/user/{user}/.tony", rest)
+    cluster = YarnCluster(rest, user=user, scheduler=yarn.scheduler, autoscaling=yarn.autoscaling)
+    storage = open_storage(staging_dir, webhdfs=webhdfs, negotiate=negotiate if yarn.kerberos else None, confined=True)
+    if not isinstance(storage, WebHdfsStorage):
+        return OpenCluster(settings, cluster, storage, staging_dir, nodes_webhdfs=None)
+    aside = as_storage_errors(negotiate, ClusterAuthError)  # of one server beside the store's
+    speaks = aside if yarn.kerberos else None
+    others = {each.name: WebHdfsStorage(as_who(each.webhdfs), negotiate=speaks) for each in yarn.other_hdfs}
+    tokens = None
+    if yarn.kerberos:
+        open_server = partial(KeyServer, webhdfs=webhdfs, negotiate=aside)
+        key_server = KeyServerAccess(yarn.key_server, open_server, yarn.insecure_http)
+        authority = uris.parse(staging_dir).authority
+        tokens = StoreTokens(
+            storage, rest, authority, user, yarn.rm_principal, yarn.master_keytab, others=others, key_server=key_server
+        )
+    return OpenCluster(
+        settings,
+        cluster,
+        SeveralHdfs(storage, others) if others else storage,
+        staging_dir,
+        on_nodes(webhdfs),
+        tokens,
+        [OtherHdfs(each.name, on_nodes(as_who(each.webhdfs))) for each in yarn.other_hdfs],
+    )
+
+
+def yarn_rest(yarn: YarnSettings, user: str, proxy_user: str | None) -> YarnRest:
+    """The ResourceManagers' REST interface; opens nothing yet.
+
+    Raises ConnectionProblem where Kerberos is asked for, and not installed.
+    """
+    from tony_provider.cluster.yarn.kerberos import spnego_auth
+    from tony_provider.cluster.yarn.rest import RestConfig, YarnRest
+
+    return YarnRest(
+        RestConfig(
+            addresses=yarn.resource_managers,
+            user=user,
+            proxy_user=proxy_user,
+            auth=spnego_auth() if yarn.kerberos else None,
+            verify=yarn.verify,
+            trust_env=yarn.trust_env,
+            timeout=yarn.timeout,
+        )
+    )
+
+
+def _staging_uri(directory: str, rest: YarnRest) -> str:
+    """With the file system's name in it: NodeManagers and people read it too."""
+    if "://" in directory:
+        return str(uris.parse(directory))
+    try:
+        default = rest.setting("fs.defaultFS")
+    except ConfigurationHidden as error:
+        raise ConnectionProblem(
+            f"{error}; write the tony connection's staging_dir in full, such as hdfs://nameservice/user/me/.tony"
+        ) from error
+    if default is None or uris.scheme(default) == "file":
+        raise ConnectionProblem(
+            "the ResourceManager's fs.defaultFS names no shared file system; write the tony connection's staging_dir "
+            "in full, such as hdfs://nameservice/user/me/.tony"
+        )
+    return uris.join(default, directory)

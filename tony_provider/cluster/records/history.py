@@ -1,0 +1,306 @@
+"""What a Python environment holds, as far as it can be told without running it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import attrs
+
+from tony_provider.cluster.errors import RecordUnreadable
+from tony_provider.cluster.training.results import job_status, labels
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.common.codec import CodecError, load_json, to_plain
+from tony_provider.runtime.common.quantities import count, size
+from tony_provider.runtime.common.text import replaced
+from tony_provider.runtime.history.events import read_events
+from tony_provider.runtime.history.samples import SampleSegmentHeader, TaskSample, read_segment, segment_order
+from tony_provider.runtime.history.segment_files import contents, listed
+from tony_provider.runtime.jobspec.container_content import EnvironmentKind
+from tony_provider.runtime.jobspec.model import JobSpec
+from tony_provider.runtime.protocol.status import JobStatus
+from tony_provider.runtime.storage import uris
+from tony_provider.runtime.storage.base import FileStatus, Storage, read_bytes
+from tony_provider.runtime.storage.errors import STORE_ERRORS, StorageError, StorageNotFound
+
+
+@attrs.frozen(kw_only=True)
+class EnvironmentContent:
+    """An environment of a job. None: it does not say."""
+
+    WRITER_MAY_BE_NEWER: ClassVar[bool] = True  # see ``codec``
+
+    python_env: str  # as the job names it
+    kind: EnvironmentKind
+    python: str | None = None  # the version that it is for, such as 3.12
+    machines: list[str] | None = None  # as ``uname -m`` says them; an empty list: any
+    packages: dict[str, str] | None = None  # versions by name
+    built: bool = False  # by `airflow tony env build`
+    shared: bool = False  # of the connection's shared cache
+    sha256: str | None = None  # of its archive or PEX, where that is known
+
+    @property
+    def brings_python(self) -> bool:
+        """Whether it is to have an interpreter of its own that containers get with it."""
+        return self.kind is EnvironmentKind.ARCHIVE and not self.built
+
+
+@attrs.frozen(kw_only=True)
+class KeptResource:
+    """A file or archive of the job, and where on the store it stays after the application's end."""
+
+    WRITER_MAY_BE_NEWER: ClassVar[bool] = True  # see ``codec``
+
+    name: str  # in a container
+    uri: str
+    key: str  # of the job's entry that names it, such as files.train.py or python_env
+
+
+@attrs.frozen(kw_only=True)
+class SpecificationRecord:
+    """The specification of an application, for people: secret values are masked, names of secrets are not."""
+
+    WRITER_MAY_BE_NEWER: ClassVar[bool] = True  # see ``codec``
+
+    job: dict[str, Any]  # as parsed: with overrides and all defaults
+    given: dict[str, Any] | None = None  # as it was written, before anything was laid over it; None: not known
+    overrides: dict[str, Any] | None = None  # what was laid over it; None: nothing
+    environments: dict[str, EnvironmentContent] = attrs.field(factory=dict)  # by their keys in the job
+    resources: list[KeptResource] | None = None  # None: they are too many, or an older release did not keep them
+    version: int = 1  # of this form
+
+
+Mask = Callable[[str, str], str]
+"""Gives a text, or a variable's value with that variable's name, as people may see it."""
+
+_ENV = "env"
+_MOST_RESOURCES = 2000
+
+
+def specification_record(
+    job: JobSpec,
+    given: Mapping[str, Any] | None,
+    overrides: Mapping[str, Any] | None,
+    mask: Mask,
+    environments: Mapping[str, EnvironmentContent] | None = None,
+    resources: Sequence[KeptResource] = (),
+) -> SpecificationRecord:
+    """What is kept of a job: as it is submitted, and of what it was made where that is known."""
+    return SpecificationRecord(
+        job=mask_values(to_plain(job), mask),
+        given=None if given is None else mask_values(_plain(given), mask),
+        overrides=mask_values(_plain(overrides), mask) if overrides else None,
+        environments={
+            key: attrs.evolve(each, python_env=mask(each.python_env, "")) for key, each in (environments or {}).items()
+        },
+        resources=list(resources) if len(resources) <= _MOST_RESOURCES else None,
+    )
+
+
+def mask_values(plain: Any, mask: Mask) -> Any:
+    """A specification, or a part of it, in JSON types, as people may see it."""
+    if isinstance(plain, str):
+        return mask(plain, "")
+    if isinstance(plain, list):
+        return [mask_values(each, mask) for each in plain]
+    if not isinstance(plain, dict):
+        return plain
+    return {key: _value_as_shown(key, value, mask) for key, value in plain.items()}
+
+
+def _plain(written: Mapping[str, Any]) -> Any:
+    """As JSON has it; people write dates and much else, which the job's own form says in full."""
+    return json.loads(json.dumps(written, default=str, skipkeys=True))
+
+
+def _value_as_shown(key: str, value: Any, mask: Mask) -> Any:
+    if key == _ENV and isinstance(value, dict):
+        return {name: mask("" if each is None else str(each), name) for name, each in value.items()}
+    return mask_values(value, mask)
+
+
+@attrs.frozen(kw_only=True)
+class JobHistory:
+    """All that is kept of an application. What could not be read is named in ``missing``, and left out."""
+
+    application_id: str
+    specification: SpecificationRecord | None = None
+    status: JobStatus | None = None  # its result, or the newest status that it has left
+    events: list[dict[str, Any]] = attrs.field(factory=list)  # oldest first; keys: see docs/history.md
+    samples: list[TaskSample] = attrs.field(factory=list)  # of all tasks, in the order in which they were taken
+    labels: dict[str, str] = attrs.field(factory=dict)  # where it came from: dag_id, run_id, task_id, …
+    missing: list[str] = attrs.field(factory=list)  # what is not there or cannot be read, and why, a line each
+
+
+_MOST_BYTES = 32 << 20  # of all segments: several times what an application master writes
+_MOST_FILES = 5000  # segments
+_MOST_TEXT = 128 << 20  # bytes of their text
+_MOST_OF_ONE = 64 << 20  # bytes of one segment's text
+_NAMED, _LONGEST_NAME = 10, 100  # metrics that were left out, and characters of each
+_MOST_SAMPLES = 300_000  # of all segments: as many as fit into what an application master writes
+
+
+def read_samples(storage: Storage, application_dir: str, missing: list[str]) -> list[TaskSample]:
+    """The samples of all tasks, in the order in which they were taken. Adds to ``missing`` what is not there, and why.
+
+    Where the clock of one application master's node is behind that of the one before it, times go back there.
+    Blocks. Raises StorageError when the store cannot be asked.
+    """
+    files = _files(storage, uris.join(application_dir, contract.HISTORY_DIR), missing)
+    samples: dict[int, list[TaskSample]] = {}  # by attempt of the application master, whose own times never go back
+    taken = 0
+    text = 0
+    newest: dict[int, SampleSegmentHeader] = {}  # of each application master, which counts what it has left out
+    for file, data in zip(files, contents(storage, [each.status for each in files]), strict=True):
+        if isinstance(data, StorageError):
+            why = "it was removed meanwhile" if isinstance(data, StorageNotFound) else data
+            missing.append(f"series: {file.status.name}: {why}")
+            continue
+        if text >= _MOST_TEXT or taken >= _MOST_SAMPLES:
+            missing.append(f"series: what comes from {file.status.name} on is too much, and is not read")
+            break
+        most_bytes = min(_MOST_OF_ONE, _MOST_TEXT - text)
+        segment = read_segment(data, most_bytes=most_bytes, most_samples=_MOST_SAMPLES - taken)
+        missing += [f"series: {file.status.name}: {problem}" for problem in segment.problems]
+        newest[file.am_attempt] = segment.header
+        samples.setdefault(file.am_attempt, []).extend(segment.samples)
+        taken, text = taken + len(segment.samples), text + segment.size
+    missing += _left_out(newest.values())
+    return [each for of_master in samples.values() for each in sorted(of_master, key=lambda sample: sample.time_ms)]
+
+
+@attrs.frozen(order=True)
+class _SegmentFile:
+    am_attempt: int
+    number: int
+    status: FileStatus = attrs.field(order=False)
+
+
+def _files(storage: Storage, directory: str, missing: list[str]) -> list[_SegmentFile]:
+    """Those that are to be read, oldest first."""
+    found = listed(storage, directory)
+    files = sorted(_SegmentFile(*order, each) for each in found if (order := segment_order(each.name)))
+    if not files:
+        missing.append("series: no segment is there (yet)")
+    missing += _gaps(files)
+    total = 0
+    for at, file in enumerate(files):
+        total += file.status.size
+        if total > _MOST_BYTES or at == _MOST_FILES:
+            left = count(len(files) - at, "segment")
+            most = f"{size(_MOST_BYTES)} of at most {_MOST_FILES} segments"
+            missing.append(f"series: {left} from {file.status.name} on: only {most} are read")
+            return files[:at]
+    return files
+
+
+def _gaps(files: Iterable[_SegmentFile]) -> list[str]:
+    """Segments that should be there, by the numbers of those that are."""
+    numbers: dict[int, list[int]] = {}
+    for file in files:
+        numbers.setdefault(file.am_attempt, []).append(file.number)
+    return [
+        f"series: {count(lost, 'segment')} of attempt {am_attempt} of the application master are not there"
+        for am_attempt, found in numbers.items()
+        if (lost := max(found) - len(found)) > 0
+    ]
+
+
+def _left_out(headers: Iterable[SampleSegmentHeader]) -> list[str]:
+    said = []
+    for header in headers:
+        if header.samples_left_out:
+            said.append(f"series: {count(header.samples_left_out, 'sample')} were left out when they were written")
+        if header.metrics_left_out:
+            names = ", ".join(replaced(name[:_LONGEST_NAME]) for name in header.such_as[:_NAMED])
+            said.append(f"series: {count(header.metrics_left_out, 'metric')} too many were left out, such as {names}")
+    return said
+
+
+_MOST_SPECIFICATION_BYTES = 4 << 20  # of a specification: more than any of ours has
+_MOST_MISSING = 100  # lines
+
+
+def read_history(storage: Storage, application_dir: str) -> JobHistory:
+    """All that is kept of the application whose directory this is; ``missing`` names what is not there.
+
+    Blocks, some seconds for large jobs. Raises StorageError when the store cannot be asked.
+    """
+    missing: list[str] = []
+    specification = _specification(storage, application_dir, missing)
+    status = _status(storage, application_dir, missing)
+    events = list(read_events(storage, application_dir, missing))
+    samples = read_samples(storage, application_dir, missing)
+    if (more := len(missing) - _MOST_MISSING) > 0:
+        missing[_MOST_MISSING:] = [f"and {more} more"]
+    return JobHistory(
+        application_id=uris.name(application_dir),
+        specification=specification,
+        status=status,
+        events=events,
+        samples=samples,
+        labels=labels(storage, application_dir),
+        missing=missing,
+    )
+
+
+def read_specification(storage: Storage, application_dir: str, missing: list[str]) -> SpecificationRecord | None:
+    """The specification alone, which is one small file. Adds to ``missing`` why there is none. Raises as above."""
+    return _specification(storage, application_dir, missing)
+
+
+def _status(storage: Storage, application_dir: str, missing: list[str]) -> JobStatus | None:
+    """The result, or else the newest status; that also where the result cannot be read."""
+    for may_have_ended in (True, False):
+        try:
+            status = job_status(storage, application_dir, may_have_ended=may_have_ended)
+        except STORE_ERRORS:
+            raise
+        except (RecordUnreadable, StorageError) as error:
+            if (said := f"status: {error}") not in missing:
+                missing.append(said)
+            continue
+        if status is None:
+            missing.append("status: the application master has written none (yet)")
+        else:
+            _check_version("status", status.version, JobStatus, missing)
+        return status
+    return None
+
+
+def _check_version(what: str, found: int, cls: type[Any], missing: list[str]) -> None:
+    known = attrs.fields(cls).version.default
+    if found > known:
+        missing.append(f"{what}: it has form {found}, of a later release: what form {known} has not is left out")
+
+
+def _specification(storage: Storage, application_dir: str, missing: list[str]) -> SpecificationRecord | None:
+    uri = uris.join(application_dir, contract.HISTORY_DIR, contract.SPECIFICATION_FILE)
+    data = _bytes(storage, uri, missing)
+    if data is None:
+        missing.append("specification: it was not kept")
+        return None
+    try:
+        found = load_json(data, SpecificationRecord)
+    except CodecError as error:
+        missing.append(f"specification: {uri} cannot be read: {error}")
+        return None
+    _check_version("specification", found.version, SpecificationRecord, missing)
+    return found
+
+
+def _bytes(storage: Storage, uri: str, missing: list[str]) -> bytes | None:
+    """None when there is no such file, or it cannot be read."""
+    try:
+        data = read_bytes(storage, uri, length=_MOST_SPECIFICATION_BYTES + 1)
+    except StorageNotFound:
+        return None
+    except STORE_ERRORS:
+        raise
+    except StorageError as error:
+        missing.append(f"{uris.name(uri)}: {error}")
+        return None
+    if len(data) > _MOST_SPECIFICATION_BYTES:
+        missing.append(f"{uris.name(uri)}: it is larger than {size(_MOST_SPECIFICATION_BYTES)}: the rest is not read")
+    return data[:_MOST_SPECIFICATION_BYTES]

@@ -1,0 +1,378 @@
+"""Letting those who may look at a job read its records on the store, where the store can tell them from others."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import attrs
+
+from tony_provider.cluster.checks.job_checks import warn_of_open_ports
+from tony_provider.cluster.environments.built_environments import BuiltEnvironments, note_uses
+from tony_provider.cluster.errors import (
+    ClusterError,
+    ClusterUnreachable,
+    StagingFailed,
+    SubmissionRefused,
+    is_unforeseen,
+)
+from tony_provider.cluster.interface import Application, Submission, wait_for_end
+from tony_provider.cluster.open_cluster import OpenCluster
+from tony_provider.cluster.records.history import Mask, SpecificationRecord, specification_record
+from tony_provider.cluster.sources import LocalSource, stored_resource
+from tony_provider.cluster.submission.builder import ChosenChain, build_submission
+from tony_provider.cluster.submission.preparation import (
+    PreparedSubmission,
+    Stager,
+    SubmissionRequest,
+    places,
+    prepare,
+    shared_cache,
+)
+from tony_provider.cluster.token_refresh import check_token_life, warn_of_short_ticket
+from tony_provider.cluster.training.applications import ApplicationFinder
+from tony_provider.cluster.training.checkpoint_chains import TakenOverError
+from tony_provider.cluster.training.identity import Identity, Layout
+from tony_provider.runtime.application import ApplicationDescription, LocalizedResource
+from tony_provider.runtime.application_store import SHARED_DIRECTORIES, readers_of
+from tony_provider.runtime.checkpoint.training_owner import Epoch, Owner
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.common.codec import dump_json, to_plain
+from tony_provider.runtime.hadoop.tokens import Credentials
+from tony_provider.runtime.jobspec.model import JobSpec
+from tony_provider.runtime.parsing.parse import merge
+from tony_provider.runtime.protocol.store_tokens import StoreToken
+from tony_provider.runtime.storage import uris
+from tony_provider.runtime.storage.base import (
+    Before,
+    FileStatus,
+    Readers,
+    Right,
+    Storage,
+    write_atomically,
+    write_in_order,
+)
+from tony_provider.runtime.storage.errors import StorageError, StorageNotEmpty
+
+log = logging.getLogger(__name__)
+
+_OTHERS_PASS = 0o001
+
+
+def share_records(storage: Storage, layout: Layout, identity: Identity, application_id: str, job: JobSpec) -> None:
+    """Let the job's viewers get to its records, and read what is there; what comes later its containers share.
+
+    A store that cannot do that is told of in the log: the job is no worse without. Blocks.
+    """
+    readers = readers_of(job)
+    if not readers:
+        return
+    directory = layout.application_dir(identity, application_id)
+    way = [layout.root, layout.jobs_dir, layout.job_dir(identity), layout.applications_dir(identity)]
+    try:
+        for uri in way:
+            if not _others_pass(status := storage.status(uri)):
+                storage.let_pass(status, readers)
+        storage.share(directory, readers, Right.PASS)
+        for name in SHARED_DIRECTORIES:
+            storage.make_directories(uris.join(directory, name))
+            storage.share(uris.join(directory, name), readers, Right.LIST)
+        storage.share(uris.join(directory, contract.HISTORY_DIR, contract.SPECIFICATION_FILE), readers, Right.READ)
+        _tell_of_closed_doors(storage, layout.root, readers)
+    except StorageError as error:
+        log.warning("acls: on the store only the job's owner may read its logs, status and history: %s", error)
+
+
+def _tell_of_closed_doors(storage: Storage, root: str, readers: Readers) -> None:
+    """Above the staging directory nothing is ours to open."""
+    above = uris.parse(root).parent
+    while above.path != "/":
+        if not _others_pass(storage.status(str(above))):
+            log.warning(
+                "acls: not everybody may pass through %s; those who may look at the job reach its files only where "
+                "that directory has an access list with them: hdfs dfs -setfacl -m %s %s",
+                above,
+                ",".join(readers.named(Right.PASS)) or "other::--x",
+                above.path,
+            )
+        above = above.parent
+
+
+def _others_pass(status: FileStatus) -> bool:
+    return status.permission is None or bool(status.permission & _OTHERS_PASS)
+
+
+_END_SECONDS = 60.0  # that an application may take to end after its kill
+
+
+@attrs.define
+class SubmissionAttempt:
+    """The start of one application under a fresh id: takes its checkpoint chain, writes its files, submits it.
+
+    Remembers what it has done, so that ``undo`` can remove it on any error.
+    """
+
+    prepared: PreparedSubmission = attrs.field(repr=False)
+    application_id: str
+    _chain_uri: str = ""
+    _chain_opened: bool = False  # by this very attempt
+    _taken: Epoch | None = None  # of the training's owners
+    _token: StoreToken | None = attrs.field(default=None, repr=False)  # whoever has it reads and writes as its user
+    _handed_over: bool = False  # the cluster may have started it
+
+    @property
+    def _opened(self) -> OpenCluster:
+        return self.prepared.opened
+
+    def keep(self, specification: SpecificationRecord) -> None:
+        """Keep it for people who look at the job later, and let them in. Raises StagingFailed."""
+        self._note_environments()
+        directory = self.prepared.layout.application_dir(self.prepared.request.identity, self.application_id)
+        uri = uris.join(directory, contract.HISTORY_DIR, contract.SPECIFICATION_FILE)
+        try:
+            write_atomically(self._opened.storage, uri, dump_json(specification))
+        except StorageError as error:
+            raise StagingFailed(f"the job could not be staged: {error}") from error
+        request = self.prepared.request
+        share_records(self._opened.storage, self.prepared.layout, request.identity, self.application_id, request.job)
+
+    def _note_environments(self) -> None:
+        """That the job uses them, and has read those of the shared cache: a later job need not read these again."""
+        built = [each for each in self.prepared.environments.values() if each.built]
+        note_uses(BuiltEnvironments(self._opened.storage, self.prepared.layout), [each.python_env for each in built])
+        shared = shared_cache(self._opened)
+        for each in built:
+            if shared is not None and each.shared:
+                shared.note_checked(self._opened.storage.status(each.python_env))
+
+    def hand_over(self, submission: Submission, before_submit: Callable[[str], object] | None) -> None:
+        """Raises SubmissionRefused, StagingFailed; as ``before_submit``."""
+        self._end_others()
+        if before_submit is not None:
+            # At last, since all of the above takes its time: whoever wants it no more may say so until here.
+            before_submit(self.application_id)
+        self._handed_over = True
+        try:
+            self._opened.cluster.submit(submission)
+        except SubmissionRefused:
+            self._handed_over = False
+            raise
+
+    # -- the store, as StoreChanges has it ---------------------------------------------------------------------------
+
+    def stage(self, sources: Sequence[LocalSource]) -> list[LocalizedResource]:
+        stager = Stager(self._opened.storage, self.prepared.layout)
+        staged = stager.stage(sources)
+        log.info("Staged the job's files: %s", stager.counts)
+        return staged
+
+    def add_store_tokens(self, credentials: Credentials) -> None:
+        if self._opened.tokens is not None:
+            self._token = self._opened.tokens.fetch(credentials)
+            yarn = self._opened.settings.yarn
+            if yarn is None or yarn.master_keytab is not None:
+                return
+            if self.prepared.request.watched:
+                warn_of_short_ticket(self._opened.tokens.ticket_until(), self._token, self.prepared.request.job)
+            elif not yarn.renews_tokens:
+                check_token_life(self._token, self.prepared.request.job)
+
+    def take(self, chain: ChosenChain, description: ApplicationDescription) -> LocalizedResource:
+        """See StoreChanges. Once it is done, every other application of the training is fenced."""
+        content = dump_json(description)
+        self._chain_uri = chain.uri
+        writes: list[Callable[[Before], FileStatus | None]] = [
+            partial(self._open, chain),
+            self._own,
+            partial(self._write_description, content),
+        ]
+        status = write_in_order(writes)[-1]
+        assert status is not None  # noqa: S101 - of the last one
+        # It is easily missed in a log that the checkpoints of the training are not used.
+        log.log(logging.WARNING if chain.plan.begins_again else logging.INFO, "%s %s", self.application_id, chain.plan)
+        return stored_resource(status, contract.APPLICATION_FILE, sha256=hashlib.sha256(content).hexdigest())
+
+    def _open(self, chain: ChosenChain, before_it_appears: Before) -> None:
+        plan = chain.plan
+        if not plan.goes_on or plan.newest is None:
+            self.prepared.chains.open(chain.uri, plan.about, before_it_appears)
+            self._chain_opened = True
+        elif plan.about != plan.newest.about:
+            self.prepared.chains.rewrite(chain.uri, plan.about, before_it_appears)
+
+    def _own(self, before_it_appears: Before) -> None:
+        owner = Owner(self.application_id, uris.name(self._chain_uri), self.prepared.request.whose)
+        owners, before = self.prepared.chains.owners, self.prepared.before
+        try:
+            self._taken = owners.add(before.number, owner, before_it_appears)
+        except TakenOverError:
+            newest = owners.newest()  # no other try has taken over if the end of the former application was ordered
+            if newest.owner != attrs.evolve(before.owner, stop=newest.owner.stop):
+                raise
+            self._taken = owners.add(newest.number, owner, before_it_appears)
+
+    def _write_description(self, content: bytes, before_it_appears: Before) -> FileStatus:
+        uri = self.prepared.description_uri(self.application_id)
+        write_atomically(self._opened.storage, uri, content, before_it_appears=before_it_appears)
+        return self._opened.storage.status(uri)
+
+    # -- one application of the training ------------------------------------------------------------------------------
+
+    def _end_others(self) -> None:
+        """After the owner is written, so that one application of the training does the work, whoever else is at it.
+
+        An application submitted before that is seen here, and ended; the master of one submitted later finds that it
+        owns nothing, and ends by itself.
+        """
+        for application in self._living():
+            if application.id != self.application_id:
+                self._check_owner()  # or it may be the one that has taken over from this one, and is the one to stay
+                log.warning("Ending %s, another application of this training", application.id)
+                self._opened.cluster.kill(application.id, f"{self.application_id} takes its training over")
+                self._await_end(application.id)
+        self._check_owner()
+
+    def _living(self) -> list[Application]:
+        finder = ApplicationFinder(self._opened.cluster, self._opened.storage, self.prepared.layout)
+        try:
+            return finder.live_of(self.prepared.request.identity)
+        except StorageError as error:
+            raise StagingFailed(f"the job could not be staged: {error}") from error
+
+    def _check_owner(self) -> None:
+        try:
+            owned = self.prepared.chains.owners.newest() == self._taken
+        except StorageError as error:
+            raise StagingFailed(f"the job could not be staged: {error}") from error
+        if not owned:
+            raise TakenOverError(f"another try of this training has taken over {self._chain_uri}")
+
+    def _await_end(self, application_id: str) -> None:
+        left = wait_for_end(lambda: self._opened.cluster.application(application_id), _END_SECONDS)
+        if left is not None:
+            raise ClusterUnreachable(f"{application_id} was killed and is still {left.state}")
+
+    def _is_wanted(self) -> bool:
+        """Return whether another try has found the application, whose submission got no answer.
+
+        Return False if the owner cannot be read, because then no try may be watching the application.
+        """
+        try:
+            owner = self.prepared.chains.owners.newest().owner
+        except (ClusterError, StorageError) as error:
+            log.warning("The owner of the training of %s cannot be read: %s", self.application_id, error)
+            return False
+        return owner.application_id == self.application_id and owner.whose != self.prepared.request.whose
+
+    # -- back again --------------------------------------------------------------------------------------------------
+
+    def undo(self) -> None:
+        """Remove what was made. What cannot be removed is logged, since another error is on its way."""
+        try:
+            if self._handed_over and self._is_wanted():
+                log.warning("%s may have been started, and goes on: another try waits for it", self.application_id)
+                return
+            if self._handed_over:
+                self._opened.cluster.kill(self.application_id, "its submission failed half-way")
+                self._await_end(self.application_id)  # until then it may write what is removed below
+            self._opened.cluster.forget(self.application_id)
+        except Exception as error:
+            said = "%s may have been started, and may still run: %s"
+            log.warning(said, self.application_id, error, exc_info=is_unforeseen(error))
+        if self._token is not None and self._opened.tokens is not None:
+            self._opened.tokens.cancel(self._token)
+        directory = self.prepared.layout.application_dir(self.prepared.request.identity, self.application_id)
+        try:
+            self._opened.storage.remove(directory, recursive=True)
+            if not self._handed_over:  # else its master may have begun to use it
+                if self._taken is not None:
+                    self.prepared.chains.owners.give_back(self._taken, self.prepared.before)
+                if self._chain_opened:
+                    self.prepared.chains.abandon(self._chain_uri)
+            for parent in (uris.parent(directory), self.prepared.layout.job_dir(self.prepared.request.identity)):
+                self._opened.storage.remove(parent)
+        except StorageNotEmpty:
+            pass  # another application of this training has left something there
+        except Exception as error:
+            said = "What was made for %s could not be removed: %s"
+            log.warning(said, self.application_id, error, exc_info=is_unforeseen(error))
+
+
+def submit(
+    opened: OpenCluster,
+    request: SubmissionRequest,
+    before_submit: Callable[[str], object] | None = None,
+    *,
+    mask: Mask,
+) -> str:
+    """See ``TonyHook.submit``."""
+    prepared = prepare(opened, request)
+    warn_of_open_ports(prepared.request.job)
+    application_id = opened.cluster.new_application()
+    attempt = SubmissionAttempt(prepared, application_id)
+    try:
+        laid_over = merge(request.overrides or {}, request.advice or {})
+        specification = specification_record(
+            prepared.request.job, request.given, laid_over, mask, prepared.environments, prepared.kept_resources
+        )
+        with ThreadPoolExecutor(1, thread_name_prefix="tony-specification") as beside:
+            kept = beside.submit(attempt.keep, specification)
+            submission = build_submission(prepared, attempt)
+            kept.result()
+        attempt.hand_over(submission, before_submit)
+    except BaseException:
+        # Also when the task is timed out or killed meanwhile: nobody else knows of what was made.
+        attempt.undo()
+        raise
+    return application_id
+
+
+# The id that is given at the submission; the cluster is not asked for one.
+APPLICATION_ID = "application_0_0000"
+_NOT_WRITTEN = 0  # the time of a file that is not on the store yet
+
+
+@attrs.frozen
+class Preview:
+    """What a submission would stage, describe and request, as plain JSON."""
+
+    staged: dict[str, str]  # file of this machine -> URI that it is copied to, unless that is there already
+    description: dict[str, Any]  # what every container is told
+    request: dict[str, Any]  # to the cluster; secrets are masked
+
+
+def preview(opened: OpenCluster, request: SubmissionRequest) -> Preview:
+    """What ``submit`` would make of the request, by its own code. Changes nothing; raises as it does."""
+    prepared = prepare(opened, request)
+    paper = _ChangesOnPaper(prepared)
+    submission = build_submission(prepared, paper)
+    staged = {str(source.path): uri for source, uri in places(prepared.layout, prepared.local_sources)}
+    return Preview(staged, to_plain(submission.description), opened.cluster.request(submission))
+
+
+@attrs.frozen
+class _ChangesOnPaper:
+    """``StoreChanges`` that changes nothing, and tells what would be there."""
+
+    prepared: PreparedSubmission
+    application_id: str = APPLICATION_ID
+
+    def stage(self, sources: Sequence[LocalSource]) -> list[LocalizedResource]:
+        return [
+            LocalizedResource(source.name, uri, source.size, _NOT_WRITTEN, source.kind, source.sha256)
+            for source, uri in places(self.prepared.layout, sources)
+        ]
+
+    def add_store_tokens(self, credentials: Credentials) -> None:
+        if (tokens := self.prepared.opened.tokens) is not None:
+            tokens.pretend(credentials)
+
+    def take(self, chain: ChosenChain, description: ApplicationDescription) -> LocalizedResource:
+        uri = self.prepared.description_uri(self.application_id)
+        content = dump_json(description)
+        sha256 = hashlib.sha256(content).hexdigest()
+        return LocalizedResource(contract.APPLICATION_FILE, uri, len(content), _NOT_WRITTEN, sha256=sha256)

@@ -1,0 +1,294 @@
+"""The owners of a training, as Airflow's side reads and adds them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import attrs
+
+from tony_provider.cluster.errors import StagingFailed
+from tony_provider.cluster.training.identity import Identity, Layout, chain_number, read_record
+from tony_provider.runtime.checkpoint.catalog import ChosenCheckpoint, foreign_catalog
+from tony_provider.runtime.checkpoint.training_owner import (
+    OWNERS_DIR,
+    CheckpointChain,
+    Epoch,
+    Owner,
+    Stop,
+    WaitingTry,
+    epoch_number,
+    owner_file,
+)
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.common.clock import epoch_ms
+from tony_provider.runtime.common.codec import dump_json
+from tony_provider.runtime.common.quantities import count, size
+from tony_provider.runtime.storage import uris
+from tony_provider.runtime.storage.base import Before, Storage, without_waiting, write_atomically
+from tony_provider.runtime.storage.errors import StorageExists, StorageNotEmpty, StorageNotFound
+
+_ATTEMPTS = 5  # to add an owner while other tries add theirs
+_WITHOUT = "the owner before it counts"
+
+
+class TakenOverError(StagingFailed):
+    """Another try of the training has become its owner."""
+
+
+@attrs.frozen
+class TrainingOwners:
+    """The owners of the training with this directory. All methods raise StorageError, and RecordUnreadable."""
+
+    storage: Storage
+    training_dir: str  # URI
+
+    def newest(self) -> Epoch:
+        """Return the present owner; number 0 if the training never had one."""
+        return next(self.every(), Epoch())
+
+    def every(self) -> Iterator[Epoch]:
+        """Yield all owners, the newest first."""
+        for number in self._numbers():
+            if epoch := self._read(number):
+                yield epoch
+
+    def of_chain(self, chain: str) -> Owner | None:
+        """Return the last owner that works or worked in the chain with this name, or None."""
+        return next((each.owner for each in self.every() if each.owner.chain == chain), None)
+
+    def add(self, before: int, owner: Owner, before_it_appears: Before = without_waiting) -> Epoch:
+        """Make ``owner`` the owner if epoch ``before`` is still the newest. Raises TakenOverError otherwise."""
+        epoch = Epoch(before + 1, owner)
+        try:
+            uri = owner_file(self.training_dir, epoch.number)
+            self.storage.write(uri, dump_json(owner), before_it_appears=before_it_appears)
+        except StorageExists as error:
+            if self._read(epoch.number) != epoch:  # some storages repeat a write whose answer was lost
+                raise TakenOverError(f"another try of this training has taken over {self.training_dir}") from error
+        return epoch
+
+    def begin(self, whose: WaitingTry) -> Epoch:
+        """Begin a try of the task. From here on, tries that began before can neither submit nor end an application.
+
+        If the training has no owner, the first try writes no file: its submission does. Raises TakenOverError if a
+        later try has begun.
+        """
+        for _ in range(_ATTEMPTS):
+            newest = self.newest()
+            if whose.precedes(newest.owner.whose):
+                raise TakenOverError(f"{newest.owner.whose.name} of this task has begun before {whose.name}")
+            if newest.owner.whose == whose or (newest.number == 0 and whose.number == 1):
+                return newest
+            try:
+                return self.add(newest.number, attrs.evolve(newest.owner, whose=whose))
+            except TakenOverError:
+                continue
+        raise TakenOverError(f"other tries of this training keep taking over {self.training_dir}")
+
+    def still(self, whose: WaitingTry) -> Epoch:
+        """Return the present owner. Raises TakenOverError if a later try than this one has begun."""
+        newest = self.newest()
+        if newest.owner.whose.name not in ("", whose.name):
+            raise TakenOverError(f"{newest.owner.whose.name} of this task has taken over {self.training_dir}")
+        return newest
+
+    def stop(self, application_id: str, stop: Stop, whose: str | None) -> None:
+        """Record the order to end the owner. An application that is not the owner gets no record.
+
+        ``whose``: the name of the try on whose behalf; None if no try wants it. Raises TakenOverError if a later try
+        waits for the application; StagingFailed if other tries keep adding owners.
+        """
+        for _ in range(_ATTEMPTS):
+            newest = self.newest()
+            owner = newest.owner
+            if owner.application_id != application_id or owner.stop is not None:
+                return
+            if whose is not None and owner.whose.name not in ("", whose):
+                raise TakenOverError(f"{owner.whose.name} of its task waits for {application_id}, which goes on")
+            try:
+                self.add(newest.number, attrs.evolve(owner, stop=stop))
+            except TakenOverError:
+                continue
+            return
+        raise StagingFailed(f"other tries of this training keep writing to {self.training_dir}")
+
+    def remove(self) -> None:
+        """Remove all owners, because nothing of the training is left. An owner that is added meanwhile stays."""
+        for number in self._numbers():
+            self.storage.remove(owner_file(self.training_dir, number))
+        with contextlib.suppress(StorageNotEmpty):
+            self.storage.remove(uris.join(self.training_dir, OWNERS_DIR))
+
+    def give_back(self, taken: Epoch, former: Epoch) -> None:
+        """Return the training to its former owner after a submission that failed, unless another try owns it now."""
+        every = list(self.every())
+        if every[0].number != taken.number:
+            return
+        if any(each.owner.application_id for each in every[1:]):
+            self.add(taken.number, attrs.evolve(former.owner, whose=taken.owner.whose))
+            return
+        self.remove()  # no application exists that could look for the next epoch
+
+    def _read(self, number: int) -> Epoch | None:
+        owner = read_record(self.storage, owner_file(self.training_dir, number), Owner, without=_WITHOUT)
+        return None if owner is None else Epoch(number, owner)
+
+    def _numbers(self) -> list[int]:
+        try:
+            found = self.storage.list(uris.join(self.training_dir, OWNERS_DIR))
+        except StorageNotFound:
+            return []
+        numbers = (epoch_number(file.name) for file in found)
+        return sorted((number for number in numbers if number is not None), reverse=True)
+
+
+@attrs.frozen
+class ChainState:
+    """A checkpoint chain as it was found on the store: its owner and what it says of itself."""
+
+    uri: str
+    about: CheckpointChain | None  # None: its creation was cut short, nothing is in it
+    owner: Owner | None  # the last one; None: no application was submitted for it
+
+    @property
+    def name(self) -> str:
+        return uris.name(self.uri)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is written in it: somebody is about to open it, or died then."""
+        return self.about is None and self.owner is None
+
+
+@attrs.frozen
+class CheckpointChains:
+    """The checkpoint chains of one training. All methods raise StorageError, and RecordUnreadable."""
+
+    storage: Storage
+    layout: Layout
+    identity: Identity
+
+    def newest(self) -> ChainState | None:
+        numbers = self._numbers()
+        return self.read(self.layout.chain_dir(self.identity, numbers[-1])) if numbers else None
+
+    @property
+    def owners(self) -> TrainingOwners:
+        return TrainingOwners(self.storage, self.layout.job_dir(self.identity))
+
+    def owned_by(self, application_id: str) -> ChainState | None:
+        """Return the chain in which this application may commit, or None."""
+        owner = self.owners.newest().owner
+        if owner.application_id != application_id or not owner.chain:
+            return None
+        return self.read(uris.join(self.layout.job_dir(self.identity), owner.chain))
+
+    def used_by(self, application_id: str) -> ChainState | None:
+        """Return the chain that this application owns, otherwise the newest chain, which a retry may own by now."""
+        return self.owned_by(application_id) or self.newest()
+
+    def all(self) -> list[ChainState]:
+        """Every one, the oldest first."""
+        return [self.read(self.layout.chain_dir(self.identity, number)) for number in self._numbers()]
+
+    def read(self, uri: str) -> ChainState:
+        return ChainState(uri, read_chain(self.storage, uri), self.owners.of_chain(uris.name(uri)))
+
+    def uri_after(self, newest: ChainState | None) -> str:
+        """Of the chain that is to be opened next."""
+        number = 0 if newest is None else chain_number(newest.name) or 0
+        if newest is None or not newest.is_empty:
+            number += 1
+        return self.layout.chain_dir(self.identity, number)
+
+    def open_after(self, newest: ChainState | None, about: CheckpointChain) -> str:
+        """Open the chain after ``newest``; returns its URI.
+
+        Raises StorageExists when another try has just opened it.
+        """
+        uri = self.uri_after(newest)
+        self.open(uri, about)
+        return uri
+
+    def open(self, uri: str, about: CheckpointChain, before_it_appears: Before = without_waiting) -> None:
+        """Open the chain that ``uri_after`` has named. ``before_it_appears``: see ``Storage.write``.
+
+        Raises StorageExists when another try has just opened it.
+        """
+        file = uris.join(uri, contract.CHAIN_FILE)
+        self.storage.write(file, dump_json(about), before_it_appears=before_it_appears)
+
+    def rewrite(self, uri: str, about: CheckpointChain, before_it_appears: Before = without_waiting) -> None:
+        file = uris.join(uri, contract.CHAIN_FILE)
+        write_atomically(self.storage, file, dump_json(about), before_it_appears=before_it_appears)
+
+    def abandon(self, uri: str) -> None:
+        """Take back a chain that was opened in vain, unless another try has come to own it."""
+        if self.owners.newest().owner.chain == uris.name(uri):
+            return
+        self.storage.remove(uris.join(uri, contract.CHAIN_FILE))
+        with contextlib.suppress(StorageNotEmpty):  # somebody uses it all the same
+            self.storage.remove(uri)
+
+    def _numbers(self) -> list[int]:
+        try:
+            found = self.storage.list(self.layout.job_dir(self.identity))
+        except StorageNotFound:
+            return []
+        numbers = [chain_number(file.name) for file in found if file.is_directory]
+        return sorted(number for number in numbers if number is not None)
+
+
+def new_chain() -> CheckpointChain:
+    """The content of ``chain.json`` for a chain that is made now, of nothing yet."""
+    return CheckpointChain(fingerprint={}, created_ms=epoch_ms())
+
+
+def read_chain(storage: Storage, uri: str) -> CheckpointChain | None:
+    """What a chain's file says of it; None where there is no such file. Raises StorageError, RecordUnreadable."""
+    without = "the training begins anew, in another checkpoint chain"
+    return read_record(storage, uris.join(uri, contract.CHAIN_FILE), CheckpointChain, without=without)
+
+
+@attrs.frozen
+class KeptCheckpoint:
+    """A checkpoint of a chain, for people."""
+
+    number: int
+    label: str
+    uri: str
+    size: int  # bytes
+    files: int
+    suspicion: str  # why no process resumes from it unless a user names it; empty if it is not suspect
+
+    @property
+    def line(self) -> str:
+        """Describe the checkpoint in one line."""
+        why = f"; suspect: {self.suspicion}" if self.suspicion else ""
+        return f"{self.label}: {size(self.size)} in {count(self.files, 'file')}, {self.uri}{why}"
+
+
+def kept_checkpoints(storage: Storage, uri: str) -> list[KeptCheckpoint]:
+    """Return all committed checkpoints of a chain, the newest first. Raises StorageError."""
+    catalog = foreign_catalog(storage, uri)
+    failures = catalog.failed_resumes()
+    return [
+        KeptCheckpoint(
+            each.save,
+            each.point.label,
+            each.uri,
+            each.manifest.size,
+            each.manifest.file_count,
+            failures.suspicion(each.uri),
+        )
+        for each in reversed(catalog.list())
+    ]
+
+
+def choose_checkpoint(storage: Storage, uri: str) -> ChosenCheckpoint | None:
+    """Return the checkpoint of a chain from which a training resumes, or None if there is none.
+
+    This is the newest one that is intact and not suspect. ``uri`` may also name a checkpoint.
+    """
+    return foreign_catalog(storage, uri).choose()

@@ -1,0 +1,314 @@
+"""The fingerprint of a job: a hash for each thing that its checkpoints depend on. Another one means another training.
+
+Commands, environment, code and data are in it. Memory, processors, queue, instances, timeouts, priorities and labels
+are not: they decide how fast a training is, not what becomes of it. Side-cars train nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Mapping
+from enum import StrEnum
+from itertools import groupby
+from typing import Any
+
+import attrs
+
+from tony_provider.cluster.errors import SourceMissing
+from tony_provider.cluster.interface import Cluster
+from tony_provider.cluster.sources import Sources, in_store
+from tony_provider.cluster.training.applications import previous_application
+from tony_provider.cluster.training.checkpoint_chains import (
+    ChainState,
+    CheckpointChains,
+    choose_checkpoint,
+    new_chain,
+    read_chain,
+)
+from tony_provider.cluster.training.identity import Identity, Layout
+from tony_provider.runtime.checkpoint.catalog import ChosenCheckpoint, foreign_catalog
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
+from tony_provider.runtime.checkpoint.stored_checkpoint import chain_named
+from tony_provider.runtime.checkpoint.training_owner import CheckpointChain
+from tony_provider.runtime.jobspec.container_content import (
+    EnvironmentKind,
+    image_of,
+    named_environments,
+    python_env_kind,
+)
+from tony_provider.runtime.jobspec.model import ContainerRuntime, Docker, JobSpec, Role
+from tony_provider.runtime.storage import uris
+from tony_provider.runtime.storage.base import Storage
+from tony_provider.runtime.storage.errors import StorageInvalidPath, StorageNotFound
+
+_DIGITS = 16  # hexadecimal: plenty against chance
+
+
+def fingerprint(job: JobSpec, sources: Sources) -> dict[str, str]:
+    """The job's hashes, by the keys of the job specification; a directory has one hash.
+
+    Values cannot be read from it.
+    """
+    return {key: _hash(value) for key, value in sorted({**_words(job), **_contents(job, sources)}.items())}
+
+
+def differing(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """The keys of which two fingerprints differ."""
+    return sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
+
+
+def _words(job: JobSpec) -> dict[str, Any]:
+    found: dict[str, Any] = {"framework": job.framework}
+    for key, task_type, environment in named_environments(job):
+        if python_env_kind(environment) is EnvironmentKind.DIRECTORY and not _is_aside(job, task_type):
+            found[key] = environment
+    found.update(_image("docker", job.docker))
+    found.update({f"env.{name}": value for name, value in job.env.items()})
+    found.update({f"inputs.{name}": each.paths for name, each in job.inputs.items()})
+    for name, task in job.tasks.items():
+        if job.role(name) is not Role.SIDECAR:
+            found[f"tasks.{name}.command"] = task.command
+            found.update({f"tasks.{name}.env.{variable}": value for variable, value in task.env.items()})
+            found.update(_image_of_its_own(job, name))
+    return found
+
+
+def _image(path: str, docker: Docker | None) -> dict[str, Any]:
+    """What of an image says what is trained; in which network it runs, or as whom, does not."""
+    if docker is None or docker.runtime is ContainerRuntime.NONE:
+        return {}
+    return {f"{path}.image": docker.image, f"{path}.mounts": docker.mounts or []}
+
+
+def _image_of_its_own(job: JobSpec, task_type: str) -> dict[str, Any]:
+    """Of a task type that has another image than the job says, or none."""
+    path = f"tasks.{task_type}.docker"
+    own, of_job = _image(path, image_of(job, task_type)), _image(path, job.docker)
+    return {} if own == of_job else own or {f"{path}.image": None}
+
+
+def _contents(job: JobSpec, sources: Sources) -> dict[str, list[Any]]:
+    """Files of this machine by their content; of those on the store nobody knows it without reading them all."""
+    found: dict[str, list[Any]] = defaultdict(list)
+    for source in sources.local:
+        if not _is_aside(job, source.task_type):
+            found[source.key].append([source.name, [source.sha256]])
+    for stored in sources.stored:
+        if not _is_aside(job, stored.task_type):
+            of_store = stored.resource
+            found[stored.key].append([stored.name, [of_store.uri, of_store.size, of_store.modified_ms]])
+    # Once, where several task types have it of the same entry.
+    return {key: [each for each, _ in groupby(sorted(contents))] for key, contents in found.items()}
+
+
+def _is_aside(job: JobSpec, task_type: str | None) -> bool:
+    """Whether it is a side-car's own."""
+    return task_type is not None and job.role(task_type) is Role.SIDECAR
+
+
+def _hash(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:_DIGITS]
+
+
+_SHOWN = 6  # keys that are named when many differ
+
+
+class Resume(StrEnum):
+    """What a new application does with the checkpoints of an earlier one."""
+
+    AUTO = "auto"  # goes on after a failure, when nothing has changed that its checkpoints depend on
+    ALWAYS = "always"  # goes on whatever has changed, and also after a success
+    NEVER = "never"  # begins at step 0
+
+
+@attrs.frozen
+class ChainChoice:
+    """The decision whether a new application goes on in the newest checkpoint chain, and why."""
+
+    goes_on: bool  # in the newest chain
+    why: str  # words for the task's log, after "goes on in chain-0001" or "opens chain-0002"
+
+
+def choose_chain(
+    resume: Resume, newest: ChainState | None, fingerprint: Mapping[str, str], *, has_succeeded: bool
+) -> ChainChoice:
+    """Decide whether a new application goes on in the newest checkpoint chain.
+
+    ``has_succeeded``: whether the newest chain's owner has.
+    """
+    if newest is None:
+        return ChainChoice(False, "this training has not run before")
+    if newest.about is None:
+        return ChainChoice(False, f"{newest.name} was never begun")
+    if resume is Resume.NEVER:
+        return ChainChoice(False, "resume is 'never'")
+    keys = differing(newest.about.fingerprint, fingerprint)
+    if resume is Resume.ALWAYS:
+        return ChainChoice(True, f"resume is 'always', though {_named(keys)} changed" if keys else "resume is 'always'")
+    if has_succeeded:
+        return ChainChoice(False, f"{newest.name} has led to a success before")
+    if keys:
+        return ChainChoice(False, f"not the training of {newest.name} any more, since {_named(keys)} changed")
+    return ChainChoice(True, "its last application did not succeed")
+
+
+def _named(keys: list[str]) -> str:
+    more = f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else ""
+    return ", ".join(keys[:_SHOWN]) + more
+
+
+@attrs.frozen
+class ChainOrigin:
+    """The operator's ``resume_from`` and ``warm_start``: what a checkpoint chain begins with.
+
+    Ids are an identity here.
+    """
+
+    resume_from: Identity | str | None = None  # another training's newest chain, or the URI of a chain or checkpoint
+    snapshot: int | None = None  # the number of a checkpoint in this chain; default: the newest one
+    warm_start: str | None = None  # URI of a model's directory, or of a chain: its newest checkpoint then
+
+
+@attrs.frozen
+class OriginFinder:
+    """Finds the origin of a chain in the storage.
+
+    Raises SourceMissing, which names the missing source, and StorageError.
+    """
+
+    storage: Storage
+    layout: Layout
+
+    def chain(self, origin: ChainOrigin) -> str | None:
+        """Return the URI of the chain or checkpoint to resume from, or None if the origin names none."""
+        wanted = origin.resume_from
+        if wanted is None:
+            return None
+        uri = self._of_training(wanted, origin.snapshot) if isinstance(wanted, Identity) else self._given(wanted)
+        if choose_checkpoint(self.storage, uri) is None:
+            raise SourceMissing(f"resume_from: {uri} holds no checkpoint to resume from{self._kept(uri)}")
+        return uri
+
+    def _of_training(self, identity: Identity, snapshot: int | None) -> str:
+        """Return the URI of the newest chain of a training, or of its checkpoint with this number.
+
+        A chain that began with a checkpoint of another one continues its numbers. So the newest chain that has the
+        number is the right one.
+        """
+        chains = CheckpointChains(self.storage, self.layout, identity).all()
+        if not chains:
+            raise SourceMissing(
+                f"resume_from: that training has never run, there is nothing in {self.layout.job_dir(identity)}; "
+                "check dag_id, run_id, task_id and map_index or checkpoint_key"
+            )
+        if snapshot is None:
+            return chains[-1].uri
+        for chain in reversed(chains):
+            for each in reversed(foreign_catalog(self.storage, chain.uri).list()):
+                if each.save == snapshot:
+                    return each.uri
+        newest = chains[-1].uri
+        raise SourceMissing(f"resume_from: there is no snapshot {snapshot} in {newest}{self._kept(newest)}")
+
+    def _kept(self, uri: str) -> str:
+        chain = chain_named(uri)
+        labels = [each.point.label for each in foreign_catalog(self.storage, chain).list()]
+        return f"; the chain holds {', '.join(labels)}" if labels else ""
+
+    def warm_start(self, origin: ChainOrigin) -> str | None:
+        if origin.warm_start is None:
+            return None
+        uri = self._own("warm_start", origin.warm_start)
+        try:
+            status = self.storage.status(uri)
+        except StorageNotFound as error:
+            raise SourceMissing(f"warm_start: there is no {uri}") from error
+        if not status.is_directory:
+            raise SourceMissing(f"warm_start: {uri} is a file; name the directory that the model is in")
+        if read_chain(self.storage, uri) is not None and choose_checkpoint(self.storage, uri) is None:
+            raise SourceMissing(f"warm_start: {uri} holds no checkpoint yet")
+        return status.path
+
+    def _given(self, wanted: str) -> str:
+        uri = self._own("resume_from", wanted)
+        chain = chain_named(uri)
+        if read_chain(self.storage, chain) is None:
+            raise SourceMissing(
+                f"resume_from: {uri} is no directory of a checkpoint chain or checkpoint; write the `checkpoint_chain` "
+                "(…/chain-0001) or the `checkpoint_dir` (…/chain-0001/checkpoints/save-…) of a result"
+            )
+        return uri
+
+    def _own(self, key: str, uri: str) -> str:
+        if not in_store(uri, self.layout.root):
+            raise SourceMissing(f"{key}: {uri!r} is not in the store of the staging directory, {self.layout.root}")
+        try:
+            return str(uris.parse(uri))
+        except StorageInvalidPath as error:
+            raise SourceMissing(f"{key}: {error}") from error
+
+
+@attrs.frozen
+class TrainingPlan:
+    """What a new application trains on: its checkpoint chain, and the checkpoint or model it begins with."""
+
+    newest: ChainState | None  # as it was found
+    goes_on: bool  # in the newest one; else another is opened
+    about: CheckpointChain  # what its file will say
+    why: str  # for the task's log
+    resume: ResumePoint | None = None  # the checkpoint from which the training resumes
+    saved_in: str = ""  # URI of the chain that holds it
+    not_from: str = ""  # describes a newer checkpoint that is not used, and why
+
+    @property
+    def begins_again(self) -> bool:
+        """Whether the training has a chain and does not use it."""
+        return self.newest is not None and not self.goes_on and self.resume is None
+
+    def __str__(self) -> str:
+        where = f"goes on in {self.newest.uri}" if self.goes_on and self.newest else "opens a new checkpoint chain"
+        if self.resume is not None:
+            whence = f"from {self.resume.label} in {self.saved_in}"
+            whence += f", {self.not_from}" if self.not_from else ""
+        else:
+            whence = "from the beginning" + (f", with {self.about.warm_start}" if self.about.warm_start else "")
+        return f"{where} ({self.why}) and trains {whence}"
+
+
+@attrs.frozen
+class TrainingPlanner:
+    """Makes the plan for a new application of one training, from what the store and the cluster know."""
+
+    cluster: Cluster
+    storage: Storage
+    layout: Layout
+    identity: Identity
+
+    def plan(self, fingerprint: dict[str, str], resume: Resume, origin: ChainOrigin) -> TrainingPlan:
+        """Decide what a new application is to go on from. Changes nothing.
+
+        Raises SourceMissing for an origin that is not there, ClusterError, StorageError.
+        """
+        newest = CheckpointChains(self.storage, self.layout, self.identity).newest()
+        before = previous_application(self.cluster, self.storage, self.layout, self.identity)
+        choice = choose_chain(resume, newest, fingerprint, has_succeeded=before is not None and before.has_succeeded)
+        kept = newest if choice.goes_on else None
+        about = kept.about if kept is not None and kept.about is not None else new_chain()
+        finder = OriginFinder(self.storage, self.layout)
+        saved_in = kept.uri if kept is not None else None
+        chosen = self._choose(saved_in)
+        if chosen is None:
+            # The training's own checkpoints come first. With one of them, the other chain is no longer needed.
+            saved_in = finder.chain(origin) or about.continues
+            chosen = self._choose(saved_in)
+            about = attrs.evolve(about, continues=saved_in)
+        about = attrs.evolve(about, fingerprint=fingerprint, warm_start=finder.warm_start(origin))
+        if chosen is None or saved_in is None:
+            return TrainingPlan(newest, choice.goes_on, about, choice.why)
+        point = chosen.checkpoint.point
+        return TrainingPlan(newest, choice.goes_on, about, choice.why, point, saved_in, chosen.not_from)
+
+    def _choose(self, chain: str | None) -> ChosenCheckpoint | None:
+        return None if chain is None else choose_checkpoint(self.storage, chain)

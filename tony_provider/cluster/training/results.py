@@ -1,0 +1,269 @@
+"""A job's status within bounds, as Airflow's side takes it: a job may write in its place what it likes.
+
+What is shown line by line, compared with what came before, and kept in Airflow's database is bounded here, and once.
+Masters of this provider stay far below these limits. A status is refused if it names places of other jobs, or if a
+metric has the name of a key of Airflow's serialization.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import attrs
+
+from tony_provider.cluster.errors import RecordUnreadable
+from tony_provider.cluster.training.checkpoint_chains import CheckpointChains
+from tony_provider.cluster.training.identity import Identity, Layout, read_record
+from tony_provider.runtime.common import bounds, contract
+from tony_provider.runtime.common.bounds import RETURNED_DEEPEST, BoundedJsonError, read_json
+from tony_provider.runtime.common.clock import epoch_ms
+from tony_provider.runtime.common.codec import dump_json
+from tony_provider.runtime.history.events import first_event
+from tony_provider.runtime.protocol import limits
+from tony_provider.runtime.protocol.limits import RESERVED_KEY_REASON, RESERVED_KEYS, foreign_places, reserved_key
+from tony_provider.runtime.protocol.status import Failure, JobStatus, TaskProgress, TaskStatus
+from tony_provider.runtime.storage import uris
+from tony_provider.runtime.storage.base import Storage, read_whole, write_atomically
+from tony_provider.runtime.storage.errors import StorageNotFound, StorageTooLarge
+
+MOST_WARNINGS = 200
+_MANY = limits.MOST_OUTPUTS  # and as many inputs and task types
+_TEXT = 4 << 10  # characters of a warning, a name or a URI
+_MOST_FOREIGN = 5  # foreign places that an error names
+_LONG = 64 << 10  # of a message, which ends with what a program has printed
+
+
+class StatusRefused(ValueError):  # noqa: N818 - named for what is wrong
+    """A job's status has a value that no honest job reports; the message names each key and its value."""
+
+
+def checked_status(status: JobStatus, application_dir: str | None) -> JobStatus:
+    """Return the status within bounds, after a check that it names only places of its own application and training.
+
+    ``application_dir``: URI of the application's directory. If it is None, because the directory is unknown, leave out
+    all places that the status names. Raises StatusRefused.
+    """
+    if any(RESERVED_KEYS & metrics.keys() for metrics in _all_metrics(status)):
+        raise StatusRefused(f"a metric's name {RESERVED_KEY_REASON}")
+    if application_dir is None:
+        return attrs.evolve(
+            bounded_status(status), model_dir=None, export=None, checkpoint=None, resumed=None, inputs=[]
+        )
+    if foreign := foreign_places(status, application_dir):
+        raise StatusRefused("; ".join(map(str, foreign[:_MOST_FOREIGN])))
+    return bounded_status(status)
+
+
+def _all_metrics(status: JobStatus) -> Iterator[Mapping[str, float]]:
+    for task in status.tasks:
+        for progress in (task.progress, *(each.progress for each in task.further)):
+            if progress is not None:
+                yield progress.metrics
+
+
+def bounded_status(status: JobStatus) -> JobStatus:
+    """The status with what is beyond the bounds left out, or cut."""
+    return attrs.evolve(
+        status,
+        name=status.name[:_TEXT],
+        message=status.message[:_LONG],
+        tasks=[_task(each) for each in status.tasks],
+        model_dir=status.model_dir if len(status.model_dir or "") <= _TEXT else None,
+        failure=_failure(status.failure) if status.failure is not None else None,
+        warnings=_lines(status.warnings, "warnings"),
+        troubles=_lines(status.troubles, "troubles"),
+        inputs=status.inputs[:_MANY],
+        outputs=[each for each in status.outputs[:_MANY] if len(each.name) + len(each.uri) <= _TEXT],
+        use=status.use[:_MANY],
+    )
+
+
+def _lines(lines: Sequence[str], what: str) -> list[str]:
+    more = len(lines) - MOST_WARNINGS
+    return [*(each[:_TEXT] for each in lines[:MOST_WARNINGS]), *([f"{more} more {what} are left out"] * (more > 0))]
+
+
+def _failure(failure: Failure) -> Failure:
+    return attrs.evolve(failure, message=failure.message[:_LONG], task=failure.task and failure.task[:_TEXT])
+
+
+def _task(task: TaskStatus) -> TaskStatus:
+    """Itself where nothing of it is too much: there are thousands."""
+    found = task
+    if task.progress is not None and _is_large(task.progress):
+        found = attrs.evolve(found, progress=_progress(task.progress))
+    if len(task.activity) > _TEXT:
+        found = attrs.evolve(found, activity=task.activity[:_TEXT])
+    return found
+
+
+def _is_large(progress: TaskProgress) -> bool:
+    names = progress.metrics
+    return len(names) > limits.MOST_METRICS or any(len(name) > limits.LONGEST_NAME for name in names)
+
+
+def _progress(progress: TaskProgress) -> TaskProgress:
+    short = ((name, value) for name, value in progress.metrics.items() if len(name) <= limits.LONGEST_NAME)
+    return attrs.evolve(progress, metrics=dict(islice(short, limits.MOST_METRICS)))
+
+
+_NO_TRY = -1
+
+
+@attrs.frozen
+class Delivered:
+    """``delivered.json``: the mark that Airflow has the application's result, with the try that returned it.
+
+    Writing it is the task's last act before it returns.
+    """
+
+    try_number: int
+    max_tries: int  # the last try that Airflow allowed then; raised when the task is cleared
+    delivered_ms: int = attrs.field(factory=epoch_ms)  # epoch
+    version: int = 1
+
+    @classmethod
+    def gone(cls) -> Delivered:
+        """The mark of a result that is no use any more, whoever had it: what it names was removed."""
+        return cls(0, _NO_TRY)
+
+    def reached_airflow(self, try_number: int, max_tries: int) -> bool:
+        """Whether Airflow called the try that left the mark a success, seen from a later try.
+
+        It did if somebody has cleared the task since, or has made the run anew. A mere retry says that it did not: the
+        worker died, or Airflow's own server did not take the result, between the task's last act and its end.
+        """
+        return not (max_tries == self.max_tries and try_number > self.try_number)
+
+
+def job_status(storage: Storage, application_dir: str, *, may_have_ended: bool = True) -> JobStatus | None:
+    """Return the job's result if it has ended, otherwise its status, or None if its master has not written either yet.
+
+    Without ``may_have_ended`` read only the status.
+
+    Raises StorageError. Raises RecordUnreadable if the file is not a status, or names places outside of the job's own.
+    """
+    without = "what the cluster says of the application counts"
+    for name in (contract.RESULT_FILE, contract.STATUS_FILE)[not may_have_ended :]:
+        uri = uris.join(application_dir, name)
+        found = read_record(storage, uri, JobStatus, without=without, most_bytes=bounds.STATUS_LIMIT)
+        if found is not None:
+            try:
+                return checked_status(found, application_dir)
+            except StatusRefused as error:
+                raise RecordUnreadable(uri, str(error), without) from error
+    return None
+
+
+def labels(storage: Storage, application_dir: str) -> dict[str, str]:
+    """The labels that the application was submitted with: where it came from (dag, run, task, try).
+
+    They are in what its master is told, which is there as long as it lives, and in its first event. Empty where neither
+    can be read. Raises StorageError.
+    """
+    told = uris.join(application_dir, contract.LAUNCH_DIR, contract.APPLICATION_FILE)
+    try:
+        found = read_json(read_whole(storage, told, bounds.APPLICATION_LIMIT))["labels"]
+    except (StorageNotFound, StorageTooLarge, BoundedJsonError, KeyError, TypeError):
+        found = first_event(storage, application_dir).get("labels")
+    return {str(key): str(value) for key, value in found.items()} if isinstance(found, dict) else {}
+
+
+def is_of_result(error: RecordUnreadable) -> bool:
+    """Whether the unreadable file is the job's result, and not only its status on the way, which decides nothing."""
+    return uris.name(error.uri) == contract.RESULT_FILE
+
+
+def returned(storage: Storage, application_dir: str) -> Any:
+    """What a job that has succeeded left in TONY_RESULT_FILE; None when it left nothing.
+
+    Raises StorageError, RecordUnreadable.
+    """
+    uri = uris.join(application_dir, contract.RETURN_VALUE_FILE)
+    without = "the job counts as one that returned nothing"
+    try:
+        found = read_json(read_whole(storage, uri, bounds.RETURN_VALUE_LIMIT), deepest=RETURNED_DEEPEST)
+    except StorageNotFound:
+        return None
+    except StorageTooLarge as error:
+        raise RecordUnreadable(uri, error.problem, without) from error
+    except BoundedJsonError as error:
+        raise RecordUnreadable(uri, f"not JSON: {error}", without) from error
+    if key := reserved_key(found):
+        raise RecordUnreadable(uri, f"it holds {key!a}, which {RESERVED_KEY_REASON}", without)
+    return found
+
+
+def delivered(storage: Storage, application_dir: str) -> Delivered | None:
+    """The mark that Airflow has the application's result; None when there is none.
+
+    Raises StorageError, RecordUnreadable.
+    """
+    without = "a success counts as one that Airflow has not heard of"
+    return read_record(storage, uris.join(application_dir, contract.DELIVERED_FILE), Delivered, without=without)
+
+
+def mark_delivered(storage: Storage, application_dir: str, mark: Delivered) -> None:
+    """Write the mark that Airflow has the application's result. Raises StorageError."""
+    write_atomically(storage, uris.join(application_dir, contract.DELIVERED_FILE), dump_json(mark))
+
+
+_LONGEST = 100  # characters of the DAG and its task
+_DATE = re.compile(r"(\d{4}-\d\d-\d\d)(?:T(\d\d):(\d\d))?")
+_MIDNIGHT = ("00", "00")
+
+
+@attrs.frozen
+class EventFileSource:
+    """The event files of one application, and of all others that have trained in the same checkpoint chain."""
+
+    uri: str  # of a directory, which need not exist
+    label: str  # such as clicks.train-2026-01-05-application_1700000000000_0001; legal as the name of a directory
+
+
+def event_file_source(storage: Storage, layout: Layout, identity: Identity, application_id: str) -> EventFileSource:
+    """The event files of an application, running or ended.
+
+    Raises StorageError, and RecordUnreadable for files of the training's checkpoint chains.
+    """
+    directory = layout.application_dir(identity, application_id)
+    try:
+        status = job_status(storage, directory)
+    except RecordUnreadable:
+        status = None
+    chain = _chain(CheckpointChains(storage, layout, identity), application_id, status)
+    label = label_of(labels(storage, directory), identity, application_id)
+    return EventFileSource(uris.join(chain or directory, contract.TENSORBOARD_DIR), label)
+
+
+def label_of(labels: Mapping[str, str], identity: Identity, application_id: str) -> str:
+    """What people call the application: its DAG, task and date as far as the labels say them, and its id."""
+    if "dag_id" not in labels:  # of no DAG: its slug says which run it is
+        return f"{identity.slug}-{application_id}"
+    what = ".".join(labels[key] for key in ("dag_id", "task_id") if key in labels)
+    if "map_index" in labels:
+        what += f"-{labels['map_index']}"
+    words = [what[:_LONGEST], _date(labels.get("run_id", "")), application_id]
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(word for word in words if word)).strip("-.")
+
+
+def _date(run_id: str) -> str:
+    """The one that a run's id holds, as those of Airflow's own do; with its time, if it has one."""
+    found = _DATE.search(run_id)
+    if found is None:
+        return ""
+    day, *time = found.groups()
+    return day if time[0] is None or tuple(time) == _MIDNIGHT else f"{day}T{''.join(time)}"
+
+
+def _chain(chains: CheckpointChains, application_id: str, status: JobStatus | None) -> str | None:
+    """The one that the application owns; if others came after it, the newest that was there when it started."""
+    owned = chains.owned_by(application_id)
+    if owned is not None:
+        return owned.uri
+    opened = [(chain.about.created_ms, chain.uri) for chain in chains.all() if chain.about is not None]
+    before = [uri for created_ms, uri in opened if status is not None and created_ms <= status.started_ms]
+    return next(reversed(before or [uri for _, uri in opened]), None)

@@ -1,0 +1,173 @@
+"""What Hadoop's clients must know of the cluster, chosen from the ResourceManager's own configuration."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from tony_provider.cluster.errors import ConfigurationHidden
+from tony_provider.cluster.yarn.rest import YarnRest
+from tony_provider.runtime.common.network import canonical_host
+
+# Never all of it: what else a ResourceManager is configured with is not for jobs to read.
+_NAMES = frozenset(
+    {
+        "fs.defaultFS",
+        "hadoop.rpc.protection",
+        "hadoop.security.auth_to_local",
+        "hadoop.security.authentication",
+        "hadoop.security.key.provider.path",
+        "hadoop.security.token.service.use_ip",
+        "dfs.client.use.datanode.hostname",
+        "dfs.data.transfer.protection",
+        "dfs.encrypt.data.transfer",
+        "dfs.encrypt.data.transfer.algorithm",
+        "dfs.encrypt.data.transfer.cipher.suites",
+        "dfs.encryption.key.provider.uri",
+        "dfs.namenode.kerberos.principal",
+        "dfs.namenode.kerberos.principal.pattern",
+        "dfs.namenode.rpc-address",
+        "dfs.nameservices",
+    }
+)
+_OF_NAMESERVICES = ("dfs.client.failover.", "dfs.ha.namenodes.", "dfs.namenode.rpc-address.")
+_DEFAULTS = "-default.xml"  # which every Hadoop has
+
+
+def client_properties(settings: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Of ``YarnRest.every_setting`` the properties that clients of HDFS need and that were set."""
+    return {
+        name: str(each.get("value", ""))
+        for each in settings
+        if (name := str(each.get("key"))) in _NAMES or name.startswith(_OF_NAMESERVICES)
+        if not str(each.get("resource", "")).endswith(_DEFAULTS)
+    }
+
+
+# What YARN waits for before it gives a silent master up, or a silent node with the master on it: with its own defaults.
+_EXPIRIES = {
+    "yarn.am.liveness-monitor.expiry-interval-ms": 900.0,
+    "yarn.nm.liveness-monitor.expiry-interval-ms": 600.0,
+}
+_NEXT_MASTER = 300.0  # seconds: a container for it in a busy queue, its files, its start, a ResourceManager's failover
+_UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def master_lost_after(rest: YarnRest) -> float:
+    """Seconds after which no application master can follow one that died, by the cluster's settings.
+
+    Where the cluster hides its configuration, YARN's defaults are taken.
+    """
+    return max(_seconds(rest, name, default) for name, default in _EXPIRIES.items()) + _NEXT_MASTER
+
+
+def _seconds(rest: YarnRest, name: str, default: float) -> float:
+    try:
+        value = rest.setting(name)
+    except ConfigurationHidden:
+        return default
+    return default if value is None else parse_seconds(value, default)
+
+
+def parse_seconds(text: str, default: float) -> float:
+    """The seconds of a time that Hadoop has in milliseconds: ``600000``, or ``10m``; ``default`` for anything else."""
+    match = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower())
+    if match is None or (match[2] and match[2] not in _UNITS):
+        return default
+    return int(match[1]) * _UNITS[match[2] or "ms"]
+
+
+_RESOLVER = "hadoop.security.saslproperties.resolver.class"
+
+
+def rpc_protection(rest: YarnRest) -> str:
+    """``hadoop.rpc.protection``; empty where it is hidden, or a class of the cluster's decides client by client."""
+    try:
+        return "" if rest.setting(_RESOLVER) else rest.setting("hadoop.rpc.protection") or ""
+    except ConfigurationHidden:
+        return ""
+
+
+_ANY = ("0.0.0.0", "::", "[::]", "")  # noqa: S104 - read, not bound
+
+
+def web_proxy_hosts(rest: YarnRest, schedulers: Sequence[str]) -> list[str]:
+    """Return the hosts of YARN's web proxies, as Hadoop's AmIpFilter gets them.
+
+    These are the host of the stand-alone proxy, otherwise the hosts of all ResourceManagers. If the ResourceManager
+    hides its configuration, these are the hosts of the connection's addresses. ``schedulers`` are the addresses
+    (``host:port``) at which masters reach the ResourceManagers. Their hosts replace localhost, because localhost is
+    another machine for the master.
+    """
+    try:
+        if address := rest.setting("yarn.web-proxy.address"):
+            found = [_host(address, rest)]
+        else:
+            found = [_host(address, rest) for address in _resource_managers(rest)]
+    except ConfigurationHidden:
+        found = [urlsplit(address).hostname or "" for address in rest.config.addresses]
+    hosts: dict[str, None] = {}
+    for host in found:
+        hosts |= dict.fromkeys(map(_host_of, schedulers) if _is_this_machine(host) else [host])
+    return list(hosts)
+
+
+def web_proxy_address(rest: YarnRest) -> str:
+    """The address of YARN's web proxy, ``http(s)://host:port``: the stand-alone one, else the ResourceManager's own."""
+    own = rest.addresses[0]
+    try:
+        address = rest.setting("yarn.web-proxy.address")
+    except ConfigurationHidden:
+        return own
+    return f"{urlsplit(own).scheme}://{address}" if address else own
+
+
+def administrators_acl(rest: YarnRest) -> str | None:
+    """The access list ``yarn.admin.acl``; None where YARN heeds no access lists.
+
+    Hidden, they are heeded, and nobody is one.
+    """
+    try:
+        if not _is_true(rest.setting("yarn.acl.enable")):
+            return None
+        found = rest.setting("yarn.admin.acl")
+    except ConfigurationHidden:
+        return ""
+    return "*" if found is None else found
+
+
+def _resource_managers(rest: YarnRest) -> list[str]:
+    """Their web addresses."""
+    secure = (rest.setting("yarn.http.policy") or "").upper() == "HTTPS_ONLY"
+    name = "yarn.resourcemanager.webapp.https.address" if secure else "yarn.resourcemanager.webapp.address"
+    if _is_true(rest.setting("yarn.resourcemanager.ha.enabled")):
+        ids = (rest.setting("yarn.resourcemanager.ha.rm-ids") or "").replace(",", " ").split()
+        found = [
+            rest.setting(f"{name}.{each}") or rest.setting(f"yarn.resourcemanager.hostname.{each}") for each in ids
+        ]
+        if addresses := [address for address in found if address]:
+            return addresses
+    return [rest.setting(name) or ""]
+
+
+def _host(address: str, rest: YarnRest) -> str:
+    """Return the host of ``host:port``, or that of the active ResourceManager if the host is a wildcard (0.0.0.0)."""
+    host = _host_of(address)
+    return rest.active_host() if host in _ANY else host
+
+
+def _host_of(address: str) -> str:
+    return urlsplit(f"//{address}").hostname or ""
+
+
+_OWN_NAMES = {"localhost", "localhost.localdomain", "localhost4", "localhost6", "ip6-localhost", "ip6-loopback"}
+
+
+def _is_this_machine(host: str) -> bool:
+    return host.lower() in _OWN_NAMES or canonical_host(host) in ("127.0.0.1", "::1")
+
+
+def _is_true(value: str | None) -> bool:
+    return (value or "").lower() == "true"

@@ -1,0 +1,278 @@
+"""Delegation tokens: how an application on a Kerberos cluster reaches HDFS, and its key server, without a ticket."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Callable, Collection, Mapping
+from urllib.parse import urlsplit
+
+import attrs
+
+from tony_provider.cluster.errors import ConfigurationHidden, ConnectionProblem, StagingFailed
+from tony_provider.cluster.settings import NO_KEY_SERVER, MasterKeytab
+from tony_provider.cluster.yarn.kerberos import GrantingTicket
+from tony_provider.cluster.yarn.rest import YarnRest
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.hadoop.tokens import HDFS_TOKEN, KEY_SERVER_TOKEN, Credentials, Token
+from tony_provider.runtime.protocol.store_tokens import (
+    KEY_SERVER_PREFIX,
+    NewerTokens,
+    StoreToken,
+    TokenServer,
+    fetch_newer_tokens,
+    put_key_server_token,
+    put_other_hdfs_token,
+    put_store_token,
+    store_token,
+)
+from tony_provider.runtime.storage.errors import StorageAuthError, StorageError
+from tony_provider.runtime.storage.webhdfs.key_server import KeyServer
+from tony_provider.runtime.storage.webhdfs.store import WebHdfsStorage
+
+log = logging.getLogger(__name__)
+
+_DEFAULT_NAMENODE_PORT = 8020  # where a URI names a NameNode without one
+_DEFAULT_RM_PRINCIPAL = "yarn"
+
+
+@attrs.frozen
+class KeyServerAccess:
+    """The server that has the keys of encryption zones, and who must have said so."""
+
+    setting: str | None  # the connection's: a URI, or NO_KEY_SERVER; None: HDFS says
+    open: Callable[[str], KeyServer]  # by its URI; raises ValueError
+    insecure_http: bool = False  # its tokens may go over plain http
+
+
+class StoreTokens:
+    """Gets and cancels delegation tokens for applications: of HDFS, and of its key server.
+
+    :param authority: of the staging directory's URI: a NameNode's host:port, or a nameservice.
+    :param user: whom applications run as.
+    :param rm_principal: the ResourceManager's Kerberos principal, which renews the tokens; None: it says itself.
+    :param keytab: what application masters get to fetch newer tokens by themselves; None: others bring them.
+    :param others: each HDFS beside the staging directory's, by what its URIs name it by.
+    """
+
+    def __init__(
+        self,
+        storage: WebHdfsStorage,
+        rest: YarnRest,
+        authority: str,
+        user: str,
+        rm_principal: str | None,
+        keytab: MasterKeytab | None = None,
+        *,
+        others: Mapping[str, WebHdfsStorage],
+        key_server: KeyServerAccess,
+    ) -> None:
+        self._storage = storage
+        self._rest = rest
+        self._authority = authority
+        self._user = user
+        self._rm_principal = rm_principal
+        self._keytab = keytab
+        self._others = others
+        self._key_server = key_server
+
+    def fetch(self, credentials: Credentials) -> StoreToken:
+        """Get tokens for the user we are and put them into ``credentials``; returns them, for ``cancel``.
+
+        Raises StorageError, StagingFailed when HDFS gives none; ConnectionProblem.
+        """
+        if self._keytab is not None:
+            credentials.secrets.update(self._keytab_secrets(self._keytab))
+        services = {name: self._service(name) for name in [self._authority, *self._others]}  # before there is a token
+        renewer = self._renewer()
+        put_store_token(credentials, self._token(self._storage, renewer), [services[self._authority]])
+        try:
+            for name, storage in self._others.items():
+                put_other_hdfs_token(credentials, name, self._token(storage, renewer), [services[name]])
+            self._add_key_server_token(credentials, renewer)
+        except BaseException:
+            if (gotten := store_token(credentials)) is not None:
+                self.cancel(gotten)
+            raise
+        found = store_token(credentials)
+        assert found is not None  # noqa: S101 - it was put there
+        return found
+
+    def pretend(self, credentials: Credentials) -> None:
+        """Put empty tokens where ``fetch`` would put some, for people to see; nobody is asked for one."""
+        empty = Token(b"", b"", HDFS_TOKEN, "").to_url_string()
+        put_store_token(credentials, empty, [self._service(self._authority)])
+        for name in self._others:
+            put_other_hdfs_token(credentials, name, empty, [self._service(name)])
+        if uri := self._key_server_uri():
+            of_server = Token(b"", b"", KEY_SERVER_TOKEN, "").to_url_string()
+            put_key_server_token(credentials, uri, of_server, self._aliases(self._opened(uri)))
+
+    def newer(self, names: Collection[str]) -> NewerTokens:
+        """Tokens for an application of ours that runs already: such that we renew ourselves, not the ResourceManager.
+
+        So their end is known, which servers tell whoever renews them; they do until then without anybody's help.
+        ``names``: of those that it has beside the store's. Raises StorageError of the store's own, StagingFailed when
+        HDFS gives none.
+        """
+        others: dict[str, TokenServer] = {name: each for name, each in self._others.items() if name in names}
+        # What the application's file names is its user's to write: nobody is asked whom we do not know ourselves.
+        if any(name.startswith(KEY_SERVER_PREFIX) for name in names) and (uri := self._key_server_uri()) in names:
+            others[uri] = self._opened(uri)
+        return fetch_newer_tokens(self._storage, others, self._user)
+
+    def ticket_until(self) -> float | None:
+        """Until when, in epoch seconds, this worker's own ticket can be renewed, by whomever.
+
+        None: it is got anew from a keytab, or nobody can tell.
+        """
+        if os.environ.get("KRB5_CLIENT_KTNAME"):
+            return None
+        ticket = GrantingTicket.read(os.environ.get("KRB5CCNAME") or f"/tmp/krb5cc_{os.getuid()}")  # noqa: S108
+        return ticket.renewable_until if ticket is not None else None
+
+    def cancel(self, tokens: StoreToken) -> None:
+        """Cancel tokens that no application will use. Failing to is only logged, since they expire."""
+        self._cancel(self._storage, tokens.text)
+        for other in tokens.others:
+            if other.name in self._others:
+                self._cancel(self._others[other.name], other.text)
+            elif other.name.startswith(KEY_SERVER_PREFIX):
+                self._cancel(self._opened(other.name), other.text)
+
+    def _cancel(self, server: WebHdfsStorage | KeyServer, token: str) -> None:
+        try:
+            server.cancel_delegation_token(token)
+        except StorageError as error:
+            log.info("A delegation token could not be cancelled: %s", error)
+
+    def _token(self, storage: WebHdfsStorage, renewer: str) -> str:
+        token = storage.get_delegation_token(renewer)
+        if token is None:
+            raise StagingFailed(
+                f"HDFS at {storage.config.addresses[0]} gives no delegation token, as if it had no Kerberos; set "
+                "`kerberos` to false in the tony connection, or name a secure NameNode"
+            )
+        return token
+
+    # ---- the key server --------------------------------------------------------------------------------------------
+
+    def _add_key_server_token(self, credentials: Credentials, renewer: str) -> None:
+        """As Hadoop's own clients do, which get one for each application of a cluster that has such a server.
+
+        Where only HDFS has named it, an application without its token may well do without it: that is told.
+        """
+        if not (uri := self._key_server_uri()):
+            return
+        server = self._opened(uri)
+        try:
+            self._refuse_plain_http(uri, server)
+            token = server.get_delegation_token(renewer)
+        except StorageError as error:
+            if self._key_server.setting is not None:
+                raise
+            log.warning(
+                "The job gets no token of the key server, and programs and nodes cannot read encryption zones: %s. Set "
+                "`key_server` to `%s` in the tony connection where no job needs one",
+                error,
+                NO_KEY_SERVER,
+            )
+            return
+        put_key_server_token(credentials, uri, token, self._aliases(server))
+
+    def _refuse_plain_http(self, uri: str, server: KeyServer) -> None:
+        plain = [address for address in server.addresses if address.startswith("http://")]
+        if plain and not self._key_server.insecure_http:
+            raise StorageAuthError(
+                uri,
+                "get a token of",
+                f"{', '.join(plain)}: plain http, where whoever listens on the way could use the token",
+                "have it speak https, or set `insecure_http` to true in the tony connection",
+            )
+
+    def try_key_server(self) -> str:
+        """Get a token of it and cancel that; returns its URI, empty: there is none.
+
+        Raises StorageError, ClusterError.
+        """
+        if uri := self._key_server_uri():
+            server = self._opened(uri)
+            self._refuse_plain_http(uri, server)
+            self._cancel(server, server.get_delegation_token(self._user))
+        return uri
+
+    def _key_server_uri(self) -> str:
+        """Empty: there is none."""
+        setting = self._key_server.setting
+        if setting is None:
+            found = self._storage.key_server()
+            return found if found.startswith(KEY_SERVER_PREFIX) else ""
+        return "" if setting == NO_KEY_SERVER else setting
+
+    def _opened(self, uri: str) -> KeyServer:
+        try:
+            return self._key_server.open(uri)
+        except ValueError as error:
+            raise ConnectionProblem(f"the key server cannot be used: {error}") from error
+
+    def _aliases(self, server: KeyServer) -> list[str]:
+        found = (urlsplit(address) for address in server.addresses)
+        return [self._address(each.hostname or "", str(each.port)) for each in found]
+
+    # ---- who and where ---------------------------------------------------------------------------------------------
+
+    def _keytab_secrets(self, keytab: MasterKeytab) -> dict[str, bytes]:
+        if keytab.user != self._user:
+            raise StagingFailed(
+                f"the connection's master_principal {keytab.principal} is not {self._user}, whom the job runs as: its "
+                "tokens would open another user's files"
+            )
+        try:
+            content = keytab.path.read_bytes()
+        except OSError as error:
+            raise StagingFailed(f"the connection's master_keytab {keytab.path}: {error.strerror}") from error
+        return {contract.SECRET_KEYTAB: content, contract.SECRET_PRINCIPAL: keytab.principal.encode()}
+
+    def _renewer(self) -> str:
+        principal = self._rm_principal
+        if principal is None:
+            try:
+                principal = self._rest.setting("yarn.resourcemanager.principal")
+            except ConfigurationHidden as error:
+                log.info("Taking `yarn` for the ResourceManager's principal: %s", error)
+        # HDFS maps it to a short name by its auth_to_local rules, which must give the ResourceManager's user.
+        return (principal or _DEFAULT_RM_PRINCIPAL).replace("_HOST", self._rest.active_host())
+
+    def _service(self, authority: str) -> str:
+        """What HDFS's clients look a token up by: org.apache.hadoop.security.SecurityUtil.buildTokenService."""
+        host, _, port = authority.partition(":")
+        if not port and self._is_nameservice(host):
+            return f"ha-hdfs:{host}"
+        return self._address(host, port or str(_DEFAULT_NAMENODE_PORT))
+
+    def _address(self, host: str, port: str) -> str:
+        """By its ip, or on clusters that are set so by its name."""
+        try:
+            found = socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_STREAM, flags=socket.AI_CANONNAME)
+        except OSError as error:
+            raise StagingFailed(f"the server's host {host!r} has no address here: {error}") from error
+        _, _, _, canonical, (address, *_) = found[0]
+        if self._by_ip():
+            return f"{address}:{port}"
+        # Hadoop completes a short name by the resolver's search list.
+        name = canonical if "." not in host and canonical.startswith(f"{host}.") else host
+        return f"{name.lower()}:{port}"
+
+    def _by_ip(self) -> bool:
+        try:
+            return (self._rest.setting("hadoop.security.token.service.use_ip") or "true").lower() != "false"
+        except ConfigurationHidden:
+            return True  # Hadoop's default
+
+    def _is_nameservice(self, name: str) -> bool:
+        try:
+            known = self._rest.setting("dfs.nameservices") or ""
+        except ConfigurationHidden:
+            return True  # a host without a port is the rarer case
+        return name in known.replace(",", " ").split()

@@ -1,0 +1,522 @@
+"""YARN as a Cluster, over the ResourceManager's REST interface."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+
+from tony_provider.cluster import lifetime
+from tony_provider.cluster.errors import (
+    ClusterAuthError,
+    ClusterError,
+    ClusterUnreachable,
+    ConfigurationHidden,
+    ConnectionProblem,
+    JobRejected,
+    JobTooLarge,
+    NotServed,
+    SubmissionRefused,
+    UnexpectedAnswer,
+)
+from tony_provider.cluster.http import bounded_request, json_object
+from tony_provider.cluster.interface import (
+    CONTROL_SECONDS,
+    Application,
+    ApplicationFilter,
+    ApplicationState,
+    Cluster,
+    Pages,
+    Submission,
+)
+from tony_provider.cluster.training.results import bounded_status
+from tony_provider.cluster.yarn import configuration
+from tony_provider.cluster.yarn.cluster_view import (
+    ClusterView,
+    Node,
+    Queue,
+    as_list,
+    node_labels,
+    nodes,
+    queue_administrators,
+    queue_problem,
+    queues,
+    resources,
+    shared_labels,
+    units,
+)
+from tony_provider.cluster.yarn.configuration import client_properties, rpc_protection
+from tony_provider.cluster.yarn.job_checks import (
+    HANDLER,
+    HIDDEN,
+    NodeSettings,
+    capacity_shortages,
+    handler_problems,
+    image_problems,
+    job_problems,
+    names_nodes,
+    nodes_for_images,
+    placement_problems,
+    present_shortages,
+    racks_of,
+)
+from tony_provider.cluster.yarn.master_proxy import MasterProxy
+from tony_provider.cluster.yarn.rest import (
+    APPLICATION_TYPE,
+    RestError,
+    YarnRest,
+    masked,
+    path_segment,
+    submission_context,
+)
+from tony_provider.runtime.application import YarnAccess
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.common.bounds import NODE_ANSWER_LIMIT, printable_json
+from tony_provider.runtime.common.codec import from_plain
+from tony_provider.runtime.common.text import one_line, printable
+from tony_provider.runtime.hadoop.gss import explained
+from tony_provider.runtime.hadoop.yarn_records import ApplicationId, ContainerId
+from tony_provider.runtime.jobspec.model import JobSpec
+from tony_provider.runtime.protocol import http_messages
+from tony_provider.runtime.protocol.http_messages import OutputPiece
+from tony_provider.runtime.protocol.status import FinalStatus, JobStatus
+
+log = logging.getLogger(__name__)
+
+_LONGEST_DIAGNOSTICS = 64 << 10  # characters; a job says in its own words how it ended
+_STATES = {
+    live: [state.value for state in ApplicationState if live in (None, not state.is_final)]
+    for live in (None, True, False)
+}
+_DEFAULT_SCHEDULER_PORT = 8030  # yarn-default.xml
+_BEING_STORED = (ApplicationState.NEW, ApplicationState.NEW_SAVING)
+_FIRST_STORED_POLL = 0.01  # seconds; each further one is twice as long
+_STORED_POLL = 0.1
+_SHORTEST_LIFETIME = 1.0  # seconds: YARN takes no end that has passed
+_NODES_SECONDS = 10.0  # that a job which is too large waits for nodes that are about to register
+_NOT_RENEWED = "Failed to renew token"  # as diagnostics begin, when HDFS does not let the ResourceManager
+_NODES_POLL = 2.0
+_NODE_SECONDS = 10.0  # for an answer of a NodeManager: a log, its settings
+_NODES_ASKED = 3  # whether they start images; as a rule all nodes are set alike
+
+
+class YarnCluster(Cluster):
+    """The YARN backend: submits and watches applications over the ResourceManager's REST interface.
+
+    :param scheduler: the ResourceManagers' scheduler addresses (host:port); empty: ask the ResourceManager.
+    :param autoscaling: nodes are added where jobs wait for them.
+    """
+
+    def __init__(self, rest: YarnRest, *, user: str, scheduler: list[str], autoscaling: bool = False) -> None:
+        self.rest = rest
+        self._autoscaling = autoscaling
+        self._user = user
+        self._scheduler = scheduler
+        self._masters = MasterProxy(rest, self._tracking_url)
+        # The answer that tells the largest container makes an application id too: the next submission takes it.
+        self._spare_id: str | None = None
+        self._spare_id_lock = threading.Lock()  # no two submissions may have one id
+
+    @property
+    def user(self) -> str:
+        return self._user
+
+    def check(self, job: JobSpec) -> None:
+        offer = self._offer()
+        with self._spare_id_lock:
+            self._spare_id = str(offer["application-id"])
+        view = self._view(offer)
+        handler = self._placement_handler() if any(map(job.placed_by_rules, job.tasks)) else None
+        found = [*lifetime.problems(job, time.time()), *job_problems(job, view)]
+        if found := [*found, *handler_problems(job, handler), *placement_problems(job, view)]:
+            raise JobRejected(found)
+        self._check_images(job, view)
+        self._check_room(job, offer, view)
+
+    def _placement_handler(self) -> str | None:
+        """Who of YARN places containers by rules; None: nobody can, HIDDEN: it is not to be seen."""
+        try:
+            return self.rest.setting(HANDLER)
+        except ConfigurationHidden as error:
+            log.info("Whether YARN places containers by rules is not to be seen (%s)", error)
+            return HIDDEN
+
+    def _view(self, offer: Mapping[str, Any]) -> ClusterView:
+        labels = self.rest.request("/ws/v1/cluster/get-node-labels")
+        largest = offer.get("maximum-resource-capability") or {}
+        known = self._nodes()
+        return ClusterView(
+            queues=self.queues(),
+            labels=frozenset(node_labels(labels)),
+            nodes=[node for node in known if node.works],
+            largest=resources(largest),
+            units=units(largest),
+            shared_labels=frozenset(shared_labels(labels)),
+            missing=sum(not node.works for node in known),
+        )
+
+    def _nodes(self) -> list[Node]:
+        """Every node that the ResourceManager knows of, in whatever state."""
+        return nodes(self.rest.call(lambda rm: rm.cluster_nodes()))
+
+    def _check_images(self, job: JobSpec, view: ClusterView) -> None:
+        """Raises JobRejected where some nodes that could have the containers were asked, and none would start them."""
+        found: list[str] = []
+        for node in nodes_for_images(job, view.nodes)[:_NODES_ASKED]:
+            settings = self._node_settings(node)
+            if settings is None:  # as a rule no worker may ask any of them
+                break
+            of_node = image_problems(job, self._user, settings)
+            if not of_node:
+                return
+            found = found or of_node
+        if found:
+            raise JobRejected(found)
+
+    def _node_settings(self, node: Node) -> NodeSettings | None:
+        """What a NodeManager says of itself; None where it cannot be asked, or does not say."""
+        try:
+            response = self._ask_node(node.web, "/conf", {"format": "json"}, accept="application/json")
+            listed = (json_object(response) or {}).get("properties") if response.ok else None
+            properties = {str(each["key"]): str(each.get("value", "")) for each in listed or ()}
+        except (requests.RequestException, ClusterAuthError, AttributeError, KeyError, TypeError) as error:
+            log.info("The settings of the NodeManager of %s cannot be had: %s", node.host, error)
+            return None
+        return NodeSettings(node.host, node.version, properties) if properties else None
+
+    def _check_room(self, job: JobSpec, offer: Mapping[str, Any], view: ClusterView) -> None:
+        """Raises JobTooLarge, or warns where nodes may come."""
+        deadline = time.monotonic() + _NODES_SECONDS
+        while found := capacity_shortages(job, view):
+            if self._autoscaling or view.missing:
+                why = "its nodes come and go" if self._autoscaling else f"{view.missing} of its nodes do not work now"
+                log.warning("This job waits for more than the cluster has (%s): %s", why, "; ".join(found))
+                return
+            if time.monotonic() >= deadline:
+                raise JobTooLarge(found)
+            time.sleep(_NODES_POLL)  # a ResourceManager that has just started hears of its nodes one by one
+            view = self._view(offer)
+        if found := present_shortages(job, view):
+            log.info("This job waits for room at first: %s", "; ".join(found))
+
+    def queue_problem(self, queue: str) -> str | None:
+        known = self.queues()
+        return None if known is None else queue_problem(queue, known)
+
+    def queues(self) -> list[Queue] | None:
+        """All queues of the cluster; None where the scheduler makes them as it likes."""
+        return queues(self.rest.call(lambda rm: rm.cluster_scheduler()))
+
+    @property
+    def clock_ahead(self) -> float:
+        return self.rest.clock_ahead
+
+    def new_application(self) -> str:
+        with self._spare_id_lock:
+            spare, self._spare_id = self._spare_id, None
+        return spare or str(self._offer()["application-id"])
+
+    def _offer(self) -> dict[str, Any]:
+        # yarn-api-client sends no body; some versions of Jersey want one.
+        answer = self.rest.request("/ws/v1/cluster/apps/new-application", "POST", json={})
+        try:
+            ApplicationId.parse(str(answer.get("application-id")))
+        except ValueError as error:
+            raise UnexpectedAnswer(
+                "the ResourceManager gave no application id; is the address a ResourceManager's?"
+            ) from error
+        return dict(answer)
+
+    def submit(self, submission: Submission) -> None:
+        application_id = submission.description.application_id
+        context = submission_context(submission)
+        self._post(context)
+        deadline, pause = time.monotonic() + self.rest.config.timeout, _FIRST_STORED_POLL
+        while (application := self.application(application_id)) is None or application.state in _BEING_STORED:
+            if time.monotonic() >= deadline:
+                raise ClusterUnreachable(f"YARN took {application_id}, but has not stored it yet")
+            if application is None:  # a ResourceManager that died, or lost its turn, before it had stored it
+                self._post(context)
+            time.sleep(pause)
+            pause = min(2 * pause, _STORED_POLL)
+        left = lifetime.seconds_left(submission.description.job.timeouts, time.time())
+        if left is not None and not application.is_final:
+            self._limit_lifetime(application_id, max(left, _SHORTEST_LIFETIME))
+
+    def request(self, submission: Submission) -> dict[str, Any]:
+        return masked(submission_context(submission))
+
+    def _post(self, context: dict[str, Any]) -> None:
+        try:
+            # Sent again after a lost answer, it is not started twice: the ResourceManager knows the id.
+            self.rest.call(lambda rm: rm.cluster_submit_application(context))
+        except (RestError, ClusterAuthError) as error:
+            raise SubmissionRefused(f"YARN does not take the job: {error}") from error
+
+    def _limit_lifetime(self, application_id: str, seconds: float) -> None:
+        """The submission by REST has no place for it."""
+        now = datetime.fromtimestamp(time.time() + self.rest.clock_ahead, UTC)  # the time of YARN's own clock
+        expiry = (now + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S.000+0000")
+        body = {"timeout": {"type": "LIFETIME", "expiryTime": expiry}}
+        try:
+            self.rest.request(f"/ws/v1/cluster/apps/{path_segment(application_id)}/timeout", "PUT", json=body)
+        except ClusterError:
+            if (application := self.application(application_id)) is not None and application.is_final:
+                return  # it was faster
+            raise
+
+    def applications(self, which: ApplicationFilter) -> list[Application]:
+        asked = {
+            "applicationTypes": APPLICATION_TYPE,
+            "states": ",".join(_STATES[which.live]),
+            "user": which.user,
+            "applicationTags": which.tag,
+            "deSelects": "resourceRequests",  # a long list of no use here
+        }
+        params = {name: value for name, value in asked.items() if value}
+        answer = self.rest.request("/ws/v1/cluster/apps", params=params)
+        with _understanding():
+            found = [
+                _application(info, self.rest.clock_ahead) for info in as_list((answer.get("apps") or {}).get("app"))
+            ]
+        # Tags are compared without regard to case, and by some versions as any of several.
+        mine = [application for application in found if which.holds(application)]
+        return sorted(mine, key=lambda application: application.started_ms, reverse=True)
+
+    def application(self, application_id: str) -> Application | None:
+        try:
+            answer = self.rest.call(lambda rm: rm.cluster_application(path_segment(application_id)))
+        except RestError as error:
+            if error.status == requests.codes.not_found:
+                return None
+            raise
+        with _understanding():
+            return _application(answer["app"], self.rest.clock_ahead)
+
+    def _tracking_url(self, application_id: str) -> str | None:
+        application = self.application(application_id)
+        return None if application is None else application.tracking_url
+
+    def kill(self, application_id: str, diagnostics: str) -> None:
+        body = {"state": ApplicationState.KILLED.value, "diagnostics": diagnostics}
+        try:
+            self.rest.request(f"/ws/v1/cluster/apps/{path_segment(application_id)}/state", "PUT", json=body)
+        except RestError as error:
+            if error.status != requests.codes.not_found:
+                raise
+
+    def control(
+        self, application_id: str, action: str, body: Mapping[str, Any], *, seconds: float = CONTROL_SECONDS
+    ) -> dict[str, Any]:
+        answer: dict[str, Any] = printable_json(self._masters.put(application_id, f"control/{action}", body, seconds))
+        return answer
+
+    def task_log(self, application_id: str, task: str, max_bytes: int, *, seconds: float = CONTROL_SECONDS) -> bytes:
+        path = f"logs/{contract.path_of_task(task)}"
+        return self._masters.read(application_id, path, {"bytes": str(max_bytes)}, seconds)
+
+    def task_output(
+        self, application_id: str, task: str, attempt: int | None, after: int, *, seconds: float = CONTROL_SECONDS
+    ) -> OutputPiece:
+        try:
+            answer = self._masters.get(application_id, http_messages.output_request(task, attempt, after), seconds)
+        except UnexpectedAnswer as error:
+            raise NotServed(str(error)) from error
+        with _understanding():
+            return from_plain(answer, OutputPiece)
+
+    def master_status(self, application_id: str, *, seconds: float = CONTROL_SECONDS) -> JobStatus:
+        answer = self._masters.get(application_id, "status", seconds)
+        with _understanding():
+            return bounded_status(from_plain(printable_json(answer), JobStatus))
+
+    def limit(self, application_id: str, seconds: float, diagnostics: str, *, prolong: bool = False) -> None:
+        """Set YARN's application lifetime; the reason that YARN gives is that, and not ``diagnostics``."""
+        try:
+            answer = self.rest.request(f"/ws/v1/cluster/apps/{path_segment(application_id)}/timeouts/LIFETIME")
+            left = int((answer.get("timeout") or {}).get("remainingTimeInSeconds", -1))  # negative: unlimited
+            if prolong or not 0 <= left <= seconds:
+                self._limit_lifetime(application_id, max(seconds, _SHORTEST_LIFETIME))
+        except RestError as error:
+            if error.status != requests.codes.not_found:
+                raise
+
+    def pages(self, application_id: str) -> Pages:
+        return Pages(
+            application=f"{self.rest.addresses[0]}/cluster/app/{application_id}",
+            job=f"{configuration.web_proxy_address(self.rest)}/proxy/{application_id}/",
+        )
+
+    def am_log(self, application_id: str, max_bytes: int = 16 << 10) -> str:
+        try:
+            answer = self.rest.call(lambda rm: rm.cluster_application_attempts(path_segment(application_id)))
+        except RestError as error:
+            if error.status == requests.codes.not_found:
+                return ""
+            raise
+        attempts = as_list((answer.get("appAttempts") or {}).get("appAttempt"))
+        started = [attempt for attempt in attempts if attempt.get("containerId") and attempt.get("nodeHttpAddress")]
+        if not started:
+            return ""
+        last = max(started, key=lambda attempt: int(attempt.get("id", 0)))
+        return self._container_log(last["nodeHttpAddress"], last["containerId"], max_bytes)
+
+    def _container_log(self, node: str, container_id: str, max_bytes: int) -> str:
+        """From the NodeManager, which keeps it until it is aggregated or too old; empty when it has none."""
+        for path in (f"containerlogs/{container_id}/stderr", f"containers/{container_id}/logs/stderr"):
+            try:  # negative: from the end
+                response = self._ask_node(node, f"/ws/v1/node/{path}", {"size": f"-{max_bytes}"})
+            except (requests.RequestException, ClusterAuthError) as error:
+                log.info("The log of %s cannot be had from %s: %s", container_id, node, error)
+                return ""
+            if response.ok:
+                return _log_contents(response.text)[-max_bytes:]
+        return ""
+
+    def _ask_node(self, node: str, path: str, params: dict[str, str], *, accept: str = "*/*") -> requests.Response:
+        """A NodeManager's answer, whatever it is. Raises requests.RequestException, ClusterAuthError."""
+        config = self.rest.config
+        scheme = urlsplit(config.addresses[0]).scheme
+        user: dict[str, str] = {} if config.auth is not None or not config.user else {"user.name": config.user}
+        with requests.Session() as session:
+            session.trust_env = config.trust_env
+            session.auth, session.verify = config.auth, config.verify
+            answer: requests.Response = bounded_request(
+                session,
+                "GET",
+                f"{scheme}://{node}{path}",
+                NODE_ANSWER_LIMIT,
+                _NODE_SECONDS,
+                params={**user, **params},
+                headers={"Accept": accept},
+                timeout=_NODE_SECONDS,
+            )
+            return answer
+
+    def forget(self, application_id: str) -> None:
+        """Do nothing: nothing of an application is kept on this side."""
+
+    def access(self, application_id: str, job: JobSpec | None = None) -> YarnAccess:
+        administrators = configuration.administrators_acl(self.rest)
+        schedulers = self.schedulers()
+        return YarnAccess(
+            schedulers,
+            configuration.web_proxy_hosts(self.rest, schedulers),
+            administrators,
+            []
+            if administrators is None
+            else queue_administrators(job.queue if job is not None else None, self.queues() or ()),
+            racks_of(job, self._nodes()) if job is not None and names_nodes(job) else {},
+            rpc_protection(self.rest),
+        )
+
+    def client_configuration(self) -> dict[str, str]:
+        try:
+            return client_properties(self.rest.every_setting())
+        except ConfigurationHidden as error:
+            log.warning("The job finds Hadoop's configuration only on nodes that have one: %s", error)
+            return {}
+
+    def master_lost_after(self) -> float:
+        return configuration.master_lost_after(self.rest)
+
+    def schedulers(self) -> list[str]:
+        """The schedulers' addresses, host:port of each ResourceManager, as application masters are told them.
+
+        Raises ConnectionProblem where the connection has to say it.
+        """
+        return self._scheduler or self._configured_schedulers()
+
+    def _configured_schedulers(self) -> list[str]:
+        try:
+            ids = (self.rest.setting("yarn.resourcemanager.ha.rm-ids") or "").replace(",", " ").split()
+            if ids and (self.rest.setting("yarn.resourcemanager.ha.enabled") or "").lower() == "true":
+                return [self._scheduler_of(rm_id) for rm_id in ids]
+            address = self.rest.setting("yarn.resourcemanager.scheduler.address")
+        except ConfigurationHidden as error:
+            raise ConnectionProblem(
+                f"{error}; set `scheduler_address` in the tony connection to its scheduler's host:port"
+            ) from error
+        return [self._reachable(address or f"{self.rest.active_host()}:{_DEFAULT_SCHEDULER_PORT}")]
+
+    def _scheduler_of(self, rm_id: str) -> str:
+        if address := self.rest.setting(f"yarn.resourcemanager.scheduler.address.{rm_id}"):
+            return address
+        if host := self.rest.setting(f"yarn.resourcemanager.hostname.{rm_id}"):
+            return f"{host}:{_DEFAULT_SCHEDULER_PORT}"
+        raise UnexpectedAnswer(
+            f"the ResourceManager's configuration has no scheduler address for {rm_id}; set `scheduler_address` in the "
+            "tony connection"
+        )
+
+    def _reachable(self, address: str) -> str:
+        """Its own configuration may say "any interface": then it is where it was reached."""
+        host, _, port = address.rpartition(":")
+        return f"{self.rest.active_host()}:{port}" if host == "0.0.0.0" else address  # noqa: S104
+
+    def close(self) -> None:
+        self.rest.close()
+
+
+def _log_contents(page: str) -> str:
+    """Without the lines that a NodeManager puts around a log."""
+    _, _, after = page.partition("\nLogContents:\n")
+    return (after or page).rpartition("\nEnd of LogType:")[0] or after or page
+
+
+@contextmanager
+def _understanding() -> Iterator[None]:
+    """What another server, or a gateway before this one, makes of JSON is no answer."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+        raise UnexpectedAnswer(
+            f"the ResourceManager tells of an application in words that are not its own ({type(error).__name__}: "
+            f"{error}); check that the address is a ResourceManager's"
+        ) from error
+
+
+def _diagnostics(said: str) -> str:
+    """With the remedy for what only shows once the application was taken."""
+    return explained(said) if said.startswith(_NOT_RENEWED) else said
+
+
+def _application(info: dict[str, Any], clock_ahead: float = 0.0) -> Application:
+    final = str(info.get("finalStatus", "UNDEFINED"))
+    state = ApplicationState(info["state"])
+    progress = float(info.get("progress", 0.0)) / 100
+    return Application(
+        id=str(info["id"]),
+        state=state,
+        final_status=FinalStatus(final) if final in FinalStatus.__members__ else None,
+        name=one_line(str(info.get("name", ""))),  # anybody's application may be called anything
+        user=str(info.get("user", "")),
+        queue=str(info.get("queue", "")),
+        tracking_url=str(info.get("trackingUrl") or ""),
+        diagnostics=_diagnostics(printable(str(info.get("diagnostics", ""))[:_LONGEST_DIAGNOSTICS]).strip()),
+        progress=min(1.0, max(0.0, progress)),
+        started_ms=int(info.get("startedTime", 0)),
+        finished_ms=int(info["finishedTime"]) if info.get("finishedTime") else None,
+        tags=[tag for tag in str(info.get("applicationTags", "")).split(",") if tag],
+        attempt=_attempt(info),
+        clock_ahead=clock_ahead,
+    )
+
+
+def _attempt(info: dict[str, Any]) -> str | None:
+    """The current one's id; that of its container, whose log's address holds it, where YARN does not name it."""
+    if info.get("currentAppAttemptId"):
+        return str(info["currentAppAttemptId"])
+    for part in str(info.get("amContainerLogs") or "").split("/"):
+        try:
+            return str(ContainerId.parse(part).attempt)
+        except ValueError:
+            continue
+    return None

@@ -1,0 +1,104 @@
+"""What ``@task.tony`` adds to a job: a command, two files, an exit code that no restart mends."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tony_provider.exceptions import TonyResultRefused, TonySpecError
+from tony_provider.runtime.frameworks import get_framework
+from tony_provider.runtime.jobspec.model import Resource, Role, TaskSpec, role_of
+from tony_provider.runtime.jobspec.problems import shown
+from tony_provider.runtime.sdk import tony_call
+
+
+def function_command_patch(whole: Mapping[str, Any], function: str) -> Mapping[str, Any]:
+    """What is laid over a job so that every type with no command, nor one of the framework, calls the function.
+
+    ``whole``: the job with all that is laid over it. Raises TonySpecError when every type has a command.
+    """
+    tasks = whole.get("tasks")
+    if not isinstance(tasks, Mapping):
+        return {}  # whoever reads the job says what is wrong
+    types = [
+        name
+        for name, task in tasks.items()
+        if isinstance(task, Mapping)
+        and not task.get("command")
+        and not _has_command(whole.get("framework"), name, task)
+    ]
+    if tasks and not types and all(isinstance(task, Mapping) for task in tasks.values()):
+        raise TonySpecError(
+            f"tasks: every type has a command ({', '.join(map(str, tasks))}), so that none would call {function}(); "
+            "leave it out where the function is to run"
+        )
+    patch: dict[str, Any] = {"tasks": {name: {"command": tony_call.COMMAND} for name in types}}
+    restart = whole.get("restart") or {}
+    codes = (restart.get("permanent_exit_codes") or []) if isinstance(restart, Mapping) else None
+    if isinstance(codes, Sequence) and not isinstance(codes, str):
+        patch["restart"] = {"permanent_exit_codes": [*codes, tony_call.REFUSED]}
+    return patch
+
+
+def _has_command(framework: object, task_type: object, task: Mapping[Any, Any]) -> bool:
+    """Whether the framework runs something of its own in tasks of this type, such as a node of Ray."""
+    try:
+        role = Role(task["role"]) if task.get("role") else role_of(str(task_type), TaskSpec())
+        return bool(get_framework(str(framework)).default_command(role))
+    except (LookupError, ValueError):  # whoever reads the job says what is wrong
+        return False
+
+
+def encode_call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+    """The call as JSON, the same however the arguments are given.
+
+    Raises TonySpecError for arguments that JSON does not have.
+    """
+    name = function.__code__.co_name  # as its source has it; ``__name__`` may say otherwise
+    try:
+        bound = inspect.signature(function).bind(*args, **kwargs)
+    except TypeError as error:
+        raise TonySpecError(f"@task.tony: {name}() cannot be called so: {error}") from error
+    problems = []
+    for parameter, value in bound.arguments.items():
+        try:
+            bound.arguments[parameter] = tony_call.plain(value, parameter)
+        except tony_call.NotJsonError as error:
+            problems.append(str(error))
+    if problems:
+        raise TonySpecError(f"@task.tony: arguments of {name}() are JSON: {'; '.join(problems)}")
+    call = {"function": name, "args": list(bound.args), "kwargs": bound.kwargs}
+    return json.dumps(call).encode()
+
+
+def write_function_files(folder: Path, text: str, call: bytes) -> list[Resource]:
+    """Write the function and its call into ``folder``; returns them as files of a job, named the same in every try."""
+    (folder / tony_call.FUNCTION_FILE).write_text(text, encoding="utf-8")
+    (folder / tony_call.ARGUMENTS_FILE).write_bytes(call)
+    return [Resource(str(folder / name), name) for name in (tony_call.FUNCTION_FILE, tony_call.ARGUMENTS_FILE)]
+
+
+_PART = r"(?!\.{1,2}(?:/|\Z))[\w .,:=@+()-]+"
+_KEY = re.compile(rf"{_PART}(?:/{_PART})*")
+
+
+def check_result_keys(keys: Iterable[object], taken: Collection[str]) -> None:
+    """Check that each key names an XCom of the task, and none of those that the provider pushes itself.
+
+    :param taken: the keys of the provider's own XComs.
+
+    Raises TonyResultRefused.
+    """
+    for key in keys:
+        if not isinstance(key, str) or not _KEY.fullmatch(key):
+            rule = "letters, digits, blanks and _ . , : = @ + ( ) -, with / between two parts"
+            raise TonyResultRefused(f"@task.tony: the returned key {shown(key)} cannot be an XCom; a key has {rule}")
+        if key in taken:
+            raise TonyResultRefused(
+                f"@task.tony: the returned key {shown(key)} is the key of an XCom that the task has itself; return "
+                "another key, or leave multiple_outputs out"
+            )

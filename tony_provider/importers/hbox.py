@@ -1,0 +1,466 @@
+"""Hbox's options and configuration keys, and what becomes of each."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import PurePosixPath
+from typing import Any
+
+from tony_provider.importers.job_source import Options, Source, System, carry_variables, read_options, say_unfilled
+from tony_provider.importers.key_table import (
+    Carry,
+    Draft,
+    KeyRule,
+    Keys,
+    NotImportable,
+    argument,
+    boolean,
+    by,
+    elsewhere,
+    environment,
+    left,
+    memory,
+    milliseconds,
+    number,
+    number_of,
+    positive_or_none,
+    to,
+    words,
+)
+from tony_provider.importers.yarn_terms import on_hdfs
+
+FRAMEWORKS = {
+    "tensorflow": "tensorflow",
+    "tensor2tensor": "tensorflow",
+    "mxnet": "mxnet",
+    "distxgboost": "xgboost",
+    "disttorch": "pytorch",
+    "horovod": "horovod",
+    "mpi": "mpi",
+    "tensornet": "mpi",
+    "distlightgbm": "generic",
+    "distlightlda": "generic",
+    "lightlda": "generic",
+    "xflow": "generic",
+    "xdl": "generic",
+}
+_OF_THEIRS = {  # what programs of a kind are given, and not here
+    "distlightgbm": "lightGBMlist.txt is not written",
+    **dict.fromkeys(("distlightlda", "lightlda"), "lightLDAEndPoints.txt is not written"),
+    "xflow": "DMLC_ROLE, DMLC_PS_ROOT_URI and others are not set, and nobody starts a scheduler of ps-lite",
+}
+_NO_JVM = "nothing runs in a JVM"
+_NO_STREAM = "records do not come by stdin; `inputs` with `deal: queue` gives whoever is free the next file"
+_BOARD = "`tensorboard: true` shows what programs write into TONY_TENSORBOARD_DIR"
+_NO_SERVER = (
+    "no server of ours: a running job has its page, a past one its directory on the store and its run in Airflow"
+)
+_HOROVOD = "Horovod's own variables can stand in `env`"
+
+
+def _framework(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
+    """Which it is was looked at before anything else; here is what it means for others than those we know."""
+    if value.lower() not in FRAMEWORKS:
+        draft.leave(
+            key,
+            "is `standalone`, whose workers must all succeed; Hbox lets half of them fail: `start: first-come` and "
+            "`tolerated_failures: 50%`",
+            value,
+        )
+    elif told := _OF_THEIRS.get(value.lower()):
+        draft.leave(key, f"{told}: the addresses are in TONY_CLUSTER_SPEC", value)
+
+
+def _files(target: str) -> Carry:
+    """``PATH#NAME`` of this machine, with commas between."""
+
+    def carry(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
+        for each in words(value):
+            draft.add(target, _named(each), key)
+
+    return carry
+
+
+def _stored_files(target: str) -> Carry:
+    """``PATH#NAME`` of HDFS, with commas between."""
+
+    def carry(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
+        for each in words(value):
+            draft.add(target, _named(on_hdfs(draft, key, each)), key)
+
+    return carry
+
+
+def _named(given: str) -> str:
+    source, _, name = given.partition("#")
+    return f"{source}::{name}" if name and name != PurePosixPath(source).name else source
+
+
+def _input(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
+    paths, name = path_and_name(value, "input")
+    ours = input_name(name)
+    draft.put(("inputs", ours, "paths"), [on_hdfs(draft, key, each) for each in words(paths)], key)
+    draft.leave(
+        key,
+        f"files are not copied into ./{name}: the program opens those that TONY_INPUT_{ours.upper()} lists, or reads "
+        "them by `tony_sdk`",
+        value,
+    )
+
+
+def _output(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
+    path, name = path_and_name(value, "output")
+    draft.put(("outputs", input_name(name), "path"), on_hdfs(draft, key, path), key)
+
+
+def path_and_name(value: str, default: str) -> tuple[str, str]:
+    """``PATH#NAME`` in its parts."""
+    path, _, name = value.partition("#")
+    return path, name or default
+
+
+def input_name(name: str) -> str:
+    """Our name of an input or output."""
+    return re.sub(r"[^a-z0-9_]+", "_", name.lower()).strip("_") or "data"
+
+
+def _variable(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
+    taken, refused = environment({names[0]: value})
+    for name, text in taken.items():
+        draft.put(("env", name), text, key)
+    for name, why in refused.items():
+        draft.leave(key, why, name)
+
+
+def _tensorboard(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
+    if boolean(value):
+        draft.put("tensorboard", True, key)
+        draft.leave(key, _BOARD, value)
+
+
+def _growth(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
+    draft.leave(key, "`restart.memory_step` is an amount, and counts for tasks that ran out of memory", value)
+
+
+def _of(name: str, field: str, read: Callable[[Any], Any]) -> KeyRule:
+    """Of a task type, which some kinds of application have not: then Hbox ignores it, and so does this."""
+
+    def carry(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
+        made = read(value)
+        if made is not None and name in draft.tasks:
+            draft.put(("tasks", name, field), made, key)
+
+    return by(carry, f"tasks.{name}.{field}")
+
+
+OPTIONS = Keys(
+    {
+        "app-name": to("name"),
+        "app-type": by(_framework, "framework"),
+        "queue": to("queue"),
+        "worker-num": elsewhere("tasks.worker.instances"),
+        "worker-memory": _of("worker", "memory", memory),
+        "worker-cores": _of("worker", "vcores", number),
+        "worker-gpus": _of("worker", "gpus", positive_or_none),
+        "ps-num": elsewhere("tasks.ps.instances"),
+        "ps-memory": _of("ps", "memory", memory),
+        "ps-cores": _of("ps", "vcores", number),
+        "ps-gpus": _of("ps", "gpus", positive_or_none),
+        "chiefworker-memory": elsewhere("tasks.chief.memory"),
+        "evaluatorworker-memory": elsewhere("tasks.evaluator.memory"),
+        "tf-evaluator": elsewhere("tasks.evaluator"),
+        "driver-memory": to("am.memory", memory),
+        "driver-cores": to("am.vcores", number),
+        "am-memory": to("am.memory", memory),
+        "am-cores": to("am.vcores", number),
+        "files": by(_files("files"), "files"),
+        "archiveFiles": by(_files("archives"), "archives"),
+        "cacheFile": by(_stored_files("files"), "files"),
+        "cacheArchive": by(_stored_files("archives"), "archives"),
+        "input": by(_input, "inputs"),
+        "output": by(_output, "outputs"),
+        "s3input": left("`inputs` of any store that fsspec knows, by its URI (s3://…)", "inputs"),
+        "s3output": left("`outputs` of any store that fsspec knows, by its URI (s3://…)", "outputs"),
+        "launch-cmd": elsewhere("command"),
+        "hbox-cmd": elsewhere("command"),
+        "board-enable": by(_tensorboard, "tensorboard"),
+        "board-logdir": left(_BOARD, "tensorboard"),
+        "board-index": left(_BOARD, "tensorboard"),
+        "board-historydir": left("event files stay in the job's directory on the store", "tensorboard"),
+        "board-reloadinterval": left("nothing to set", "tensorboard"),
+        "board-modelpb": left("nothing draws a model", "tensorboard"),
+        "board-cacheTimeout": left("nothing to set", "tensorboard"),
+        "priority": left("`priority` is a number here: YARN's own, higher first", "priority"),
+        "user-path": left("`python_env` comes first on PATH; `env` may say another one", "python_env"),
+        "conf": elsewhere("overrides"),
+        "cluster": left("`--conn-id`: another connection is another cluster"),
+        "duration": left("containers to log in to are not run"),
+        "jars": left(_NO_JVM),
+        "user-classpath-first": left(_NO_JVM),
+        "host-local-enable": left("nobody remembers the hosts of a former run; `placement` names some", "placement"),
+        "input-strategy": left("`inputs` are lists of files, always; `fetch: true` copies them", "inputs"),
+        "output-strategy": left("`outputs` are directories", "outputs"),
+        "output-index": left("what the leader leaves in TONY_MODEL_DIR is the job's model", "outputs"),
+        "inputformat-enable": left(_NO_STREAM),
+        "inputformat-shuffle": left(_NO_STREAM),
+        "inputformat": left(_NO_STREAM),
+        "outputformat-enable": left("`outputs` are directories", "outputs"),
+        "outputformat": left("`outputs` are directories", "outputs"),
+        "stream-epoch": left("`tony_sdk.inputs` can be read again for each epoch"),
+        "isRenameInputFile": left("inputs are opened where they are"),
+        "create-containerid-dir": left("`layout` of an output", "layout"),
+        "help": left("shows Hbox's options"),
+        "version": left("shows Hbox's version"),
+    }
+)
+
+SAME_AS_OPTION = {  # keys of --conf that say what an option says
+    "hbox.worker.num": "worker-num",
+    "hbox.worker.memory": "worker-memory",
+    "hbox.worker.cores": "worker-cores",
+    "hbox.worker.gpus": "worker-gpus",
+    "hbox.ps.num": "ps-num",
+    "hbox.ps.memory": "ps-memory",
+    "hbox.ps.cores": "ps-cores",
+    "hbox.ps.gpus": "ps-gpus",
+    "hbox.chief.worker.memory": "chiefworker-memory",
+    "hbox.evaluator.worker.memory": "evaluatorworker-memory",
+    "hbox.tf.evaluator": "tf-evaluator",
+    "hbox.driver.memory": "driver-memory",
+    "hbox.driver.cores": "driver-cores",
+    "hbox.am.memory": "am-memory",
+    "hbox.am.cores": "am-cores",
+    "hbox.app.queue": "queue",
+    "hbox.app.type": "app-type",
+    "hbox.tf.board.enable": "board-enable",
+}
+KEYS = Keys(
+    {
+        **{key: elsewhere(OPTIONS.rules[option].here) for key, option in SAME_AS_OPTION.items()},
+        "hbox.container.env.<name>": by(_variable, "env"),
+        "hbox.am.env.<name>": left("nothing of the user's runs in the master"),
+        "hbox.job.labelname": to("node_label"),
+        "hbox.worker.nodeLabelExpression": _of("worker", "node_label", str),
+        "hbox.ps.nodeLabelExpression": _of("ps", "node_label", str),
+        "hbox.am.nodeLabelExpression": to("am.node_label"),
+        "hbox.app.max.attempts": argument("retries", lambda value: (positive_or_none(value) or 1) - 1 or None),
+        "hbox.job.exec.timeout": to("timeouts.lifetime", milliseconds),
+        "hbox.localresource.timeout": to("timeouts.registration", milliseconds),
+        "hbox.docker.image.name": elsewhere("docker.image"),
+        "hbox.docker.image": elsewhere("docker.image"),
+        "hbox.docker.registry.host": elsewhere("docker.image"),
+        "hbox.docker.registry.port": elsewhere("docker.image"),
+        "hbox.container.type": elsewhere("docker"),
+        "hbox.horovod.process.num.per.worker": _of("worker", "processes", positive_or_none),
+        "hbox.reserve.port.begin": elsewhere("port_range"),
+        "hbox.reserve.port.end": elsewhere("port_range"),
+        "hbox.worker.mem.autoscale": by(_growth, "restart.memory_step"),
+        "hbox.ps.mem.autoscale": by(_growth, "restart.memory_step"),
+        "hbox.container.maxFailures.rate": left(
+            "`tolerated_failures`, of workers that begin `first-come`", "tolerated_failures"
+        ),
+        "hbox.host.blacklist": left(
+            "`placement` names nodes to be on, none to avoid; `restart.node_losses` avoids those that lose containers",
+            "restart.node_losses",
+        ),
+        "hbox.task.timeout": left("nothing to set: an executor is lost after 15 s of silence"),
+        "hbox.tf.input.ps.enable": left("`tasks` of an input", "tasks"),
+        "hbox.am.cmd": left("nothing of the user's runs in the master; a type with `role: once`", "role"),
+        "hbox.tf.mode.single": left("`framework: standalone`", "framework"),
+        "hbox.docker.<setting>": left("no words for Docker's command line; `docker` has keys of its own", "docker"),
+        "hbox.horovod.<setting>": left(_HOROVOD, "env"),
+        "hbox.mpi.<setting>": left("`mpirun` is found on PATH, or in the job's `python_env`", "python_env"),
+        "hbox.history.<setting>": left(_NO_SERVER),
+        "hbox.interresult.<setting>": left("`airflow tony export`; every complete checkpoint is copied"),
+        "hbox.tf.board.<setting>": left(_BOARD, "tensorboard"),
+        "hbox.inputformat.<setting>": left(_NO_STREAM),
+        "hbox.s3.<setting>": left("credentials of a store are the nodes' own, or `secrets`", "secrets"),
+    }
+)
+
+_PROGRAMS = ("hbox-submit", "xl-submit", "hbox-submit.sh", "xl-submit.sh")
+_VARIABLES = {
+    "TF_CLUSTER_DEF": "$TONY_CLUSTER_SPEC",
+    "TF_ROLE": "$TONY_TASK_TYPE",
+    "TF_INDEX": "$TONY_TASK_INDEX",
+    "INDEX": "$TONY_TASK_INDEX",
+    "RANK": "$TONY_RANK",
+    "WORLD_SIZE": "$TONY_WORLD_SIZE",
+    "INIT_METHOD": "tcp://$TONY_RENDEZVOUS",
+    "LIGHTGBM_NUM_MACHINE": "$TONY_WORLD_SIZE",
+    "LIGHTGBM_LOCAL_LISTEN_PORT": "$TONY_PORT",
+    "LIGHTLDA_ROLE": "$TONY_TASK_TYPE",
+    "LIGHTLDA_RANK": "$TONY_TASK_INDEX",
+}
+_INSTEAD = {
+    **dict.fromkeys(
+        ("LIGHTLDA_WORKER_NUM", "LIGHTLDA_SERVER_NUM", "LIGHTLDA_SERVER_ENDPOINT"),
+        "read the addresses of workers and servers in TONY_CLUSTER_SPEC",
+    ),
+    "INPUT_FILE_LIST": "read the list in the file that TONY_INPUT_<NAME> names",
+}
+_INTERACTIVE = ("vpc", "digits")
+_WITH_SERVERS = (
+    "tensorflow",
+    "tensor2tensor",
+    "mxnet",
+    "distlightlda",
+    "lightlda",
+    "xflow",
+    "xdl",
+)  # to others, ps are not there
+
+
+def _knows(source: Source) -> bool:
+    return bool(source.calls(_is_call))
+
+
+def _is_call(given: Sequence[str]) -> bool:
+    return PurePosixPath(given[0]).name in _PROGRAMS
+
+
+def _read(source: Source) -> Draft:
+    call = source.call(_is_call)
+    given = list(call[1:]) if call is not None else list(source.words)
+    if not given:
+        raise NotImportable(f"{source.told}: has no call of hbox-submit or xl-submit")
+    options = _with_both_names(read_options(given))
+    settings = {_key(name): value for name, _, value in (each.partition("=") for each in options.all("conf"))}
+    given_last = {name: value for name, value in options.given if name not in ("conf", "input", "output")}
+    said = {option: settings[key] for key, option in SAME_AS_OPTION.items() if key in settings}
+    said = {**said, **given_last}
+    draft = Draft()
+    kind = said.get("app-type", "hbox").lower()
+    if kind in _INTERACTIVE:
+        raise NotImportable(f"--app-type {kind}: containers to log in to are not run")
+    draft.put("framework", FRAMEWORKS.get(kind, "standalone"), "--app-type")
+    _task_types(draft, said, kind)
+    _servers(draft)
+    for name, value in [
+        *said.items(),
+        *((name, value) for name, value in options.given if name in ("input", "output")),
+    ]:
+        if not OPTIONS.carry(draft, name, value):
+            draft.leave(f"--{name}", f"no option of Hbox{OPTIONS.hint(name)}", value)
+    for key, value in settings.items():
+        if key not in SAME_AS_OPTION and not KEYS.carry(draft, key, value):
+            draft.leave(f"--conf {key}", f"unknown key{KEYS.hint(key)}", value)
+    _image(draft, settings)
+    _ports(draft, settings)
+    _commands(draft, options, kind)
+    say_unfilled(draft, source, _is_call)
+    carry_variables(draft, source.folder, _VARIABLES, _INSTEAD)
+    return draft
+
+
+def _key(name: str) -> str:
+    """XLearning's keys are Hbox's, with another beginning."""
+    return f"hbox.{name.removeprefix('xlearning.')}" if name.startswith("xlearning.") else name
+
+
+def _with_both_names(options: Options) -> Options:
+    """Options have a short name too, such as appName for app-name."""
+    short = {re.sub(r"-(\w)", lambda found: found[1].upper(), name): name for name in OPTIONS}
+    return Options([(short.get(name, name), value) for name, value in options.given], options.rest)
+
+
+def _task_types(draft: Draft, said: dict[str, str], kind: str) -> None:
+    workers = number_of("--worker-num", said.get("worker-num", "1"))
+    servers = number_of("--ps-num", said.get("ps-num", "0"))
+    if servers > 0 and kind not in _WITH_SERVERS:
+        draft.leave("--ps-num", f"Hbox starts no servers for --app-type {kind}", servers)
+        servers = 0
+    if draft.get("framework") == "tensorflow" and "chiefworker-memory" in said and workers > 1:
+        draft.put("tasks.chief.memory", memory(said["chiefworker-memory"]), "--chiefworker-memory")
+        _sized_like_workers(draft, "chief", said)
+        workers -= 1
+    if draft.get("framework") == "mpi":
+        draft.put("tasks.chief.memory", memory(said.get("worker-memory", "1024")), "--worker-memory")
+        _sized_like_workers(draft, "chief", said)
+        workers -= 1
+    evaluator = draft.get("framework") == "tensorflow" and boolean(said.get("tf-evaluator", "false")) and workers > 1
+    if evaluator:  # one of the workers to Hbox
+        workers -= 1
+    if workers > 0:
+        draft.put("tasks.worker.instances", workers, "--worker-num")
+        draft.put("tasks.worker.memory", 1024, "--worker-memory")
+    if servers > 0:
+        draft.put("tasks.ps.instances", servers, "--ps-num")
+        draft.put("tasks.ps.memory", 1024, "--ps-memory")
+    if evaluator:
+        size = said.get("evaluatorworker-memory") or said.get("worker-memory") or "1024"
+        draft.put("tasks.evaluator.memory", memory(size), "--evaluatorworker-memory")
+        _sized_like_workers(draft, "evaluator", said)
+
+
+def _servers(draft: Draft) -> None:
+    """Parameter servers are those of TensorFlow and MXNet; to others they are workers that only serve."""
+    framework, servers = draft.get("framework"), draft.tasks.get("ps")
+    if framework == "mxnet" and servers is None:
+        draft.put("framework", "standalone", "--app-type")
+    elif framework == "generic" and servers is not None:
+        draft.put("tasks.ps.role", "worker", "--ps-num")
+        draft.put("tasks.ps.decides", False, "--ps-num")
+
+
+def _sized_like_workers(draft: Draft, name: str, said: dict[str, str]) -> None:
+    if "worker-cores" in said:
+        draft.put(("tasks", name, "vcores"), number_of("--worker-cores", said["worker-cores"]), "--worker-cores")
+    if number_of("--worker-gpus", said.get("worker-gpus", "0")) > 0:
+        draft.put(("tasks", name, "gpus"), number_of("--worker-gpus", said["worker-gpus"]), "--worker-gpus")
+
+
+def _image(draft: Draft, settings: dict[str, str]) -> None:
+    """Of all containers but the master. In some versions its registry stands by itself."""
+    host, port = settings.get("hbox.docker.registry.host"), settings.get("hbox.docker.registry.port")
+    image = settings.get("hbox.docker.image")
+    if image and host:
+        image = f"{host}:{port}/{image}" if port else f"{host}/{image}"
+    key = "--conf hbox.docker.image" if image else "--conf hbox.docker.image.name"
+    if image and settings.get("hbox.container.type", "yarn").lower() != "docker":
+        draft.leave(key, "hbox.container.type is not docker, so Hbox uses no image", image)
+        return
+    if image := image or settings.get("hbox.docker.image.name"):
+        draft.put("docker.image", image, key)
+        draft.put("am.docker", False, key)
+
+
+def _ports(draft: Draft, settings: dict[str, str]) -> None:
+    first, last = settings.get("hbox.reserve.port.begin"), settings.get("hbox.reserve.port.end")
+    if first and last:
+        draft.put("port_range", f"{first}-{last}", "--conf hbox.reserve.port.begin")
+    elif first or last:
+        draft.leave("--conf hbox.reserve.port.begin", "`port_range` wants both ends", first or last)
+
+
+def _commands(draft: Draft, options: Options, kind: str) -> None:
+    """Everybody runs the same; what a worker writes into a directory of an output's name goes to that output."""
+    command = " ".join(options.rest and [shlex.quote(each) for each in options.rest])
+    command = command or options.last("launch-cmd") or options.last("hbox-cmd") or ""
+    links = [f'ln -sfn "$TONY_OUTPUT_{input_name(name).upper()}" {shlex.quote(name)}' for name in _outputs(options)]
+    for name, task in draft.tasks.items():
+        draft.no_command[name] = "Hbox takes it from the words after its options, or from --launch-cmd"
+        if not command or (draft.get("framework") == "mpi" and name == "worker"):
+            continue
+        if draft.get("framework") == "mpi" and kind == "mpi":
+            task["command"] = f"mpirun tony-here {command}"
+            continue
+        before = links if name in ("chief", "worker") else []
+        task["command"] = " && ".join([*before, command])
+
+
+def _outputs(options: Options) -> list[str]:
+    return [path_and_name(each, "output")[1] for each in options.all("output")]
+
+
+SYSTEM = System(
+    name="hbox",
+    title="Hbox",
+    page="from-hbox",
+    takes="a call of hbox-submit or xl-submit, also in a shell script",
+    keys=(OPTIONS, KEYS),
+    knows=_knows,
+    read=_read,
+)

@@ -1,0 +1,312 @@
+"""TonY's configuration keys and the options of its client, and what becomes of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tony_provider.importers.job_source import for_sh
+from tony_provider.importers.key_table import (
+    Carry,
+    Draft,
+    KeyRule,
+    Keys,
+    argument,
+    boolean,
+    by,
+    elsewhere,
+    environment,
+    left,
+    memory,
+    milliseconds,
+    number,
+    pairs,
+    positive_or_none,
+    seconds,
+    to,
+    words,
+)
+from tony_provider.importers.yarn_terms import take_image
+from tony_provider.runtime.jobspec.model import Role
+
+_NO_SERVER = (
+    "no server of ours: a running job has its page, a past one its directory on the store and its run in Airflow"
+)
+_NO_JVM = "nothing runs in a JVM"
+_FIXED = "nothing to set: executors report every 3 s, and are lost after 15 s of silence"
+_POOLS = (
+    "bounds what a job may ask for: here the queue, Airflow's pools, and `max_tasks`, `max_gpus` of the connection do. "
+    "`max_instances` of ours is what a job may grow to"
+)
+ADDRESSES = "addresses are in the connection; a program that needs such files has them in `files`"
+_FALLBACK = "rules of `placement` hold always; a job that may be placed otherwise is another job"
+_CHIEF = "the chief is the task type of that name, or `role: chief`; else rank 0 leads"
+_TESTS = "for TonY's own tests"
+_VERSION = "says which TonY submitted it"
+
+
+# -- what takes more than a conversion -------------------------------------------------------------------------------
+
+
+def _resources(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
+    """``SRC``, ``SRC::NAME``, each with ``#archive``: of a type, or of all."""
+    above = ("tasks", draft.task_type(names[0])) if names else ()
+    for each in words(value):
+        is_archive = each.endswith("#archive")
+        draft.add((*above, "archives" if is_archive else "files"), each.removesuffix("#archive"), key)
+
+
+def put_environment(draft: Draft, key: str, given: Mapping[str, str]) -> None:
+    """Variables of every user process."""
+    taken, refused = environment(given)
+    for name, text in taken.items():
+        draft.put(("env", name), text, key)
+    for name, why in refused.items():
+        draft.leave(f"{key} {name}", why)
+
+
+def put_container_environment(draft: Draft, key: str, given: Mapping[str, str]) -> None:
+    """Variables of every container, which its user process has, too; YARN's own for images may be among them."""
+    put_environment(draft, key, take_image(draft, (), key, given))
+
+
+def _environment(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
+    put_environment(draft, key, pairs(words(value)))
+
+
+def _container_environment(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
+    put_container_environment(draft, key, pairs(words(value)))
+
+
+def _command(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
+    draft.put(("tasks", draft.task_type(names[0]), "command"), for_sh(value), key)
+
+
+def _chief(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
+    """TonY's chief is a type's first task, by default a worker's: here rank 0 leads, or a type with one task."""
+    name = draft.task_type(str(value))
+    if name in draft.tasks and name != Role.CHIEF.value and draft.tasks[name]["instances"] == 1:
+        draft.put(("tasks", name, "role"), Role.CHIEF.value, key)
+    elif name != Role.CHIEF.value:
+        draft.leave(key, _CHIEF, value)
+
+
+def _untracked(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
+    for name in words(value):
+        if name in draft.tasks and name != Role.PS.value:
+            draft.put(("tasks", name, "decides"), False, key)
+
+
+def _sidecars(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
+    for name in words(value):
+        if name in draft.tasks:
+            draft.put(("tasks", name, "role"), Role.SIDECAR.value, key)
+
+
+def _depends_on(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
+    """Containers for a type are asked for when those that it depends on have ended: they are preparation."""
+    for other in words(value):
+        if other in {role.value for role in Role}:
+            draft.leave(key, f"{other} trains with the others, and types that train together begin together", value)
+        elif other in draft.tasks:
+            draft.put(("tasks", other, "role"), Role.ONCE.value, key)
+            _after(draft, draft.task_type(names[0]), other, key)
+            for name in draft.tasks:  # those of a gang wait for the same
+                if name != other and "role" not in draft.tasks[name]:
+                    _after(draft, name, other, key)
+
+
+def _prepare_stage(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
+    stage = [name for name in words(value) if name in draft.tasks]
+    for name in stage:
+        draft.put(("tasks", name, "role"), Role.ONCE.value, key)
+    for name in draft.tasks:
+        if name not in stage:
+            for other in stage:
+                _after(draft, name, other, key)
+
+
+def _after(draft: Draft, name: str, other: str, key: str) -> None:
+    draft.put(("tasks", name, "after", other), "succeeded", key)
+
+
+def _of_evaluators(carry: Carry) -> KeyRule:
+    """Carry a key over for evaluators, and list it for other types, which have no time of their own after the end."""
+
+    def carry_or_leave(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
+        if names[0] == Role.EVALUATOR.value:
+            carry(draft, key, value, names)
+        else:
+            draft.leave(key, "only evaluators have a time of their own after the end: `timeouts.evaluator`", value)
+
+    return by(carry_or_leave, "timeouts.evaluator")
+
+
+def _ignored_timeout(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
+    if not boolean(value):
+        draft.leave(key, "an evaluator that goes on for too long is stopped, and the job succeeds", value)
+
+
+def _distributed_mode(value: Any) -> str | None:
+    return "first-come" if str(value).strip().upper() == "FCFS" else None
+
+
+def tensorboard_directory(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
+    """TensorBoard is ours, over what programs write into their own directory for it."""
+    if draft.get("tensorboard") is None:
+        draft.put("tensorboard", True, key)
+    draft.leave(
+        key, "`tensorboard: true` shows what programs write into TONY_TENSORBOARD_DIR, and no other path", value
+    )
+
+
+KEYS = Keys(
+    {
+        "tony.application.name": to("name"),
+        "tony.yarn.queue": to("queue"),
+        "tony.application.tags": to("tags", words),
+        "tony.application.node-label": to("node_label"),
+        "tony.application.framework": elsewhere("framework"),
+        "tony.application.distributed-mode": to("start", _distributed_mode),
+        "tony.application.timeout": to("timeouts.lifetime", milliseconds),
+        "tony.container.allocation.timeout": to("timeouts.queue", milliseconds),
+        "tony.container.registration.timeout": to("timeouts.registration", milliseconds),
+        "tony.application.untracked.jobtypes": by(_untracked, "tasks.<type>.decides"),
+        "tony.application.sidecar.jobtypes": by(_sidecars, "tasks.<type>.role"),
+        "tony.application.prepare-stage": by(_prepare_stage, "tasks.<type>.after"),
+        "tony.application.training-stage": left("what waits for the other stage says so itself", "after"),
+        "tony.application.dependency.<type>.timeout.after.<group>": _of_evaluators(
+            to("timeouts.evaluator", seconds).carry
+        ),
+        "tony.application.tensorboard-log-dir": by(tensorboard_directory, "tensorboard"),
+        "tony.tensorboard.memory": elsewhere("tensorboard"),
+        "tony.tensorboard.vcores": elsewhere("tensorboard"),
+        "tony.tensorboard.instances": elsewhere("tensorboard"),
+        "tony.tensorboard.gpus": elsewhere("tensorboard"),
+        "tony.am.memory": to("am.memory", memory),
+        "tony.am.vcores": to("am.vcores", number),
+        "tony.am.retry-count": argument("retries", positive_or_none),
+        "tony.<type>.instances": elsewhere("tasks.<type>.instances"),
+        "tony.<type>.memory": to("tasks.<type>.memory", memory),
+        "tony.<type>.vcores": to("tasks.<type>.vcores", number),
+        "tony.<type>.gpus": to("tasks.<type>.gpus", positive_or_none),
+        "tony.<type>.node-label": to("tasks.<type>.node_label"),
+        "tony.<type>.command": by(_command, "tasks.<type>.command"),
+        "tony.<type>.depends-on": by(_depends_on, "tasks.<type>.after"),
+        "tony.<type>.resources": by(_resources, "tasks.<type>.files"),
+        "tony.containers.resources": by(_resources, "files"),
+        "tony.containers.command": elsewhere("tasks.<type>.command"),
+        "tony.execution.envs": by(_environment, "env"),
+        "tony.docker.enabled": elsewhere("docker"),
+        "tony.docker.containers.image": elsewhere("docker.image"),
+        "tony.docker.containers.mount": elsewhere("docker.mounts"),
+        "tony.docker.<type>.image": elsewhere("tasks.<type>.docker.image"),
+        "tony.containers.envs": by(_container_environment, "env"),
+        "tony.application.type": left("the application type is always TONY"),
+        "tony.application.single-node": elsewhere("framework"),
+        "tony.application.enable-preprocess": left("preparation is a task of the DAG, or the task type `prepare`"),
+        "tony.application.num-client-rm-connect-retries": left("`timeout` of the connection", "timeout"),
+        "tony.application.stop-on-failure-jobtypes": left(
+            "the failure of any type but side-cars fails the job, once restarts have not helped", "restart"
+        ),
+        "tony.application.stop.on.failure.jobtypes": left(
+            "the failure of any type but side-cars fails the job, once restarts have not helped", "restart"
+        ),
+        "tony.application.fail-on-worker-failure-enabled": left(
+            "a worker that fails fails the job; `min_instances` and `tolerated_failures` let it go on with fewer",
+            "min_instances",
+        ),
+        "tony.application.group.<group>": left("an evaluator's time counts from the end of those that decide"),
+        "tony.application.dependency.<type>.timeout.after.<group>.ignored": _of_evaluators(_ignored_timeout),
+        "tony.application.security.enabled": left("`kerberos` of the connection", "kerberos"),
+        "tony.application.hdfs-conf-path": left(ADDRESSES, "files"),
+        "tony.application.yarn-conf-path": left(ADDRESSES, "files"),
+        "tony.application.mapred-conf-path": left(ADDRESSES, "files"),
+        "tony.application.hadoop.location": left("`hadoop: true` finds the node's own Hadoop", "hadoop"),
+        "tony.application.hadoop.classpath": left("`hadoop: true` finds the node's own Hadoop", "hadoop"),
+        "tony.application.placement-spec": elsewhere("tasks.<type>.placement"),
+        "tony.application.placement-spec-retry-interval-ms": left(
+            "nothing to set: YARN keeps what it is asked for, and what it gives up is asked for again every 5 s"
+        ),
+        "tony.application.alt-placement-spec": left(_FALLBACK),
+        "tony.application.placement-alt-fallback-timeout-ms": left(_FALLBACK),
+        "tony.application.placement-alt-fallback-attempts": left(_FALLBACK),
+        "tony.<type>.placement-spec": elsewhere("tasks.<type>.placement"),
+        "tony.<type>.alt-placement-spec": left(_FALLBACK),
+        "tony.<type>.allocation-tags": elsewhere("tasks.<type>.placement.tags"),
+        "tony.containers.placement-spec": elsewhere("tasks.<type>.placement"),
+        "tony.containers.allocation-tags": elsewhere("tasks.<type>.placement.tags"),
+        "tony.application.reserve.port.python.process.wait.seconds": left("executors hold ports themselves"),
+        "tony.application.test.horovod-driver-fail-enable": left(_TESTS),
+        "tony.application.test.horovod-test-mode-enable": left(_TESTS),
+        "tony.horovod.mode.test": left(_TESTS),
+        "tony.horovod.mode.test.fast.fail": left(_TESTS),
+        "tony.horovod.driver.mode.debug": left("no driver: the rendezvous runs beside rank 0"),
+        "tony.other.namenodes": left("`hadoop: true` in the job, and `other_hdfs` of the connection", "other_hdfs"),
+        "tony.worker.timeout": left(
+            "bounds one program; `timeouts.lifetime` bounds the job, `execution_timeout` the task of the DAG",
+            "timeouts.lifetime",
+        ),
+        "tony.task.executor.execution-timeout-ms": left(
+            "bounds one program; `timeouts.lifetime` bounds the job, `execution_timeout` the task of the DAG",
+            "timeouts.lifetime",
+        ),
+        "tony.task.executor.registry-timeout-sec": left(
+            "an executor waits for the others as long as the job does: `timeouts.registration` bounds each of them",
+            "timeouts.registration",
+        ),
+        "tony.evaluator.run-alone.timeout": to("timeouts.evaluator", milliseconds),
+        "tony.chief.name": by(_chief, "role"),
+        "tony.chief.index": left(_CHIEF, "role"),
+        "tony.<type>.max-instances": left(_POOLS),
+        "tony.task.max-total-<resource>": left(_POOLS),
+        "tony.am.gpus": left("nothing of the user's runs in the master"),
+        "tony.am.wait-client-signal-stop-timeout-sec": left("no client has to stay"),
+        "tony.am.startup-timeout": left("`timeouts.queue` counts from the submission", "timeouts.queue"),
+        "tony.task.heartbeat-interval-ms": left(_FIXED),
+        "tony.task.heartbeat-interval": left(_FIXED),
+        "tony.task.max-missed-heartbeats": left(_FIXED),
+        "tony.task.metrics-interval-ms": left("nothing to set: measured every 3 s"),
+        "tony.task.gpu-metrics.enabled": left("nothing to set: GPUs are measured where the node's NVML tells of them"),
+        "tony.task.executor.execution.error-message-max-depth": left("a failure shows the last lines of the program"),
+        "tony.task.executor.jvm.opts": left(_NO_JVM),
+        "tony.task.am.jvm.opts": left(_NO_JVM),
+        "tony.task.default.jvm.opts": left(_NO_JVM),
+        "tony.gpu-exec-path": left("NVML is asked, without a program"),
+        "tony.python-exec-path": left("the runtime's Python is `python` of the connection, the job's is `python_env`"),
+        "tony.init.module": left(_NO_SERVER),
+        "tony.secret.key": left(_NO_SERVER),
+        "tony.http.port": left(_NO_SERVER),
+        "tony.https.port": left(_NO_SERVER),
+        **{f"tony.https.keystore.{each}": left(_NO_SERVER) for each in ("path", "type", "password", "algorithm")},
+        "tony.keytab.user": left(_NO_SERVER),
+        "tony.keytab.location": left(_NO_SERVER),
+        "tony.portal.url": left(_NO_SERVER),
+        "tony.portal.cache.max-entries": left(_NO_SERVER),
+        "tony.history.<setting>": left(_NO_SERVER),
+        "tony.history.cache.max-entries": left(_NO_SERVER),
+        "tony.version-info.<part>": left(_VERSION),
+        "tony.application.docker.enabled": elsewhere("docker"),
+        "tony.application.docker.image": elsewhere("docker.image"),
+    }
+)
+
+OPTIONS = Keys(
+    {
+        "executes": elsewhere("tasks.<type>.command"),
+        "task_params": elsewhere("tasks.<type>.command"),
+        "python_binary_path": elsewhere("python_env"),
+        "python_venv": elsewhere("python_env"),
+        "src_dir": elsewhere("files"),
+        "shell_env": elsewhere("env"),
+        "container_env": elsewhere("env"),
+        "conf": elsewhere("overrides"),
+        "conf_file": elsewhere("overrides"),
+        "sidecar_tensorboard_log_dir": elsewhere("tensorboard"),
+        "hdfs_classpath": left("nothing of Java is needed"),
+        "debug": left("the job's directory keeps what it was started with"),
+        "help": left("shows TonY's options"),
+        "appname": elsewhere("name"),
+        "app_name": elsewhere("name"),
+    }
+)

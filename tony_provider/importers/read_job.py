@@ -1,0 +1,274 @@
+"""What is known when it is given, and cannot be read: each with the reason, and with the page that helps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Any
+
+import attrs
+
+from tony_provider.importers import hbox, linkedin_tony, skein, tf_yarn, torchx, yarn_services
+from tony_provider.importers.job_source import Source, System, source_of
+from tony_provider.importers.key_table import BadValue, Draft, ImportedJob, KeyPath, NotImportable, nested_mapping
+from tony_provider.importers.yarn_terms import finish_images
+from tony_provider.runtime.frameworks import get_framework
+from tony_provider.runtime.jobspec.model import TENSORBOARD, Role
+from tony_provider.runtime.jobspec.problems import Problem, SpecError, child
+from tony_provider.runtime.parsing.parse import merge, parse_job
+
+_SPARK = ("spark-submit", "spark-submit.sh", "pyspark")
+
+
+@attrs.frozen
+class UnsupportedSystem:
+    """A kind of job that is not read."""
+
+    title: str  # as people call it
+    knows: Callable[[Source], bool]
+    why: str
+    page: str  # of the documents
+
+
+def _is_sparks(source: Source) -> bool:
+    return bool(source.calls(_is_call)) or (source.is_file and "TFCluster.run(" in source.text)
+
+
+def _is_call(words: Sequence[str]) -> bool:
+    return PurePosixPath(words[0]).name in _SPARK
+
+
+def _is_tf_yarns(source: Source) -> bool:
+    return source.is_file and re.search(r"^\s*(?:from|import) tf_yarn\b", source.text, re.MULTILINE) is not None
+
+
+def _is_sliders(source: Source) -> bool:
+    plain: Mapping[str, Any] = source.document or {}
+    return isinstance(plain.get("components"), Mapping) and "schema" in plain
+
+
+def _is_kubernetes(source: Source) -> bool:
+    plain: Mapping[str, Any] = source.document or {}
+    return (
+        "apiVersion" in plain
+        and "kind" in plain
+        and bool(nested_mapping(plain, "spec") or nested_mapping(plain, "metadata"))
+    )
+
+
+UNSUPPORTED: Sequence[UnsupportedSystem] = (
+    UnsupportedSystem(
+        "TensorFlowOnSpark",
+        _is_sparks,
+        "is a program of Spark's: its sizes are in spark-submit and its cluster in what the driver computes",
+        "docs/from-tensorflowonspark.md says what each becomes",
+    ),
+    UnsupportedSystem(
+        "tf-yarn",
+        _is_tf_yarns,
+        "is a program of tf-yarn's without a call of run_on_yarn(…)",
+        "docs/from-tf-yarn.md says what its parts are here",
+    ),
+    UnsupportedSystem(
+        "Slider",
+        _is_sliders,
+        "is of Slider's application packages, which YARN services have replaced",
+        "docs/from-yarn-services.md says what its words are here",
+    ),
+    UnsupportedSystem(
+        "Kubernetes",
+        _is_kubernetes,
+        "is for Kubernetes, such as a job of Kubeflow Trainer",
+        "docs/theirs-and-ours.md says what its features are here",
+    ),
+)
+
+_STEP = re.compile(r"\.?([\w-]+)|\[(\d+)\]|\['([^']*)'\]")
+_ORDER = ("framework", "name", "queue", "priority", "success", "start", "tolerated_failures", "preset")
+_TASK_ORDER = ("role", "instances", "memory", "vcores", "gpus", "after", "command")
+_UNKNOWN = "nothing says what it runs"
+
+
+def finish_import(
+    draft: Draft, system: str, source: str, *, command: str | None, given: Mapping[str, Any]
+) -> ImportedJob:
+    """What was imported, as a valid job.
+
+    ``command`` is for task types whose own nobody knows; ``given`` is laid over the job. What our parser refuses of a
+    value of theirs is left behind, with what it says. Raises NotImportable for a job that lacks what it needs.
+    """
+    _give_command(draft, command)
+    finish_images(draft)
+    while True:
+        job = _in_order(merge(draft.job, given))
+        _expect_commands(draft, job)
+        try:
+            parse_job(job)
+        except SpecError as error:
+            _leave_behind(draft, error, given)
+        else:
+            return ImportedJob(system, source, job, draft.arguments, draft.left)
+
+
+def _give_command(draft: Draft, command: str | None) -> None:
+    for name, task in draft.tasks.items():
+        if command and "command" not in task and not _has_its_own(draft.job, name, task):
+            task["command"] = command
+        if draft.exports and "command" in task:
+            task["command"] = f"{draft.exports} && {task['command']}"
+
+
+def _has_its_own(job: Mapping[str, Any], name: str, task: Mapping[str, Any]) -> bool:
+    """Whether the framework has a command for the type."""
+    role = task.get("role") or (name if name in {each.value for each in Role} else Role.WORKER.value)
+    try:
+        return bool(get_framework(str(job.get("framework"))).default_command(Role(role)))
+    except (LookupError, ValueError):
+        return False
+
+
+def _expect_commands(draft: Draft, job: Mapping[str, Any]) -> None:
+    tasks = job.get("tasks") or {}
+    if not isinstance(tasks, Mapping) or not all(isinstance(task, Mapping) for task in tasks.values()):
+        return  # the parser says so
+    if not tasks:
+        told = "\n".join(f"  {each}" for each in draft.left)
+        raise NotImportable("there is no task type with an instance in it" + (f"; it says:\n{told}" if told else ""))
+    lacking = [
+        f"  {child(child('tasks', name), 'command')}: {draft.no_command.get(name, _UNKNOWN)}"
+        for name, task in tasks.items()
+        if name != TENSORBOARD and not task.get("command") and not _has_its_own(job, name, task)
+    ]
+    if lacking:
+        first = lacking[0].split(":")[0].strip()
+        raise NotImportable(
+            "\n".join(
+                [
+                    "what its tasks run is not known:",
+                    *lacking,
+                    f"give it: --command 'python train.py' for all of them, or --set {first}='python train.py'",
+                ]
+            )
+        )
+
+
+def _leave_behind(draft: Draft, error: SpecError, given: Mapping[str, Any]) -> None:
+    """Take out what is wrong and was theirs; raises NotImportable where that mends nothing."""
+    wrong: dict[KeyPath, tuple[str, str]] = {}
+    for problem in error.problems:
+        found = _origin(draft, _steps(problem.path))
+        if found is not None and not _said(given, found[0]):
+            wrong.setdefault(found[0], (found[1], problem.message))
+    if not wrong:
+        raise NotImportable(_told(error.problems)) from error
+    for path in sorted(wrong, key=_place, reverse=True):  # of a list the later elements first
+        key, message = wrong[path]
+        draft.leave(key, f"{'.'.join(path)} here {message}", draft.remove(path))
+        draft.origins.pop(path, None)
+
+
+def _place(path: KeyPath) -> list[tuple[int, str]]:
+    return [(int(step) if step.isdecimal() else -1, step) for step in path]
+
+
+def _told(problems: tuple[Problem, ...]) -> str:
+    lines = "\n".join(f"  {each}" for each in problems)
+    return f"what was read makes no valid job; lay other values over it with --set KEY=VALUE:\n{lines}"
+
+
+def _steps(path: str) -> KeyPath:
+    return tuple(next(filter(None, found.groups()), "") for found in _STEP.finditer(path))
+
+
+def _origin(draft: Draft, path: KeyPath) -> tuple[KeyPath, str] | None:
+    """The place that the problem is at, as far as something of theirs was carried to it, and their key."""
+    for length in range(len(path), 0, -1):
+        if (key := draft.origins.get(path[:length])) is not None:
+            element = path[: length + 1]
+            is_element = len(element) > length and isinstance(draft.get(path[:length]), list)
+            return (element if is_element else path[:length]), key
+    return None
+
+
+def _said(given: Mapping[str, Any], path: KeyPath) -> bool:
+    found: Any = given
+    for name in path:
+        if not isinstance(found, Mapping) or name not in found:
+            return False
+        found = found[name]
+    return True
+
+
+def _in_order(job: Mapping[str, Any]) -> dict[str, Any]:
+    """As people write it: what it is first, its tasks last, and of each task its command."""
+    first = [name for name in _ORDER if name in job]
+    middle = [name for name in job if name not in _ORDER and name != "tasks"]
+    ordered = {name: job[name] for name in [*first, *middle] if job[name] not in ({}, [])}
+    tasks = job.get("tasks")
+    ordered["tasks"] = {name: _task_in_order(tasks[name]) for name in tasks} if isinstance(tasks, Mapping) else tasks
+    return ordered
+
+
+def _task_in_order(task: Any) -> Any:
+    if not isinstance(task, Mapping):
+        return task  # which the parser refuses
+    task = _filled(task)
+    known = [name for name in _TASK_ORDER if name in task and name != "command"]
+    others = [name for name in task if name not in _TASK_ORDER]
+    last = ["command"] if "command" in task else []
+    return {name: task[name] for name in [*known, *others, *last]}
+
+
+def _filled(given: Any) -> Any:
+    """Without lists and mappings that nothing is left in."""
+    if not isinstance(given, Mapping):
+        return given
+    kept = {name: _filled(value) for name, value in given.items()}
+    return {name: value for name, value in kept.items() if value not in ({}, [])}
+
+
+SYSTEMS: Sequence[System] = (
+    linkedin_tony.SYSTEM,
+    skein.SYSTEM,
+    yarn_services.SYSTEM,
+    hbox.SYSTEM,
+    tf_yarn.SYSTEM,
+    torchx.SYSTEM,
+)
+
+
+def imported_from(
+    words: Sequence[str],
+    *,
+    system: str | None = None,
+    command: str | None = None,
+    given: Mapping[str, Any] | None = None,
+) -> ImportedJob:
+    """The job that a file, or the call in ``words``, is in its own system: the one that it looks like, or ``system``.
+
+    ``command`` is for the task types whose own nobody knows, ``given`` is laid over the job. Raises NotImportable.
+    """
+    source = source_of(words)
+    of = _system(source, system)
+    try:
+        draft = of.read(source)
+    except BadValue as error:
+        raise NotImportable(f"{source.told}: {error}") from error
+    except RecursionError as error:
+        raise NotImportable(f"{source.told}: nested too deeply") from error
+    return finish_import(draft, of.title, source.told, command=command, given=given or {})
+
+
+def _system(source: Source, name: str | None) -> System:
+    if name is not None:
+        return next(each for each in SYSTEMS if each.name == name)
+    found = [each for each in SYSTEMS if each.knows(source)]
+    if len(found) == 1:
+        return found[0]
+    for each in UNSUPPORTED if not found else ():
+        if each.knows(source):
+            raise NotImportable(f"{source.told} {each.why}, and is not read; {each.page}")
+    kinds = "\n".join(f"  {each.name}: {each.takes}" for each in SYSTEMS)
+    what = "is none of what is read here" if not found else f"could be of {' or '.join(each.title for each in found)}"
+    raise NotImportable(f"{source.told} {what}; say which with --from:\n{kinds}")

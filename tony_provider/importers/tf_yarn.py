@@ -1,0 +1,473 @@
+"""Values in Python source, read and never executed: constants, what is made of them, and names that have one value."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import PurePath
+from typing import Any
+
+import attrs
+
+from tony_provider.importers.job_source import Source, System
+from tony_provider.importers.key_table import (
+    BadValue,
+    Draft,
+    KeyPath,
+    Keys,
+    NotImportable,
+    argument,
+    by,
+    elsewhere,
+    environment,
+    left,
+    memory,
+    nested_mapping,
+    number,
+    positive_or_none,
+    to,
+)
+from tony_provider.runtime.jobspec.container_content import EnvironmentKind, python_env_kind
+from tony_provider.runtime.jobspec.model import TENSORBOARD, PythonEnv
+
+_ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+}
+_LARGEST = 1 << 62
+_DEEPEST = 50
+_LONGEST = 100_000  # characters of a text
+
+
+class Computed(ValueError):  # noqa: N818 - named for what is wrong
+    """A value that only running the program would tell."""
+
+
+@attrs.frozen
+class PythonSource:
+    """A program's text, as a tree."""
+
+    tree: ast.Module
+    name: str  # of its file
+    _known: dict[ast.expr, Any] = attrs.field(factory=dict, repr=False)  # what was looked at already
+    _values: Mapping[str, Sequence[ast.expr | None]] = attrs.field(init=False, repr=False)  # None: not told by itself
+    _modules: Mapping[str, str] = attrs.field(init=False, repr=False)  # by the names that imports give them
+
+    @_values.default
+    def _values_of_names(self) -> Mapping[str, Sequence[ast.expr | None]]:
+        """All that each name is given anywhere, also by a loop or as an argument."""
+        alone = {
+            id(to): node.value
+            for node in ast.walk(self.tree)
+            if isinstance(node, (ast.Assign, ast.AnnAssign))
+            for to in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        }
+        found: dict[str, list[ast.expr | None]] = {}
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                found.setdefault(node.id, []).append(alone.get(id(node)))
+            elif isinstance(node, ast.arg):
+                found.setdefault(node.arg, []).append(None)
+        return found
+
+    @_modules.default
+    def _modules_of_names(self) -> Mapping[str, str]:
+        found: dict[str, str] = {}
+        for node in ast.walk(self.tree):
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                above = f"{node.module}." if isinstance(node, ast.ImportFrom) and node.module else ""
+                for alias in node.names:
+                    found.setdefault(alias.asname or alias.name, f"{above}{alias.name}")
+        return found
+
+    @classmethod
+    def parse(cls, text: str, name: str) -> PythonSource:
+        """Raises ValueError for what is no Python."""
+        try:
+            return cls(ast.parse(text), PurePath(name).name)
+        except (SyntaxError, RecursionError, MemoryError) as error:
+            raise ValueError(f"{name}: is no Python ({error})") from error
+
+    def calls(self, name: str) -> Iterator[ast.Call]:
+        """The calls of a function, whatever it is taken from."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Call) and called(node) == name:
+                yield node
+
+    def imports(self) -> Iterator[str]:
+        """The modules that it imports, or takes something from."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                yield node.module
+            elif isinstance(node, ast.Import):
+                yield from (alias.name for alias in node.names)
+
+    def value(self, node: ast.expr, depth: int = 0) -> Any:
+        """What an expression is. Raises Computed."""
+        if depth > _DEEPEST:
+            raise Computed(ast.unparse(node))
+        if node not in self._known:
+            self._known[node] = self._value(node, depth)
+        return self._known[node]
+
+    def _value(self, node: ast.expr, depth: int) -> Any:
+        match node:
+            case ast.Constant(value=value):
+                return value
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return self._number(-self._number(self.value(operand, depth + 1), node), node)
+            case ast.BinOp(left=left, op=op, right=right):
+                return self._calculated(node, op, self.value(left, depth + 1), self.value(right, depth + 1))
+            case ast.List(elts=elements) | ast.Tuple(elts=elements) | ast.Set(elts=elements):
+                return [self.value(each, depth + 1) for each in elements]
+            case ast.Name(id="__file__"):
+                return self.name
+            case ast.Name(id=name):
+                return self.value(self._assigned(name, node), depth + 1)
+            case ast.Attribute(value=ast.Name(id=module), attr="__file__"):
+                return f"{self._modules.get(module, module).replace('.', '/')}.py"
+            case ast.Call(args=[argument]) if ast.unparse(node.func) in (
+                "os.path.basename",
+                "path.basename",
+                "basename",
+            ):
+                return PurePath(str(self.value(argument, depth + 1))).name
+        raise Computed(ast.unparse(node))
+
+    def pairs(self, node: ast.expr) -> Iterator[tuple[ast.expr | None, ast.expr]]:
+        """The keys and values of a mapping, written as one or under a name; no key: another mapping in it."""
+        if isinstance(node, ast.Name):
+            node = self._assigned(node.id, node)
+        if not isinstance(node, ast.Dict):
+            raise Computed(ast.unparse(node))
+        yield from zip(node.keys, node.values, strict=True)
+
+    def _assigned(self, name: str, node: ast.expr) -> ast.expr:
+        """The one value that a name is given anywhere."""
+        found = self._values.get(name, ())
+        if len(found) != 1 or found[0] is None:
+            raise Computed(ast.unparse(node))
+        return found[0]
+
+    def _calculated(self, node: ast.expr, op: ast.operator, left: Any, right: Any) -> Any:
+        if isinstance(left, str) and isinstance(right, str) and isinstance(op, ast.Add):
+            if len(left) + len(right) > _LONGEST:
+                raise Computed(ast.unparse(node))
+            return left + right
+        if isinstance(op, ast.Pow):
+            base, power = self._number(left, node), self._number(right, node)
+            if not 0 <= power <= 62 or abs(base) > 10:
+                raise Computed(ast.unparse(node))
+            return self._number(base**power, node)
+        if (calculate := _ARITHMETIC.get(type(op))) is None or (right == 0 and isinstance(op, ast.FloorDiv)):
+            raise Computed(ast.unparse(node))
+        return self._number(calculate(self._number(left, node), self._number(right, node)), node)
+
+    @staticmethod
+    def _number(value: Any, node: ast.expr) -> Any:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or abs(value) > _LARGEST:
+            raise Computed(ast.unparse(node))
+        return value
+
+
+def called(node: ast.expr) -> str:
+    """The last name of what a call calls; empty for anything else."""
+    if not isinstance(node, ast.Call):
+        return ""
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+
+
+_CALL = "run_on_yarn"
+_CPU = "cpu"  # tf-yarn's name of the nodes without a label
+_LABELS = ("NodeLabel", "TaskFlavor")
+_ACCESS = ("view_users", "view_groups", "modify_users", "modify_groups")
+_NAMES = ("experiment_fn", "task_specs")  # of arguments that stand without theirs
+_OLDER_NAMES = ("pyenv_zip_path", *_NAMES)
+_EXPERIMENT = "PytorchExperiment"
+_OF_EXPERIMENT = ("model", "main_fn", "train_dataset", "dataloader_args", "n_workers_per_executor")
+_OF_SPEC = ("memory", "vcores", "instances", "nb_proc_per_worker", "label")
+_COMPUTED = "is computed, which only running the program would tell"
+
+
+def _environment(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
+    taken, refused = environment(nested_mapping(value))
+    for name, text in taken.items():
+        draft.put(("env", name), text, key)
+    for name, why in refused.items():
+        draft.leave(f"{key} {name}", why)
+
+
+def _python_env(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
+    """One for all, or one for each node label: that of the task types that want the label."""
+    if not isinstance(value, Mapping):
+        _put_env(draft, (), key, value)
+        return
+    for name, task in draft.tasks.items():
+        label = task.get("node_label", _CPU)
+        if label in value:
+            _put_env(draft, ("tasks", name), f"{key} {label}", value[label])
+        else:
+            draft.leave(key, f"has none for {label}, which {name} wants", dict(value))
+
+
+def _put_env(draft: Draft, above: KeyPath, key: str, value: Any) -> None:
+    if isinstance(value, str) and python_env_kind(PythonEnv(value)) in (EnvironmentKind.ARCHIVE, EnvironmentKind.PEX):
+        draft.put((*above, "python_env"), value, key)
+    else:
+        draft.leave(key, "`python_env` is an archive of venv-pack or conda-pack, or a PEX", value)
+
+
+def _access(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
+    """What skein's ``ACLs(…)`` is given; by default everybody may look."""
+    for name, given in value.items():
+        if name in _ACCESS:
+            who, what = name.split("_")
+            draft.put(("acls", who, what), given, f"{key} {name}")
+        elif name != "enable":
+            draft.leave(f"{key} {name}", "the page of the job is for those of `acls.view`", given)
+
+
+def _files(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
+    for target, source in nested_mapping(value).items():
+        written = source if str(source).rpartition("/")[2] == target else f"{source}::{target}"
+        draft.add("files", written, key)
+
+
+def _task_module(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
+    if "gloo_allred" in str(value):
+        draft.put("framework", "horovod", key)
+    else:
+        draft.leave(key, "`command` says what runs", value)
+
+
+KEYS = Keys(
+    {
+        "experiment_fn": left(
+            "a function is no program: write what it holds as one, for `command` and `files`, or use @task.tony",
+            "command",
+        ),
+        "task_specs": elsewhere("tasks"),
+        "pyenv_zip_path": by(_python_env, "python_env"),
+        "files": by(_files, "files"),
+        "env": by(_environment, "env"),
+        "queue": to("queue"),
+        "name": to("name"),
+        "nb_retries": argument("retries", positive_or_none),
+        "custom_task_module": by(_task_module, "framework"),
+        "pre_script_hook": left("the first words of the `command`; `hadoop: true` for Hadoop's environment", "command"),
+        "acls": by(_access, "acls"),
+        "file_systems": left("`hadoop: true` in the job, and `other_hdfs` of the connection", "other_hdfs"),
+        "skein_client": left("the connection says where jobs run"),
+        "eval_monitor_log_thresholds": left("an evaluator reports what it measures by `tony_sdk.report`"),
+        "cuda_runtime_hdfs_path": left("the environment of the job has its CUDA libraries", "python_env"),
+    }
+)
+TASK_KEYS = Keys(
+    {
+        "task.<type>.memory": to("tasks.<type>.memory", memory),
+        "task.<type>.vcores": to("tasks.<type>.vcores", number),
+        "task.<type>.instances": to("tasks.<type>.instances", number),
+        "task.<type>.nb_proc_per_worker": to(
+            "tasks.<type>.processes", lambda value: number(value) if number(value) > 1 else None
+        ),
+        **{
+            f"task.<type>.{name}": to("tasks.<type>.node_label", lambda value: str(value) or None)
+            for name in ("label", "flavor")
+        },
+        "task.<type>.tb_model_dir": left(
+            "`tensorboard: true` shows what programs write into TONY_TENSORBOARD_DIR", "tensorboard"
+        ),
+        "task.<type>.tb_extra_args": left("TensorBoard takes no arguments of its own", "tensorboard"),
+        "task.<type>.tb_termination_timeout_seconds": left("TensorBoard ends with the job", "tensorboard"),
+    }
+)
+
+
+def _knows(source: Source) -> bool:
+    return source.is_file and f"{_CALL}(" in source.text and not source.begins_like_xml
+
+
+def _read(source: Source) -> Draft:
+    try:
+        program = PythonSource.parse(source.text, source.told)
+    except ValueError as error:
+        raise NotImportable(str(error)) from error
+    calls = list(program.calls(_CALL))
+    if len(calls) != 1:
+        lines = ", ".join(str(each.lineno) for each in calls)
+        raise NotImportable(
+            f"{source.told}: has {len(calls)} calls of {_CALL}"
+            + (f" (lines {lines}); give a file with one" if calls else "")
+        )
+    draft = Draft()
+    draft.put("framework", _framework(program), _CALL)
+    given = _arguments(draft, calls[0])
+    _tasks(draft, program, given)
+    for name, node in given.items():
+        if name != "task_specs":
+            _carry(draft, KEYS, name, lambda node=node, name=name: _value(draft, program, name, node))  # type: ignore[misc]
+    _processes(draft, program)
+    for name in draft.tasks:
+        draft.no_command[name] = "what experiment_fn holds, as a program"
+    return draft
+
+
+def _framework(program: PythonSource) -> str:
+    modules = list(program.imports())
+    if any(each.startswith("tf_yarn.pytorch") for each in modules):
+        return "pytorch"
+    return "standalone" if any(each.startswith("tf_yarn.distributed") for each in modules) else "tensorflow"
+
+
+def _arguments(draft: Draft, call: ast.Call) -> dict[str, ast.expr]:
+    names = _OLDER_NAMES if len(call.args) > len(_NAMES) or _is_specs_named(call) else _NAMES
+    given = dict(zip(names, call.args, strict=False))
+    for keyword in call.keywords:
+        if keyword.arg is None:
+            draft.leave(f"**{ast.unparse(keyword.value)}", _COMPUTED)
+        else:
+            given[keyword.arg] = keyword.value
+    return given
+
+
+def _is_specs_named(call: ast.Call) -> bool:
+    """Of two arguments without names the second is the experiment's function where ``task_specs`` has its name."""
+    return len(call.args) == len(_NAMES) and any(each.arg == "task_specs" for each in call.keywords)
+
+
+def _carry(draft: Draft, keys: Keys, key: str, value: Callable[[], Any]) -> None:
+    try:
+        found = value()
+    except Computed as error:
+        known = keys.find(key)
+        here = f"; here it is `{known[0].here}`" if known and known[0].here else ""
+        draft.leave(key, f"{_COMPUTED}{here}", str(error))
+        return
+    if found is not None and not keys.carry(draft, key, found):
+        draft.leave(key, f"unknown argument{keys.hint(key)}", found)
+
+
+def _value(draft: Draft, program: PythonSource, name: str, node: ast.expr) -> Any:
+    if name in ("experiment_fn", "skein_client"):
+        return ast.unparse(node)
+    if name == "acls":
+        return _acls(program, node)
+    if name == "pyenv_zip_path":
+        return _environments(program, node)
+    if name not in ("files", "env"):
+        return program.value(node)
+    known = {}
+    for key, value in program.pairs(node):
+        if key is None:
+            draft.leave(f"{name} **", _COMPUTED, ast.unparse(value))
+            continue
+        try:
+            known[str(program.value(key))] = program.value(value)
+        except Computed as error:
+            draft.leave(f"{name} {ast.unparse(key)}", _COMPUTED, str(error))
+    return known
+
+
+def _tasks(draft: Draft, program: PythonSource, given: Mapping[str, ast.expr]) -> None:
+    if "task_specs" not in given:
+        raise NotImportable(f"{_CALL} is given no task_specs, so nothing says which tasks there are")
+    try:
+        specs = {str(program.value(key)): spec for key, spec in program.pairs(given["task_specs"]) if key is not None}
+    except Computed as error:
+        raise NotImportable(
+            f"task_specs {_COMPUTED}: {error}; write it as a mapping of names to TaskSpec(…)"
+        ) from error
+    for name, spec in specs.items():
+        if not isinstance(spec, ast.Call) or called(spec) != "TaskSpec":
+            draft.leave(f"task_specs[{name!r}]", f"is no TaskSpec(…), and {_COMPUTED}", ast.unparse(spec))
+        elif name == TENSORBOARD:
+            _tensorboard(draft, program, spec)
+        else:
+            draft.put(("tasks", draft.task_type(name), "instances"), 1, "task_specs")
+            for key, node in _spec(spec).items():
+                _carry(
+                    draft,
+                    TASK_KEYS,
+                    f"task.{name}.{key}",
+                    lambda node=node: _spec_value(program, node),  # type: ignore[misc]
+                )
+
+
+def _processes(draft: Draft, program: PythonSource) -> None:
+    """Older versions have the experiment say how many processes each worker runs."""
+    key = _OF_EXPERIMENT[-1]
+    for call in program.calls(_EXPERIMENT):
+        named = {each.arg: each.value for each in call.keywords if each.arg is not None}
+        given = {**dict(zip(_OF_EXPERIMENT, call.args, strict=False)), **named}
+        if key not in given:
+            continue
+        try:
+            count = number(program.value(given[key]))
+        except (Computed, BadValue) as error:
+            draft.leave(f"{_EXPERIMENT} {key}", f"{_COMPUTED}; here it is `processes` of the task type", str(error))
+            continue
+        for name, task in draft.tasks.items():
+            if count > 1 and "processes" not in task:
+                draft.put(("tasks", name, "processes"), count, f"{_EXPERIMENT} {key}")
+
+
+def _tensorboard(draft: Draft, program: PythonSource, spec: ast.Call) -> None:
+    given = _spec(spec)
+    size = {}
+    for key, node in given.items():
+        try:
+            if key in ("memory", "vcores"):
+                size[key] = memory(program.value(node)) if key == "memory" else number(program.value(node))
+                continue
+        except (Computed, BadValue) as error:
+            draft.leave(f"task.{TENSORBOARD}.{key}", _COMPUTED, str(error))
+            continue
+        _carry(draft, TASK_KEYS, f"task.{TENSORBOARD}.{key}", lambda node=node: ast.unparse(node))  # type: ignore[misc]
+    draft.put(TENSORBOARD, size or True, "task_specs")
+
+
+def _spec(spec: ast.Call) -> dict[str, ast.expr]:
+    named = {keyword.arg: keyword.value for keyword in spec.keywords if keyword.arg is not None}
+    return {**dict(zip(_OF_SPEC, spec.args, strict=False)), **named}
+
+
+def _spec_value(program: PythonSource, node: ast.expr) -> Any:
+    """The label of CPU is none."""
+    found = _label(program, node)
+    return None if found == _CPU and isinstance(node, ast.Attribute) else found
+
+
+def _label(program: PythonSource, node: ast.expr) -> Any:
+    """``NodeLabel.GPU``, in older versions ``TaskFlavor.GPU``, is the label ``gpu``; anything else is a value."""
+    if isinstance(node, ast.Attribute) and ast.unparse(node.value).endswith(_LABELS):
+        return node.attr.lower()
+    return program.value(node)
+
+
+def _environments(program: PythonSource, node: ast.expr) -> Any:
+    try:
+        return program.value(node)
+    except Computed:
+        return {_label(program, key): program.value(value) for key, value in program.pairs(node) if key is not None}
+
+
+def _acls(program: PythonSource, node: ast.expr) -> dict[str, Any] | None:
+    if isinstance(node, ast.Constant) and node.value is None:
+        return None
+    if called(node) != "ACLs" or not isinstance(node, ast.Call) or node.args:
+        raise Computed(ast.unparse(node))
+    return {each.arg: program.value(each.value) for each in node.keywords if each.arg is not None}
+
+
+SYSTEM = System(
+    name="tf-yarn",
+    title="tf-yarn",
+    page="from-tf-yarn",
+    takes="a Python source with one call of run_on_yarn(…), or the call itself",
+    keys=(KEYS, TASK_KEYS),
+    knows=_knows,
+    read=_read,
+)

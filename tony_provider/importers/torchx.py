@@ -1,0 +1,418 @@
+"""What a role of TorchX runs: the program behind torchrun, and words for a shell."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Any
+
+import attrs
+
+from tony_provider.importers.job_source import Options, Source, System, read_options, say_unfilled
+from tony_provider.importers.key_table import (
+    Draft,
+    Keys,
+    NotImportable,
+    by,
+    elsewhere,
+    environment,
+    left,
+    listed,
+    mapping,
+    nested_mapping,
+    number,
+    number_of,
+    pairs,
+    positive_or_none,
+    to,
+    words,
+)
+
+_TORCHRUN = ("torchrun", "torch.distributed.run")
+MACROS = {"app_id": "$TONY_APPLICATION_ID", "replica_id": "$TONY_TASK_INDEX", "img_root": ".", "base_img_root": "."}
+MACRO = re.compile(r"\$\{(\w+)\}")
+FLAGS = ("dryrun", "wait", "log", "tee_logs", "stdin")  # of torchx run
+_MODULE, _NO_PYTHON = ("m", "module"), ("no-python", "no_python")
+_FLAGS_OF_TORCHRUN = (*_MODULE, *_NO_PYTHON, "run-path", "run_path", "standalone")
+
+
+@attrs.frozen
+class RoleCommand:
+    """The words of a role's command, and how many processes run it in each container."""
+
+    words: Sequence[str]
+    processes: str = "1"
+    is_torchrun: bool = False
+
+
+def command_of(draft: Draft, key: str, entrypoint: str, args: Sequence[str]) -> RoleCommand:
+    """What is behind torchrun, which is not needed; anything else as it is."""
+    given = [entrypoint, *args]
+    if PurePosixPath(entrypoint).name in ("bash", "sh") and len(args) == 2 and args[0] == "-c":
+        try:
+            inner = shlex.split(args[1].replace("$$", "$"))
+        except ValueError:
+            inner = []
+        given = inner if _torchrun(inner) is not None else given
+    if (place := _torchrun(given)) is None:
+        return RoleCommand(given)
+    options = read_options(given[place + 1 :], flags=_FLAGS_OF_TORCHRUN)
+    program, flags = list(options.rest), {name for name, _ in options.given}
+    processes = options.last("nproc_per_node") or options.last("nproc-per-node") or "1"
+    if processes in ("auto", "gpu"):
+        processes = "gpus"
+    if not program:
+        draft.leave(f"{key}.args", "torchrun is given no program", " ".join(given))
+    words = ["python", *(["-m"] if flags.intersection(_MODULE) else []), *program]
+    return RoleCommand(program if flags.intersection(_NO_PYTHON) else words, processes, is_torchrun=True)
+
+
+def _torchrun(words: Sequence[str]) -> int | None:
+    """The place of torchrun's name in a command."""
+    for index, word in enumerate(words[:3]):
+        if PurePosixPath(word).name in _TORCHRUN:
+            return index
+    return None
+
+
+def shell_word(text: str) -> str:
+    """One word for a shell, with TorchX's macros as our variables."""
+    if not MACRO.search(text):
+        return shlex.quote(text.replace("$$", "$"))
+    escaped = re.sub(r'(["\\`])', r"\\\1", text)
+    filled = MACRO.sub(lambda found: MACROS.get(found[1], found[0]), escaped)
+    return filled if re.fullmatch(r"[\w$./=:-]+", filled) else f'"{filled}"'
+
+
+_NO_VALUE = -1  # of a resource
+_NODES = re.compile(r"(?:(?:(?P<least>\d+):)?(?P<nodes>\d+)x)?(?P<processes>\d+)")
+_TORCHRUN_LEFT = "the rendezvous is the application master's, and each process finds its rank"
+_IMAGE = "TorchX's own image is not used; say `docker: {image: …}`, or `python_env`"
+_NO_RETRIES = (
+    "0, as TorchX has it by default, is `restart: {budget: 0}`; without that tasks start again up to 3 times, from "
+    "their newest checkpoint"
+)
+_OF_MOUNTS = {  # the names of an option's parts, and those of an AppDef
+    **dict.fromkeys(("src", "source"), "src_path"),
+    **dict.fromkeys(("dst", "destination", "target"), "dst_path"),
+    **dict.fromkeys(("readonly", "read_only"), "read_only"),
+}
+# Named resources of TorchX 0.7: vcores, GPUs and memory in GiB.
+_SIZES = {
+    "gpu.small": (8, 1, 32),
+    "gpu.medium": (16, 2, 64),
+    "gpu.large": (32, 4, 128),
+    "gpu.xlarge": (64, 8, 256),
+    "cpu.nano": (1, 0, 0.5),
+    "cpu.micro": (1, 0, 1),
+    "cpu.small": (1, 0, 2),
+    "cpu.medium": (2, 0, 4),
+    "cpu.large": (2, 0, 8),
+    "cpu.xlarge": (8, 0, 32),
+}
+
+
+def _environment(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
+    taken, refused = environment(mapping(value))
+    for name, text in taken.items():
+        if name.startswith("TORCHX_"):
+            draft.leave(f"{key}.{name}", "is for TorchX itself", text)
+        else:
+            draft.put(("tasks", draft.task_type(names[0]), "env", name), text, key)
+    for name, why in refused.items():
+        draft.leave(f"{key}.{name}", why)
+
+
+def _retries(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
+    """Of each role: here the budget is the job's."""
+    if (budget := positive_or_none(value)) is None:
+        draft.leave(key, _NO_RETRIES)
+        return
+    draft.put("restart.budget", max(draft.get("restart.budget") or 0, budget), key)
+
+
+def _image(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
+    if not value or str(value).startswith(("/", ".")):
+        draft.leave(key, "is a directory; what the job needs is in `files`", value)
+    else:
+        draft.put(("tasks", draft.task_type(names[0]), "docker", "image"), value, key)
+
+
+def _mounts(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
+    docker = ("tasks", draft.task_type(names[0]), "docker")
+    for each in listed(value):
+        source, target = str(nested_mapping(each).get("src_path", "")), str(nested_mapping(each).get("dst_path", ""))
+        is_device = "permissions" in nested_mapping(each)
+        if source.startswith("/") and target and not is_device and draft.get((*docker, "image")):
+            mode = "ro" if str(each.get("read_only", "")).lower() == "true" else "rw"
+            draft.add((*docker, "mounts"), f"{source}:{target}:{mode}", key)
+        else:
+            draft.leave(key, "directories of the node are mounted into an image, and nothing else", each)
+
+
+def _mounts_of_words(text: str) -> list[dict[str, Any]]:
+    """As ``--mounts`` has them: ``type=bind,src=/a,dst=/b,readonly,type=…``, each beginning with its type."""
+    found: list[dict[str, Any]] = []
+    for word in words(text):
+        name, equals, value = word.partition("=")
+        if name == "type" or not found:
+            found.append({})
+        found[-1][_OF_MOUNTS.get(name, name)] = value if equals else True
+    return [each if each.get("type") == "bind" else {"type": each.get("type")} for each in found]
+
+
+def _amount(value: Any) -> int | None:
+    return None if number(value) == _NO_VALUE else number(value)
+
+
+KEYS = Keys(
+    {
+        "name": to("name"),
+        "metadata": left("`tags` and `env` say what others should know of the job", "tags"),
+        "roles": elsewhere("tasks"),
+        "role.<type>.name": elsewhere("tasks"),
+        "role.<type>.num_replicas": to("tasks.<type>.instances", number),
+        "role.<type>.min_replicas": to("tasks.<type>.min_instances", positive_or_none),
+        "role.<type>.entrypoint": elsewhere("tasks.<type>.command"),
+        "role.<type>.args": elsewhere("tasks.<type>.command"),
+        "role.<type>.image": by(_image, "tasks.<type>.docker.image"),
+        "role.<type>.env": by(_environment, "tasks.<type>.env"),
+        "role.<type>.max_retries": by(_retries, "restart.budget"),
+        "role.<type>.retry_policy": elsewhere("framework"),
+        "role.<type>.resource.cpu": to("tasks.<type>.vcores", _amount),
+        "role.<type>.resource.gpu": to("tasks.<type>.gpus", lambda value: _amount(value) or None),
+        "role.<type>.resource.memMB": to("tasks.<type>.memory", _amount),
+        "role.<type>.resource.capabilities": left("`node_label` says which nodes", "node_label"),
+        "role.<type>.resource.devices": left("`resources` of the task type, by YARN's names", "resources"),
+        "role.<type>.resource.tags": left("`node_label` says which nodes", "node_label"),
+        "role.<type>.port_map": left("`TONY_PORT` is the task's port; the others find it in `TONY_CLUSTER_SPEC`"),
+        "role.<type>.mounts": by(_mounts, "tasks.<type>.docker.mounts"),
+        "role.<type>.metadata": left("for TorchX's schedulers"),
+        "role.<type>.base_image": left("of no use since TorchX 0.1"),
+        "role.<type>.workspace": left("`files`", "files"),
+        "role.<type>.overrides": left("for TorchX's schedulers"),
+    }
+)
+
+OPTIONS = Keys(
+    {
+        "j": elsewhere("tasks.<type>.instances"),
+        "script": elsewhere("tasks.<type>.command"),
+        "m": elsewhere("tasks.<type>.command"),
+        "name": elsewhere("name"),
+        "image": elsewhere("tasks.<type>.docker.image"),
+        "h": elsewhere("tasks.<type>.memory"),
+        "cpu": elsewhere("tasks.<type>.vcores"),
+        "gpu": elsewhere("tasks.<type>.gpus"),
+        "memMB": elsewhere("tasks.<type>.memory"),
+        "env": elsewhere("tasks.<type>.env"),
+        "max_retries": elsewhere("restart.budget"),
+        "max_restarts": elsewhere("restart.budget"),
+        "num_replicas": elsewhere("tasks.<type>.instances"),
+        "msg": elsewhere("tasks.<type>.command"),
+        "mounts": elsewhere("tasks.<type>.docker.mounts"),
+        "rdzv_port": left(_TORCHRUN_LEFT),
+        "rdzv_backend": left(_TORCHRUN_LEFT),
+        "rdzv_endpoint": left(_TORCHRUN_LEFT),
+        "rdzv_conf": left(_TORCHRUN_LEFT),
+        "debug": left("`env` may have TORCH_DISTRIBUTED_DEBUG and others", "env"),
+        "tee": left("what every process prints is kept"),
+        "metadata": left("`tags` and `env` say what others should know of the job", "tags"),
+    }
+)
+
+
+# -- app definitions ---------------------------------------------------------------------------------------------------
+
+
+def _knows(source: Source) -> bool:
+    if source.calls(_is_call):
+        return True
+    plain = source.document
+    return plain is not None and isinstance(plain.get("roles"), list)
+
+
+def _is_call(given: Sequence[str]) -> bool:
+    return PurePosixPath(given[0]).name == "torchx"
+
+
+def _read(source: Source) -> Draft:
+    plain = source.document
+    if plain is not None and isinstance(plain.get("roles"), list):
+        return _app(plain)
+    call = source.call(_is_call)
+    given = list(call[1:]) if call is not None else list(source.words)
+    if not given:
+        raise NotImportable(f"{source.told}: is no AppDef (a mapping with `roles`), and has no call of torchx")
+    draft = _call(given)
+    say_unfilled(draft, source, _is_call)
+    return draft
+
+
+def _app(plain: Mapping[str, Any]) -> Draft:
+    draft = Draft()
+    roles = [each for each in plain["roles"] if isinstance(nested_mapping(each).get("name"), str) and each["name"]]
+    if len(roles) < len(plain["roles"]):
+        draft.leave("roles", "one of them has no name")
+    runs = {str(each["name"]): _run_of(draft, each) for each in roles}
+    for each in roles:
+        draft.put(("tasks", draft.service_type(str(each["name"])), "instances"), 1, "num_replicas")
+    _framework(draft, roles, runs)
+    KEYS.carry_all(draft, plain)
+    for each in roles:
+        KEYS.carry_all(draft, {"role": {each["name"]: each}})
+        _put_command(draft, str(each["name"]), runs[str(each["name"])])
+    for name, task in draft.tasks.items():
+        if task.get("min_instances") == task["instances"]:  # TorchX says it also where none may be missing
+            draft.remove(("tasks", name, "min_instances"))
+    return draft
+
+
+def _run_of(draft: Draft, role: Mapping[str, Any]) -> RoleCommand:
+    entrypoint = str(role.get("entrypoint") or "")
+    args = role.get("args") or []
+    if not isinstance(args, list):
+        draft.leave(f"role.{role['name']}.args", "should be a list", args)
+        args = []
+    if not entrypoint or entrypoint == "<MISSING>":
+        return RoleCommand([])
+    return command_of(draft, f"role.{role['name']}", entrypoint, [str(each) for each in args])
+
+
+def _framework(draft: Draft, roles: Sequence[Mapping[str, Any]], runs: Mapping[str, RoleCommand]) -> None:
+    alone = len(roles) == 1 and str(roles[0].get("num_replicas", 1)) == "1"
+    if any(run.is_torchrun for run in runs.values()):
+        framework = "pytorch"
+    elif alone or all(str(each.get("retry_policy", "")).upper() == "REPLICA" for each in roles):
+        framework = "standalone"
+    else:
+        framework = "generic"  # TorchX starts all of them again
+    draft.put("framework", framework, "retry_policy")
+
+
+def _put_command(draft: Draft, role: str, run: RoleCommand) -> None:
+    name = draft.task_type(role)
+    draft.no_command[name] = "the entry point of the role's image, which nothing here says"
+    if not run.words:
+        return
+    draft.put(("tasks", name, "command"), " ".join(map(shell_word, run.words)), f"role.{role}.args")
+    if program := next((word for word in run.words if word.endswith(".py") and not word.startswith("/")), None):
+        why = f"{program} is looked for in the image, as TorchX does; where it is not there, name it in `files`"
+        draft.leave(f"role.{role}.args", why)
+    if run.processes != "1":
+        draft.put(("tasks", name, "processes"), run.processes, f"role.{role}.args")
+    if unknown := [each for each in MACRO.findall(" ".join(run.words)) if each not in MACROS]:
+        draft.leave(f"role.{role}.args", f"${{{unknown[0]}}} is filled in by TorchX, and by nobody here")
+
+
+# -- calls -------------------------------------------------------------------------------------------------------------
+
+
+def _call(given: Sequence[str]) -> Draft:
+    """``torchx run [options] COMPONENT [options] [-- arguments]``."""
+    given = list(given[1:]) if given[0] == "run" else list(given)
+    run = read_options(given, flags=FLAGS)
+    if not run.rest:
+        raise NotImportable("the call of torchx names no component, such as dist.ddp")
+    component, *arguments = run.rest
+    component = component.removeprefix("torchx.components.")
+    options = read_options(arguments)
+    draft = Draft()
+    for name, value in run.given:
+        draft.leave(f"torchx run -{name}", "the connection says where the job runs", value)
+    if component in ("dist.ddp", "dist.spmd"):
+        _distributed(draft, options, component)
+    elif component in ("utils.sh", "utils.python", "utils.echo"):
+        _utility(draft, options, component)
+    else:
+        raise NotImportable(
+            f"{component} is no component that is read here (dist.ddp, dist.spmd, utils.sh, utils.python, utils.echo); "
+            "write what it makes as JSON: json.dumps(dataclasses.asdict(app))"
+        )
+    for name, value in options.given:
+        if not OPTIONS.carry(draft, name, value):
+            draft.leave(f"{component} --{name}", f"unknown option{OPTIONS.hint(name)}", value)
+    return draft
+
+
+def _distributed(draft: Draft, options: Options, component: str) -> None:
+    script, module = options.last("script"), options.last("m")
+    if (script is None) == (module is None):
+        raise NotImportable(f"{component} wants one of --script and -m")
+    nodes = _NODES.fullmatch(options.last("j") or ("1x2" if component == "dist.ddp" else "1x1"))
+    if nodes is None:
+        raise NotImportable(f"{component} -j {options.last('j')}: should be NODESxPROCESSES, such as 2x4 or 1:2x4")
+    role = (module or PurePosixPath(script or "").stem).rpartition(".")[2]
+    name = draft.service_type(role)
+    draft.put("framework", "pytorch", component)
+    draft.put("name", (options.last("name") or role).rpartition("/")[2] or role, "--name")
+    draft.put(("tasks", name, "instances"), number_of("-j", nodes["nodes"] or 1), "-j")
+    if nodes["least"] and nodes["least"] != nodes["nodes"]:
+        draft.put(("tasks", name, "min_instances"), number_of("-j", nodes["least"]), "-j")
+    if number_of("-j", nodes["processes"]) > 1:
+        draft.put(("tasks", name, "processes"), number_of("-j", nodes["processes"]), "-j")
+    if script is not None and not script.startswith("/"):
+        draft.add("files", script, "--script")
+        script = PurePosixPath(script).name
+    elif module is not None:
+        draft.leave("-m", "name the module's files in `files`, unless the environment has it", module)
+    given = ["python", *(["-m", module] if module else [str(script)]), *options.rest]
+    draft.put(("tasks", name, "command"), " ".join(map(shell_word, given)), "--script")
+    default = "gpu.small" if component == "dist.spmd" else None
+    _of_options(draft, role, options, default, {"cpu": 2, "gpu": 0, "memMB": 1024})
+
+
+def _utility(draft: Draft, options: Options, component: str) -> None:
+    role = component.rpartition(".")[2]
+    name = draft.task_type(role)
+    draft.put("framework", "standalone", component)
+    draft.put("name", role, component)
+    draft.put(
+        ("tasks", name, "instances"), number_of("--num_replicas", options.last("num_replicas") or "1"), "--num_replicas"
+    )
+    given = list(options.rest)
+    if component == "utils.echo":
+        given = ["echo", options.last("msg") or "hello world"]
+    elif component == "utils.python":
+        script, module = options.last("script"), options.last("m")
+        if script is not None:
+            draft.add("files", script, "--script")
+        given = ["python", *(["-m", module] if module else [PurePosixPath(script or "").name]), *given]
+    if given:
+        draft.put(("tasks", name, "command"), " ".join(map(shell_word, given)), component)
+    _of_options(draft, role, options, None, {"cpu": 1, "gpu": 0, "memMB": 1024})
+
+
+def _of_options(draft: Draft, role: str, options: Options, default: str | None, size: dict[str, int]) -> None:
+    named = options.last("h") or default
+    if named in _SIZES:
+        vcores, gpus, gibibytes = _SIZES[named]
+        size = {"cpu": vcores, "gpu": gpus, "memMB": int(gibibytes * 1024)}
+        draft.leave("-h", "is a size that TorchX says may change; the job has that of TorchX 0.7", named)
+    elif named is not None:
+        draft.leave("-h", "is no size known here; give memory, vcores and gpus", named)
+    else:
+        size = {each: number_of(f"--{each}", options.last(each) or value) for each, value in size.items()}
+    resource = {f"role.{role}.resource.{each}": value for each, value in size.items()}
+    KEYS.carry_all(draft, resource)
+    KEYS.carry(draft, f"role.{role}.env", pairs((options.last("env") or "").split(",")) if options.last("env") else {})
+    KEYS.carry(draft, f"role.{role}.max_retries", options.last("max_retries") or options.last("max_restarts") or 0)
+    if image := options.last("image"):
+        KEYS.carry(draft, f"role.{role}.image", image)
+    else:
+        draft.leave("--image", _IMAGE)
+    if mounts := options.last("mounts"):
+        KEYS.carry(draft, f"role.{role}.mounts", _mounts_of_words(mounts))
+
+
+SYSTEM = System(
+    name="torchx",
+    title="TorchX",
+    page="from-torchx",
+    takes="an AppDef in JSON or YAML, or a call of `torchx run` with dist.ddp, dist.spmd or utils.…",
+    keys=(KEYS, OPTIONS),
+    knows=_knows,
+    read=_read,
+)

@@ -1,0 +1,398 @@
+"""The placement policy of a component of YARN's services: here it is the task type's ``placement``, and its label."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tony_provider.importers.job_source import Source, System, for_sh
+from tony_provider.importers.key_table import (
+    BadValue,
+    Draft,
+    KeyPath,
+    Keys,
+    NotImportable,
+    boolean,
+    by,
+    elsewhere,
+    environment,
+    left,
+    listed,
+    mapping,
+    memory,
+    milliseconds,
+    nested_mapping,
+    number,
+    positive_or_none,
+    seconds,
+    to,
+)
+from tony_provider.importers.yarn_terms import ENTRY_POINT, apart, beside, counted, on_hdfs, take_image
+from tony_provider.runtime.common import quantities
+
+_KINDS = ("AFFINITY", "ANTI_AFFINITY", "AFFINITY_WITH_CARDINALITY")
+_ANY_NUMBER = 2**31 - 1
+_FIELDS = (
+    "name",
+    "type",
+    "scope",
+    "target_tags",
+    "node_attributes",
+    "node_partitions",
+    "min_cardinality",
+    "max_cardinality",
+)
+
+
+def put_placement(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
+    """Each constraint by itself: one that has no counterpart is listed, and the others are carried over."""
+    constraints = value.get("constraints") if isinstance(value, Mapping) else None
+    if not isinstance(constraints, list):
+        raise BadValue("should be a mapping with a list of `constraints`")
+    for index, each in enumerate(constraints):
+        told = f"{key}.constraints[{index}]"
+        try:
+            _constraint(draft, told, nested_mapping(each), names[0])
+        except BadValue as error:
+            draft.leave(told, str(error), each)
+
+
+def _constraint(draft: Draft, key: str, given: Mapping[str, Any], component: str) -> None:
+    kind, scope = str(given.get("type", "")).upper(), str(given.get("scope", "")).lower()
+    if kind not in _KINDS or scope not in ("node", "rack"):
+        raise BadValue(f"should have a type, one of {', '.join(_KINDS)}, and a scope, NODE or RACK")
+    for name in given:
+        if name not in _FIELDS:
+            draft.leave(f"{key}.{name}", "unknown key", given[name])
+    ours = draft.task_type(component)
+    tags = [_tag(draft, each) for each in _listed(given, "target_tags")]
+    _put_rules(draft, key, ours, list(_rules(given, kind, scope, tags, ours)))
+    _put_attributes(draft, key, ours, kind, nested_mapping(given, "node_attributes"))
+    _put_label(draft, key, ours, _listed(given, "node_partitions"))
+
+
+def _rules(given: Mapping[str, Any], kind: str, scope: str, tags: list[str], ours: str) -> list[dict[str, Any]]:
+    if not tags:
+        return []
+    if kind == "AFFINITY":
+        return [beside(tags, scope)]
+    if kind == "ANTI_AFFINITY":
+        return [apart(tags, scope)]
+    if len(tags) > 1:
+        raise BadValue("counts containers of several components together; a rule of `placement` counts those of one")
+    least, most = given.get("min_cardinality"), given.get("max_cardinality")
+    return list(counted(tags[0], scope, number(least or 0), number(_ANY_NUMBER if most is None else most), [ours]))
+
+
+def _tag(draft: Draft, name: str) -> str:
+    """Containers have their component's name as a tag, and here their type's."""
+    return draft.known_type(name) or name
+
+
+def _listed(given: Mapping[str, Any], name: str) -> list[str]:
+    found = given.get(name) or []
+    return [str(each) for each in found] if isinstance(found, list) else [str(found)]
+
+
+def _put_rules(draft: Draft, key: str, ours: str, rules: list[dict[str, Any]]) -> None:
+    place: KeyPath = ("tasks", ours, "placement", "constraints")
+    for rule in rules:
+        draft.put(place, [*(draft.get(place) or []), rule], key.rpartition(".")[0])
+
+
+def _put_attributes(draft: Draft, key: str, ours: str, kind: str, attributes: Mapping[str, Any]) -> None:
+    for name, values in attributes.items():
+        found = values if isinstance(values, list) else [values]
+        if kind == _KINDS[2] or len(found) != 1:
+            draft.leave(f"{key}.node_attributes.{name}", "an attribute has one value here, and is not counted", values)
+            continue
+        sign = "=" if kind == "AFFINITY" else "!="
+        draft.add(("tasks", ours, "placement", "attributes"), f"{name}{sign}{found[0]}", f"{key}.node_attributes")
+
+
+def _put_label(draft: Draft, key: str, ours: str, partitions: list[str]) -> None:
+    """Where containers of the component can run, whatever the type of the constraint."""
+    if len(partitions) == 1:
+        draft.put(("tasks", ours, "node_label"), partitions[0], f"{key}.node_partitions")
+    elif partitions:
+        draft.leave(f"{key}.node_partitions", "a container has one `node_label`; YARN heeds the first", partitions)
+
+
+_OF_ALL = {  # of a component that says nothing itself, and what it is here
+    "launch_command": "command",
+    "resource": "vcores",
+    "number_of_containers": "instances",
+}
+_CONSTANT = re.compile(
+    r"\$\{(?:(?:SERVICE|COMPONENT)_[A-Z_]+|USER|DOMAIN|THIS_HOST|CONTAINER_ID|CLUSTER_[A-Z_]+|[A-Z0-9_-]+_(?:IP|HOST))\}"
+)
+_ESCAPED = re.compile(r"\\([$`\"\\])")  # since YARN writes it between double quotes into a script of bash's
+_OF_A_RUNNING_ONE = "says how a running service is; a definition needs none of it"
+_NOT_WRITTEN = "nothing is written into files from properties; write the file yourself, and name it in `files`"
+
+
+def _put_resource(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
+    for name, given in mapping(value).items():
+        about = given if isinstance(given, Mapping) else {"value": given}
+        if name == quantities.GPU:
+            if count := positive_or_none(about.get("value")):
+                draft.put(("tasks", draft.task_type(names[0]), "gpus"), count, key)
+        else:
+            amount = f"{number(about.get('value'))}{about.get('unit') or ''}"
+            draft.put(("tasks", draft.task_type(names[0]), "resources", name), amount, key)
+
+
+def _environment(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
+    above = _above(draft, names)
+    taken, refused = environment(take_image(draft, above, key, mapping(value)))
+    for name, text in taken.items():
+        draft.put((*above, "env", name), text, key)
+        _say_constants(draft, f"{key}.{name}", text)
+    for name, why in refused.items():
+        draft.leave(f"{key}.{name}", why)
+
+
+def _above(draft: Draft, names: Sequence[str]) -> KeyPath:
+    """Where what is said of a component is, or of the service."""
+    return ("tasks", draft.task_type(names[0])) if names else ()
+
+
+def _command(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
+    text = _ESCAPED.sub(r"\1", str(value))
+    draft.put(("tasks", draft.task_type(names[0]), "command"), for_sh(text), key)
+    _say_constants(draft, key, text)
+
+
+def _say_constants(draft: Draft, key: str, text: str) -> None:
+    if found := _CONSTANT.findall(text):
+        draft.leave(
+            key,
+            f"{found[0]} is filled in by YARN's services, and by nobody here; TONY_TASK_INDEX, TONY_CLUSTER_SPEC and "
+            "other variables say who and where a task is",
+        )
+
+
+def _dependencies(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
+    for other in listed(value):
+        draft.put(("tasks", draft.task_type(names[0]), "after", draft.task_type(str(other))), "ready", key)
+
+
+def _readiness(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
+    properties = nested_mapping(value, "properties")
+    kind = str(value.get("type", "DEFAULT")).upper() if isinstance(value, Mapping) else ""
+    place = ("tasks", draft.task_type(names[0]), "ready")
+    if kind == "PORT" and "port" in properties:
+        draft.put(place, {"port": number(properties["port"])}, key)
+    elif kind == "HTTP" and "url" in properties:
+        url = str(properties["url"]).replace("${THIS_HOST}", "localhost")
+        draft.put(place, {"command": f"curl -fs '{url}'"}, key)
+        draft.leave(key, "the task's node asks for the page, by curl, which must be there", value)
+    elif kind != "DEFAULT":
+        draft.leave(key, "is no check of YARN's services: DEFAULT, PORT with a port, HTTP with a url", value)
+
+
+def _restarts(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
+    policy = str(value).upper()
+    if policy == "NEVER":
+        draft.put(("tasks", draft.task_type(names[0]), "restart"), "never", key)
+    elif policy == "ALWAYS":
+        draft.leave(key, "a task that ends with exit code 0 has succeeded, and is not started again", value)
+    elif policy != "ON_FAILURE":
+        draft.leave(key, "is none of ALWAYS, ON_FAILURE and NEVER", value)
+
+
+def _privileged(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
+    if boolean(value):
+        draft.put((*_above(draft, names), "docker", "privileged"), True, key)
+
+
+def _files(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
+    """Static files and archives; those that YARN's services write from properties are not."""
+    for each in listed(value):
+        about = each if isinstance(each, Mapping) else {}
+        kind, source = str(about.get("type", "")).upper(), about.get("src_file")
+        target = str(about.get("dest_file") or source or "").lstrip("/")
+        if kind in ("STATIC", "ARCHIVE") and source:
+            ours = "files" if kind == "STATIC" else "archives"
+            draft.add((*_above(draft, names), ours), f"{on_hdfs(draft, key, source)}::resources/{target}", key)
+        else:
+            draft.leave(f"{key} {about.get('dest_file', '')}".rstrip(), f"{kind or 'no type'}: {_NOT_WRITTEN}")
+
+
+def _budget(value: Any) -> int | None:
+    return number(value) if number(value) >= 0 else None
+
+
+_PROPERTIES = {
+    "yarn.service.am-resource.memory": to("am.memory", memory),
+    "yarn.service.am-restart.max-attempts": to("am.attempts", positive_or_none),
+    "yarn.service.container-failure.retry.max": to("restart.budget", _budget),
+    "yarn.service.container-failure.retry-interval-ms": to("restart.backoff", milliseconds),
+    "yarn.service.container-failure.validity-interval-ms": to("restart.window", milliseconds),
+    "yarn.service.node-blacklist.threshold": to("restart.node_losses", number),
+    "docker.network": elsewhere("docker.network"),
+}
+
+KEYS = Keys(
+    {
+        "name": to("name"),
+        "queue": to("queue"),
+        "lifetime": to("timeouts.lifetime", seconds),
+        "version": left("a job has none; `name` may say it"),
+        "description": left("a job has none; the DAG's `doc_md` may say it"),
+        "quicklinks": left("the job's page has the addresses of its tasks"),
+        "kerberos_principal": left("`kerberos` of the connection", "kerberos"),
+        "docker_client_config": to("docker.client_config"),
+        "placement_policy": left("no field of a service: each component has its own"),
+        **{
+            name: left(_OF_A_RUNNING_ONE)
+            for name in ("id", "launch_time", "number_of_running_containers", "state", "uri", "dependencies")
+        },
+        **{name: elsewhere(here) for name, here in _OF_ALL.items()},
+        "artifact": elsewhere("docker.image"),
+        "components": elsewhere("tasks"),
+        "configuration.env": by(_environment, "env"),
+        "configuration.files": by(_files, "files"),
+        "configuration.properties": elsewhere("restart"),
+        "component.<type>.name": elsewhere("tasks"),
+        "component.<type>.number_of_containers": to("tasks.<type>.instances", number),
+        "component.<type>.launch_command": by(_command, "tasks.<type>.command"),
+        "component.<type>.resource.cpus": to("tasks.<type>.vcores", number),
+        "component.<type>.resource.memory": to("tasks.<type>.memory", memory),
+        "component.<type>.resource.additional": by(_put_resource, "tasks.<type>.resources"),
+        "component.<type>.resource.profile": left("profiles of the cluster are not read; give memory and vcores"),
+        "component.<type>.dependencies": by(_dependencies, "tasks.<type>.after"),
+        "component.<type>.readiness_check": by(_readiness, "tasks.<type>.ready"),
+        "component.<type>.restart_policy": by(_restarts, "tasks.<type>.restart"),
+        "component.<type>.artifact": elsewhere("tasks.<type>.docker.image"),
+        "component.<type>.configuration.env": by(_environment, "tasks.<type>.env"),
+        "component.<type>.configuration.files": by(_files, "tasks.<type>.files"),
+        "component.<type>.configuration.properties": elsewhere("restart"),
+        "component.<type>.placement_policy": by(put_placement, "tasks.<type>.placement"),
+        "component.<type>.run_privileged_container": by(_privileged, "tasks.<type>.docker.privileged"),
+        "component.<type>.quicklinks": left("the job's page has the addresses of its tasks"),
+        "component.<type>.state": left(_OF_A_RUNNING_ONE),
+        "component.<type>.containers": left(_OF_A_RUNNING_ONE),
+        "component.<type>.decommissioned_instances": left(_OF_A_RUNNING_ONE),
+    }
+)
+PROPERTIES = Keys(_PROPERTIES)
+
+
+def _knows(source: Source) -> bool:
+    plain = source.document
+    return plain is not None and isinstance(plain.get("components"), list)
+
+
+def _read(source: Source) -> Draft:
+    plain = source.document
+    if plain is None or not isinstance(plain.get("components"), list):
+        raise NotImportable(f"{source.told}: is no service: a mapping in JSON with a list of `components`")
+    draft = Draft()
+    draft.put("framework", "standalone", "components")
+    components = [each for each in plain["components"] if _is_there(draft, plain, each)]
+    for each in components:
+        draft.put(("tasks", draft.service_type(each["name"]), "instances"), 1, "number_of_containers")
+    KEYS.carry_all(draft, plain)
+    for each in components:
+        whole = {**{name: plain[name] for name in _OF_ALL if name in plain}, **each}
+        KEYS.carry_all(draft, {"component": {each["name"]: whole}})
+        _properties(draft, each, (str(each["name"]),))
+    _properties(draft, plain, ())
+    _artifacts(draft, plain, components)
+    for each in ("files", "archives"):
+        draft.share(each)
+    _waits(draft)
+    return draft
+
+
+def _is_there(draft: Draft, plain: Mapping[str, Any], component: object) -> bool:
+    if not isinstance(component, Mapping) or not isinstance(component.get("name"), str) or not component["name"]:
+        draft.leave("components", "one of them has no name", component)
+        return False
+    name = component["name"]
+    if str(nested_mapping(component, "artifact").get("type", "")).upper() == "SERVICE":
+        draft.leave(f"component.{name}", "is another service; import it by itself, or have a DAG run both")
+        return False
+    count = component.get("number_of_containers", plain.get("number_of_containers", 1))
+    if str(count) == "0":
+        draft.leave(f"component.{name}", "has no container, and a task type has one at least", count)
+        return False
+    return True
+
+
+def _properties(draft: Draft, about: Mapping[str, Any], names: Sequence[str]) -> None:
+    for name, value in nested_mapping(about, "configuration", "properties").items():
+        if name == "docker.network":
+            draft.put((*_above(draft, names), "docker", "network"), value, name)
+        elif not PROPERTIES.carry(draft, name, value):
+            draft.leave(name, "no key of ours does what this property does", value)
+
+
+def _artifacts(draft: Draft, plain: Mapping[str, Any], components: Sequence[Mapping[str, Any]]) -> None:
+    """The service's image is that of every component without an artifact; its master runs in none."""
+    shared = nested_mapping(plain, "artifact")
+    if _image(shared) is not None:
+        draft.put("docker.image", _image(shared), "artifact")
+        draft.put("am.docker", False, "artifact")
+    for each in components:
+        above: KeyPath = ("tasks", draft.task_type(str(each["name"])))
+        key = f"component.{each['name']}.artifact"
+        own = nested_mapping(each, "artifact")
+        artifact = own or shared
+        if (where := artifact.get("id")) and _kind(artifact) == "TARBALL":
+            draft.add((*above, "archives"), f"{on_hdfs(draft, key, where)}::lib", key)
+        if own and _image(own) is not None:
+            draft.put((*above, "docker", "image"), _image(own), key)
+        elif own and _image(shared) is not None:
+            draft.put((*above, "docker"), False, key)
+        if _image(artifact) is not None:
+            _entry_point(draft, above[1], key, plain, each)
+
+
+def _kind(artifact: Mapping[str, Any]) -> str:
+    return str(artifact.get("type") or "DOCKER").upper()
+
+
+def _image(artifact: Mapping[str, Any]) -> Any:
+    return artifact.get("id") or None if _kind(artifact) == "DOCKER" else None
+
+
+def _entry_point(draft: Draft, name: str, key: str, plain: Mapping[str, Any], component: Mapping[str, Any]) -> None:
+    """An image's own entry point is not known; what would be its arguments is no command."""
+    env = {**nested_mapping(plain, "configuration", "env"), **nested_mapping(component, "configuration", "env")}
+    if str(env.get(ENTRY_POINT, "")).lower() == "true":
+        given = draft.tasks[name].pop("command", None)
+        if given is not None:
+            why = "these are arguments of the image's own entry point, and no command"
+            draft.leave(f"{key} {ENTRY_POINT}", why, given)
+    draft.no_command[name] = "the image's own entry point, which nothing here says"
+
+
+def _waits(draft: Draft) -> None:
+    """A component without a check is ready when it has an address, which is about when it has started."""
+    for name, task in draft.tasks.items():
+        for other in list(task.get("after", {})):
+            if other not in draft.tasks:
+                key = f"component.{name}.dependencies"
+                draft.leave(key, f"{other} is not there", draft.remove(("tasks", name, "after", other)))
+            elif "ready" not in draft.tasks[other]:
+                task["after"][other] = "started"
+    serving = {other for task in draft.tasks.values() for other in task.get("after", {})}
+    if serving:
+        draft.leave(
+            f"component.{min(serving)}",
+            "the job waits for it to end; if it serves the others and never ends by itself, give it `role: sidecar`",
+        )
+
+
+SYSTEM = System(
+    name="yarn-service",
+    title="YARN services",
+    page="from-yarn-services",
+    takes="a service's definition in JSON",
+    keys=(KEYS, PROPERTIES),
+    knows=_knows,
+    read=_read,
+)

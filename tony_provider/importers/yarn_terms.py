@@ -1,0 +1,229 @@
+"""Paths of files on HDFS, which other systems write without a scheme."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+
+import attrs
+
+from tony_provider.importers.key_table import BadValue, Draft, KeyPath, boolean, nested_mapping, number, words
+from tony_provider.runtime.jobspec.placement import SELF, TagTarget
+
+
+def on_hdfs(draft: Draft, key: str, path: object) -> str:
+    """The URI of a path; one that begins in somebody's home is told of."""
+    text = str(path)
+    if "://" in text:
+        return text
+    if not text.startswith("/"):
+        draft.leave(key, "begins in the user's home on HDFS; here it begins at the top: write the whole path", text)
+    return f"hdfs:///{text.lstrip('/')}"
+
+
+_PREFIX = "YARN_CONTAINER_RUNTIME_"
+_DOCKER, _RUNC = f"{_PREFIX}DOCKER_", f"{_PREFIX}RUNC_"
+_TYPE = f"{_PREFIX}TYPE"
+ENTRY_POINT = f"{_DOCKER}RUN_OVERRIDE_DISABLE"
+_KEYS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
+    **{f"{each}IMAGE": ("image", str) for each in (_DOCKER, _RUNC)},
+    **{f"{each}MOUNTS": ("mounts", words) for each in (_DOCKER, _RUNC)},
+    f"{_DOCKER}TMPFS_MOUNTS": ("tmpfs", words),
+    f"{_DOCKER}CONTAINER_NETWORK": ("network", str),
+    f"{_DOCKER}RUN_PRIVILEGED_CONTAINER": ("privileged", boolean),
+    f"{_DOCKER}CONTAINER_PID_NAMESPACE": ("pid_namespace", str),
+    f"{_DOCKER}RUNTIME": ("oci_runtime", str),
+    f"{_DOCKER}DELAYED_REMOVAL": ("delayed_removal", boolean),
+}
+_OF_THE_JOB = f"{_DOCKER}CLIENT_CONFIG"
+_RUNTIMES = {"docker": None, "runc": "runc", "default": "none"}  # the first is what an image means anyway
+
+
+def take_image(draft: Draft, above: KeyPath, key: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Put what variables say of an image into the ``docker`` below a path; the other variables."""
+    rest = {}
+    for name, value in given.items():
+        if not name.startswith(_PREFIX):
+            rest[name] = value
+            continue
+        told = f"{key}.{name}"
+        try:
+            if name == _TYPE:
+                _put_runtime(draft, above, told, str(value).lower())
+            elif name == _OF_THE_JOB:
+                draft.put("docker.client_config", value, told)
+            elif name in _KEYS:
+                here, read = _KEYS[name]
+                draft.put((*above, "docker", here), read(value), told)
+            elif name == ENTRY_POINT:
+                if boolean(value):
+                    draft.leave(told, "a command is always given; the image's own entry point is not run", value)
+            else:
+                draft.leave(told, "no key of `docker` does what this variable does", value)
+        except BadValue as error:
+            draft.leave(told, str(error), value)
+    return rest
+
+
+def _put_runtime(draft: Draft, above: KeyPath, told: str, runtime: str) -> None:
+    if runtime not in _RUNTIMES:
+        draft.leave(told, f"is none of {', '.join(_RUNTIMES)}", runtime)
+    elif (ours := _RUNTIMES[runtime]) is not None:
+        draft.put((*above, "docker", "runtime"), ours, told)
+
+
+def finish_images(draft: Draft) -> None:
+    """Leave behind what is said of images where there is none, and keep what has none out of those of others."""
+    jobs = draft.get("docker") or {}
+    if jobs.get("image"):
+        return
+    with_image = [name for name, task in draft.tasks.items() if _own(task).get("image")]
+    for name, task in draft.tasks.items():
+        if name not in with_image and _own(task) and _own(task).get("runtime") != "none":
+            _leave(draft, ("tasks", name, "docker"))
+        if name not in with_image and with_image and jobs and not task.get("docker"):
+            draft.put(("tasks", name, "docker"), False, "image")
+    if jobs and not with_image:
+        _leave(draft, ("docker",))
+    elif jobs and not draft.get("am.docker"):
+        draft.put("am.docker", False, "image")
+
+
+def _own(task: Mapping[str, Any]) -> Mapping[str, Any]:
+    return nested_mapping(task, "docker")
+
+
+def _leave(draft: Draft, place: KeyPath) -> None:
+    for name, value in draft.remove(place).items():
+        key = draft.origins.pop((*place, name), name)
+        draft.leave(key, f"means nothing without an image: `docker.{name}`", value)
+
+
+_ANY_NUMBER = 2**31 - 1  # Java's Integer.MAX_VALUE
+_SCOPES = ("node", "rack")
+_JOINED = re.compile(r"(and|or)\s*\((.*)\)", re.IGNORECASE | re.DOTALL)
+_DEEPEST = 20
+
+
+@attrs.frozen
+class Rules:
+    """What is wanted of a place: rules about other containers, and attributes of the node."""
+
+    constraints: list[dict[str, Any]] = attrs.field(factory=list)
+    attributes: list[str] = attrs.field(factory=list)
+
+    def __add__(self, other: Rules) -> Rules:
+        return Rules([*self.constraints, *other.constraints], [*self.attributes, *other.attributes])
+
+
+def read_expression(text: str, own: Collection[str], depth: int = 0) -> Rules:
+    """What an expression of YARN's says (PlacementConstraintParser of Hadoop 3.2 on). Raises BadValue.
+
+    ``own``: the tags of the containers that it places.
+    """
+    if depth > _DEEPEST:
+        raise BadValue("is nested too deeply")
+    if joined := _JOINED.fullmatch(text.strip()):
+        if joined[1].lower() == "or":
+            raise BadValue("has an alternative (or): rules of `placement` hold all together")
+        parts = [read_expression(part, own, depth + 1) for part in _parts(joined[2])]
+        return sum(parts, Rules())
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    kind = words[0].lower() if words else ""
+    if kind in ("in", "notin", "cardinality"):
+        return Rules(list(_about_tags(kind, words[1:], own)))
+    return Rules([], [_attribute(words, text)])
+
+
+def _about_tags(kind: str, words: list[str], own: Collection[str]) -> Iterator[dict[str, Any]]:
+    least_words = 4 if kind == "cardinality" else 2
+    if len(words) < least_words or words[0].lower() not in _SCOPES:
+        raise BadValue(f"should be {kind},node or rack,TAG" + (",MIN,MAX" if kind == "cardinality" else ""))
+    scope, tags = words[0].lower(), words[1:]
+    if kind == "notin":
+        yield apart(tags, scope)
+    elif kind == "in":
+        yield from (beside([tag], scope) for tag in tags)
+    else:
+        *tags, least, most = tags
+        for tag in tags:
+            yield from counted(tag, scope, number(least), number(most), own)
+
+
+def _attribute(words: list[str], text: str) -> str:
+    if len(words) != 1 or not re.fullmatch(r"[^=!]+!?=[^=!]+", words[0]):
+        several = len(words) > 1 and "=" in words[0]
+        raise BadValue(
+            "an attribute has one value here" if several else f"is no placement constraint that YARN reads: {text!r}"
+        )
+    return words[0]
+
+
+def _parts(text: str) -> Iterator[str]:
+    """Those between colons that are in no brackets."""
+    depth, begin = 0, 0
+    for index, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if letter == ":" and depth == 0:
+            yield text[begin:index]
+            begin = index + 1
+    yield text[begin:]
+
+
+# -- rules of ours -----------------------------------------------------------------------------------------------------
+
+
+def beside(tags: list[str], scope: str) -> dict[str, Any]:
+    """Only beside a container that has one of the tags."""
+    return {"affinity": tags, **_of(scope)}
+
+
+def apart(tags: list[str], scope: str) -> dict[str, Any]:
+    """Beside no container that has one of the tags."""
+    return {"anti_affinity": tags, **_of(scope)}
+
+
+def counted(tag: str, scope: str, least: int, most: int, own: Collection[str]) -> Iterator[dict[str, Any]]:
+    """Beside so many that have the tag; nothing where that is any number.
+
+    YARN counts those that are there before, and ``max`` of ours the container itself, too, where it has the tag.
+    """
+    if most <= 0:
+        yield apart([tag], scope)
+    elif least > 0 or most < _ANY_NUMBER:
+        rule: dict[str, Any] = {"cardinality": tag}
+        if least > 0:
+            rule["min"] = least
+        if most < _ANY_NUMBER:
+            rule["max"] = most + 1 if _is_own(tag, own) else most
+        yield {**rule, **_of(scope)}
+
+
+def _is_own(tag: str, own: Collection[str]) -> bool:
+    try:
+        target = TagTarget.parse(tag)
+    except ValueError:
+        return False
+    return target.own and target.tag in own
+
+
+def _of(scope: str) -> Mapping[str, str]:
+    return {} if scope == _SCOPES[0] else {"scope": scope}
+
+
+def own_tags_in(rules: Rules) -> Iterator[str]:
+    """The tags of the application itself that the rules name."""
+    for rule in rules.constraints:
+        named = [
+            *rule.get("affinity", []),
+            *rule.get("anti_affinity", []),
+            *([rule["cardinality"]] if "cardinality" in rule else []),
+        ]
+        for text in named:
+            try:
+                target = TagTarget.parse(text)
+            except ValueError:
+                continue
+            if target.namespace == SELF:
+                yield target.tag

@@ -1,0 +1,324 @@
+"""Parse job text that holds templates before Jinja renders them.
+
+So a rendered value cannot leave the value that its template stands in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import attrs
+from jinja2 import StrictUndefined, TemplateError, meta, nodes
+from jinja2.sandbox import SandboxedEnvironment
+
+from tony_provider.job_files.parameters import SECTION, Misread, Parameter, has_templates, read_value
+from tony_provider.runtime.jobspec.problems import NOT_GIVEN, Problem, SpecError, child, item
+from tony_provider.runtime.parsing.parse import load_source
+from tony_provider.runtime.parsing.reader import suggestion
+
+MARKS = ("{{", "{%", "{#")  # the beginnings of Jinja's templates, statements and comments
+_STATEMENT = "{%"
+_RULE = (
+    "the text is parsed before its templates are rendered. Write a template as a value, or as a part of one, in quotes "
+    'and without tojson: "{{ params.workers }}". A statement such as {% if %} must begin and end within one value. '
+    "Build a job in Python if its keys depend on a run. `templates: false` at the top turns templates off"
+)
+
+
+def load_templated(text: str, path: str = "") -> Mapping[str, Any]:
+    """Return the mapping that job text holds in YAML or JSON, with its templates as they are.
+
+    ``path`` is a prefix for the path of each problem. Raises SpecError, with a remedy, for text that would be a job
+    only after rendering.
+    """
+    try:
+        plain = load_source(text, path)
+    except SpecError as error:
+        if not any(mark in text for mark in MARKS[:2]):
+            raise
+        raise SpecError([*error.problems, Problem(path, NOT_GIVEN, _RULE)]) from error
+    if has_templates(plain):
+        _check(plain, text, path)
+    return plain
+
+
+def _check(plain: Mapping[str, Any], text: str, path: str) -> None:
+    problems = []
+    statements = 0
+    for is_key, each in _texts(plain, set()):
+        statements += each.count(_STATEMENT)
+        if is_key and any(mark in each for mark in MARKS[:2]):
+            problems.append(Problem(child(path, each), NOT_GIVEN, f"a key must not be a template: {_RULE}"))
+    if statements < text.count(_STATEMENT):
+        problems.append(Problem(path, NOT_GIVEN, f"a Jinja statement stands outside of the values: {_RULE}"))
+    if problems:
+        raise SpecError(problems)
+
+
+def _texts(plain: Any, seen: set[int]) -> Iterator[tuple[bool, str]]:
+    """Yield each text, and whether it is a key. Yield a text that YAML aliases repeat only once."""
+    if isinstance(plain, str):
+        yield False, plain
+    if not isinstance(plain, (Mapping, list)) or id(plain) in seen:
+        return
+    seen.add(id(plain))
+    for key in plain if isinstance(plain, Mapping) else ():
+        yield True, str(key)
+    for each in plain.values() if isinstance(plain, Mapping) else plain:
+        yield from _texts(each, seen)
+
+
+_TEMPLATE = MARKS[:2]  # without Jinja's comments, which look like bash's ${#name}
+_PARAMS, _MACROS = "params", "macros"
+_QUOTE = "macros.tony.quote"
+# What templates of a job file may consist of. The file's author may be a stranger to the person who runs its DAG.
+_NODES = (
+    *(nodes.Template, nodes.Output, nodes.TemplateData, nodes.Name, nodes.Const, nodes.Tuple, nodes.List),
+    *(nodes.If, nodes.For, nodes.Assign, nodes.CondExpr, nodes.Compare, nodes.Operand, nodes.And, nodes.Or, nodes.Not),
+    *(nodes.Add, nodes.Sub, nodes.Mul, nodes.Div, nodes.FloorDiv, nodes.Mod, nodes.Neg, nodes.Pos, nodes.Concat),
+    *(nodes.Filter, nodes.Test, nodes.Getattr, nodes.Getitem, nodes.Slice, nodes.Call),
+)
+_FILTERS = {
+    *("abs", "capitalize", "d", "default", "first", "float", "int", "join", "last", "length", "list", "lower", "round"),
+    *("string", "title", "trim", "upper"),
+}
+_METHODS = {"endswith", "lower", "removeprefix", "removesuffix", "replace", "split", "startswith", "strip", "upper"}
+_LOOP = {"first", "index", "index0", "last", "length"}
+
+
+def values_of(parameters: Mapping[str, Parameter], given: Sequence[str]) -> dict[str, Any]:
+    """What each parameter is: as ``given`` (``workers=4``), else its default. Raises SpecError with all problems."""
+    problems: list[Problem] = []
+    texts: dict[str, str] = {}
+    for each in given:
+        name, equals, text = each.partition("=")
+        if not equals:
+            problems.append(Problem(f"--param {each}", NOT_GIVEN, "should be NAME=VALUE, such as workers=4"))
+        elif name not in parameters:
+            known = ", ".join(parameters) or "none; its section `parameters` names them"
+            hint = suggestion(name, list(parameters)) or f"; it has {known}"
+            problems.append(Problem(f"--param {name}", text, f"is no parameter of the job{hint}"))
+        else:
+            texts[name] = text
+    values = {name: _value(name, each, texts, problems) for name, each in parameters.items()}
+    if problems:
+        raise SpecError(problems)
+    return values
+
+
+def _value(name: str, parameter: Parameter, texts: Mapping[str, str], problems: list[Problem]) -> Any:
+    if name not in texts:
+        if parameter.is_required:
+            message = f"has no default; give it: --param {name}=VALUE"
+            problems.append(Problem(child(SECTION, name), NOT_GIVEN, message))
+        return parameter.default
+    try:
+        value = read_value(parameter.type, texts[name])
+        wrong = parameter.wrong_with(value)
+    except Misread as error:
+        value, wrong = texts[name], str(error)
+    if wrong:
+        problems.append(Problem(f"--param {name}", texts[name], wrong))
+    return value
+
+
+def rendered_job(job: Mapping[str, Any], values: Mapping[str, Any], quote: Callable[[object], str]) -> dict[str, Any]:
+    """The job with the values in place of its templates, in each text by itself: a value never becomes a key.
+
+    Templates may use ``params``, and ``macros.tony.quote``: ``quote``. Raises SpecError for what else they hold.
+    """
+    environment = SandboxedEnvironment(undefined=StrictUndefined, keep_trailing_newline=True)
+    context = {_PARAMS: values, "macros": SimpleNamespace(tony=SimpleNamespace(quote=quote))}
+    problems: list[Problem] = []
+
+    def fill(value: Any, path: str) -> Any:
+        if isinstance(value, Mapping):
+            return {key: fill(each, child(path, key)) for key, each in value.items()}
+        if isinstance(value, list):
+            return [fill(each, item(path, index)) for index, each in enumerate(value)]
+        if not has_template(value):
+            return value
+        try:
+            return environment.from_string(value).render(context)
+        except (TemplateError, TypeError, ValueError, ArithmeticError) as error:
+            problems.append(Problem(path, value, f"cannot be filled in: {error}{_more(error)}"))
+            return value
+
+    whole = {key: fill(each, child("", key)) for key, each in job.items()}
+    if problems:
+        raise SpecError(problems)
+    return whole
+
+
+def _more(error: Exception) -> str:
+    if "undefined" in str(error) or "has no attribute" in str(error):
+        return "; what belongs to a run, only a DAG fills in: outside of one there are params and macros.tony.quote"
+    return ""
+
+
+def check_names(job: Mapping[str, Any], parameters: Mapping[str, Parameter]) -> None:
+    """Check that the templates of a job file use its parameters, ``macros.tony.quote``, and nothing else.
+
+    A DAG would render them with all of Airflow's context. The check covers every branch of a template, because
+    rendering with one set of values takes only some branches. Raises SpecError.
+    """
+    used: dict[str, str] = {}
+    problems = []
+    for path, text in _templates(job, ""):
+        tree, others = _parsed(path, text)
+        if others:
+            message = f"uses {', '.join(others)}; templates of a job file may use only {_PARAMS} and {_QUOTE}"
+            problems.append(Problem(path, text, message))
+        used |= {name: used.get(name, path) for name in _parameters_in(tree)}
+    for name, path in used.items():
+        if name not in parameters:
+            known = ", ".join(parameters) or "none"
+            hint = suggestion(name, list(parameters)) or f"; `{SECTION}` has {known}"
+            problems.append(Problem(path, NOT_GIVEN, f"params.{name} is no parameter of the job{hint}"))
+    unused = [name for name in parameters if name not in used]
+    problems += [
+        Problem(child(SECTION, name), NOT_GIVEN, f'is used nowhere: write "{{{{ params.{name} }}}}" where it belongs')
+        for name in unused
+    ]
+    if problems:
+        raise SpecError(problems)
+
+
+def _templates(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    """Yield the path and the text of each template."""
+    if isinstance(value, Mapping):
+        for key, each in value.items():
+            yield from _templates(each, child(path, key))
+    elif isinstance(value, list):
+        for index, each in enumerate(value):
+            yield from _templates(each, item(path, index))
+    elif has_template(value):
+        yield path, value
+
+
+def _parsed(path: str, text: str) -> tuple[nodes.Template, list[str]]:
+    """Parse a template. Return also what it uses in addition to what a job file may use. Raises SpecError."""
+    try:
+        tree = SandboxedEnvironment().parse(text)
+        names = meta.find_undeclared_variables(tree)
+        files = [str(name) for name in meta.find_referenced_templates(tree)]
+    except TemplateError as error:
+        raise SpecError([Problem(path, text, f"is not a template that Jinja can parse: {error}")]) from error
+    of_macros = [node for node in tree.find_all(nodes.Name) if node.name == _MACROS]
+    quotes = [node for node in tree.find_all(nodes.Getattr) if _is_quote(node)]
+    if len(of_macros) == len(quotes):
+        names.discard(_MACROS)
+    if any(node.name == "self" for node in tree.find_all(nodes.Name)):
+        names.add("self")  # because it holds the whole context
+    return tree, (sorted(names - {_PARAMS}) + files) or sorted(set(_not_allowed(tree)))
+
+
+def _not_allowed(tree: nodes.Template) -> Iterator[str]:
+    """Yield what a template uses that could lead to Jinja's or Airflow's own objects.
+
+    Airflow's sandbox lets templates read attributes with a leading underscore. Attributes of macros and loops lead to
+    Jinja's environment, which compiles and runs Python.
+    """
+    callees = {id(call.node) for call in tree.find_all(nodes.Call)}
+    for node in (tree, *tree.find_all(nodes.Node)):
+        if not isinstance(node, _NODES):
+            kind = type(node).__name__
+            yield f"{{% {(kind.removesuffix('Block') or kind).lower()} %}}"
+        elif isinstance(node, nodes.Filter) and (node.name not in _FILTERS or len(node.args) + len(node.kwargs) > 1):
+            yield f"the filter {node.name}"
+        elif isinstance(node, nodes.Test) and node.name in ("filter", "test"):
+            yield f"the test {node.name}"
+        elif isinstance(node, nodes.Call) and not _is_callable(node.node):
+            yield "a call"
+        elif isinstance(node, nodes.Getattr) and not (
+            _is_params(node.node) or _is_of_quote(node) or _is_of_loop(node) or id(node) in callees
+        ):
+            yield f".{node.attr}"
+        elif isinstance(node, nodes.Getitem) and not (
+            _is_params(node.node) or isinstance(node.arg, nodes.Slice) or _is_number(node.arg)
+        ):
+            yield "an item by its name"
+
+
+def _is_callable(node: nodes.Node) -> bool:
+    if isinstance(node, nodes.Name):
+        return node.name == "range"
+    return isinstance(node, nodes.Getattr) and (_is_quote(node) or node.attr in _METHODS)
+
+
+def _is_number(node: nodes.Node) -> bool:
+    return isinstance(node, nodes.Const) and isinstance(node.value, int)
+
+
+def _is_of_loop(node: nodes.Getattr) -> bool:
+    return isinstance(node.node, nodes.Name) and node.node.name == "loop" and node.attr in _LOOP
+
+
+def _is_of_quote(node: nodes.Getattr) -> bool:
+    """Return whether the node is ``macros.tony.quote`` or its part ``macros.tony``."""
+    is_tony = node.attr == "tony" and isinstance(node.node, nodes.Name) and node.node.name == _MACROS
+    return is_tony or _is_quote(node)
+
+
+def _is_quote(node: nodes.Getattr) -> bool:
+    tony = node.node
+    return (
+        node.attr == "quote"
+        and isinstance(tony, nodes.Getattr)
+        and tony.attr == "tony"
+        and isinstance(tony.node, nodes.Name)
+        and tony.node.name == _MACROS
+    )
+
+
+def _parameters_in(tree: nodes.Template) -> Iterator[str]:
+    """Yield the parameters that a template names."""
+    for node in tree.find_all(nodes.Getattr):
+        if _is_params(node.node):
+            yield node.attr
+    for item_of in tree.find_all(nodes.Getitem):
+        if _is_params(item_of.node) and isinstance(item_of.arg, nodes.Const) and isinstance(item_of.arg.value, str):
+            yield item_of.arg.value
+
+
+def _is_params(node: nodes.Node) -> bool:
+    return isinstance(node, nodes.Name) and node.name == _PARAMS
+
+
+def has_template(value: object) -> bool:
+    """Whether a value is a text in which Jinja finds something."""
+    return isinstance(value, str) and any(mark in value for mark in MARKS)
+
+
+def templates_in(value: Any) -> bool:
+    """Whether something is to be filled in anywhere in a job."""
+    if isinstance(value, Mapping):
+        return any(map(templates_in, value.values()))
+    if isinstance(value, list):
+        return any(map(templates_in, value))
+    return isinstance(value, str) and any(mark in value for mark in _TEMPLATE)
+
+
+@attrs.frozen
+class Literal:
+    """A text that Jinja must not render: written as ``airflow.sdk.literal`` in a DAG file."""
+
+    text: str
+
+
+def as_literals(value: Any) -> Any:
+    """Return a job, or a part of it, in which each text that looks like a template is a Literal."""
+    if isinstance(value, Mapping):
+        return {key: as_literals(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [as_literals(each) for each in value]
+    return Literal(value) if has_template(value) else value
+
+
+def has_literals(value: Any) -> bool:
+    """Return whether a value contains a Literal at any depth."""
+    if isinstance(value, Mapping):
+        return any(map(has_literals, value.values()))
+    return isinstance(value, Literal) or (isinstance(value, list) and any(map(has_literals, value)))

@@ -1,0 +1,459 @@
+"""Why a callback is called: what Airflow says of the task, the run or the deadline."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import attrs
+from airflow.providers.common.compat.sdk import conf, redact
+
+from tony_provider.advice.metric_names import ranked
+from tony_provider.arguments import DEFAULT_CONN_ID
+from tony_provider.cluster.interface import Application, Pages
+from tony_provider.cluster.training.identity import Identity
+from tony_provider.exceptions import TonyJobFailed, TonyJobRejected, TonyKilledExternally, TonySpecError
+from tony_provider.hooks.tony import TonyHook
+from tony_provider.links.job_links import portal_page
+from tony_provider.notifications.message import MOST_METRICS, MOST_WARNINGS, Metrics, TrainingMessage, last_lines, line
+from tony_provider.operators.outcome import task_log_tail
+from tony_provider.operators.submission import render_secrets
+from tony_provider.operators.tony import TonyTrainOperator
+from tony_provider.run_dates import known_run_date
+from tony_provider.runtime.common.codec import to_plain
+from tony_provider.runtime.common.text import first_line
+from tony_provider.runtime.protocol.status import Failure, JobState, JobStatus
+
+if TYPE_CHECKING:
+    from airflow.sdk.types import Logger
+
+_SUCCESS, _RETRY, _RUNNING = "success", "up_for_retry", "running"
+
+
+@attrs.frozen(kw_only=True)
+class CallbackEvent:
+    """What Airflow hands to a callback, whichever kind it is of."""
+
+    dag_id: str
+    run_id: str
+    task_id: str | None = None  # None: it is about the run of the DAG
+    map_index: int = -1  # -1: not mapped
+    try_number: int | None = None
+    tries: int | None = None  # that Airflow allows at all
+    state: str | None = None  # of the task or the run, as Airflow calls it; None: a deadline was missed
+    date: str = ""  # of the run; empty: it is unknown
+    exception: BaseException | None = None
+    reason: str = ""  # Airflow's own, of a run's end
+    address: str = ""  # of Airflow's page about it
+
+    @classmethod
+    def of(cls, context: Mapping[str, Any]) -> CallbackEvent:
+        """By the context of a callback of a task or a DAG, or of a deadline."""
+        ti, run = context.get("ti"), context.get("dag_run")
+        dag_id = getattr(ti, "dag_id", None) or _of(run, "dag_id") or getattr(context.get("dag"), "dag_id", "")
+        run_id = context.get("run_id") or _of(run, "run_id") or _of(run, "dag_run_id") or ""
+        about: dict[str, Any] = {"dag_id": str(dag_id), "run_id": str(run_id), "date": _date(known_run_date(run))}
+        if ti is None or "reason" in context:
+            return cls(
+                **about,
+                state=None if "deadline" in context else _state_of_run(context),
+                reason=str(context.get("reason") or ""),
+                address=_address(str(dag_id), str(run_id)),
+            )
+        error = context.get("exception")
+        return cls(
+            **about,
+            task_id=ti.task_id,
+            map_index=-1 if ti.map_index is None else ti.map_index,
+            try_number=ti.try_number,
+            tries=None if getattr(ti, "max_tries", None) is None else ti.max_tries + 1,
+            # None where Airflow has found a task dead, and calls its callbacks elsewhere.
+            state=_value(getattr(ti, "state", None)) or "failed",
+            exception=error if isinstance(error, BaseException) else None,
+            reason="" if isinstance(error, BaseException) else str(error or ""),
+            address=str(ti.log_url),
+        )
+
+    @property
+    def has_succeeded(self) -> bool:
+        return self.state == _SUCCESS
+
+    @property
+    def has_failed(self) -> bool:
+        return self.state not in (None, _SUCCESS, _RUNNING)
+
+    @property
+    def is_tried_again(self) -> bool:
+        return self.state == _RETRY
+
+    @property
+    def name(self) -> str:
+        """For people: what it is about, and of which date."""
+        what = f"{self.dag_id}.{self.task_id}" if self.task_id else self.dag_id
+        if self.map_index >= 0:
+            what += f"[{self.map_index}]"
+        return f"{what} of {self.date or self.run_id}"
+
+
+def _value(state: Any) -> str:
+    return str(getattr(state, "value", state) or "")
+
+
+def _state_of_run(context: Mapping[str, Any]) -> str:
+    return _SUCCESS if context.get("reason") == _SUCCESS else "failed"
+
+
+def _of(run: Any, name: str) -> Any:
+    """A deadline's callback gets the run as JSON, others as an object."""
+    return run.get(name) if isinstance(run, Mapping) else getattr(run, name, None)
+
+
+def _date(date: datetime | None) -> str:
+    """Without the time at midnight."""
+    text = date.isoformat() if date is not None else ""
+    day, _, time = text.partition("T")
+    return day if time.startswith("00:00:00") else text[:16]
+
+
+def _address(dag_id: str, run_id: str) -> str:
+    base = conf.get("api", "base_url", fallback="") or ""
+    return f"{base.rstrip('/')}/dags/{quote(dag_id)}/runs/{quote(run_id)}" if base else ""
+
+
+_NOTHING = "it has started no application"
+
+
+@attrs.define(kw_only=True)
+class TrainingFacts:
+    """What is found out of one training. While the time is not over it fills; what is not there by then is unknown."""
+
+    task_id: str
+    identity: Identity
+    former_run: str = ""  # the id of the run before; empty: there is none, or it is not known
+    former: Identity | None = None  # the same training in the run before
+    reads_log: bool = False  # what its tasks print may be told
+    application_id: str | None = None  # None: that which it has started last
+    status: JobStatus | None = None
+    application: Application | None = None
+    pages: Pages | None = None
+    log_tail: str = ""
+    former_metrics: dict[str, float] | None = None
+    missing: list[str] = attrs.field(factory=list)
+
+    def fill(self, hook: TonyHook) -> None:
+        """Ask the store, and the cluster where the store knows no end. Raises ClusterError, StorageError."""
+        self.application_id = self.application_id or hook.newest_application(self.identity)
+        if self.application_id is None:
+            self.missing.append(_NOTHING)
+            return
+        self.pages = hook.pages(self.identity, self.application_id)
+        self.status = hook.job_status(self.identity, self.application_id)
+        failure = self.status.failure if self.status is not None else None
+        if failure is not None and failure.task is not None and self.reads_log:
+            directory = hook.application_dir(self.identity, self.application_id)
+            self.log_tail = task_log_tail(hook.storage(), directory, failure.task)
+        self._fill_former(hook)
+        if self.status is None or not self.status.state.is_final:
+            self.application = hook.application(self.application_id)
+
+    def _fill_former(self, hook: TonyHook) -> None:
+        before = hook.newest_application(self.former) if self.former is not None else None
+        if self.former is not None and before is not None:
+            status = hook.job_status(self.former, before)
+            self.former_metrics = status.metrics if status is not None else None
+
+
+def collect_facts(hook: TonyHook, at: TrainingFacts, seconds: float, tell: Callable[[str], None]) -> None:
+    """Fill the look, within so many seconds. Raises nothing: what went wrong is ``missing`` in it.
+
+    ``tell`` is given each problem, for the log.
+    """
+
+    def work() -> None:
+        try:
+            at.fill(hook)
+        except Exception as error:  # noqa: BLE001 - whatever it is: the message is to be sent
+            problems.append(f"{type(error).__name__}: {error}")
+
+    problems: list[str] = []
+    hook.get_conn()  # what this loads, and asks Airflow for, is not for a thread that may be left behind
+    thread = threading.Thread(target=work, name="tony-news", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        problems.append(f"the cluster and its store did not answer within {seconds:g} s")
+    for problem in list(problems):
+        at.missing.append(problem)
+        tell(problem)
+
+
+MOST_MISSING = 5
+_VERDICTS = {JobState.SUCCEEDED: "succeeded", JobState.FAILED: "failed", JobState.KILLED: "killed"}
+
+
+def compose_message(
+    occasion: CallbackEvent, look: TrainingFacts | None, lines: int, missing: list[str]
+) -> TrainingMessage:
+    """The news, bounded in length, secrets masked as in Airflow's logs."""
+    status = look.status if look is not None else None
+    failure = _failure(occasion, status)
+    verdict = _verdict(occasion, status)
+    has_failed = verdict in ("failed", "killed")
+    tail = (look.log_tail if look is not None else "") or _below_first_line(failure)
+    return TrainingMessage(
+        title=_line(_title(occasion, verdict)),
+        verdict=verdict,
+        cause=_line(_cause(occasion, look, failure)) if has_failed else "",
+        tail=last_lines(_masked(tail), lines) if has_failed and lines > 0 else "",
+        tail_of=failure.task or "" if failure is not None else "",
+        metrics=_metrics(status.metrics) if status is not None else {},
+        former_metrics=_metrics(look.former_metrics) if look is not None and look.former_metrics is not None else None,
+        former_run=look.former_run if look is not None else "",
+        step=status.step if status is not None else None,
+        total_steps=status.total_steps if status is not None else None,
+        warnings=[_line(each) for each in status.warnings[:MOST_WARNINGS]] if status is not None else [],
+        links=_links(occasion, look),
+        missing=[_line(each) for each in [*missing, *(look.missing if look is not None else [])][:MOST_MISSING]],
+        dag_id=occasion.dag_id,
+        run_id=occasion.run_id,
+        task_id=look.task_id if look is not None else occasion.task_id or "",
+        map_index=occasion.map_index,
+        try_number=occasion.try_number,
+        application_id=look.application_id if look is not None else None,
+    )
+
+
+def _masked(text: str) -> str:
+    """Before it is cut: half of a secret is known to no masker."""
+    return str(redact(text))
+
+
+def _line(text: str) -> str:
+    return line(_masked(text))
+
+
+def _metrics(metrics: Mapping[str, float | str]) -> Metrics:
+    """The first few, in the order of interest."""
+    plain = to_plain(metrics)
+    return {_line(name): plain[name] for name in ranked(plain)[:MOST_METRICS]}
+
+
+def _verdict(occasion: CallbackEvent, status: JobStatus | None) -> str:
+    """Of what the occasion is about: Airflow's word, and where it has none the job's."""
+    if occasion.has_succeeded:
+        return "succeeded"
+    if occasion.has_failed:
+        return "killed" if isinstance(occasion.exception, TonyKilledExternally) else "failed"
+    if status is None:
+        return "unknown"
+    return _VERDICTS.get(status.state, "running")
+
+
+def _title(occasion: CallbackEvent, verdict: str) -> str:
+    if occasion.state is None:
+        return f"{occasion.name} has missed a deadline; its training: {verdict}"
+    said = f"{occasion.name} {'was killed' if verdict == 'killed' else verdict}"
+    if occasion.has_failed and occasion.tries is not None and occasion.tries > 1:
+        again = "; it is tried again" if occasion.is_tried_again else ""
+        return f"{said} (try {occasion.try_number} of {occasion.tries}{again})"
+    return said
+
+
+def _failure(occasion: CallbackEvent, status: JobStatus | None) -> Failure | None:
+    error = occasion.exception
+    if isinstance(error, TonyJobFailed) and error.failure is not None:
+        return error.failure
+    return status.failure if status is not None else None
+
+
+def _cause(occasion: CallbackEvent, look: TrainingFacts | None, failure: Failure | None) -> str:
+    """The first cause that is known, without the lines that come with it."""
+    error = occasion.exception
+    if error is not None and not isinstance(error, TonyJobFailed):
+        return f"{type(error).__name__}: {first_line(_said(error))}"
+    if failure is not None:
+        return first_line(failure.message.strip())
+    if error is not None:
+        return first_line(_said(error))
+    if look is not None and look.application is not None and look.application.diagnostics:
+        return first_line(look.application.diagnostics.strip())
+    return occasion.reason
+
+
+def _said(error: BaseException) -> str:
+    try:
+        return str(error).strip()
+    except Exception as problem:  # noqa: BLE001 - the program's own class may raise anything, and the message is sent
+        return f"(its message cannot be had: {type(problem).__name__})"
+
+
+def _below_first_line(failure: Failure | None) -> str:
+    return failure.message.strip().partition("\n")[2] if failure is not None else ""
+
+
+def _links(occasion: CallbackEvent, look: TrainingFacts | None) -> dict[str, str]:
+    pages = look.pages if look is not None else None
+    links = {
+        "Task in Airflow" if occasion.task_id else "Run in Airflow": occasion.address,
+        "Training job": _portal(look),
+        "YARN application": pages.application if pages is not None else None,
+        "Logs and files": pages.files if pages is not None else None,
+    }
+    return {name: address for name, address in links.items() if address}
+
+
+def _portal(look: TrainingFacts | None) -> str | None:
+    """None where Airflow does not know its own address: a path alone leads nowhere from a mail."""
+    page = portal_page(look.application_id) if look is not None and look.application_id else ""
+    return page if "://" in page else None
+
+
+MOST_TRAININGS = 10  # of a DAG that are looked at
+_STARTED_NOTHING = (TonySpecError, TonyJobRejected)
+
+
+@attrs.frozen(kw_only=True)
+class MessageSource:
+    """Makes the news of a training out of a callback's context.
+
+    :param task_id: the training that it is about; None: the task itself, or of a DAG the first that has not succeeded.
+    :param tony_conn_id: of the training; None: as its task says.
+    :param lines: how many of the failed task's last ones.
+    :param seconds: how long cluster and store may take.
+    """
+
+    log: Logger
+    task_id: str | None = None
+    tony_conn_id: str | None = None
+    lines: int = 20
+    seconds: float = 20.0
+
+    def news(self, context: Mapping[str, Any]) -> TrainingMessage:
+        """All that can be found out; what cannot is named in it, and never raised."""
+        occasion = CallbackEvent.of(context)
+        missing: list[str] = []
+        looks: list[TrainingFacts] = []
+        try:
+            looks = self._looked(context, occasion, missing)
+        except Exception as error:  # noqa: BLE001 - whatever it is: the message is to be sent
+            self._tell(f"{type(error).__name__}: {error}")
+            missing.append(str(error))
+        return compose_message(occasion, _foremost(looks), self.lines, missing)
+
+    def _looked(self, context: Mapping[str, Any], occasion: CallbackEvent, missing: list[str]) -> list[TrainingFacts]:
+        if isinstance(occasion.exception, _STARTED_NOTHING):
+            return []
+        tasks = self._tasks(context, occasion)
+        looks = []
+        for task_id, task in tasks.items():
+            with TonyHook(*self._connection(context, task)) as hook:
+                each = self._begun(hook, context, occasion, task_id, task, missing)
+                collect_facts(hook, each, self.seconds / len(tasks), self._tell)
+            looks.append(each)
+        return looks
+
+    def _tasks(self, context: Mapping[str, Any], occasion: CallbackEvent) -> dict[str, TonyTrainOperator | None]:
+        """The trainings that it may be about, by their ids; None: of its task nothing is known here."""
+        dag = context.get("dag")
+        if self.task_id is not None and self.task_id != occasion.task_id:
+            return {self.task_id: _training(dag.get_task(self.task_id)) if dag is not None else None}
+        if occasion.task_id is not None:
+            own = _training(context.get("task"))
+            return {occasion.task_id: own} if own is not None else {}
+        found = {each.task_id: _training(each) for each in getattr(dag, "tasks", [])}
+        return dict([(task_id, task) for task_id, task in found.items() if task is not None][:MOST_TRAININGS])
+
+    def _connection(self, context: Mapping[str, Any], task: TonyTrainOperator | None) -> tuple[str, str | None]:
+        if task is None:
+            return self.tony_conn_id or DEFAULT_CONN_ID, None
+        return self.tony_conn_id or _rendered(task, task.tony_conn_id, context), (
+            _rendered(task, task.proxy_user, context) or None
+        )
+
+    def _begun(
+        self,
+        hook: TonyHook,
+        context: Mapping[str, Any],
+        occasion: CallbackEvent,
+        task_id: str,
+        task: TonyTrainOperator | None,
+        missing: list[str],
+    ) -> TrainingFacts:
+        """What is asked of Airflow, before the cluster and the store are."""
+        key = _rendered(task, task.checkpoint_key, context) or None if task is not None else None
+        which: dict[str, Any] = {
+            "dag_id": occasion.dag_id,
+            "task_id": task_id,
+            "map_index": occasion.map_index if task_id == occasion.task_id else -1,
+            "checkpoint_key": key,
+        }
+        former = self._former_run(context, occasion, task_id, missing)
+        error = occasion.exception
+        return TrainingFacts(
+            task_id=task_id,
+            identity=hook.identity(**which, run_id=occasion.run_id),
+            former_run=former or "",
+            former=hook.identity(**which, run_id=former) if former else None,
+            application_id=error.application_id if isinstance(error, TonyJobFailed) else None,
+            reads_log=self._knows_secrets(task, context),
+        )
+
+    def _former_run(
+        self, context: Mapping[str, Any], occasion: CallbackEvent, task_id: str, missing: list[str]
+    ) -> str | None:
+        """The last run before this one in which the training has succeeded; of another task, in which all has."""
+        ti = context.get("ti")
+        if ti is None or getattr(context.get("dag_run"), "logical_date", None) is None:  # Airflow orders runs by it
+            missing.append("the run before: this one has no logical date" if ti is not None else "the run before")
+            return None
+        try:
+            if ti.task_id == task_id:
+                before = ti.get_previous_ti(state="success", map_index=occasion.map_index)
+            else:
+                before = ti.get_previous_dagrun(state="success")
+        except Exception as error:  # noqa: BLE001 - Airflow may say anything, and the message is to be sent
+            self._tell(f"{type(error).__name__}: {error}")
+            missing.append(f"the run before: {error}")
+            return None
+        return before.run_id if before is not None else None
+
+    def _knows_secrets(self, task: TonyTrainOperator | None, context: Mapping[str, Any]) -> bool:
+        """Whether what the training prints can be masked: not every process that calls callbacks can know its secrets.
+
+        The last lines within a failure's own message were masked where the training ran.
+        """
+        if task is None:
+            return False
+        try:
+            render_secrets(task, context)  # type: ignore[arg-type]
+        except Exception as error:  # noqa: BLE001 - a template may raise anything
+            self._tell(f"the training's secrets are not known here, so its log is not read: {type(error).__name__}")
+            return False
+        return True
+
+    def _tell(self, problem: str) -> None:
+        self.log.warning("For the notification: %s", problem)
+
+
+def _training(task: Any) -> TonyTrainOperator | None:
+    return task if isinstance(task, TonyTrainOperator) else None
+
+
+def _rendered(task: TonyTrainOperator, text: str | None, context: Mapping[str, Any]) -> Any:
+    """Return the value of a template field. A running task has values there; in a callback of its DAG, templates.
+
+    A value is never rendered: it may come from a trigger form.
+    """
+    is_template = text and "{" in text and not task.is_rendered
+    return task.render_template(text, context) if is_template else text  # type: ignore[arg-type]
+
+
+def _foremost(looks: list[TrainingFacts]) -> TrainingFacts | None:
+    """The first that is known not to have succeeded, else the last."""
+    for each in looks:
+        if each.status is not None and each.status.state is not JobState.SUCCEEDED:
+            return each
+    return looks[-1] if looks else None

@@ -1,0 +1,280 @@
+"""The summary of a try's application. What cannot be read of it costs a warning in the task's log and a few seconds."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import attrs
+
+from tony_provider.cluster.errors import ClusterError
+from tony_provider.cluster.interface import Application
+from tony_provider.cluster.records.history import JobHistory
+from tony_provider.cluster.records.summary import (
+    DETAILS_KEY,
+    JOB_KEY,
+    JOBS_KEY,
+    Advice,
+    JobSummary,
+    RunFacts,
+    in_parts,
+    summarize,
+)
+from tony_provider.cluster.training.identity import Identity
+from tony_provider.exceptions import TonySpecError
+from tony_provider.operators.submission import OperatorArguments
+from tony_provider.operators.try_state import StateStore, TaskInstanceInfo
+from tony_provider.run_dates import known_run_date
+from tony_provider.runtime.common.clock import epoch_ms
+from tony_provider.runtime.protocol.status import JobStatus
+from tony_provider.runtime.storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+    from tony_provider.hooks.tony import TonyHook
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+READ_SECONDS = 5.0  # that the cluster and the store have for what is summed up
+KEEP_SECONDS = 3.0  # that whoever keeps it has to take it
+_LONGEST_NUMBER = 10  # digits
+
+T = TypeVar("T")
+
+
+def application_facts(hook: TonyHook, identity: Identity, application_id: str) -> dict[str, Any]:
+    """Return the fields of RunFacts that name an application and what it has left, without what cannot be read."""
+    fingerprint: Mapping[str, str] = {}
+    with contextlib.suppress(ClusterError, StorageError):
+        chain = hook.chain(identity, application_id)
+        fingerprint = chain.about.fingerprint if chain is not None and chain.about is not None else {}
+    pages = attrs.asdict(hook.pages(identity, application_id))
+    return {
+        "application_id": application_id,
+        "application_dir": hook.application_dir(identity, application_id),
+        "fingerprint": fingerprint,
+        "links": {name: address for name, address in pages.items() if address},
+    }
+
+
+def submitted_by(labels: Mapping[str, str]) -> int:
+    """Return the number of the try that submitted an application with these labels, or 1 if they do not name it."""
+    number = labels.get("try_number", "")
+    return int(number) if number.isdecimal() and len(number) < _LONGEST_NUMBER else 1
+
+
+class Summaries:
+    """The summaries of one try's applications, where nobody keeps them: others are told of an end by its summary.
+
+    It raises what interrupts a task, nothing else.
+    """
+
+    def __init__(self, task: OperatorArguments, context: Context, run: TaskInstanceInfo) -> None:
+        self._task = task
+        self._hook = task.hook
+        self._log = task.log
+        self._run = run
+        date = known_run_date(context.get("dag_run"))
+        self._run_date = date.isoformat() if date is not None else None
+        self._ended: set[str] = set()  # applications whose end is kept
+
+    def begin(self, application_id: str) -> None:
+        """The application was just submitted, or attached to: from now on it is listed."""
+
+    def end(
+        self,
+        application_id: str,
+        application: Application | None,
+        status: JobStatus | None,
+        history: JobHistory | None = None,
+        advice: Sequence[Advice] = (),
+    ) -> JobSummary | None:
+        """The application has ended, as is known already. Returns its summary; None when there is none.
+
+        ``history``: all that it has left; None: it was not read yet.
+        """
+        if history is None or application is None:
+            kept = self._sum_up(application_id, application, status, READ_SECONDS, KEEP_SECONDS, advice)
+        else:
+            kept = self._keep(application_id, application, _with(status, history), KEEP_SECONDS, advice)
+        self._ended.add(application_id)
+        return kept
+
+    def leave(self, application_id: str, *, hurried: bool = False) -> None:
+        """The try ends, whatever has become of the application: it is looked at, unless its end is kept.
+
+        ``hurried``: this process is about to be killed, and may not come to leave it once more.
+        """
+
+    def _hand_over(self, application_id: str, summary: JobSummary) -> None:
+        """To whoever keeps it."""
+
+    def _sum_up(
+        self,
+        application_id: str,
+        application: Application | None,
+        status: JobStatus | None,
+        read_seconds: float,
+        keep_seconds: float,
+        advice: Sequence[Advice] = (),
+        **facts: Any,
+    ) -> JobSummary | None:
+        known = application, JobHistory(application_id=application_id, status=status)
+        whom = "the cluster or its store"
+        look = self._in_time(read_seconds, "read whole", whom, lambda: self._look(application_id, *known)) or known
+        if look[0] is not None or look[1].status is not None:  # else what is kept of it already says more
+            return self._keep(application_id, *look, keep_seconds, advice, **facts)
+        return None
+
+    def _look(
+        self, application_id: str, application: Application | None, known: JobHistory
+    ) -> tuple[Application | None, JobHistory]:
+        application = application or self._hook.application(application_id)
+        try:
+            found = self._hook.history(self._run.identity(self._hook, self._task.checkpoint_key), application_id)
+        except (ClusterError, StorageError) as error:
+            self._log.warning("The summary of the job has no curves: %s", error)
+            return application, known
+        return application, _with(known.status, found)
+
+    def _keep(
+        self,
+        application_id: str,
+        application: Application | None,
+        history: JobHistory,
+        seconds: float,
+        advice: Sequence[Advice] = (),
+        **facts: Any,
+    ) -> JobSummary | None:
+        def keep() -> JobSummary:
+            about = attrs.evolve(self._facts(application_id), **facts)
+            summary = summarize(about, history, application, advice)
+            self._hand_over(application_id, summary)
+            return summary
+
+        return self._in_time(seconds, "kept", "Airflow", keep)
+
+    def _facts(self, application_id: str) -> RunFacts:
+        run = self._run
+        framework = ""
+        with contextlib.suppress(TonySpecError):  # it is not worth the rest
+            framework = self._task.parse_job(self._task.secrets or {}).framework
+        identity = run.identity(self._hook, self._task.checkpoint_key)
+        return RunFacts(
+            **application_facts(self._hook, identity, application_id),
+            dag_id=run.dag_id,
+            run_id=run.run_id,
+            task_id=run.task_id,
+            map_index=run.map_index,
+            try_number=run.try_number,
+            watched=self._task.wait_for_completion,
+            run_date=self._run_date,
+            tony_conn_id=self._task.tony_conn_id,
+            proxy_user=self._task.proxy_user or None,
+            framework=framework,
+            submitted_ms=epoch_ms(),
+        )
+
+    def _in_time(self, seconds: float, what: str, who: str, act: Callable[[], T]) -> T | None:
+        """What ``act`` returns; None, after a warning, when it fails or takes longer, in which case it is left alone.
+
+        ``who`` is asked by it.
+
+        A thread that is left alone keeps no process from ending.
+        """
+        found: list[T] = []
+        problems: list[str] = [f"{who} has not answered within {seconds:g} s"]
+
+        def run() -> None:
+            try:
+                found.append(act())
+            except Exception as error:  # noqa: BLE001 - the task is worth more than its summary
+                problems[:] = [str(error) or type(error).__name__]
+            else:
+                problems.clear()
+
+        thread = threading.Thread(target=run, name="tony-summary", daemon=True)
+        thread.start()
+        thread.join(seconds)
+        for problem in problems[:1]:
+            self._log.warning("The summary of the job cannot be %s: %s", what, problem)
+        return found[0] if found else None
+
+
+def _with(status: JobStatus | None, history: JobHistory) -> JobHistory:
+    return history if status is None else attrs.evolve(history, status=status)
+
+
+HURRIED_SECONDS = 0.7  # that cluster and store have, and Airflow too, where it is about to kill this process
+RESTORE_SECONDS = 10.0  # after which no further earlier application is summed up
+KEPT = 20  # summaries of one task instance: each clearing may add one
+
+
+class SummaryKeeper(Summaries):
+    """What hands the summaries to Airflow, which keeps them for its pages."""
+
+    def __init__(self, task: OperatorArguments, context: Context, run: TaskInstanceInfo, store: StateStore) -> None:
+        super().__init__(task, context, run)
+        self._store = store
+
+    def begin(self, application_id: str) -> None:
+        look = self._in_time(READ_SECONDS, "looked up", "the cluster", lambda: self._hook.application(application_id))
+        self._keep(application_id, look, JobHistory(application_id=application_id), KEEP_SECONDS)
+        if self._run.try_number > 1:
+            self._restore(application_id)
+        self._in_time(KEEP_SECONDS, "listed", "Airflow", lambda: self._list(application_id))
+
+    def leave(self, application_id: str, *, hurried: bool = False) -> None:
+        if application_id not in self._ended:
+            times = (HURRIED_SECONDS, HURRIED_SECONDS) if hurried else (READ_SECONDS, KEEP_SECONDS)
+            self._sum_up(application_id, None, None, *times)
+
+    def _restore(self, newest: str) -> None:
+        """Sum up earlier applications of the training whose end Airflow does not know.
+
+        Their tries died, or Airflow has discarded their summaries.
+        """
+        give_up = time.monotonic() + RESTORE_SECONDS
+        identity = self._run.identity(self._hook, self._task.checkpoint_key)
+        others = self._in_time(
+            READ_SECONDS, "looked up", "the store", lambda: self._hook.application_ids(identity)[-KEPT:]
+        )
+        for other in others or []:
+            if other != newest and time.monotonic() < give_up:
+                self._restore_one(identity, other)
+
+    def _restore_one(self, identity: Identity, application_id: str) -> None:
+        key = JOB_KEY + application_id
+        found = self._in_time(KEEP_SECONDS, "looked up", "Airflow", lambda: self._store.get(key, forever=True))
+        kept = found if isinstance(found, dict) else {}
+        if kept.get("verdict") is not None:
+            return
+        number = kept.get("try_number")
+        if not isinstance(number, int):
+            labels = self._in_time(
+                READ_SECONDS, "dated", "the store", lambda: self._hook.labels(identity, application_id)
+            )
+            number = submitted_by(labels or {})
+        if self._sum_up(application_id, None, None, READ_SECONDS, KEEP_SECONDS, try_number=number) is not None:
+            self._in_time(KEEP_SECONDS, "listed", "Airflow", lambda: self._list(application_id))
+
+    def _hand_over(self, application_id: str, summary: JobSummary) -> None:
+        first, details = in_parts(summary)
+        # The details first: whoever sees that it has ended finds them.
+        self._store.set(DETAILS_KEY + application_id, details, forever=True)
+        self._store.set(JOB_KEY + application_id, first, forever=True)
+
+    def _list(self, application_id: str) -> None:
+        """Note that there is a summary of it, and forget the oldest where there are too many."""
+        kept = self._store.get(JOBS_KEY, forever=True)
+        ids = [each for each in kept if isinstance(each, str)] if isinstance(kept, list) else []
+        ids = [*(each for each in ids if each != application_id), application_id]
+        for old in ids[:-KEPT]:
+            self._store.delete(JOB_KEY + old)
+            self._store.delete(DETAILS_KEY + old)
+        self._store.set(JOBS_KEY, [*ids[-KEPT:]], forever=True)

@@ -1,0 +1,274 @@
+"""The operator's argument ``mlflow``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from tony_provider.cluster.records.history import Mask, mask_values
+from tony_provider.cluster.records.summary import Curve
+from tony_provider.exceptions import TonySpecError
+from tony_provider.hooks.connection import mask_of
+from tony_provider.hooks.mlflow_server import (
+    APPLICATION_TAG,
+    REASON_TAG,
+    TRAINING_TAG,
+    VERDICT_TAG,
+    MlflowServer,
+    OpenMlflowRun,
+)
+from tony_provider.operators.try_state import EndedTry, StateStore, TaskInstanceInfo
+from tony_provider.runtime.common.codec import to_plain
+from tony_provider.runtime.jobspec.model import JobSpec, TaskSpec
+from tony_provider.runtime.jobspec.problems import shown
+from tony_provider.runtime.parsing.reader import suggestion
+from tony_provider.runtime.protocol.status import FinalStatus
+
+if TYPE_CHECKING:
+    from mlflow.entities import Run
+    from mlflow.tracking import MlflowClient
+
+_KEYS = ["conn_id", "experiment", "run_name"]
+
+
+@attrs.frozen
+class MlflowOptions:
+    """Which MLflow server a training is told to, and how it is called there."""
+
+    conn_id: str
+    experiment: str | None = None
+    run_name: str | None = None
+
+    @classmethod
+    def of(cls, given: Any) -> MlflowOptions | None:
+        """The rendered argument; None for nothing. Raises TonySpecError."""
+        if not given:
+            return None
+        if isinstance(given, str):
+            return cls(given)
+        if not isinstance(given, Mapping):
+            raise TonySpecError(
+                f"mlflow: should be the id of a connection, or a mapping with a conn_id, not {shown(given)}"
+            )
+        if unknown := sorted(set(given) - set(_KEYS)):
+            hint = suggestion(unknown[0], _KEYS)
+            raise TonySpecError(f"mlflow: {shown(unknown[0])} is not known{hint}; it may hold {', '.join(_KEYS)}")
+        for key, value in given.items():
+            if not (value is None or isinstance(value, str)):
+                raise TonySpecError(f"mlflow.{key}: should be text, not {shown(value)}")
+        if not given.get("conn_id"):
+            raise TonySpecError("mlflow.conn_id: is needed: the id of a connection with the address of the server")
+        return cls(given["conn_id"], given.get("experiment") or None, given.get("run_name") or None)
+
+
+_LONGEST_NAME = 250  # characters; so the next two. What older servers take, too
+_LONGEST_PARAMETER = 500
+_LONGEST_TAG = 5000
+_NOT_IN_NAMES = re.compile(r"[^\w\-. /]", re.ASCII)
+
+
+@attrs.frozen
+class MetricPoint:
+    """A value of a metric."""
+
+    name: str
+    value: float
+    time_ms: int  # epoch
+    step: int
+
+
+def parameters(job: JobSpec, mask: Mask) -> dict[str, str]:
+    """What the job says itself, by the paths of its keys.
+
+    Defaults are left out, but for how many instances of a type there are, by which trainings are compared.
+    """
+    of_task = to_plain(TaskSpec(command=""))
+    del of_task["instances"]
+    defaults = to_plain(JobSpec(framework="", tasks={})) | {"tasks": dict.fromkeys(job.tasks, of_task)}
+    given = _differing(mask_values(to_plain(job), mask), defaults)
+    return {name(path): str(value)[:_LONGEST_PARAMETER] for path, value in given}
+
+
+def _differing(value: Any, default: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Values that are not the default, with their paths."""
+    if isinstance(value, Mapping):
+        for key, below in value.items():
+            beside = default.get(key) if isinstance(default, Mapping) else None
+            yield from _differing(below, beside, f"{path}.{key}" if path else str(key))
+    elif value != default and value not in (None, [], ""):
+        yield path, value
+
+
+def points(ended: EndedTry) -> list[MetricPoint]:
+    """What the program has reported, and what the job cost; curves where the summary has them."""
+    time_ms, status = ended.finished_ms or ended.started_ms or 0, ended.status
+    step = (status and status.step) or 0
+    values: dict[str, float | None] = dict(status.metrics) if status is not None else {}
+    curves = ended.summary.curves if ended.summary is not None else []
+    for curve in curves:
+        values.pop(curve.metric, None)
+    values |= {
+        "tony.total_seconds": ended.total_seconds,
+        "tony.waiting_seconds": ended.waiting_seconds,
+        "tony.training_seconds": ended.training_seconds,
+        "tony.steps_per_second": status.steps_per_second if status is not None else None,
+        "tony.restarts": status.restarts if status is not None else None,
+    }
+    newest = [MetricPoint(name(each), value, time_ms, step) for each, value in values.items() if value is not None]
+    return [*newest, *(point for curve in curves for point in _of_curve(curve, ended.started_ms or 0))]
+
+
+def _of_curve(curve: Curve, started_ms: int) -> Iterator[MetricPoint]:
+    for step, seconds, value in zip(curve.steps, curve.seconds, curve.values, strict=True):
+        yield MetricPoint(name(curve.metric), float(value), started_ms + int(seconds * 1000), step)
+
+
+def verdict_tags(ended: EndedTry) -> dict[str, str]:
+    """Tags that say how the try has ended, and where what it has left is."""
+    status, checkpoint = ended.status, ended.status.checkpoint_dir if ended.status is not None else None
+    found = {
+        APPLICATION_TAG: ended.application_id,
+        VERDICT_TAG: ended.verdict.value,
+        REASON_TAG: ended.reason,
+        "tony.queue": ended.queue,
+        "tony.model_dir": (status.model_dir if status is not None else None) or "",
+        "tony.checkpoint_dir": checkpoint or "",
+        "tony.try_number": str(ended.run.try_number),
+    }
+    return {key: value[:_LONGEST_TAG] for key, value in found.items()}
+
+
+def name(text: str) -> str:
+    """The text as a name that MLflow takes."""
+    return _NOT_IN_NAMES.sub("_", text)[:_LONGEST_NAME]
+
+
+STATE_KEY = "tony_mlflow_run"
+_MOST_POINTS = 1000  # of one request, as MLflow's servers take them
+_MOST_PARAMETERS = 100
+_RUN_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
+_STATES = {FinalStatus.SUCCEEDED: "FINISHED", FinalStatus.FAILED: "FAILED", FinalStatus.KILLED: "KILLED"}
+
+
+@attrs.frozen
+class MlflowRun:
+    """The run of one training on a tracking server. Every method raises what MLflow's client raises."""
+
+    options: MlflowOptions
+    server: MlflowServer
+    training: str  # the name of its identity
+    run: TaskInstanceInfo
+    store: StateStore
+
+    def begin(self, job: JobSpec, secrets: Mapping[str, str]) -> dict[str, str]:
+        """Create or join the run for a new application, and write the job's parameters, masked as in Airflow's logs.
+
+        Returns the variables with which the job's programs find it.
+        """
+        with self.server.client() as client:
+            found = self._found_or_created(client, None)
+            if found.info.status != "RUNNING":
+                client.update_run(found.info.run_id, status="RUNNING")
+            self._write_parameters(client, found, parameters(job, mask_of(secrets)))
+        return {"MLFLOW_TRACKING_URI": self.server.uri, "MLFLOW_RUN_ID": found.info.run_id}
+
+    def end(self, ended: EndedTry) -> str:
+        """Write how the try went; returns the run's id. Done again, it writes the same."""
+        with self.server.client() as client:
+            from mlflow.entities import Metric, RunTag
+
+            found = self._found_or_created(client, ended.application_id, ended.started_ms)
+            run_id: str = found.info.run_id
+            measured = iter([Metric(each.name, each.value, each.time_ms, each.step) for each in points(ended)])
+            while batch := list(islice(measured, _MOST_POINTS)):
+                client.log_batch(run_id, metrics=batch)
+            client.log_batch(run_id, tags=[RunTag(*tag) for tag in verdict_tags(ended).items()])
+            client.set_terminated(run_id, _STATES[ended.verdict], ended.finished_ms)
+        return run_id
+
+    def _found_or_created(self, client: MlflowClient, application_id: str | None, started_ms: int | None = None) -> Run:
+        """The newest run of the training, unless that has succeeded, with another application.
+
+        A new one begins at ``started_ms``, in epoch milliseconds; default: now.
+        """
+        experiment = self._experiment(client)
+        found = self._remembered(client, experiment) or self._tagged(client, experiment)
+        if found is not None:
+            tags = found.data.tags
+            is_mine = application_id is not None and tags.get(APPLICATION_TAG) == application_id
+            if is_mine or tags.get(VERDICT_TAG) != FinalStatus.SUCCEEDED.value:
+                self.store.set(STATE_KEY, found.info.run_id, forever=True)
+                return found
+        name = self.options.run_name or self._name()
+        created = client.create_run(experiment, started_ms, self._tags(), name)
+        self.store.set(STATE_KEY, created.info.run_id, forever=True)
+        return created
+
+    def _experiment(self, client: MlflowClient) -> str:
+        name = self.options.experiment or self.run.dag_id
+        from mlflow.exceptions import MlflowException
+
+        if found := client.get_experiment_by_name(name):
+            return str(found.experiment_id)
+        try:
+            return str(client.create_experiment(name))
+        except MlflowException as error:
+            found = client.get_experiment_by_name(name)
+            if found is None or error.error_code != "RESOURCE_ALREADY_EXISTS":
+                raise
+            return str(found.experiment_id)  # another task was faster
+
+    def _remembered(self, client: MlflowClient, experiment: str) -> Run | None:
+        """A hint only: the run may be deleted, on the server that another connection named, or another training's."""
+        from mlflow.exceptions import MlflowException
+
+        known = _remembered(self.store)
+        if known is None:
+            return None
+        try:
+            found = client.get_run(known)
+        except MlflowException as error:
+            if error.error_code == "RESOURCE_DOES_NOT_EXIST":
+                return None
+            raise
+        info, training = found.info, found.data.tags.get(TRAINING_TAG)
+        is_ours = (info.lifecycle_stage, info.experiment_id, training) == ("active", experiment, self.training)
+        return found if is_ours else None
+
+    def _tagged(self, client: MlflowClient, experiment: str) -> Run | None:
+        of_training = f"tags.`{TRAINING_TAG}` = '{self.training}'"
+        found = client.search_runs([experiment], of_training, max_results=1, order_by=["attributes.start_time DESC"])
+        return next(iter(found), None)
+
+    def _write_parameters(self, client: MlflowClient, found: Run, wanted: Mapping[str, str]) -> None:
+        """MLflow refuses another value for a parameter that it has: the first try's stay."""
+        from mlflow.entities import Param
+
+        fresh = iter([Param(*each) for each in wanted.items() if each[0] not in found.data.params])
+        while batch := list(islice(fresh, _MOST_PARAMETERS)):
+            client.log_batch(found.info.run_id, params=batch)
+
+    def _name(self) -> str:
+        index = f"[{self.run.map_index}]" if self.run.map_index >= 0 else ""
+        return f"{self.run.task_id}{index} {self.run.run_id}"
+
+    def _tags(self) -> dict[str, Any]:
+        airflow = {f"airflow.{key}": value for key, value in self.run.labels.items() if key != "try_number"}
+        source = {"mlflow.source.type": "JOB", "mlflow.source.name": f"{self.run.dag_id}.{self.run.task_id}"}
+        return {TRAINING_TAG: self.training, **airflow, **source}
+
+
+def known_run(options: MlflowOptions, store: StateStore, training: str) -> OpenMlflowRun | None:
+    """The run of a training, by what Airflow's store says; None where it says nothing."""
+    known = _remembered(store)
+    return OpenMlflowRun(options.conn_id, known, training) if known is not None else None
+
+
+def _remembered(store: StateStore) -> str | None:
+    """What may be a run's id. More people may write it than may change the task, and so may its job."""
+    found = store.get(STATE_KEY, forever=True)
+    return found if isinstance(found, str) and _RUN_ID.fullmatch(found) else None

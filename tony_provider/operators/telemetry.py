@@ -1,0 +1,314 @@
+"""Timers and counters of trainings, in Airflow's own metrics: statsd, or OpenTelemetry, as ``[metrics]`` says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import attrs
+from airflow.providers.common.compat.sdk import Stats
+from opentelemetry import trace
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from tony_provider.cluster.submission.preparation import SubmissionRequest
+from tony_provider.compat import TaskDeferred
+from tony_provider.exceptions import TonyTaskKilled
+from tony_provider.hooks.mlflow_server import MlflowServer, OpenMlflowRun
+from tony_provider.operators.mlflow_run import MlflowOptions, MlflowRun, known_run
+from tony_provider.operators.submission import OperatorArguments
+from tony_provider.operators.try_state import EndedTry, StateStore, TaskInstanceInfo
+from tony_provider.runtime.protocol.status import FinalStatus
+from tony_provider.watching.job_watch import WatchResult
+
+if TYPE_CHECKING:
+    from tony_provider.cluster.records.history import JobHistory
+    from tony_provider.cluster.records.summary import JobSummary
+    from tony_provider.cluster.training.identity import Identity
+
+
+def report_stats(ended: EndedTry) -> None:
+    """Tell Airflow's metrics how a try went. What is not known is not told. Without ``[metrics]`` it does nothing."""
+    tags = {"dag_id": ended.run.dag_id, "task_id": ended.run.task_id, "queue": ended.queue}
+    timers = {"waiting": ended.waiting_seconds, "training": ended.training_seconds, "total": ended.total_seconds}
+    for name, seconds in timers.items():
+        if seconds is not None:
+            Stats.timing(f"tony.job.{name}", timedelta(seconds=seconds), tags=tags)
+    kind = {"kind": ended.kind} if ended.kind else {}
+    Stats.incr(f"tony.job.{ended.verdict.value.lower()}", tags={**tags, **kind})
+    if ended.status is not None and ended.status.restarts:
+        Stats.incr("tony.job.restarts", count=ended.status.restarts, tags=tags)
+
+
+MAX_SPANS = 500  # of one application; the oldest checkpoints are left out
+
+Events = Sequence[Mapping[str, Any]]
+_CONTAINERS_THERE = ("gang_complete", "first_container")
+_GENERATION_OVER = ("stopping", "verdict")
+_SUSPENDED = "suspended"  # the event, and the stretch that begins with it
+_GANG = "gang"  # what a restart of all tasks is of, in its event
+
+
+@attrs.frozen
+class JobSpan:
+    """Something that took its time. Where the clock has jumped, it ends before its start."""
+
+    name: str
+    start_ms: int  # epoch; so the next
+    end_ms: int
+    attributes: dict[str, str | int] = attrs.field(factory=dict)
+
+
+def job_spans(events: Events, started_ms: int, finished_ms: int) -> list[JobSpan]:
+    """What a job did between its submission and its end, in order; what its events do not tell is left out.
+
+    The stretches are ``waiting`` for containers, ``localisation`` until all executors have registered, each
+    ``generation``, each ``restart`` between two of them, the time ``suspended`` and the ``waiting`` after it, the copy
+    of each ``checkpoint``, and the ``end``.
+    """
+    known = [event for event in events if isinstance(event.get("time_ms"), int)]
+    main = [*_beginning(known, started_ms, finished_ms), *_generations(known, finished_ms), *_end(known, finished_ms)]
+    checkpoints = list(_checkpoints(known))
+    left_out = max(0, len(main) + len(checkpoints) - MAX_SPANS)
+    return sorted([*main[:MAX_SPANS], *checkpoints[left_out:]], key=lambda each: each.start_ms)
+
+
+def _first(events: Events, *names: str) -> int | None:
+    return next((event["time_ms"] for event in events if event.get("event") in names), None)
+
+
+def _beginning(events: Events, started_ms: int, finished_ms: int) -> Iterator[JobSpan]:
+    there, together = _first(events, *_CONTAINERS_THERE), _first(events, "rendezvous")
+    yield JobSpan("waiting", started_ms, next(at for at in (there, together, finished_ms) if at is not None))
+    if there is not None:
+        yield JobSpan("localisation", there, finished_ms if together is None else together)
+
+
+def _generations(events: Events, finished_ms: int) -> Iterator[JobSpan]:
+    """A generation lasts until its gang is stopped, and the restart until the next one begins."""
+    number = 0
+    now: tuple[str, int] | None = None  # what it does, and since when
+    for event in [*events, {"event": _GENERATION_OVER[-1], "time_ms": finished_ms}]:
+        following, doing = _following(event), now[0] if now is not None else None
+        if following is None or (following == doing != "generation"):
+            continue
+        if following == "waiting" and doing != _SUSPENDED:
+            continue  # of the beginning, or for a later stage
+        if now is not None:
+            yield JobSpan(now[0], now[1], event["time_ms"], {"tony.generation": number})
+        if following == "generation":
+            told = _data(event).get("generation")
+            number = told if isinstance(told, int) else number + 1
+        goes_on = following == "generation" or (following and now is not None)
+        now = (following, event["time_ms"]) if goes_on else None
+
+
+def _following(event: Mapping[str, Any]) -> str | None:
+    """What the gang does from this event on: empty for nothing more; None where the event is about something else."""
+    name = event.get("event")
+    if name == "rendezvous":
+        return "generation"
+    if name == _SUSPENDED:
+        return _SUSPENDED
+    if name == "requested":
+        return "waiting"
+    if name == "restarting" and _GANG in _data(event, "restarting"):
+        return "restart"
+    return "" if name in _GENERATION_OVER else None
+
+
+def _data(event: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
+    found: Any = event
+    for key in ("data", *path):
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
+
+
+def _checkpoints(events: Events) -> Iterator[JobSpan]:
+    """From the moment that the program had saved it until it was committed to the store."""
+    for event in events:
+        if event.get("event") == "checkpoint":
+            point, end = _data(event, "checkpoint"), event["time_ms"]
+            saved = point.get("saved_ms")
+            known = {f"tony.{key}": point.get(key) for key in ("step", "uri")}
+            attributes = {key: value for key, value in known.items() if isinstance(value, (int, str))}
+            yield JobSpan("checkpoint", saved if isinstance(saved, int) and 0 < saved <= end else end, end, attributes)
+
+
+def _end(events: Events, finished_ms: int) -> Iterator[JobSpan]:
+    verdict = _first(events, "verdict")
+    if verdict is not None:
+        yield JobSpan("end", verdict, finished_ms)
+
+
+_NS = 1_000_000  # of a millisecond
+
+
+def trace_environment() -> dict[str, str]:
+    """Variables by which a user process finds the trace of this task; empty where the task's span is not recorded."""
+    if not trace.get_current_span().is_recording():
+        return {}
+    carrier: dict[str, str] = {}
+    TraceContextTextMapPropagator().inject(carrier)
+    return {name.upper(): value for name, value in carrier.items()}  # as OpenTelemetry names them in environments
+
+
+def report_trace(ended: EndedTry, events: Callable[[], Events]) -> None:
+    """Add the spans of an application to the trace of this task; nothing where the task's span is not recorded.
+
+    ``events`` gives the application's, and may raise.
+    """
+    started, finished = ended.started_ms, ended.finished_ms
+    if not trace.get_current_span().is_recording() or started is None:
+        return
+    told = events()
+    if finished is None:  # it was left while it ran, or while it was being ended
+        finished = max([started, *(time_ms for event in told if isinstance(time_ms := event.get("time_ms"), int))])
+    tracer = trace.get_tracer("tony_provider")
+    span = tracer.start_span("tony.training", start_time=started * _NS, attributes=_attributes(ended))
+    below = trace.set_span_in_context(span)
+    for stretch in job_spans(told, started, finished):
+        child = tracer.start_span(
+            f"tony.{stretch.name}", below, attributes=stretch.attributes, start_time=stretch.start_ms * _NS
+        )
+        child.end(max(stretch.start_ms, stretch.end_ms) * _NS)
+    if ended.verdict is not FinalStatus.SUCCEEDED:
+        span.set_status(trace.StatusCode.ERROR, ended.reason)
+    span.end(max(started, finished) * _NS)
+
+
+def _attributes(ended: EndedTry) -> dict[str, str | int]:
+    found: dict[str, str | int | None] = {
+        "tony.application_id": ended.application_id,
+        "tony.try_number": ended.run.try_number,
+        "tony.verdict": ended.verdict.value,
+        "tony.failure_kind": ended.kind or None,
+        "tony.queue": ended.queue or None,
+    }
+    if ended.status is not None:
+        found |= {
+            "tony.generation": ended.status.generation,
+            "tony.restarts": ended.status.restarts,
+            "tony.step": ended.status.step,
+            "tony.resumed_step": ended.status.resumed_step,
+        }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+@attrs.define
+class Telemetry:
+    """The part of a try that tells others. Whatever becomes of that, a training goes on, and ends as it does.
+
+    Only what is wrong with the argument ``mlflow`` fails the task, before anything is started.
+    """
+
+    task: OperatorArguments
+    run: TaskInstanceInfo
+    identity: Callable[[], Identity]  # of the training; may raise as the hook does
+    store: StateStore
+    summary: JobSummary | None = None  # where there is one, its curves are told, too
+    history: JobHistory | None = None  # what the application has left, where that was read already
+    _ended: WatchResult | None = None
+    _open: OpenMlflowRun | None = None  # MLflow's run, since it was told that the training begins
+
+    def completed(self, request: SubmissionRequest) -> SubmissionRequest:
+        """The request with what its programs are to know of those who are told. Raises TonySpecError."""
+        environment, credentials = trace_environment(), {}
+        run = self._mlflow_run()
+        if run is not None:
+            with self._bearing("MLflow does not know of this training yet"):
+                environment |= run.begin(request.job, request.secrets)
+                self._open = OpenMlflowRun(run.options.conn_id, environment["MLFLOW_RUN_ID"], run.training)
+                credentials = dict(run.server.credentials)
+        return attrs.evolve(
+            request,
+            environment={**request.environment, **environment},
+            secrets={**credentials, **request.secrets},
+        )
+
+    @property
+    def open_run(self) -> OpenMlflowRun | None:
+        """What is to be closed where no task is left to tell how the training ended; None: nothing that is known."""
+        with self._bearing("MLflow's run stays open where a user ends this task"):
+            options = MlflowOptions.of(self.task.mlflow)
+            if self._open is None and options is not None:
+                return known_run(options, self.store, self.identity().name)
+        return self._open
+
+    @property
+    def secrets(self) -> list[str]:
+        """Values that the job's programs know beside the task's own secrets; Airflow masks them from here on."""
+        with self._bearing("What the job has printed is shown with MLflow's password, should it be in it"):
+            options = MlflowOptions.of(self.task.mlflow)
+            if options is not None:
+                return MlflowServer.of_connection(options.conn_id).secrets
+        return []
+
+    def saw(self, ending: WatchResult) -> None:
+        """That there is nothing more to wait for, and what is known of the application by then."""
+        self._ended = ending
+
+    def hurry(self, application_id: str, reason: str) -> None:
+        """Have MLflow's run closed beside what goes on here: Airflow may end this process before the job has ended."""
+        with self._bearing("MLflow's run stays open"):
+            if (run := self.open_run) is not None:
+                run.close_later(application_id, reason)
+
+    @contextmanager
+    def telling(self) -> Iterator[None]:
+        """Context manager around every part of a try: the last one tells how it went.
+
+        Nothing is told where there is no application, or it goes on; but MLflow of a run that was begun for one.
+        """
+        try:
+            yield
+        except TaskDeferred:
+            raise
+        except BaseException as error:
+            self._tell(error)
+            raise
+        self._tell(None)
+
+    def _tell(self, error: BaseException | None) -> None:
+        application_id, seen = self.task.switch.application_id or "", self._ended
+        goes_on = isinstance(error, TonyTaskKilled) and self.task.on_kill_action == "keep"
+        if goes_on or (error is None and seen is None) or not (application_id or self._open):
+            return
+        ended = EndedTry(
+            run=self.run,
+            application_id=application_id,
+            error=error,
+            application=seen.application if seen is not None else None,
+            status=seen.status if seen is not None else None,
+            summary=self.summary,
+        )
+        with self._bearing("Airflow's metrics are not told of it"):
+            report_stats(ended)
+        with self._bearing("The trace of this task lacks the training's spans"):
+            report_trace(ended, lambda: self._history_of(application_id).events)
+        with self._bearing("MLflow is not told of it"):
+            run = self._mlflow_run()
+            if run is not None:
+                self.task.log.info("MLflow's run: %s, of %s", run.end(ended), run.server.uri)
+
+    def _history_of(self, application_id: str) -> JobHistory:
+        if self.history is not None and self.history.application_id == application_id:
+            return self.history
+        return self.task.hook.history(self.identity(), application_id)
+
+    def _mlflow_run(self) -> MlflowRun | None:
+        """None where none is wanted. Raises TonySpecError."""
+        options = MlflowOptions.of(self.task.mlflow)
+        if options is None:
+            return None
+        server = MlflowServer.of_connection(options.conn_id)
+        return MlflowRun(options, server, self.identity().name, self.run, self.store)
+
+    @contextmanager
+    def _bearing(self, without: str) -> Iterator[None]:
+        """Others may raise anything: clients of statsd, exporters, MLflow and its servers."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001
+            self.task.log.warning("%s: %s: %s", without, type(error).__name__, error)

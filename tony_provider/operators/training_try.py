@@ -1,0 +1,572 @@
+"""The start of a try: it attaches to the application that an earlier try has left running, or submits one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import attrs
+from airflow.providers.common.compat.sdk import AirflowTaskTimeout
+from airflow.sdk.exceptions import AirflowRuntimeError
+
+from tony_provider.arguments import empty_to_none
+from tony_provider.cluster.errors import ClusterError, ClusterUnreachable
+from tony_provider.cluster.interface import Application
+from tony_provider.cluster.submission.preparation import SubmissionRequest
+from tony_provider.cluster.training.applications import PreviousApplication
+from tony_provider.cluster.training.checkpoint_chains import TakenOverError
+from tony_provider.cluster.training.identity import Identity
+from tony_provider.compat import TaskDeferralTimeout, TaskDeferred
+from tony_provider.exceptions import (
+    TonyJobRejected,
+    TonyKilledExternally,
+    TonyQueueTimeout,
+    TonySpecError,
+    TonyTaskKilled,
+)
+from tony_provider.hooks.tony import TonyHook
+from tony_provider.links.job_links import push_links, withdraw_links
+from tony_provider.operators import try_state
+from tony_provider.operators.advice import Adviser
+from tony_provider.operators.job_summaries import Summaries, SummaryKeeper
+from tony_provider.operators.outcome import Outcome, RemainingOutput, failure, with_own_outputs
+from tony_provider.operators.submission import OperatorArguments, check_shown, render_secrets, request_of
+from tony_provider.operators.telemetry import Telemetry
+from tony_provider.operators.try_state import (
+    StateStore,
+    TaskInstanceInfo,
+    TrainingNotes,
+    TryInfo,
+    instance_exists,
+    is_of_dag_test,
+    may_defer_again,
+    may_resubmit,
+    remember,
+    remembered,
+)
+from tony_provider.runtime.checkpoint.training_owner import Owner
+from tony_provider.runtime.common.codec import from_plain, to_plain
+from tony_provider.runtime.jobspec.model import JobSpec
+from tony_provider.runtime.protocol.status import JobStatus
+from tony_provider.triggers.job_trigger import DeferredJob, TonyJobTrigger, WatchEvent, earliest_wake_up
+from tony_provider.watching.job_watch import (
+    JobWatch,
+    WatchEnd,
+    WatchLimits,
+    WatchResult,
+    deadlines_of,
+    deferral_timeout,
+    limit_application_lifetime,
+    wait_in_worker,
+)
+from tony_provider.watching.kill_switch import KILL_REASON
+from tony_provider.watching.observation import Observation, observe
+from tony_provider.watching.task_output import OutputSelection, ShownPositions, output_display
+from tony_provider.watching.termination import (
+    KillOrder,
+    clean_up,
+    end_application,
+    killed_by_airflow,
+    killed_for,
+    logging_end_errors,
+)
+from tony_provider.watching.token_refresher import TokenRefresher
+
+if TYPE_CHECKING:
+    from airflow.sdk.types import Logger
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+
+@attrs.frozen
+class StartedApplication:
+    """The application that a try waits for: one that it has submitted, or found of an earlier try."""
+
+    application_id: str
+    attached: bool = False  # an earlier try has started it
+    has_ended: bool = False  # and it has succeeded, without Airflow having the result
+
+
+@attrs.frozen
+class ApplicationStarter:
+    """What starts the application of one try, or finds the one that an earlier try has started."""
+
+    hook: TonyHook
+    this_try: TryInfo
+    remember: Callable[[str], None]  # is given the application's id when the try attaches to it
+    before_submit: Callable[[str], None]  # the same before it can exist; raises when nobody wants it any more
+    completed: Callable[[SubmissionRequest], SubmissionRequest]  # the request with what only a new application needs
+    instance_exists: Callable[[int], bool]  # another mapped instance of the task, by its index
+    log: Logger
+
+    def attach_or_submit(self, request: SubmissionRequest, remembered: str | None) -> StartedApplication:
+        """Attach to what an earlier try has left, if there is something to wait for or to return; else submit the job.
+
+        See ``PreviousApplication`` for what can have been left; ``remembered``: its id, from Airflow's store. Raises as
+        ``TonyHook.submit``, StorageError; TonySpecError for an application of another mapped instance.
+        """
+        if "map_index" in request.labels and (found := self.hook.previous_application(request.identity)):
+            self._check_instance(request, found)  # before this try takes over what may be another instance's
+        owner = self._begin(request)
+        before = self.hook.previous_application(request.identity, remembered=remembered)
+        if before is not None and before.is_live and owner.stop is not None:
+            self.log.info("Ending %s, whose end an earlier try has ordered", before.application_id)
+            kill = KillOrder(owner.stop.reason, self.this_try.name)
+            end_application(self.hook, request.identity, before.application_id, kill)
+            return self.submit(request)
+        if before is not None and (before.is_live or self._is_undelivered(before)):
+            self._check_instance(request, before)
+            self.remember(before.application_id)
+            if before.is_live:
+                self.log.info("Attaching to %s, which an earlier try of this task started", before.application_id)
+            else:
+                self.log.info(
+                    "%s has succeeded for an earlier try of this task, which could not hand the result to Airflow: "
+                    "returning it",
+                    before.application_id,
+                )
+            return StartedApplication(before.application_id, attached=True, has_ended=not before.is_live)
+        if before is not None:
+            self.log.info("The application before: %s", before)
+            # What it no longer needs, should neither its master nor its try have lived to remove it.
+            clean_up(self.hook, request.identity, before.application_id, self.log.warning)
+        return self.submit(request)
+
+    def end_and_submit(self, request: SubmissionRequest) -> StartedApplication:
+        """End whatever runs of this training and submit the job, without a look at what earlier tries have reached.
+
+        Raises as ``TonyHook.submit``, StorageError.
+        """
+        self._begin(request)
+        for application in self.hook.find(request.identity):
+            self.log.info("Ending %s, which an earlier try of this task started", application.id)
+            kill = KillOrder("a next try of its task begins anew", self.this_try.name)
+            end_application(self.hook, request.identity, application.id, kill)
+        return self.submit(request)
+
+    def _begin(self, request: SubmissionRequest) -> Owner:
+        """Begin the try at the store, so that earlier tries lose the training. Return the present owner."""
+        owners = self.hook.owners(request.identity)
+        return owners.begin(self.this_try.waiting).owner
+
+    def submit(self, request: SubmissionRequest) -> StartedApplication:
+        epoch = self.hook.owners(request.identity).still(self.this_try.waiting)
+        request = attrs.evolve(request, after_owner=epoch.number, whose=self.this_try.waiting)
+        application_id = self.hook.submit(self.completed(request), before_submit=self.before_submit)
+        directory = self.hook.application_dir(request.identity, application_id)
+        self.log.info("Submitted %s (%s); its results and logs go to %s", application_id, request.job.name, directory)
+        return StartedApplication(application_id)
+
+    def _check_instance(self, request: SubmissionRequest, before: PreviousApplication) -> None:
+        """With one key for two, the one's model would be the other's result.
+
+        Where the list has changed, the same training has another index now: only while both are there are they two.
+        """
+        mine = request.labels.get("map_index")
+        if mine is None:
+            return
+        theirs = self.hook.labels(request.identity, before.application_id).get("map_index", mine)
+        if theirs != mine and self.instance_exists(int(theirs)):
+            first, second = sorted((theirs, mine), key=int)
+            raise TonySpecError(
+                f"checkpoint_key: the mapped instances {first} and {second} of this task have the same one, which "
+                f"makes them one training, that of {before.application_id}; give each its own"
+            )
+
+    def _is_undelivered(self, before: PreviousApplication) -> bool:
+        if not before.has_succeeded:
+            return False
+        return before.delivered is None or not self.this_try.follows_success(before.delivered)
+
+
+_FRESH_SECONDS = 120.0  # after which a trigger that begins is not the first one of its deferral
+
+# Templated, and not needed.
+OPTIONAL = ("overrides", "name", "yarn_queue", "proxy_user", "resume_from", "warm_start", "checkpoint_key", "mlflow")
+
+
+class TrainingTry:
+    """One try of a training task, in one of its processes: a task that was deferred goes on in another one."""
+
+    def __init__(self, task: OperatorArguments, context: Context) -> None:
+        empty_to_none(task, OPTIONAL)
+        self._task = task
+        self._context = context
+        self._hook = task.hook
+        self._log = task.log
+        self._run = TaskInstanceInfo.of(context)
+        self._try = TryInfo.of(context)
+        self._switch = task.switch = task.switch.of(self._try.name)
+        self._store = StateStore(context, task.log, TrainingNotes(self._hook, lambda: self._identity))
+        summed = task, context, self._run
+        # The truth about summaries is what the job has left on its store, not the training's notes.
+        cache = StateStore(context, task.log)
+        self._summary = SummaryKeeper(*summed, cache) if cache.is_airflows else Summaries(*summed)
+        self._telemetry = Telemetry(task, self._run, lambda: self._identity, self._store)
+        self._told: ShownPositions = {}
+        self._secrets: Collection[str] = ()
+
+    @cached_property
+    def _identity(self) -> Identity:
+        return self._run.identity(self._hook, self._task.checkpoint_key)
+
+    @property
+    def _adviser(self) -> Adviser:
+        return Adviser(self._hook, self._identity, self._log)
+
+    def run(self) -> Any:
+        """Do the whole try, or its part before it is deferred. Returns what the task returns; raises TaskDeferred."""
+        secrets = self._render_secrets()
+        job = self._task.parse_job(secrets)
+        if isinstance(self._task.show_output, list):
+            check_shown(self._task.show_output, job)
+        self._heed_kill()
+        mine = try_state.BeginningTry(self._hook, self._run, self._try, self._task.checkpoint_key)
+        try_state.end_abandoned_application(self._store, mine, self._log)
+        with self._task.sent(job) as sent:
+            started = self._start(request_of(self._task, self._run, job, sent, secrets))
+        application_id = started.application_id
+        self._show_links(application_id, job)
+        self._summary.begin(application_id)
+        self._heed_kill()
+        if not self._task.wait_for_completion and not started.has_ended:
+            return self._deliver(application_id, self._hook.application(application_id), None)
+        deadlines = self._deadlines(application_id, job)
+        if deadlines.end is not None and not started.has_ended:
+            attached = started.attached
+            limit_application_lifetime(
+                self._hook, self._identity, application_id, job, deadlines.end, attached=attached, log=self._log
+            )
+        if self._task.deferrable and not started.has_ended:
+            self._defer(application_id, deadlines, fresh=True)
+        return self._conclude(application_id, self._wait(application_id, deadlines, self._wish(fresh=True)))
+
+    def go_on(self, event: Mapping[str, Any]) -> Any:
+        """Where the trigger has seen that there is nothing more to wait for; ``event`` is its WatchEvent."""
+        told = from_plain(event, WatchEvent, ignore_unknown=True)
+        application_id = told.job.application_id
+        self._told = told.told
+        self._take_over(application_id)
+        try_state.delete_deferral_note(self._store)
+        self._render_secrets()
+        if told.reason is None:
+            raise ClusterUnreachable(f"{application_id} could not be watched any more: {told.error}")
+        ending = WatchResult(told.reason, told.last_message)
+        if ending.reason in (WatchEnd.FINISHED, WatchEnd.FORGOTTEN) or self._has_ended(application_id):
+            ending = self._wait(application_id, WatchLimits())  # looks at how it ended, through outages too
+        return self._conclude(application_id, ending)
+
+    def go_on_without_trigger(self, failure: Exception) -> Any:
+        """Go on after the trigger failed: wait in the triggerer again, and at last in the worker.
+
+        The job runs on undisturbed when a trigger fails.
+        """
+        known = remembered(self._store)
+        if known is not None and self._is_mine(known):
+            self._take_over(known)
+        try_state.delete_deferral_note(self._store)
+        before = self._hook.previous_application(self._identity, remembered=known)
+        if before is None:
+            raise failure
+        application_id = before.application_id
+        self._switch.remember(self._identity, application_id)
+        self._render_secrets()
+        deadlines = self._deadlines(application_id, self._task.parse_job(self._task.secrets or {}))
+        if isinstance(failure, TaskDeferralTimeout) and not self._has_ended(application_id):
+            if deadlines.end is None or self._hook.now() >= deadlines.end:
+                raise AirflowTaskTimeout(
+                    f"{application_id} took longer than execution_timeout, and no triggerer noticed"
+                )
+            self._log.warning(
+                "Airflow ended the wait for %s before execution_timeout: the clocks of its machines differ",
+                application_id,
+            )
+        self._heed_kill()
+        if may_defer_again(self._store, self._try, self._log) and not self._has_ended(application_id):
+            self._log.info("Waiting for %s with a new one", application_id)
+            self._defer(application_id, deadlines, fresh=False)
+        self._log.warning("Waiting for %s in this worker", application_id)
+        return self._conclude(application_id, self._wait(application_id, deadlines, self._wish(fresh=False)))
+
+    @contextmanager
+    def ending_cleanly(self) -> Iterator[None]:
+        """Context manager around every part of a try, for what must hold however it ends.
+
+        Errors are raised in Airflow's words; no application outlives the task's timeout; no connection outlives the
+        task.
+        """
+        try:
+            with self._telemetry.telling(), self._ending_application():
+                yield
+        finally:
+            self._leave()
+            self._hook.close()
+
+    @contextmanager
+    def _ending_application(self) -> Iterator[None]:
+        try:
+            yield
+        except ClusterError as error:
+            if error.permanent:
+                # That very kill may have had a killed try's submission refused: it says nothing of the next one.
+                kind = TonyTaskKilled if self._switch.pulled else TonyJobRejected
+                raise kind(str(error)) from error
+            raise
+        except (AirflowTaskTimeout, KeyboardInterrupt) as interruption:
+            timed_out = isinstance(interruption, AirflowTaskTimeout)
+            reason = "the task's execution_timeout is over" if timed_out else "the task was interrupted"
+            with logging_end_errors(self._switch.application_id or "", self._log):
+                self._end_despite_alarm(reason)
+            if timed_out and self._task.apply_advice and self._switch.application_id is not None:
+                self._adviser.timed_out(self._switch.application_id)
+            raise
+
+    def _leave(self) -> None:
+        """Tell Airflow what has become of the application, unless the try only goes on elsewhere."""
+        if self._switch.application_id is not None and not isinstance(sys.exception(), TaskDeferred):
+            self._summary.leave(self._switch.application_id)
+
+    def _render_secrets(self) -> Mapping[str, str]:
+        secrets = render_secrets(self._task, self._context)
+        self._secrets = list(secrets.values())
+        return secrets
+
+    def _take_over(self, application_id: str) -> None:
+        """Let a kill find an application that another process of this try has started."""
+        self._hook.get_conn()  # loads the backend first: a kill's thread would wait for us to end that import
+        self._switch.remember(self._identity, application_id)
+
+    def _is_mine(self, application_id: str) -> bool:
+        """Return whether the cluster knows the application as this training's; False if the cluster does not answer."""
+        try:
+            application = self._hook.application(application_id)
+        except ClusterError as error:
+            self._log.warning("Whether %s is this training's cannot be told: %s", application_id, error)
+            return False
+        return application is not None and self._identity.tag in application.tags
+
+    # -- until it is submitted ---------------------------------------------------------------------------------------
+
+    def _start(self, request: SubmissionRequest) -> StartedApplication:
+        known = remembered(self._store)
+        if known is None:  # nothing runs that an outage would have to be outlasted for
+            self._hook.expect_servers()
+        starter = ApplicationStarter(
+            self._hook,
+            self._try,
+            remember=self._remember,
+            before_submit=self._before_submit,
+            completed=self._completed,
+            instance_exists=lambda index: instance_exists(self._context, index),
+            log=self._log,
+        )
+        return starter.attach_or_submit(request, known) if self._task.durable else starter.end_and_submit(request)
+
+    def _completed(self, request: SubmissionRequest) -> SubmissionRequest:
+        """With what only a new application needs: what advice changes about the job, and what others are told of it."""
+        return self._telemetry.completed(self._advised(request) if self._task.apply_advice else request)
+
+    def _advised(self, request: SubmissionRequest) -> SubmissionRequest:
+        from tony_provider.advice.sizing import Limits  # here: few tasks have it
+
+        limits = Limits.parse(self._task.apply_advice)
+        return request if limits is None else self._adviser.advised(request, limits)
+
+    def _remember(self, application_id: str) -> None:
+        self._switch.remember(self._identity, application_id)
+        if self._task.durable:
+            remember(self._store, application_id)
+
+    def _before_submit(self, application_id: str) -> None:
+        """From here on a kill finds the application by its id; one that came before keeps it from being submitted."""
+        self._remember(application_id)
+        if self._switch.pulled:
+            self._switch.forget()
+            self._heed_kill()
+
+    def _show_links(self, application_id: str, job: JobSpec) -> None:
+        try:
+            pages = self._hook.pages(self._identity, application_id)
+            self._task.has_links = True
+            push_links(self._context["ti"], application_id, pages, tensorboard=job.tensorboard is not None)
+        except (ClusterError, AirflowRuntimeError) as error:
+            self._log.warning("%s gets no links in Airflow's pages: %s", application_id, error)
+
+    def _withdraw_links(self) -> None:
+        try:
+            withdraw_links(self._context["ti"])
+        except AirflowRuntimeError as error:
+            self._log.warning("Links to pages that are no longer there stay on Airflow's pages: %s", error)
+
+    # -- while it runs -----------------------------------------------------------------------------------------------
+
+    def _deadlines(self, application_id: str, job: JobSpec) -> WatchLimits:
+        return deadlines_of(
+            self._hook,
+            application_id,
+            job,
+            started=self._context["ti"].start_date,
+            execution_timeout=self._task.execution_timeout,
+        )
+
+    def _wish(self, *, fresh: bool) -> OutputSelection | None:
+        """Whose output is shown; not ``fresh``: what was printed before is in this try's log already."""
+        wanted = self._task.show_output
+        if wanted is False:
+            return None
+        tasks = [] if isinstance(wanted, str) else list(wanted)
+        return OutputSelection(tasks, self._hook.now() + _FRESH_SECONDS if fresh else 0.0)
+
+    def _defer(self, application_id: str, deadlines: WatchLimits, *, fresh: bool) -> NoReturn:
+        task = self._task
+        job = DeferredJob(
+            tony_conn_id=task.tony_conn_id,
+            proxy_user=task.proxy_user or None,
+            slug=self._identity.slug,
+            digest=self._identity.digest,
+            application_id=application_id,
+            kill=task.on_kill_action == "kill",
+            output=self._wish(fresh=fresh),
+            mlflow=self._telemetry.open_run,
+        )
+        left = try_state.DeferralNote(self._try.id, self._try.max_tries, application_id, job.kill)
+        try_state.write_deferral_note(self._store, left)
+        # A triggerer beside ``dag.test()``, which runs the trigger itself, would take what comes next for a user's
+        # action; and no scheduler fails the task there.
+        is_test = is_of_dag_test(self._context)
+        watched = attrs.evolve(job, kill=job.kill and not is_test)
+        task.defer(
+            trigger=TonyJobTrigger(
+                job=to_plain(watched),
+                poll_interval=task.poll_interval,
+                end=deadlines.end,
+                queue=deadlines.queue,
+                whose=self._try.name,
+                earliest=None if is_test else earliest_wake_up(),
+            ),
+            method_name="execute_complete",
+            timeout=None if deadlines.end is None else deferral_timeout(deadlines.end, self._hook.now()),
+        )
+
+    def _has_ended(self, application_id: str) -> bool:
+        """Whether its end was only not seen in time. Not so where the cluster does not tell."""
+        try:
+            application = self._hook.application(application_id)
+        except ClusterError as error:
+            self._log.warning("Whether %s has ended cannot be told: %s", application_id, error)
+            return False
+        return application is not None and application.is_final
+
+    def _wait(self, application_id: str, deadlines: WatchLimits, wish: OutputSelection | None = None) -> WatchResult:
+        watch = JobWatch(application_id, deadlines, self._log.info)
+        output = output_display(application_id, wish)
+        renewal = TokenRefresher(self._identity, application_id)
+
+        def look() -> Observation:
+            ask_master = watch.silence.wants_master
+            seen = observe(self._hook, self._identity, application_id, contact=watch.contact, ask_master=ask_master)
+            if output is not None and seen.runs and seen.newest is not None and output.is_due(seen.newest):
+                output.look(self._hook, seen.newest)
+            if renewal.is_due(seen):
+                renewal.renew(self._hook, seen)
+            return seen
+
+        def tell(_: Observation | None) -> None:
+            for line in renewal.lines():
+                self._log.info("%s", line)
+            for line in output.lines() if output is not None else ():
+                self._log.info("%s", line)
+
+        result = wait_in_worker(look, watch, self._switch, self._task.poll_interval, self._heed_kill, tell)
+        if output is not None:
+            self._told = output.told()
+        return result
+
+    def _heed_kill(self) -> None:
+        """Airflow lets execute() go on after on_kill(), and would call its return a success."""
+        if not self._switch.pulled:
+            return
+        application_id = self._switch.application_id
+        if application_id is None:
+            raise TonyTaskKilled("this try was ended before it had started anything")
+        if self._task.on_kill_action == "keep":
+            raise TonyTaskKilled(f"this try was ended; {application_id} goes on, and a next try attaches to it")
+        self._summary.leave(application_id, hurried=True)
+        self._telemetry.hurry(application_id, KILL_REASON)
+        has_ended = False
+        with logging_end_errors(application_id, self._log):
+            self._end(KILL_REASON)
+            has_ended = True
+        what = f"and {application_id} with it" if has_ended else f"but {application_id} may still run"
+        raise TonyTaskKilled(f"this try was ended, {what}")
+
+    def _end(self, reason: str) -> None:
+        if self._switch.application_id is not None:
+            end_application(self._hook, self._identity, self._switch.application_id, KillOrder(reason, self._try.name))
+
+    def _end_despite_alarm(self, reason: str) -> None:
+        """Airflow's alarm, which rings once, may do so while the job is already ended as its deadline has passed."""
+        try:
+            self._end(reason)
+        except AirflowTaskTimeout:
+            self._end(reason)
+
+    # -- when it has ended -------------------------------------------------------------------------------------------
+
+    def _conclude(self, application_id: str, ending: WatchResult) -> Any:
+        self._telemetry.saw(ending)
+        self._heed_kill()
+        if ending.reason is WatchEnd.DEADLINE:
+            raise AirflowTaskTimeout(f"{application_id} took longer than the task's execution_timeout")
+        if ending.reason is WatchEnd.QUEUE_TIMEOUT:
+            with logging_end_errors(application_id, self._log):
+                self._end("queue_timeout")
+            raise TonyQueueTimeout(
+                f"{application_id} did not get its containers within queue_timeout: {ending.last_message}",
+                application_id=application_id,
+            )
+        outcome = self._outcome(application_id)
+        outcome.clean_up()
+        self._withdraw_links()
+        error = failure(application_id, ending.application, ending.status)
+        if isinstance(error, TonyKilledExternally) and self._was_killed_for_another_try(ending):
+            self._log.info("%s was killed on behalf of an earlier try: starting anew", application_id)
+            self._summary.end(application_id, ending.application, ending.status)
+            return self.run()
+        judged = self._adviser.conclude(application_id)
+        self._telemetry.history = judged.history
+        self._telemetry.summary = self._summary.end(
+            application_id, ending.application, ending.status, judged.history, judged.advice
+        )
+        if error is not None:
+            outcome.tell_failure(error, ending.status, self._rest_of_output())
+            raise error
+        if ending.status is not None:
+            outcome.tell_output(ending.status, self._rest_of_output())
+        return self._deliver(application_id, ending.application, ending.status)
+
+    def _rest_of_output(self) -> RemainingOutput:
+        return RemainingOutput(self._wish(fresh=False), self._told, [*self._secrets, *self._telemetry.secrets])
+
+    def _was_killed_for_another_try(self, ending: WatchResult) -> bool:
+        """A task that is cleared while it is deferred starts its next try before the last one's job is killed."""
+        if not killed_by_airflow(ending.application) or killed_for(ending.application) == self._try.name:
+            return False
+        try:
+            self._hook.owners(self._identity).still(self._try.waiting)
+        except TakenOverError:
+            return False
+        return may_resubmit(self._store, self._try)
+
+    def _deliver(self, application_id: str, application: Application | None, status: JobStatus | None) -> Any:
+        if status is not None and status.outputs:
+            status = with_own_outputs(status, self._task.parse_job(self._task.secrets or {}), self._log)
+        self._task.told = self._outcome(application_id).deliver(application, status)
+        return self._task.answer(self._context, self._task.told)
+
+    def _outcome(self, application_id: str) -> Outcome:
+        return Outcome(self._hook, self._identity, application_id, self._try, self._log)

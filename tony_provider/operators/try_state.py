@@ -1,0 +1,488 @@
+"""Values that the tries of a task, and the processes of one try, leave for each other."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+import attrs
+from airflow.sdk.exceptions import AirflowRuntimeError
+
+from tony_provider.cluster.errors import is_unforeseen
+from tony_provider.cluster.interface import Application
+from tony_provider.cluster.training.identity import Identity
+from tony_provider.cluster.training.results import Delivered
+from tony_provider.compat import task_store_of
+from tony_provider.exceptions import TonyJobFailed, TonyKilledExternally, TonyTaskKilled
+from tony_provider.hooks.tony import TonyHook
+from tony_provider.runtime.checkpoint.training_owner import WaitingTry
+from tony_provider.runtime.common.bounds import RECORD_LIMIT, read_json
+from tony_provider.runtime.common.codec import CodecError, dump_json, from_plain, to_plain
+from tony_provider.runtime.common.text import first_line, one_line
+from tony_provider.runtime.hadoop.yarn_records import is_application_id
+from tony_provider.runtime.protocol.status import FinalStatus, JobStatus
+from tony_provider.runtime.storage import uris
+from tony_provider.runtime.storage.base import Storage, read_whole, write_atomically
+from tony_provider.runtime.storage.errors import StorageNotFound
+from tony_provider.watching.termination import KillOrder, end_application
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+    from airflow.sdk.types import Logger
+    from pydantic import JsonValue
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+    from airflow.sdk.types import Logger
+
+    from tony_provider.cluster.training.identity import Identity
+    from tony_provider.hooks.tony import TonyHook
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
+
+if TYPE_CHECKING:
+    from airflow.sdk.types import Logger
+
+if TYPE_CHECKING:
+    from tony_provider.cluster.records.summary import JobSummary
+
+_NOTES = "The store of the jobs"
+
+
+class Notes(Protocol):
+    """A few small values of a training, kept for its next tries. All methods may raise any exception."""
+
+    def get(self, key: str) -> JsonValue: ...
+
+    def set(self, key: str, value: JsonValue) -> None: ...
+
+    def delete(self, key: str) -> None: ...
+
+
+class StateStore:
+    """A task's part of Airflow's ``task_state_store``, as a cache of what is stored ``forever`` in ``notes``.
+
+    Airflow keeps no such store before 3.3, and later versions discard it when the task is cleared. Without ``notes``
+    such values may get lost.
+
+    No method raises: no training depends on these values. An installation may have its own backend, ``[workers]
+    state_store_backend``, which runs in this process and may raise any exception.
+    """
+
+    def __init__(self, context: Context, log: Logger, notes: Notes | None = None) -> None:
+        self._store = task_store_of(context)
+        self._notes = notes
+        self._log = log
+
+    @property
+    def is_airflows(self) -> bool:
+        """Whether Airflow itself keeps what is stored, in its database, for the portal to read."""
+        return self._store.is_airflows
+
+    def get(self, key: str, *, forever: bool = False) -> JsonValue:
+        """The value that was stored under ``key``; None where there is none, or the store does not answer.
+
+        ``forever``: as it was stored.
+        """
+        found: JsonValue = None
+        with self._bearing(self._store.name, "tell", key):
+            found = self._store.get(key, forever=forever)
+        if found is None and forever and self._notes is not None:
+            with self._bearing(_NOTES, "tell", key):
+                found = self._notes.get(key)
+        return found
+
+    def set(self, key: str, value: JsonValue, *, forever: bool = False) -> bool:
+        """Store ``value`` under ``key``, for as long as the installation keeps such things, or ``forever``.
+
+        Returns whether it was taken.
+        """
+        noted = cached = False
+        if forever and self._notes is not None:
+            with self._bearing(_NOTES, "take", key):
+                self._notes.set(key, value)
+                noted = True
+        with self._bearing(self._store.name, "take", key):
+            cached = self._store.keep(key, value, forever=forever)
+        return noted or cached
+
+    def delete(self, key: str) -> None:
+        """Forget what was stored ``forever`` under ``key``."""
+        if self._notes is not None:
+            with self._bearing(_NOTES, "forget", key):
+                self._notes.delete(key)
+        with self._bearing(self._store.name, "forget", key):
+            self._store.delete(key)
+
+    @contextmanager
+    def _bearing(self, whose: str, what: str, key: str) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - a backend may raise anything
+            self._log.warning("%s does not %s %s: %s", whose, what, key, error)
+
+
+STATE_KEY = "tony_application_id"
+FAILURES_KEY = "tony_trigger_failures"
+STARTS_KEY = "tony_starts_anew"
+_GONE = ("failed", "skipped", "upstream_failed", "removed")  # states of task instances that want nothing any more
+TRIGGER_FAILURE_WINDOW = 3600.0  # seconds
+MAX_TRIGGER_FAILURES = 3  # of one try, so lately; after that it waits in the worker
+MAX_RESUBMISSIONS = 3  # of one try: as many earlier tries may still be ending what they take for theirs
+
+
+@attrs.frozen
+class TaskInstanceInfo:
+    """A task in one run of its DAG: what its training is called after, in all its tries."""
+
+    dag_id: str
+    run_id: str
+    task_id: str
+    map_index: int = -1  # -1: the task is not mapped
+    try_number: int = 1
+
+    @classmethod
+    def of(cls, context: Context) -> TaskInstanceInfo:
+        ti = context["ti"]
+        index = -1 if ti.map_index is None else ti.map_index
+        return cls(ti.dag_id, ti.run_id, ti.task_id, index, ti.try_number)
+
+    def identity(self, hook: TonyHook, checkpoint_key: str | None) -> Identity:
+        """Of the training that the task is in this run."""
+        return hook.identity(
+            dag_id=self.dag_id,
+            run_id=self.run_id,
+            task_id=self.task_id,
+            map_index=self.map_index,
+            checkpoint_key=checkpoint_key or None,
+        )
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Where the job comes from, for its event log."""
+        told = {name: str(value) for name, value in attrs.asdict(self).items()}
+        if self.map_index < 0:
+            del told["map_index"]
+        return told
+
+
+@attrs.frozen
+class TryInfo:
+    """One try of a task, by which its marks and kills can be told from those of other tries."""
+
+    number: int
+    max_tries: int  # the last one that Airflow allows; raised when the task is cleared
+    id: str  # Airflow's, of this try alone: a run that is made anew counts from 1 again
+    run: str = ""  # names the task's run, in which the numbers of tries compare
+
+    @classmethod
+    def of(cls, context: Context) -> TryInfo:
+        ti = context["ti"]
+        return cls(
+            ti.try_number,
+            ti.max_tries,
+            str(ti.id),
+            " ".join(map(str, (ti.dag_id, ti.run_id, ti.task_id, ti.map_index))),
+        )
+
+    @property
+    def name(self) -> str:
+        """The try's name in the diagnostics of an application that is killed for it."""
+        return f"try {self.number} ({self.id})"
+
+    @property
+    def waiting(self) -> WaitingTry:
+        """The try as the store names it next to the application that it waits for."""
+        return WaitingTry(self.name, self.number, self.run, self.id)
+
+    def delivers(self) -> Delivered:
+        """The mark that this try leaves on the store when it has a result."""
+        return Delivered(self.number, self.max_tries)
+
+    def follows_success(self, mark: Delivered) -> bool:
+        """Whether Airflow called the try that left the mark a success: somebody has cleared the task since then."""
+        return mark.reached_airflow(self.number, self.max_tries)
+
+
+def is_of_dag_test(context: Context) -> bool:
+    """Whether ``dag.test()`` runs the task, in its own process: it alone gives a task instance no bundle.
+
+    It tells the database that the task is deferred, and then runs the trigger itself. A triggerer that looks at the
+    same database begins to run it too, and takes what comes next for a user's action.
+    """
+    return getattr(context["ti"], "bundle_instance", None) is None
+
+
+def instance_exists(context: Context, map_index: int) -> bool:
+    """Whether another mapped instance of the task works, waits or has succeeded: what it has started is its own.
+
+    False where Airflow does not tell.
+    """
+    ti = context["ti"]
+    try:
+        states = ti.get_task_states(ti.dag_id, map_index=map_index, task_ids=[ti.task_id], run_ids=[ti.run_id])
+    except AirflowRuntimeError:
+        return False
+    found = states.get(ti.run_id, {}).get(f"{ti.task_id}_{map_index}")
+    return found is not None and found not in _GONE
+
+
+def remember(store: StateStore, application_id: str) -> None:
+    """Keep the application's id in Airflow's store.
+
+    A cache: the store of the jobs says the same, and is believed first.
+    """
+    store.set(STATE_KEY, application_id, forever=True)
+
+
+def remembered(store: StateStore) -> str | None:
+    """The application's id that an earlier try has kept in Airflow's store; None when there is none.
+
+    Users who may clear or mark the task can write it, and so can its job: it may be any application's.
+    """
+    found = store.get(STATE_KEY, forever=True)
+    return found if isinstance(found, str) and is_application_id(found) else None
+
+
+def may_defer_again(store: StateStore, this_try: TryInfo, log: Logger) -> bool:
+    """Whether this try, whose trigger has just failed, is to be deferred again; if not, it waits in its worker.
+
+    A trigger that fails hands over nothing but its error, so Airflow's store has to count. False where it does not.
+    """
+    times = _counted(store, FAILURES_KEY, this_try, TRIGGER_FAILURE_WINDOW)
+    if times is None:
+        return False
+    log.warning("The trigger failed, %d times of at most %d", times, MAX_TRIGGER_FAILURES + 1)
+    return times <= MAX_TRIGGER_FAILURES
+
+
+def may_resubmit(store: StateStore, this_try: TryInfo) -> bool:
+    """Whether this try, whose application says that it was killed for another one, is to submit its job again.
+
+    A job ends in words of its own and could say so each time, hence the count. False where Airflow's store does not.
+    """
+    times = _counted(store, STARTS_KEY, this_try, math.inf)
+    return times is not None and times <= MAX_RESUBMISSIONS
+
+
+def _counted(store: StateStore, key: str, this_try: TryInfo, seconds: float) -> int | None:
+    """How often this try has come here within so many seconds, this time included; None where nobody can count."""
+    found, now = store.get(key), time.time()
+    known = found if isinstance(found, dict) and found.get("try") == this_try.id else {}
+    times = known.get("times")
+    recent = [at for at in times if isinstance(at, float) and now - at < seconds] if isinstance(times, list) else []
+    if not store.set(key, {"try": this_try.id, "times": [*recent, now]}):
+        return None
+    return len(recent) + 1
+
+
+_STORE_SECONDS = 5.0  # that the store may be away: a training does not depend on what is here
+
+
+@attrs.frozen
+class TrainingNotes:
+    """In the directory of the training, a file for each key, where its job may write: they are hints.
+
+    Its methods may raise what the store raises.
+    """
+
+    hook: TonyHook
+    identity: Callable[[], Identity]
+
+    def get(self, key: str) -> JsonValue:
+        """None where there is none."""
+        try:
+            found: JsonValue = read_json(read_whole(self._storage(), self._file(key), RECORD_LIMIT))
+        except StorageNotFound:
+            return None
+        return found
+
+    def set(self, key: str, value: JsonValue) -> None:
+        write_atomically(self._storage(), self._file(key), dump_json(value))
+
+    def delete(self, key: str) -> None:
+        self._storage().remove(self._file(key))
+
+    def _storage(self) -> Storage:
+        self.hook.expect_store(_STORE_SECONDS)
+        return self.hook.storage()
+
+    def _file(self, key: str) -> str:
+        return uris.join(self.hook.layout.notes_dir(self.identity()), f"{key}.json")
+
+
+KILL_REASON = "the task was cleared while it was deferred"
+_KEY = "tony_deferral"
+_WHOSE = ("dag_id", "run_id", "task_id", "map_index")
+_NAMED = 100  # characters of what is no id
+
+
+@attrs.frozen
+class DeferralNote:
+    """A note that a try was deferred, and what it left running: written just before, and removed when it goes on.
+
+    In between no process of the try looks on.
+    """
+
+    try_id: str
+    max_tries: int  # the last try that Airflow allowed then
+    application_id: str
+    kill: bool  # whether a user's action on the task ends the application
+
+    def was_cut_short(self, this_try: TryInfo) -> bool:
+        """Whether a user has cleared the task while it was deferred, as seen from another try.
+
+        A mere retry after a note says that a process died as the try was about to be deferred, or to go on. Only
+        clearing raises ``max_tries``; unless the DAG has got just as many ``retries`` less meanwhile.
+        """
+        return this_try.id != self.try_id and this_try.max_tries != self.max_tries
+
+
+@attrs.frozen
+class BeginningTry:
+    """A task whose try begins, and the door to the cluster by its own connection."""
+
+    hook: TonyHook
+    run: TaskInstanceInfo
+    this_try: TryInfo
+    checkpoint_key: str | None
+
+
+def write_deferral_note(store: StateStore, deferral: DeferralNote) -> None:
+    """Leave the note just before the task is deferred."""
+    store.set(_KEY, to_plain(deferral), forever=True)
+
+
+def delete_deferral_note(store: StateStore) -> None:
+    """Remove the note: the task goes on."""
+    store.delete(_KEY)
+
+
+def end_abandoned_application(store: StateStore, left_by: BeginningTry, log: Logger) -> None:
+    """End the application that an earlier try had left to its trigger when the task was cleared, if it still runs.
+
+    Whoever may clear or mark the task can write its note, and so can its job: that only names an
+    application, which is ended where the task's own connection says that this task has started it. What cannot be ended
+    keeps this try from nothing, where it is another one.
+    """
+    left = _noted(store, log)
+    if left is None:
+        return
+    try:
+        if left.kill and left.was_cut_short(left_by.this_try):
+            _end(left.application_id, left_by, log)
+    except Exception as error:  # the answers of a cluster, and what an application has left, are foreign
+        log.warning(
+            "%s of an earlier try could not be ended, and may still run: %s",
+            left.application_id,
+            error,
+            exc_info=is_unforeseen(error),
+        )
+    else:
+        delete_deferral_note(store)
+
+
+def _noted(store: StateStore, log: Logger) -> DeferralNote | None:
+    plain = store.get(_KEY, forever=True)
+    if plain is None:
+        return None
+    try:
+        found = from_plain(plain, DeferralNote, ignore_unknown=True)
+    except CodecError as error:  # of another release
+        log.warning("Whether an earlier try was cleared while it was deferred cannot be told: %s", error)
+        return None
+    if not is_application_id(found.application_id):
+        log.warning("The note of an earlier try names no application: %s", one_line(found.application_id)[:_NAMED])
+        return None
+    return found
+
+
+def _end(application_id: str, task: BeginningTry, log: Logger) -> None:
+    found = task.hook.application_ref(application_id=application_id)
+    if found is None or found.application is None or found.application.is_final:
+        return
+    if found.identity is None or not _is_of(task, found.identity, application_id):
+        log.warning("%s, which Airflow's store names, is none that this task has started: it goes on", application_id)
+        return
+    log.info("Ending %s of an earlier try: %s", application_id, KILL_REASON)
+    task.hook.owners(found.identity).begin(task.this_try.waiting)
+    end_application(task.hook, found.identity, application_id, KillOrder(KILL_REASON, task.this_try.name))
+
+
+def _is_of(task: BeginningTry, identity: Identity, application_id: str) -> bool:
+    """Whether it is of the task's training, or of the one that the task was before: its key may have changed since."""
+    if identity == task.run.identity(task.hook, task.checkpoint_key):
+        return True
+    labels = task.hook.labels(identity, application_id)
+    mine = {name: value for name, value in task.run.labels.items() if name != "try_number"}
+    return {name: value for name, value in labels.items() if name in _WHOSE} == mine
+
+
+_KILLED = (TonyKilledExternally, TonyTaskKilled)
+
+
+@attrs.frozen(kw_only=True)
+class EndedTry:
+    """How a try of a training task has ended, and what is known of its application by then."""
+
+    run: TaskInstanceInfo
+    application_id: str  # empty: none was submitted
+    error: BaseException | None = None  # that the task fails with; None: it has succeeded
+    application: Application | None = None  # None: the cluster does not know it, or was not asked in the end
+    status: JobStatus | None = None  # None: it has left none, or was not asked in the end
+    summary: JobSummary | None = None
+
+    @property
+    def verdict(self) -> FinalStatus:
+        if self.error is None:
+            return FinalStatus.SUCCEEDED
+        return FinalStatus.KILLED if isinstance(self.error, _KILLED) else FinalStatus.FAILED
+
+    @property
+    def kind(self) -> str:
+        """Why it has failed: a FailureKind, or the name of the error where the job itself says none; else empty."""
+        if self.error is None:
+            return ""
+        if isinstance(self.error, TonyJobFailed) and self.error.failure is not None:
+            return self.error.failure.kind.value
+        return type(self.error).__name__
+
+    @property
+    def reason(self) -> str:
+        """The first line of the error."""
+        return first_line(str(self.error)) if self.error is not None else ""
+
+    @property
+    def queue(self) -> str:
+        return self.application.queue if self.application is not None else ""
+
+    @property
+    def started_ms(self) -> int | None:
+        """When it was submitted, or else when its master began."""
+        known = (self.application, self.status)
+        return next((each.started_ms for each in known if each is not None and each.started_ms), None)
+
+    @property
+    def finished_ms(self) -> int | None:
+        known = (self.application, self.status)
+        return next((each.finished_ms for each in known if each is not None and each.finished_ms), None)
+
+    @property
+    def total_seconds(self) -> float | None:
+        if self.started_ms is None or self.finished_ms is None:
+            return None
+        return max(0, self.finished_ms - self.started_ms) / 1000
+
+    @property
+    def waiting_seconds(self) -> float | None:
+        times = self.status.times if self.status is not None else None
+        return times.waiting if times is not None else None
+
+    @property
+    def training_seconds(self) -> float | None:
+        times = self.status.times if self.status is not None else None
+        return times.training if times is not None else None

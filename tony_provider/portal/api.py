@@ -1,0 +1,403 @@
+"""Who reads, and what Airflow lets them read: its own authentication, and its own permissions for each DAG.
+
+A FastAPI app of a plugin has no authentication by itself, so that each route asks for a ``ReaderDep``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+import threading
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import Annotated, Any
+
+import attrs
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
+from airflow.api_fastapi.common.db.common import SessionDep
+from airflow.api_fastapi.core_api.security import GetUserDep
+from airflow.models.dag import DagModel
+from fastapi import APIRouter, Depends, FastAPI, HTTPException, Query, Request
+from sqlalchemy.exc import SQLAlchemyError
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+
+from tony_provider.cluster.records.summary import JobSummary, reason, verdict
+from tony_provider.portal.job_lists import ORDERS, JobFilter, dates_of, ordered, previous_of, runs_of, with_gaps
+from tony_provider.portal.job_reader import JobUnavailable, OpenJob, read_from_job
+from tony_provider.portal.job_views import (
+    differences,
+    end_of_output,
+    entries,
+    first_lines,
+    plain_in_order,
+    sample_columns,
+    tensorboard_commands,
+)
+from tony_provider.portal.pages import PortalFiles
+from tony_provider.portal.stored_jobs import ROW_CACHE, Row, StoredJobs
+from tony_provider.runtime.common.bounds import printable_json
+from tony_provider.runtime.common.codec import to_plain
+from tony_provider.runtime.common.text import first_line
+
+
+@attrs.frozen
+class PortalReader:
+    """Somebody who has logged in. All methods ask Airflow's auth manager, and may block."""
+
+    user: BaseUser
+
+    def readable_dags(self) -> frozenset[str]:
+        """The ids of the DAGs whose jobs they may read, by what Airflow's own lists of task instances ask for."""
+        manager = get_auth_manager()
+        if not manager.is_authorized_dag(method="GET", access_entity=DagAccessEntity.TASK_INSTANCE, user=self.user):
+            return frozenset()
+        return frozenset(manager.get_authorized_dag_ids(user=self.user, method="GET"))
+
+    def may_read(self, dag_id: str) -> bool:
+        """Whether they may read the DAG and its task instances. False also where there is no such DAG."""
+        return self._may(dag_id, None) and self._may(dag_id, DagAccessEntity.TASK_INSTANCE)
+
+    def may_read_logs(self, dag_id: str) -> bool:
+        return self.may_read(dag_id) and self._may(dag_id, DagAccessEntity.TASK_LOGS)
+
+    def _may(self, dag_id: str, entity: DagAccessEntity | None) -> bool:
+        details = DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id))
+        manager = get_auth_manager()
+        return manager.is_authorized_dag(method="GET", access_entity=entity, details=details, user=self.user)
+
+
+def _reader(user: GetUserDep) -> PortalReader:
+    return PortalReader(user)
+
+
+ReaderDep = Annotated[PortalReader, Depends(_reader)]
+
+_TASKS = 50  # whose samples are given unasked
+_EVENTS = 10_000  # the newest, of a job
+_COMPARED = 8
+_ENTRIES = 10_000  # of a specification that is compared
+_MOST_TAIL = 4 << 20  # bytes
+_TASK = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*:\d+")
+# What may be a character that is not printable, in JSON in ASCII; few answers have any, and large ones take their time.
+_ODD = re.compile(r"\\(?:[bfr]|u(?:00[0189]|007f|00ad|061c|180e|200[b-f]|202[89a-e]|206|d[89a-f]|feff|fff[9ab]))")
+_FIGURES = ("state", "task_state", "duration_s", "waiting_s", "memory_gb_hours", "vcore_hours", "gpu_hours")
+
+
+class PlainJson(JSONResponse):
+    """JSON in ASCII, of what may hold numbers that JSON lacks, and halves of characters that UTF-8 lacks.
+
+    Its texts are those of jobs, clusters and anybody's tasks, and without what terminals obey, or nothing shows: all
+    that the pages show, and people copy, comes by here.
+    """
+
+    def render(self, content: Any) -> bytes:
+        plain = to_plain(content)
+        text = _ascii(plain)
+        return (_ascii(printable_json(plain)) if _ODD.search(text) else text).encode()
+
+
+def _ascii(plain: Any) -> str:
+    return json.dumps(plain, allow_nan=False, separators=(",", ":"))
+
+
+# What is asked of the store, and what becomes JSON of it, is done in threads: one loop answers everybody.
+router = APIRouter(default_response_class=PlainJson)
+
+
+def _no_such(what: str) -> HTTPException:
+    return HTTPException(404, f"No such {what}")
+
+
+def _jobs(reader: ReaderDep, session: SessionDep) -> StoredJobs:
+    return StoredJobs(session, reader.readable_dags())
+
+
+JobsDep = Annotated[StoredJobs, Depends(_jobs)]
+
+
+def _found(application_id: str, jobs: JobsDep, reader: ReaderDep) -> Row:
+    row = jobs.row(application_id)
+    if row is None or not reader.may_read(row["dag_id"]):
+        raise _no_such("job")
+    jobs.session.close()  # whoever goes on to the store needs no connection to the database meanwhile
+    return row
+
+
+FoundDep = Annotated[Row, Depends(_found)]
+
+
+def _found_with_logs(row: FoundDep, reader: ReaderDep) -> Row:
+    if not reader.may_read_logs(row["dag_id"]):
+        raise _no_such("job")
+    return row
+
+
+LoggedDep = Annotated[Row, Depends(_found_with_logs)]
+
+
+def _readable(reader: PortalReader, row: Row, plain: Any) -> Any:
+    """What this reader may know of what is told of a job."""
+    return plain if reader.may_read_logs(row["dag_id"]) else first_lines(plain)
+
+
+@router.get("/jobs")
+def jobs(
+    stored: JobsDep,
+    reader: ReaderDep,
+    dag_id: str | None = None,
+    task_id: str | None = None,
+    run_id: str | None = None,
+    map_index: Annotated[int | None, Query(ge=-1, lt=1 << 31)] = None,
+    user: str = "",
+    verdict: str = "",
+    text: str = "",
+    after: datetime | None = None,
+    before: datetime | None = None,
+    date_after: datetime | None = None,
+    date_before: datetime | None = None,
+    limit: Annotated[int, Query(ge=0, le=500)] = 50,
+    offset: Annotated[int, Query(ge=0)] = 0,
+    order: str = "-submitted",
+) -> Response:
+    if order.removeprefix("-") not in ORDERS:
+        raise HTTPException(422, f"order: should be one of {', '.join(ORDERS)}, with a minus before it or not")
+    submitted, dates = {"after": after, "before": before}, {"date_after": date_after, "date_before": date_before}
+    wanted = JobFilter(user=user, verdict=verdict, text=text, **submitted, **dates)
+    found = stored.rows(dag_id=dag_id or None, task_id=task_id or None, run_id=run_id or None, map_index=map_index)
+    printed = {row["dag_id"] for row in found if "\n" in row["reason"]}
+    hidden = {dag_id for dag_id in printed if not reader.may_read_logs(dag_id)}
+    rows = wanted.chosen(
+        {**row, "reason": first_line(row["reason"])} if row["dag_id"] in hidden else row for row in found
+    )
+    return PlainJson({"jobs": ordered(rows, order)[offset : offset + limit], "total": len(rows)})
+
+
+@router.get("/jobs/{application_id}")
+def job(row: FoundDep, stored: JobsDep, reader: ReaderDep) -> Response:
+    summary, problems = stored.summary(row)
+    siblings = [each["application_id"] for each in stored.siblings(row)]
+    return PlainJson(
+        {
+            "summary": _readable(reader, row, plain_in_order(summary)),
+            **{name: row[name] for name in _FIGURES},
+            "previous": previous_of(row, stored.rows(dag_id=row["dag_id"], task_id=row["task_id"])),
+            "others": [each for each in siblings if each != row["application_id"]],
+            "tensorboard": tensorboard_commands([row]),
+            "problems": list(dict.fromkeys([*row["problems"], *problems])),
+        }
+    )
+
+
+@router.get("/jobs/{application_id}/history")
+async def history(row: FoundDep, reader: ReaderDep, tasks: str = "") -> Response:
+    wanted = [each.strip() for each in tasks.split(",") if each.strip()]
+
+    def read(opened: OpenJob) -> Response:
+        found = opened.history()
+        samples, left_out = sample_columns(found.samples, wanted, _TASKS)
+        told = found.specification
+        events = found.events[-_EVENTS:]
+        if (older := len(found.events) - len(events)) > 0:
+            found.missing.append(f"events: {older} older ones are not shown")
+        return PlainJson(
+            {
+                "specification": told.job if told else None,
+                "given": told.given if told else None,
+                "overrides": told.overrides if told else None,
+                "events": _readable(reader, row, events),
+                "samples": samples,
+                "left_out": left_out,
+                "status": _readable(reader, row, to_plain(found.status)) if found.status else None,
+                "missing": found.missing,
+            }
+        )
+
+    return await read_from_job(row, read, large=True)
+
+
+@router.get("/jobs/{application_id}/specification")
+async def specification(row: FoundDep) -> Response:
+    def read(opened: OpenJob) -> Response:
+        told, missing = opened.specification()
+        return PlainJson({"specification": told.job if told else None, "missing": missing})
+
+    return await read_from_job(row, read)
+
+
+@router.get("/jobs/{application_id}/live")
+async def live(row: FoundDep, reader: ReaderDep) -> Response:
+    def read(opened: OpenJob) -> Response:
+        found = opened.live()
+        application, status = found.application, found.status
+        if application is None and status is None and found.missing:
+            raise JobUnavailable("; ".join(found.missing))
+        told = {
+            "status": to_plain(status) if status else None,
+            "verdict": verdict(application, status),
+            "reason": reason(application, status),
+            "missing": found.missing,
+        }
+        state = application.state if application else None
+        return PlainJson({"application_state": state, **_readable(reader, row, told)})
+
+    return await read_from_job(row, read)
+
+
+@router.get("/jobs/{application_id}/logs")
+async def logs(row: LoggedDep) -> Response:
+    def read(opened: OpenJob) -> Response:
+        files = opened.log_files()
+        return PlainJson({"logs": [{**_named(f.name), "bytes": f.size, "modified_ms": f.modified_ms} for f in files]})
+
+    return await read_from_job(row, read)
+
+
+def _named(file: str) -> dict[str, Any]:
+    """Which task and container a log is of, as ``contract.log_file`` has named it: worker-0.attempt-2.log."""
+    task, _, rest = file.partition(".")
+    kind, _, index = task.rpartition("-")
+    attempt = re.match(r"attempt-(\d+)\.", rest)
+    return {"task": f"{kind}:{index}", "attempt": int(attempt[1]) if attempt else 1, "file": file}
+
+
+@router.get("/jobs/{application_id}/logs/{task}")
+async def log(row: LoggedDep, task: str, tail: Annotated[int, Query(ge=1, le=_MOST_TAIL)] = 65536) -> Response:
+    if not _TASK.fullmatch(task):
+        raise _no_such("log")
+
+    def read(opened: OpenJob) -> str | None:
+        data = opened.log_tail(task, tail + 1)
+        return None if data is None else end_of_output(data, tail)
+
+    text = await read_from_job(row, read)
+    if text is None:
+        raise _no_such("log")
+    return PlainTextResponse(text, headers={"X-Content-Type-Options": "nosniff"})
+
+
+def _compared(ids: str, stored: JobsDep, reader: ReaderDep) -> tuple[list[Row], list[JobSummary], list[str]]:
+    wanted = list(dict.fromkeys(each.strip() for each in ids.split(",") if each.strip()))
+    if len(wanted) > _COMPARED:
+        raise HTTPException(422, f"ids: {len(wanted)} are named, and at most {_COMPARED} can be compared")
+    found = {each: row for each in wanted if (row := stored.row(each)) and reader.may_read(row["dag_id"])}
+    if not found:
+        raise _no_such("job")
+    summaries = [stored.summary(row)[0] for row in found.values()]
+    stored.session.close()
+    return list(found.values()), summaries, [each for each in wanted if each not in found]
+
+
+@router.get("/compare")
+async def compare(
+    found: Annotated[tuple[list[Row], list[JobSummary], list[str]], Depends(_compared)], reader: ReaderDep
+) -> Response:
+    rows, summaries, missing = found
+    read = await asyncio.gather(*(_read_specification(row) for row in rows))
+    return await run_in_threadpool(_comparison, reader, rows, summaries, missing, read)
+
+
+def _comparison(
+    reader: PortalReader,
+    rows: list[Row],
+    summaries: list[JobSummary],
+    missing: list[str],
+    read: Sequence[dict[str, Any] | str],
+) -> Response:
+    """``read``: the specification of each, or why it cannot be read."""
+    problems = [
+        f"{row['application_id']}: {each}" for row, each in zip(rows, read, strict=True) if isinstance(each, str)
+    ]
+    documents = [each for each in read if isinstance(each, dict)]
+    if problems:
+        documents = [each.fingerprint for each in summaries]
+    told = zip(rows, [plain_in_order(each) for each in summaries], strict=True)
+    return PlainJson(
+        {
+            "jobs": [_readable(reader, row, each) for row, each in told],
+            "states": [row["state"] for row in rows],
+            "missing": missing,
+            "differences": differences(documents),
+            "differences_of": "fingerprints" if problems else "specifications",
+            "reason": "; ".join(problems) or None,
+            "tensorboard": tensorboard_commands(rows),
+        }
+    )
+
+
+def _specification(opened: OpenJob) -> dict[str, Any]:
+    found, missing = opened.specification()
+    if found is None:
+        raise JobUnavailable("; ".join(missing))
+    if entries(found.job) > _ENTRIES:
+        raise JobUnavailable(f"its specification has more than {_ENTRIES} entries")
+    return found.job
+
+
+async def _read_specification(row: Row) -> dict[str, Any] | str:
+    """It, or why it cannot be read."""
+    try:
+        return await read_from_job(row, _specification)
+    except JobUnavailable as error:
+        return str(error)
+
+
+@router.get("/dags/{dag_id}/dates")
+def dates(dag_id: str, stored: JobsDep, reader: ReaderDep, task_id: str | None = None) -> Response:
+    if not _may_see(reader, stored, dag_id):
+        raise _no_such("DAG")
+    runs = with_gaps(stored.session, dag_id, runs_of(stored.session, dag_id))
+    return PlainJson({"tasks": dates_of(stored.rows(dag_id=dag_id, task_id=task_id or None), runs)})
+
+
+def _may_see(reader: PortalReader, stored: StoredJobs, dag_id: str) -> bool:
+    return dag_id in stored.dags and reader.may_read(dag_id)
+
+
+_read_ahead_log = logging.getLogger(__name__)
+
+_PATIENCE = 5.0  # seconds; for a database that does not answer while the server stops
+
+
+@asynccontextmanager
+async def preloading_rows(_: FastAPI) -> AsyncIterator[None]:
+    """The lifespan of the portal's app, which Airflow enters together with its own."""
+    over = threading.Event()
+    thread = threading.Thread(target=_read, args=[over], name="tony-portal-read-ahead", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        await run_in_threadpool(thread.join, _PATIENCE)
+
+
+def _read(over: threading.Event) -> None:
+    try:
+        for _ in ROW_CACHE.read_ahead():
+            if over.is_set():
+                return
+    except SQLAlchemyError as error:
+        _read_ahead_log.warning(
+            "The portal could not read the jobs ahead; the first list reads them: %s", first_line(str(error))
+        )
+
+
+def portal_app() -> FastAPI:
+    """A new one. Its description is not served: that would ask nobody who they are."""
+    app = FastAPI(title="TonY portal", openapi_url=None, docs_url=None, redoc_url=None, lifespan=preloading_rows)
+    app.include_router(router, prefix="/api")
+    files = PortalFiles()
+    app.mount("/static/version-{version}", files)
+    app.mount("/static", files)
+    app.add_exception_handler(JobUnavailable, _out_of_reach)
+    return app
+
+
+async def _out_of_reach(_: Request, error: Exception) -> Response:
+    return PlainJson({"reason": str(error)}, status_code=503)

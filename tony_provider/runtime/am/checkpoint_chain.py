@@ -1,0 +1,215 @@
+"""Access of the application master to its application's checkpoint chain."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Callable, Optional, TypeVar
+
+from tony_provider.runtime.am.ownership import FencedError, Ownership
+from tony_provider.runtime.checkpoint.catalog import Catalog, ChosenCheckpoint, foreign_catalog
+from tony_provider.runtime.checkpoint.stored_checkpoint import FailedResume, Manifest, NoCheckpointLeft
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.common.quantities import count, size
+from tony_provider.runtime.jobspec.model import AfterSuccess
+from tony_provider.runtime.storage import Storage, StorageError, uris
+from tony_provider.runtime.storage.base import QuotaRoom
+from tony_provider.runtime.storage.stores import remove_leftovers
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_CHOICES = 3  # attempts to find a checkpoint of the former chain that its owner does not remove at the same moment
+
+
+class OwnChain:
+    """Runs operations on the chain in one separate thread, one at a time.
+
+    Before each operation, it checks that the application still owns the chain.
+    """
+
+    def __init__(self, ownership: Ownership) -> None:
+        self.swept = 0  # the newest generation before whose start leftovers were removed; its tasks may be uploading
+        description = ownership.description
+        storage, chain, former = ownership.storage, description.chain_dir, description.continues
+        self.catalog = Catalog(storage, chain) if chain else None
+        self._former = foreign_catalog(storage, former) if former else None
+        self._reader = description.application_id
+        self._quotas = QuotaWatch(storage, chain, description.job.checkpoint.keep) if chain else None
+        self._pinned = ""  # URI of the checkpoint of the former chain that is in use
+        self._ownership = ownership
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="chain")
+
+    async def do(self, work: Callable[[], T]) -> T:
+        """Run ``work`` in the thread and return its result.
+
+        Raises FencedError, SupersededError, StorageError, and the exceptions of ``work``. If the call is cancelled,
+        the thread still completes ``work`` before the next operation.
+        """
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._owned, work)
+
+    def close(self) -> None:
+        """Accept no more work. A running operation ends by the store's deadlines."""
+        self._thread.shutdown(wait=False)
+
+    async def conclude(self, after_success: Optional[AfterSuccess]) -> None:
+        """Remove what is not needed from the chain after all tasks have ended.
+
+        ``after_success``: None if the job has not succeeded. Raises SupersededError. Other errors are only logged.
+        """
+        catalog = self.catalog
+        if catalog is None:
+            return
+        try:
+            await self.do(lambda: self._conclude(catalog, after_success))
+        except (StorageError, FencedError) as error:
+            log.warning("the checkpoint chain stays as it is: %s", error)
+
+    # ---- operations in the thread ------------------------------------------------------------------------------
+
+    def choose(self, generation: int, trusted: str = "") -> Optional[ChosenCheckpoint]:
+        """Return the checkpoint that a generation resumes from. The caller must reject commits of older generations.
+
+        The checkpoint with the URI ``trusted`` never counts as suspect. Raises NoCheckpointLeft.
+        """
+        if generation > self.swept:
+            self._sweep()
+            self.swept = generation
+        chosen = self.catalog.choose(trusted) if self.catalog else None
+        if chosen is None and self._former:
+            return self._choose_of(self._former, trusted)
+        self._unpin()
+        return chosen
+
+    def set_aside(self, uri: str, reason: str) -> None:
+        """Exclude a damaged checkpoint from further choices. In a former chain, which other jobs may use, it stays."""
+        if catalog := self._catalog_of(uri):
+            catalog.set_aside(uri, reason)
+
+    def note_failed_resume(self, uri: str, failure: FailedResume) -> None:
+        """Record that a process failed that had resumed from the checkpoint at ``uri``."""
+        if catalog := self._catalog_of(uri):
+            catalog.note_failed_resume(uri, failure)
+
+    def note_sound_resume(self, uri: str) -> None:
+        """Forget the failures of a checkpoint, because a process that had resumed from it reported a step."""
+        if catalog := self._catalog_of(uri):
+            catalog.note_sound_resume(uri)
+
+    def _catalog_of(self, uri: str) -> Optional[Catalog]:
+        return self._former if self._former and uri.startswith(f"{self._former.uri}/") else self.catalog
+
+    def _choose_of(self, former: Catalog, trusted: str) -> ChosenCheckpoint:
+        """Choose a checkpoint of the former chain, and keep its owner from removing it while the tasks restore it.
+
+        Raises NoCheckpointLeft, because a job that must resume from a chain must not begin at step 0.
+        """
+        for _ in range(_CHOICES):
+            chosen = former.choose(trusted)
+            uri = chosen.checkpoint.uri if chosen else ""
+            if uri != self._pinned:
+                self._unpin()
+            self._pinned = uri
+            if chosen and former.pin(uri, self._reader):
+                return chosen
+        raise NoCheckpointLeft(self._ownership.description.continues or "")
+
+    def _unpin(self) -> None:
+        if self._former and self._pinned:
+            self._former.unpin(self._pinned, self._reader)
+        self._pinned = ""
+
+    def quota_warning(self, newest: Manifest) -> str:
+        """Return a warning if quotas may soon stop checkpoints from being stored, otherwise an empty text."""
+        return self._quotas.check(newest) if self._quotas else ""
+
+    def _sweep(self) -> None:
+        """Remove objects and directories that were uploaded and never committed."""
+        removed = self.catalog.remove_unfinished() if self.catalog else []
+        if removed:
+            log.info("removed %d directories and objects of checkpoints that were never committed", len(removed))
+
+    def _conclude(self, catalog: Catalog, after_success: Optional[AfterSuccess]) -> None:
+        self._unpin()
+        if after_success:
+            catalog.finish(after_success)
+        else:
+            self._sweep()
+        self._sweep_event_files()
+
+    def _sweep_event_files(self) -> None:
+        """Remove temporary event files, whose writers have ended. The chain's other files may still have writers."""
+        directory = uris.join(self._ownership.description.chain_dir or "", contract.TENSORBOARD_DIR)
+        remove_leftovers(self._ownership.storage, directory)
+
+    def _owned(self, work: Callable[[], T]) -> T:
+        self._ownership.check()
+        return work()
+
+
+_PAUSE = 300.0  # seconds between two checks
+_NAMES = 3  # of a checkpoint in addition to its objects: its directory, its manifest, and a temporary file
+_ABOVE_CHAIN = 3  # number of levels from a chain up to the staging directory
+
+
+class QuotaWatch:
+    """Compares the space that quotas leave with the size of the newest checkpoint.
+
+    It checks the staging directory and the directory above it, such as a user's home directory. NameNodes know the
+    free space of a directory with a quota. Otherwise they count its content, so such a directory is checked once.
+    """
+
+    def __init__(self, storage: Storage, chain_uri: str, keep: int) -> None:
+        """``keep``: the number of checkpoints that stay."""
+        self._storage = storage
+        self._wanted = keep + 1
+        self._directories = _directories(chain_uri)
+        self._next_check = float("-inf")
+        self._warning = ""
+
+    def check(self, newest: Manifest) -> str:
+        """Return a warning, or an empty text. Blocks, at most once in five minutes. Raises no StorageError."""
+        now = time.monotonic()
+        if now < self._next_check:
+            return self._warning
+        self._next_check = now + _PAUSE
+        rooms = {}
+        for directory in list(self._directories):
+            try:
+                room = self._storage.quota_room(directory)
+            except StorageError as error:
+                log.warning("the quota of %s is unknown: %s", directory, error)
+                continue
+            if room is None:
+                self._directories.remove(directory)
+            else:
+                rooms[directory] = room
+        warnings = (self._warn(directory, room, newest) for directory, room in rooms.items())
+        found = next(filter(None, warnings), "")
+        self._warning = found and (self._warning or found)  # the text stays the same while the problem lasts
+        return self._warning
+
+    def _warn(self, directory: str, room: QuotaRoom, newest: Manifest) -> str:
+        new = [name for name in newest.objects if newest.is_new(name)]
+        if room.bytes is not None and room.bytes < self._wanted * newest.sent:
+            left, took = size(room.bytes), size(newest.sent)
+        elif room.names is not None and room.names < self._wanted * (len(new) + _NAMES):
+            left, took = count(room.names, "name"), count(len(new) + _NAMES, "name")
+        else:
+            return ""
+        return (
+            f"the quota of {directory} leaves {left}, and the newest checkpoint took {took}: checkpoint.keep + 1 "
+            f"({self._wanted}) more may not fit. Raise the quota, or remove old trainings (airflow tony gc)"
+        )
+
+
+def _directories(chain_uri: str) -> list[str]:
+    staging = chain_uri
+    for _ in range(_ABOVE_CHAIN):
+        staging = uris.parent(staging)
+    above = uris.parent(staging)
+    # Directories at the top, such as /user, are shared by all users, and their content takes long to count.
+    return [each for each in (above, staging) if uris.parse(each).path.count("/") >= 2]

@@ -1,0 +1,115 @@
+"""Plain words for what a task asks for, exit codes, signals, and why containers ended."""
+
+from __future__ import annotations
+
+import re
+import signal
+from typing import Optional
+
+import attrs
+
+from tony_provider.runtime.am.resource_manager import ContainerExit, ExitReason
+from tony_provider.runtime.common import exit_codes
+from tony_provider.runtime.common.quantities import GPU, MEMORY, VCORES, amount
+from tony_provider.runtime.jobspec import placement
+from tony_provider.runtime.jobspec.model import TaskSpec
+
+_CONTAINER = {
+    ExitReason.NOT_PREPARED: "could not be prepared on its node",
+    ExitReason.LOST: "was lost: its node or NodeManager went away, or the cluster took it back",
+    ExitReason.DISKS_FAILED: "was lost: too many disks of its node failed",
+    ExitReason.PREEMPTED: "was preempted: the cluster gave its share to another queue or application",
+    ExitReason.EXCEEDED_VIRTUAL_MEMORY: "used more virtual memory than it was given, so YARN killed it",
+    ExitReason.EXCEEDED_MEMORY: "used more memory than it was given, so YARN killed it; raise the task type's memory",
+    ExitReason.GIVEN_BACK: "was stopped by the application master",
+    ExitReason.KILLED_BY_CLUSTER: "was killed by the ResourceManager",
+    ExitReason.APPLICATION_ENDED: "was killed because its application had ended",
+    ExitReason.MADE_ROOM: "was killed by its NodeManager to make room",
+    ExitReason.EXCESS_LOGS: "wrote more logs than the cluster allows, so YARN killed it",
+}
+_SHELL = {exit_codes.NOT_EXECUTABLE: " (the command cannot be executed)", exit_codes.NOT_FOUND: " (command not found)"}
+_LAST_LINES = 10  # of a program that show why it failed
+_WARNING = re.compile(r"\s*(?:\[W\b|W\d{4}\b|WARN)")  # of c10d, glog and logging
+_TRACEBACK = "Traceback (most recent call last)"
+_FRAME = re.compile(r"\s+(at \S+\(.*\)|\.\.\. \d+ (more|common frames omitted))\s*")
+
+
+def signal_name(number: int) -> str:
+    """The name of a signal, such as ``SIGTERM``."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def exit_code(code: int) -> str:
+    """What became of a process, to follow its name."""
+    killer = exit_codes.killing_signal(code)
+    if killer:
+        return f"ended with exit code {code} (killed by {signal_name(killer)})"
+    return f"ended with exit code {code}{_SHELL.get(code, '')}"
+
+
+def container_exit(exit: ContainerExit) -> str:
+    """What became of a container, to follow the words "its container"."""
+    return _CONTAINER.get(exit.reason) or exit_code(exit.status)
+
+
+def size(task: TaskSpec, node_label: Optional[str] = None) -> str:
+    """Such as ``8192 MiB, 1 vcore, 2 GPUs``."""
+    wanted = {MEMORY: int(task.memory), VCORES: task.vcores, **({GPU: task.gpus} if task.gpus else {})}
+    parts = [amount(name, number) for name, number in wanted.items()]
+    parts += [amount(name, each.value, each.units) for name, each in sorted(task.resources.items())]
+    label = task.node_label or node_label
+    where = placement.describe_placement(task.placement) if task.placement else ""
+    return ", ".join([*parts, *([f"node label {label}"] if label else []), *([where] if where else [])])
+
+
+def without_frames(text: str) -> str:
+    """What a Java program says of an exception, without where in its code it was."""
+    return "\n".join(line for line in text.splitlines() if not _FRAME.fullmatch(line))
+
+
+def last_lines(text: str, *, lines: int = 30, size: int = 4096) -> str:
+    """The end of a text, whole lines where they fit; ``size`` in characters."""
+    kept = text.rstrip().splitlines()[-lines:]
+    while len(kept) > 1 and sum(len(line) + 1 for line in kept) > size:
+        kept.pop(0)
+    return "\n".join(kept)[-size:]
+
+
+def last_traceback(output: str) -> str:
+    """Return a program's last lines, from its last Python traceback on."""
+    lines = [line.rstrip() for line in output.splitlines() if line.strip()][-_LAST_LINES:]
+    begins = [number for number, line in enumerate(lines) if _TRACEBACK in line]
+    return "\n".join(lines[begins[-1] :] if begins else lines)
+
+
+def last_error(output: str) -> str:
+    """Return the lines with a program's error: the end of its last traceback, or its last two lines.
+
+    Warnings are left out.
+    """
+    said = last_traceback(output)
+    lines = said.splitlines()[-(3 if _TRACEBACK in said else 2) :]
+    return "\n".join(line for line in lines if not _WARNING.match(line))
+
+
+@attrs.frozen
+class _Known:
+    words: re.Pattern[str]
+    hint: str
+
+
+_KNOWN = (
+    _Known(
+        re.compile(r"tensorflow\.python\.distribute\.values\.PerReplica'>\) to a Tensor"),
+        "Keras 3 does not train under this strategy: set TF_USE_LEGACY_KERAS=1 in the job's env and have tf_keras in "
+        "its environment, or write the training loop with strategy.run",
+    ),
+)
+
+
+def error_hint(last_words: str) -> str:
+    """What to do about a failure with these last words of its process; empty when nothing is known of it."""
+    return next((known.hint for known in _KNOWN if known.words.search(last_words)), "")

@@ -1,0 +1,527 @@
+"""What comes over an executor's stream, held to ``protocol.limits``: refused by its size, cut, and slowed down.
+
+Texts are cleaned of what terminals obey and nothing shows, here and once: then they go to log, history and page.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import resource
+import socket
+import stat
+import struct
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Optional, Union
+from urllib.parse import unquote
+
+import attrs
+from google.protobuf.message import DecodeError
+
+from tony_provider.runtime.common.binary import EndlessNumber, read_varint
+from tony_provider.runtime.common.network import HIGHEST_PORT, canonical_host
+from tony_provider.runtime.common.text import one_line, printable
+from tony_provider.runtime.protocol import limits, tony_pb2
+from tony_provider.runtime.protocol.limits import RESERVED_KEYS
+
+_KINDS = {field.number: field.name for field in tony_pb2.FromExecutor.DESCRIPTOR.fields}
+_PASSED_ON = ("tail", "page", "last_words", "tunnel")  # kinds whose bytes nobody here has to understand
+_LENGTH_DELIMITED = 2
+_LONGEST_HOST = 255
+
+
+@attrs.frozen
+class RefusedMessage:
+    """What was sent, and is not taken. The message says why."""
+
+    why: str
+    size: int  # bytes
+
+
+@attrs.frozen
+class AcceptedMessage:
+    """A message of an executor, as large as it may be."""
+
+    message: tony_pb2.FromExecutor
+    kind: str
+    size: int  # bytes
+
+
+Incoming = Union[AcceptedMessage, RefusedMessage]
+
+
+def parse_message(data: bytes) -> Incoming:
+    """The message in what was sent. Its size is looked at before anything is made of it; never raises."""
+    head = _head(data)
+    if head is None:
+        return RefusedMessage("it is no message of this protocol", len(data))
+    kind, start, length = head
+    if length > limits.size_limit(kind):
+        return RefusedMessage(
+            f"a message of the kind {kind} has {length} bytes, more than {limits.size_limit(kind)}", len(data)
+        )
+    if start + length != len(data):
+        return RefusedMessage("a message holds more than one thing", len(data))
+    try:
+        return AcceptedMessage(tony_pb2.FromExecutor.FromString(data), kind, len(data))
+    except DecodeError:
+        return RefusedMessage(f"a message of the kind {kind} cannot be read", len(data))
+
+
+def registration_problem(registration: tony_pb2.Registration) -> str:
+    """Why other tasks must not be told of such an executor; empty: they may be."""
+    host = registration.host
+    if not 0 < len(host) <= _LONGEST_HOST or not host.isascii() or not all(c.isalnum() or c in "._:-%" for c in host):
+        return f"no host has the name {host[:_LONGEST_HOST]!a}"
+    if len(registration.ports) > limits.MOST_PORTS:
+        return f"{len(registration.ports)} ports, more than {limits.MOST_PORTS}"
+    for name, port in registration.ports.items():
+        if not limits.is_metric_name(name) or not 0 < port <= HIGHEST_PORT:
+            return f"{name[: limits.LONGEST_NAME]!a}: {port} is no port"
+    if sum(len(held.shards) for held in registration.shards) > limits.MOST_HELD_SHARDS:
+        return f"its user process holds more than {limits.MOST_HELD_SHARDS} shards"
+    return ""
+
+
+class MessageTrimmer:
+    """Cuts messages of one executor to what they may hold, and cleans them. ``cut`` names what was cut so far."""
+
+    def __init__(self) -> None:
+        self.cut: set[str] = set()
+
+    def fit(self, taken: AcceptedMessage) -> None:
+        """Cut this message, in place."""
+        message = taken.message
+        if taken.kind == "registration":
+            self._text(message.registration, "node", limits.LONGEST_LABEL)
+            self._text(message.registration, "python", limits.LONGEST_LABEL)
+        elif taken.kind == "heartbeat":
+            self._heartbeat(message.heartbeat)
+        elif taken.kind == "exited":
+            self._exited(message.exited)
+        elif taken.kind == "settled":
+            self._text(message.settled, "problem", limits.LONGEST_TEXT)
+            self._notices(message.settled)
+        elif taken.kind == "restore_failed":
+            self._text(message.restore_failed, "reason", limits.LONGEST_TEXT)
+            self._text(message.restore_failed, "uri", limits.LONGEST_TEXT)
+        elif taken.kind == "checkpoint_state":
+            self._text(message.checkpoint_state, "blocker", limits.LONGEST_TEXT)
+            self._text(message.checkpoint_state, "base", limits.LONGEST_TEXT)
+            self._count(message.checkpoint_state, "entries", limits.MOST_ENTRIES)
+        elif taken.kind == "stacks":
+            self._stacks(message.stacks)
+        elif taken.kind == "exported":
+            self._text(message.exported, "uri", limits.LONGEST_TEXT)
+            self._text(message.exported, "problem", limits.LONGEST_TEXT)
+        elif taken.kind == "shard_request":
+            self._text(message.shard_request, "reason", limits.LONGEST_TEXT)
+        elif taken.kind == "last_words":
+            self._text(message.last_words, "tail", limits.OUTPUT_TAIL)
+            if len(message.last_words.output) > limits.LAST_WORDS:
+                message.last_words.output = message.last_words.output[-limits.LAST_WORDS :]
+                self.cut.add("output")
+
+    def _heartbeat(self, beat: tony_pb2.Heartbeat) -> None:
+        self._text(beat, "activity", limits.LONGEST_LABEL)
+        self._text(beat, "trouble", limits.LONGEST_TEXT)
+        self._text(beat, "output_problem", limits.LONGEST_TEXT)
+        self._count(beat, "further", limits.MOST_PROCESSES)
+        self._notices(beat)
+        self._metrics(beat.progress)
+        for process in beat.further:
+            self._metrics(process.progress)
+
+    def _exited(self, exited: tony_pb2.ProcessExited) -> None:
+        self._text(exited, "output_tail", limits.OUTPUT_TAIL)
+        for field in ("error", "not_kept", "output_problem", "model_dir"):
+            self._text(exited, field, limits.LONGEST_TEXT)
+        self._text(exited, "process", limits.LONGEST_LABEL)
+        self._count(exited, "outputs", limits.MOST_OUTPUTS)
+        for output in exited.outputs:
+            self._text(output, "name", limits.LONGEST_LABEL)
+            self._text(output, "part", limits.LONGEST_LABEL)
+        self._metrics(exited.progress)
+
+    def _stacks(self, stacks: tony_pb2.Stacks) -> None:
+        self._count(stacks, "processes", limits.MOST_STACKS)
+        for process in stacks.processes:
+            self._text(process, "command", limits.LONGEST_LABEL)
+            self._text(process, "process", limits.LONGEST_LABEL)
+            self._count(process, "frames", limits.MOST_FRAMES)
+            process.frames[:] = [one_line(frame[: limits.LONGEST_LABEL]) for frame in process.frames]
+
+    def _notices(self, message: Union[tony_pb2.Heartbeat, tony_pb2.Settled]) -> None:
+        self._count(message, "notices", limits.MOST_NOTICES)
+        for index, notice in enumerate(message.notices):
+            if len(notice) > limits.LONGEST_LABEL or not notice.isprintable():
+                message.notices[index] = one_line(notice[: limits.LONGEST_LABEL])
+                self.cut.add("notices")
+
+    def _metrics(self, progress: tony_pb2.Progress) -> None:
+        """All of them are made anew only where a name is none, or there are too many."""
+        metrics = progress.metrics
+        if len(metrics) <= limits.MOST_METRICS and all(map(_is_name, metrics)):
+            return
+        kept = sorted(name for name in metrics if _is_name(name))[: limits.MOST_METRICS]
+        values = {name: metrics[name] for name in kept}
+        progress.ClearField("metrics")
+        progress.metrics.update(values)
+        self.cut.add("metrics")
+
+    def _text(self, message: object, field: str, most: int) -> None:
+        text = getattr(message, field)
+        if len(text) > most:
+            text = text[-most:] if field in ("output_tail", "tail") else text[: most - 1] + "…"
+            setattr(message, field, text)
+            self.cut.add(field)
+        if not text.isprintable():
+            setattr(message, field, one_line(text) if most == limits.LONGEST_LABEL else printable(text))
+
+    def _count(self, message: object, field: str, most: int) -> None:
+        each = getattr(message, field)
+        if len(each) > most:
+            del each[most:]
+            self.cut.add(field)
+
+
+class StreamThrottle:
+    """Back-pressure on one stream: what comes faster than an executor may speak is left unread for a while."""
+
+    def __init__(self) -> None:
+        self._messages = RateLimiter(limits.MESSAGES_A_SECOND, limits.MESSAGES_IN_ONE_GO)
+        self._bytes = RateLimiter(limits.BYTES_A_SECOND, limits.BYTES_IN_ONE_GO)
+
+    async def keep(self, incoming: Incoming) -> None:
+        """Wait until the next message may be read after this one."""
+        passed_on = isinstance(incoming, RefusedMessage) or incoming.kind in _PASSED_ON
+        cost = incoming.size if passed_on else incoming.size * limits.COST_OF_UNDERSTANDING
+        now = time.monotonic()
+        wait = max(self._messages.take(1, now), self._bytes.take(cost, now))
+        if wait > 0:
+            await asyncio.sleep(wait)
+
+
+def _is_name(text: str) -> bool:
+    """As ``limits.is_metric_name``, and fast for almost all that there are: each heartbeat has them."""
+    if text.isprintable():
+        return len(text) <= limits.LONGEST_NAME and text not in RESERVED_KEYS
+    return limits.is_metric_name(text)
+
+
+def _head(data: bytes) -> Optional[tuple[str, int, int]]:
+    """Of the first field: its name, where its content begins, and how long that is; None: there is none that is known.
+
+    Executors send exactly one.
+    """
+    tag, at = _varint(data, 0)
+    length, start = _varint(data, at)
+    kind = _KINDS.get(tag >> 3)
+    if kind is None or tag & 7 != _LENGTH_DELIMITED or start == 0:
+        return None
+    return kind, start, length
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """A number, and where it ends; 0 where it does not."""
+    try:
+        return read_varint(data, at)
+    except (IndexError, EndlessNumber):
+        return 0, 0
+
+
+log = logging.getLogger(__name__)
+
+Peer = tuple[str, int]
+
+_RARELY = 0.5  # seconds between two looks
+_OFTEN = 0.05  # while there are too many
+_SILENT_LOOKS = 1  # that have seen a connection say nothing after the first: an executor speaks first, and at once
+_QUIET = 30.0  # seconds without anything in excess after which the next flood is told of again
+_BYTES_RECEIVED = 128  # offset in Linux's tcp_info
+_MOST_NUMBERS = 1 << 16  # of descriptors that are tried where the directory cannot be opened
+
+
+def peer_of(text: str) -> Peer:
+    """The address that gRPC writes as ``ipv4:127.0.0.1:4711`` or ``ipv6:%5B::1%5D:4711``. Raises ValueError."""
+    host, _, port = unquote(text).partition(":")[2].rpartition(":")
+    return canonical_host(host.strip("[]")), int(port)
+
+
+@attrs.define
+class AcceptedConnection:
+    """A connection to the port."""
+
+    descriptor: int
+    inode: int
+    peer: Peer
+    number: int  # counts the connections in the order in which they were seen
+    looks: int = 0  # at it, so far
+    silent: bool = True  # it has sent nothing yet
+
+    @property
+    def worth(self) -> tuple[bool, int]:
+        """Of several from one address the one with the least goes first: who stays silent, then the oldest."""
+        return not (self.silent and self.looks >= _SILENT_LOOKS), self.number
+
+
+class ConnectionWatch:
+    """The watch over one port of this process.
+
+    ``proven`` says of a connection that an executor's stream is open on it, ``ended`` that this is over, ``shut`` that
+    it is to be closed all the same; ``run`` looks until it is cancelled. Addresses from which an executor has come are
+    known from then on: strangers go before them.
+    """
+
+    def __init__(self, port: int, most: int) -> None:
+        """``most``: connections that the port takes in at all. Half of what the proven ones leave stays free."""
+        self._port = port
+        self._most = most
+        self._proven: Counter[Peer] = Counter()
+        self._known: set[str] = set()
+        self._unwanted: set[Peer] = set()
+        self._others: dict[int, int] = {}  # inodes of descriptors that are something else
+        self._accepted: dict[int, AcceptedConnection] = {}  # by descriptor
+        self._seen = 0
+        self._told_at = float("-inf")
+        self._looking = threading.Lock()
+        self._closed = False
+        self._nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        # To look at a descriptor through: none may be missing just when all are in use.
+        self._spyglass = os.dup(self._nothing)
+
+    def close(self) -> None:
+        """End it. A look that is under way in its thread comes first, or finds nothing to look through."""
+        with self._looking:
+            self._closed = True
+        os.close(self._spyglass)
+        os.close(self._nothing)
+
+    def proven(self, peer: str) -> None:
+        """An executor's stream is open on this connection, named as gRPC does."""
+        address = peer_of(peer)
+        self._proven[address] += 1
+        self._known.add(address[0])
+
+    def ended(self, peer: str) -> None:
+        address = peer_of(peer)
+        self._proven[address] -= 1
+        if self._proven[address] <= 0:
+            del self._proven[address]
+
+    def shut(self, peer: str) -> None:
+        """Close this connection, with all that there is on it, soon."""
+        self._unwanted.add(peer_of(peer))
+
+    async def run(self) -> None:
+        """Look, rarely while all is well."""
+        while True:
+            unwanted, self._unwanted = frozenset(self._unwanted), set()
+            shut = await asyncio.to_thread(self._look, frozenset(self._proven), frozenset(self._known), unwanted)
+            self._tell(shut)
+            await asyncio.sleep(_OFTEN if shut else _RARELY)
+
+    def _tell(self, shut: Counter[str]) -> None:
+        now = asyncio.get_running_loop().time()
+        if not shut:
+            return
+        if now - self._told_at > _QUIET:
+            log.warning(
+                "too many connections to the executors' port have proven nothing: the oldest are closed, of %s. "
+                "Further ones are closed without a word",
+                ", ".join(f"{source} ({number})" for source, number in shut.most_common(3)),
+            )
+        self._told_at = now
+
+    # ---- in a thread -------------------------------------------------------------------------------------------
+
+    def _look(self, proven: frozenset[Peer], known: frozenset[str], unwanted: frozenset[Peer]) -> Counter[str]:
+        """Shut down what is not wanted, and what is in excess; returns how many of each address are in excess."""
+        with self._looking:
+            if self._closed:
+                return Counter()
+            for each in self._connections(_descriptors()) if unwanted else ():
+                if each.peer in unwanted:
+                    self._shut(each)
+            return self._shut_excess(proven, known)
+
+    def _shut_excess(self, proven: frozenset[Peer], known: frozenset[str]) -> Counter[str]:
+        shut: Counter[str] = Counter()
+        numbers = _descriptors()
+        room = max(1, (self._most - len(proven)) // 2)
+        if len(numbers) - len(proven) <= room:
+            return shut
+        unproven = [each for each in self._connections(numbers) if each.peer not in proven]
+        excess = len(unproven) - room
+        if excess > 0:
+            for each in _in_order(unproven, known)[:excess]:
+                if self._shut(each):
+                    shut[each.peer[0]] += 1
+        return shut
+
+    def _connections(self, numbers: Iterable[int]) -> list[AcceptedConnection]:
+        before, self._accepted = self._accepted, {}
+        others, self._others = self._others, {}
+        for number in numbers:
+            try:
+                status = os.fstat(number)
+            except OSError:
+                continue
+            found = before.get(number)
+            if found is not None and found.inode == status.st_ino:
+                found.looks += 1
+                if found.silent:
+                    self._listen_to(found)
+                self._accepted[number] = found
+            elif others.get(number) == status.st_ino or not stat.S_ISSOCK(status.st_mode):
+                self._others[number] = status.st_ino
+            else:
+                self._meet(number, status.st_ino)
+        self._turn_away()
+        return list(self._accepted.values())
+
+    def _meet(self, number: int, inode: int) -> None:
+        seen = self._through(number)
+        try:
+            if seen is None or seen.type != socket.SOCK_STREAM or seen.family not in (socket.AF_INET, socket.AF_INET6):
+                self._others[number] = inode
+            elif seen.getsockname()[1] == self._port:
+                peer = seen.getpeername()  # OSError: it listens, or is gone already
+                self._seen += 1
+                self._accepted[number] = AcceptedConnection(
+                    number, inode, (canonical_host(peer[0]), peer[1]), self._seen
+                )
+            else:
+                self._others[number] = inode
+        except OSError:
+            return
+        finally:
+            if seen is not None:
+                seen.detach()
+
+    def _listen_to(self, found: AcceptedConnection) -> None:
+        seen = self._through(found.descriptor)
+        if seen is None:
+            return
+        try:
+            info = seen.getsockopt(socket.IPPROTO_TCP, getattr(socket, "TCP_INFO", 11), _BYTES_RECEIVED + 8)
+            if len(info) == _BYTES_RECEIVED + 8:
+                # Of an end of the connection that counts as a byte, too.
+                found.silent = struct.unpack_from("@Q", info, _BYTES_RECEIVED)[0] == 0
+        except OSError:
+            return
+        finally:
+            seen.detach()
+
+    def _shut(self, found: AcceptedConnection) -> bool:
+        """gRPC closes it then. The number may be another one's by now: only what it was met as is shut."""
+        seen = self._through(found.descriptor)
+        if seen is None:
+            return False
+        try:
+            address = seen.getpeername()
+            if (canonical_host(address[0]), address[1]) != found.peer or seen.getsockname()[1] != self._port:
+                return False
+            seen.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            return False
+        finally:
+            seen.detach()
+            self._turn_away()
+        return True
+
+    def _through(self, number: int) -> socket.socket | None:
+        """The socket of a descriptor, by a descriptor of our own: whatever becomes of the other, this one is it."""
+        try:
+            os.dup2(number, self._spyglass, inheritable=False)
+            return socket.socket(fileno=self._spyglass)
+        except OSError:
+            return None
+
+    def _turn_away(self) -> None:
+        """A connection that is looked at would stay open."""
+        os.dup2(self._nothing, self._spyglass, inheritable=False)
+
+
+def _in_order(unproven: Iterable[AcceptedConnection], known: frozenset[str]) -> list[AcceptedConnection]:
+    """Who goes first: strangers, and of these who has the most connections from one address."""
+    by_source: dict[str, list[AcceptedConnection]] = {}
+    for each in unproven:
+        by_source.setdefault(each.peer[0], []).append(each)
+    ranked: list[tuple[bool, int, AcceptedConnection]] = []
+    for source, connections in by_source.items():
+        connections.sort(key=lambda each: each.worth, reverse=True)
+        ranked += [(source not in known, place, each) for place, each in enumerate(connections)]
+    ranked.sort(key=lambda entry: entry[:2], reverse=True)
+    return [each for _, _, each in ranked]
+
+
+def _descriptors() -> list[int]:
+    """The numbers of this process's open files, or what they can be where even one more cannot be opened."""
+    try:
+        with os.scandir("/dev/fd") as entries:
+            return [int(entry.name) for entry in entries]
+    except OSError:
+        return list(_open_numbers())
+
+
+def _open_numbers() -> Iterator[int]:
+    for number in range(min(os.sysconf("SC_OPEN_MAX"), _MOST_NUMBERS)):
+        try:
+            os.fstat(number)
+        except OSError:
+            continue
+        yield number
+
+
+_OTHERS = 1024  # listening, the store, the ResourceManager, nodes, visitors
+_NEWCOMERS = 1024  # connections to the executors' port that have proven nothing yet, strangers' among them
+_MOST_RESERVED = 2  # of a small limit one part in so many is for the others
+
+
+def raise_open_files_limit(tasks: int) -> None:
+    """Raise the limit to what so many executors need, as far as the node lets us."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = tasks + _NEWCOMERS + _OTHERS
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    if allowed < tasks + _OTHERS:
+        log.warning(
+            "%d tasks need %d open files, and this node allows %d: raise its limit (ulimit -n)", tasks, wanted, allowed
+        )
+
+
+def executor_connection_limit(tasks: int) -> int:
+    """How many connections their port may have under the present limit: enough stays for everything else."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = tasks + _NEWCOMERS
+    if soft == resource.RLIM_INFINITY:
+        return wanted
+    return min(wanted, soft - min(_OTHERS, soft // _MOST_RESERVED))
+
+
+class RateLimiter:
+    """An amount for each second, and so much in one go after a pause."""
+
+    def __init__(self, rate: float, in_one_go: float) -> None:
+        self._rate = rate
+        self._most_ahead = in_one_go / rate  # seconds
+        self._free_at = float("-inf")  # when all that was taken will have gone at the rate
+
+    def take(self, amount: float, now: float) -> float:
+        """Take an amount; returns the seconds to wait once this has been taken. ``now``: of any steady clock."""
+        self._free_at = max(self._free_at, now - self._most_ahead) + amount / self._rate
+        return self._free_at - now
+
+    def take_if_free(self, amount: float, now: float) -> bool:
+        """Take an amount that is there without waiting; False: it is not, and nothing was taken."""
+        if max(self._free_at, now - self._most_ahead) + amount / self._rate > now:
+            return False
+        self.take(amount, now)
+        return True

@@ -1,0 +1,342 @@
+"""The application master's gRPC server: one stream per executor, each of them proven to be who it says."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Callable, NoReturn, Optional, Union
+
+import attrs
+import grpc
+import grpc.aio
+
+from tony_provider.runtime.am.executor_limits import (
+    ConnectionWatch,
+    Incoming,
+    MessageTrimmer,
+    RefusedMessage,
+    StreamThrottle,
+    parse_message,
+    peer_of,
+    registration_problem,
+)
+from tony_provider.runtime.common.concurrency import wait_with_timeout
+from tony_provider.runtime.common.network import Address
+from tony_provider.runtime.jobspec.model import PortRange
+from tony_provider.runtime.protocol import tony_pb2
+from tony_provider.runtime.protocol.task_identity import (
+    IdentityError,
+    TaskIdentity,
+    server_credentials,
+    server_options,
+    verify,
+)
+
+log = logging.getLogger(__name__)
+
+_FIRST_MESSAGE = 30.0  # seconds that an executor has for its registration once its stream is open
+_MOST_PORTS = 1000  # tries
+AT_ONCE = 64  # messages on their way
+_LONGEST_TURN = 2.0  # seconds
+_MOST_STRANGERS = 100  # hosts that the log names
+_SERVICE, _METHOD = "tony.ApplicationMaster", "Attach"  # as in tony.proto
+_GOODBYE = 2.0  # seconds for open streams when the server ends
+_LAST_MESSAGES = 10.0  # seconds for what is still to be sent over a stream that ends
+_MOST_WAITING = 1000  # messages that wait for an executor to read them
+_MOST_BYTES_WAITING = 64 << 20  # of them together, before the last
+
+
+Outgoing = Union[tony_pb2.ToExecutor, Callable[[], tony_pb2.ToExecutor]]
+"""A message, or what makes a large one when its turn has come."""
+
+
+@attrs.define(eq=False)
+class Stream:
+    """The open stream to one executor, with what is still to be sent.
+
+    An executor that does not read loses it: what matters is said again to one that comes back.
+    """
+
+    identity: TaskIdentity
+    overrun: bool = False  # ended, since the executor does not read what it is sent
+    _outbox: asyncio.Queue[Optional[Outgoing]] = attrs.field(factory=asyncio.Queue)
+    _bytes: int = 0
+    _ending: asyncio.Event = attrs.field(factory=asyncio.Event)
+
+    def send(self, message: Outgoing) -> None:
+        if self._ending.is_set():
+            return
+        if self._outbox.qsize() >= _MOST_WAITING or self._bytes > _MOST_BYTES_WAITING:
+            self.overrun = True
+            self._outbox = asyncio.Queue()
+            self.close()
+            return
+        self._bytes += _size(message)
+        self._outbox.put_nowait(message)
+
+    def close(self) -> None:
+        """End the stream; what was to be sent before goes first, if that is read."""
+        if not self._ending.is_set():
+            self._ending.set()
+            self._outbox.put_nowait(None)
+
+    async def outgoing(self) -> AsyncIterator[Outgoing]:
+        """The messages to send, as they come, until ``close``."""
+        while True:
+            message = await self._outbox.get()
+            if message is None:
+                return
+            self._bytes -= _size(message)
+            yield message
+
+    async def ending(self) -> None:
+        """Wait until it is to end."""
+        await self._ending.wait()
+
+
+def _size(message: Outgoing) -> int:
+    return 0 if callable(message) else message.ByteSize()
+
+
+class Listener(ABC):
+    """Whoever is told what comes over the executors' streams. None of the methods may block."""
+
+    @abstractmethod
+    def refusal(self, identity: TaskIdentity) -> Optional[str]:
+        """Why this executor, though it is who it says, may not speak (any more); None when it may."""
+
+    @abstractmethod
+    def attached(self, stream: Stream, registration: tony_pb2.Registration) -> None:
+        """An executor's stream is open, and it has registered."""
+
+    @abstractmethod
+    def received(self, stream: Stream, message: tony_pb2.FromExecutor) -> None:
+        """An executor said something."""
+
+    @abstractmethod
+    def detached(self, stream: Stream) -> None:
+        """An executor's stream is down."""
+
+
+class WriteTurns:
+    """Lets only so many streams write at a time.
+
+    gRPC keeps what is on its way for each stream, and sending to thousands at once would hold the loop. A stream that
+    does not take its message has the turn for some seconds only.
+    """
+
+    def __init__(self) -> None:
+        self._free = asyncio.Semaphore(AT_ONCE)
+
+    async def write(self, context: Any, message: Outgoing) -> None:
+        writing: Optional[asyncio.Future[None]] = None
+        try:
+            async with self._free:
+                made = message() if callable(message) else message
+                writing = asyncio.ensure_future(context.write(made))
+                await asyncio.wait({writing}, timeout=_LONGEST_TURN)
+            await writing
+        finally:
+            if writing is not None:
+                writing.cancel()
+
+
+class ExecutorService:
+    """The gRPC service that executors call: checks who they are and hands their streams to a listener."""
+
+    def __init__(self, application_id: str, task_key: bytes, listener: Listener) -> None:
+        self._application_id = application_id
+        self._task_key = task_key
+        self._listener = listener
+        self._turns = WriteTurns()
+        self._strangers: set[str] = set()  # hosts of callers without a proof that were told of
+
+    def handler(self, connections: ConnectionWatch) -> grpc.GenericRpcHandler:
+        """What gRPC calls. ``connections`` is told on which of them an executor's stream is open."""
+
+        # Python 3.9 does not recognise ``partial`` of a method as a coroutine function, and gRPC asks for one.
+        async def attach(request_iterator: AsyncIterator[Incoming], context: Any) -> None:
+            await self._attach(connections, request_iterator, context)
+
+        method = grpc.stream_stream_rpc_method_handler(
+            attach,
+            request_deserializer=parse_message,
+            response_serializer=tony_pb2.ToExecutor.SerializeToString,
+        )
+        return grpc.method_handlers_generic_handler(_SERVICE, {_METHOD: method})
+
+    async def _attach(
+        self, connections: ConnectionWatch, request_iterator: AsyncIterator[Incoming], context: Any
+    ) -> None:
+        identity = await self._authenticate(context)
+        messages = _Messages(identity, request_iterator)
+        registration = await self._registration(messages, context)
+        stream = Stream(identity)
+        peer = context.peer()
+        connections.proven(peer)
+        self._listener.attached(stream, registration)
+        reader = asyncio.ensure_future(self._read(messages, stream))
+        try:
+            all_read = await self._write(stream, context)
+        finally:
+            self._listener.detached(stream)
+            connections.ended(peer)
+            reader.cancel()
+            await asyncio.gather(reader, return_exceptions=True)
+        if not all_read:
+            log.warning("%s does not read what it is sent: its connection is closed", identity.task)
+            connections.shut(peer)
+            # gRPC could say nothing more before the rest is read, and holds the stream until the connection has gone.
+            raise asyncio.CancelledError
+
+    async def _write(self, stream: Stream, context: Any) -> bool:
+        """Send what there is to send, until the stream ends; whether it was taken. What was not in time is left."""
+        writing = asyncio.ensure_future(self._write_all(stream, context))
+        ending = asyncio.ensure_future(stream.ending())
+        try:
+            await asyncio.wait({writing, ending}, return_when=asyncio.FIRST_COMPLETED)
+            if not stream.overrun:
+                await asyncio.wait({writing}, timeout=_LAST_MESSAGES)
+            if not writing.done():
+                return False
+            writing.result()
+            return not stream.overrun
+        finally:
+            writing.cancel()
+            ending.cancel()
+            await asyncio.gather(writing, ending, return_exceptions=True)
+
+    async def _write_all(self, stream: Stream, context: Any) -> None:
+        async for message in stream.outgoing():
+            await self._turns.write(context, message)
+
+    async def _authenticate(self, context: Any) -> TaskIdentity:
+        try:
+            identity = verify(self._task_key, self._application_id, context.invocation_metadata() or ())
+        except IdentityError as error:
+            self._tell_of_stranger(peer_of(context.peer())[0], error)
+            await _abort(context, grpc.StatusCode.PERMISSION_DENIED, str(error))
+        refusal = self._listener.refusal(identity)
+        if refusal:
+            await _abort(context, grpc.StatusCode.FAILED_PRECONDITION, refusal)
+        return identity
+
+    def _tell_of_stranger(self, host: str, error: IdentityError) -> None:
+        if host not in self._strangers and len(self._strangers) < _MOST_STRANGERS:
+            self._strangers.add(host)
+            log.warning("refused a caller from %s: %s (further ones from there are not told)", host, error)
+
+    async def _registration(self, messages: _Messages, context: Any) -> tony_pb2.Registration:
+        try:
+            first = await wait_with_timeout(messages.__anext__(), _FIRST_MESSAGE)
+        except (asyncio.TimeoutError, StopAsyncIteration):
+            await _abort(context, grpc.StatusCode.DEADLINE_EXCEEDED, "no registration came")
+        if first.WhichOneof("kind") != "registration":
+            await _abort(context, grpc.StatusCode.INVALID_ARGUMENT, "the first message must be a registration")
+        problem = registration_problem(first.registration)
+        if problem:
+            await _abort(context, grpc.StatusCode.INVALID_ARGUMENT, f"the registration is not taken: {problem}")
+        return first.registration
+
+    async def _read(self, messages: _Messages, stream: Stream) -> None:
+        try:
+            async for message in messages:
+                refusal = self._listener.refusal(stream.identity)
+                if refusal:
+                    break
+                self._listener.received(stream, message)
+        finally:
+            stream.close()
+
+
+class _Messages:
+    """What comes over one stream, as far as it keeps within the limits; the rest is told once in the log."""
+
+    def __init__(self, identity: TaskIdentity, incoming: AsyncIterator[Incoming]) -> None:
+        self._identity = identity
+        self._incoming = incoming
+        self._cutter = MessageTrimmer()
+        self._pace = StreamThrottle()
+        self._told: set[str] = set()
+
+    def __aiter__(self) -> _Messages:
+        return self
+
+    async def __anext__(self) -> tony_pb2.FromExecutor:
+        while True:
+            incoming = await self._incoming.__anext__()
+            await self._pace.keep(incoming)
+            if isinstance(incoming, RefusedMessage):
+                self._tell("refused", f"sent what is refused: {incoming.why}")
+                continue
+            self._cutter.fit(incoming)
+            for field in self._cutter.cut - self._told:
+                self._tell(field, f"sent more of {field} than is taken: it is cut")
+            return incoming.message
+
+    def _tell(self, what: str, message: str) -> None:
+        if what not in self._told:
+            self._told.add(what)
+            log.warning("%s %s (further ones are not told)", self._identity.task, message)
+
+
+async def _abort(context: Any, code: grpc.StatusCode, details: str) -> NoReturn:
+    await context.abort(code, details)
+    raise grpc.aio.AbortError(details)
+
+
+@attrs.define(eq=False)
+class Server:
+    """A gRPC server: its port is held from the beginning, and serves from ``start`` on."""
+
+    address: Address
+    _server: grpc.aio.Server
+    _connections: ConnectionWatch
+    _watching: Optional[asyncio.Task[None]] = None
+
+    @classmethod
+    def bind(
+        cls, secrets: Mapping[str, bytes], host: str, ports: PortRange, *, connections: int = 1024, tasks: int = 1
+    ) -> Server:
+        """A server on ``host`` only, on a free port of the range.
+
+        ``connections``: how many it takes in at all, see ConnectionWatch; ``tasks``: how many the application has.
+        Raises OSError when there is none, IdentityError when the credentials lack the server's certificate.
+        """
+        server = grpc.aio.server(options=server_options(connections, tasks))
+        port = _bind(server, server_credentials(secrets), host, ports)
+        return cls(Address(host, port), server, ConnectionWatch(port, connections))
+
+    async def start(self, service: ExecutorService) -> None:
+        self._server.add_generic_rpc_handlers((service.handler(self._connections),))
+        await self._server.start()
+        self._watching = asyncio.create_task(self._connections.run(), name="connections")
+        self._watching.add_done_callback(_look_at_end)
+
+    async def stop(self) -> None:
+        await self._server.stop(_GOODBYE)
+        if self._watching:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
+        self._connections.close()
+
+
+def _look_at_end(watching: asyncio.Task[None]) -> None:
+    error = None if watching.cancelled() else watching.exception()
+    if error:
+        log.error("nobody looks at connections to the executors' port any more", exc_info=error)
+
+
+def _bind(server: grpc.aio.Server, credentials: Any, host: str, ports: PortRange) -> int:
+    every = range(ports.first, ports.last + 1)
+    for port in random.sample(every, min(len(every), _MOST_PORTS)):
+        try:
+            # Binding is the test: nobody can take the port in between.
+            if server.add_secure_port(str(Address(host, port)), credentials):
+                return port
+        except RuntimeError as error:
+            log.debug("port %s: %s", port, error)
+    raise OSError(f"the application master found no free port on {host} in {ports.first}-{ports.last} (port_range)")

@@ -1,0 +1,490 @@
+"""The application master's side of the executors' streams: what they say becomes steps of the session, in order."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Callable, Optional, Union
+
+import attrs
+
+from tony_provider.runtime.am import executor_messages
+from tony_provider.runtime.am.checkpoint_commits import CheckpointCommits, CommitRequest, Step
+from tony_provider.runtime.am.executor_server import Listener, Outgoing, Stream
+from tony_provider.runtime.am.input_shards import InputAssigner
+from tony_provider.runtime.am.session.actions import Action
+from tony_provider.runtime.am.session.session import Session
+from tony_provider.runtime.am.session.session_state import Heartbeat, ProcessEnd
+from tony_provider.runtime.am.token_replacement import StoreAccess
+from tony_provider.runtime.common import clock, contract
+from tony_provider.runtime.common.clock import difference, epoch_ms
+from tony_provider.runtime.common.concurrency import wait_with_timeout
+from tony_provider.runtime.protocol import limits, messages, tony_pb2
+from tony_provider.runtime.protocol.task_identity import TaskIdentity
+from tony_provider.runtime.protocol.timing import CLOCKS_DIFFER
+from tony_provider.runtime.protocol.tunnel_streams import FrameError, Window
+from tony_provider.runtime.storage import Storage, StorageError, StorageExists, uris
+
+log = logging.getLogger(__name__)
+
+
+class ExecutorGateway(Listener):
+    """Passes what executors say on to those whom it concerns, mostly to the session.
+
+    ``post`` takes steps; ``heard`` is called with each heartbeat and each end of a user process, the task, its
+    attempt, and the time, before the session knows of it.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        checkpoints: CheckpointCommits,
+        inputs: InputAssigner,
+        post: Callable[[Step], None],
+        heard: Callable[[str, int, Union[Heartbeat, ProcessEnd], float], None],
+        last_outputs: LastOutputs,
+        access: StoreAccess,
+        *,
+        am_attempt: int,
+    ) -> None:
+        self.streams = ExecutorStreams()
+        self.executor_requests = ExecutorRequests(self.streams)
+        self.tunnel_streams = TunnelStreams(self.streams)
+        self.clocks = NodeClocks()
+        self._session = session
+        self._checkpoints = checkpoints
+        self._inputs = inputs
+        self._post = post
+        self._heard = heard
+        self._last_outputs = last_outputs
+        self._access = access
+        self._am_attempt = am_attempt
+
+    def refusal(self, identity: TaskIdentity) -> Optional[str]:
+        return self._session.refusal(identity.task, identity.attempt, identity.container_id)
+
+    def attached(self, stream: Stream, registration: tony_pb2.Registration) -> None:
+        self._post(partial(self._attached, stream, registration))
+
+    def received(self, stream: Stream, message: tony_pb2.FromExecutor) -> None:
+        kind = message.WhichOneof("kind")
+        if kind == "tail":
+            self.executor_requests.answered(stream, message.tail.question, message)
+        elif kind == "page":
+            self.executor_requests.answered(stream, message.page.question, message)
+        elif kind == "tunnel":
+            self.tunnel_streams.received(stream, message.tunnel)
+        elif kind == "last_words":
+            self._last_outputs.keep(stream.identity, message.last_words.output)
+            self._post(partial(self._received, stream, message))
+        else:
+            self._post(partial(self._received, stream, message))
+
+    def detached(self, stream: Stream) -> None:
+        self.executor_requests.ended(stream)
+        self.tunnel_streams.ended(stream)
+        self._post(partial(self._detached, stream))
+
+    # ---- the steps ---------------------------------------------------------------------------------------------
+
+    def _attached(self, stream: Stream, registration: tony_pb2.Registration, now: float) -> list[Action]:
+        identity = stream.identity
+        self.streams.attach(stream)
+        stream.send(executor_messages.welcome(self._am_attempt, self._session.heartbeat_seconds))
+        if self._access.newer:  # its container may have been launched before
+            stream.send(executor_messages.newer_token(self._access.newer))
+        log.info(
+            "%s: its executor is process %d on %s, with Python %s",
+            identity.task,
+            registration.pid,
+            registration.node,
+            registration.python,
+        )
+        self.clocks.registered(registration.node, registration.clock_ms)
+        self._inputs.holds(identity.task, identity.attempt, registration.shards)
+        return self._session.registered(
+            identity.task,
+            identity.attempt,
+            registration.host,
+            registration.ports,
+            registration.generation,
+            registration.start,
+            messages.resume_point_of(registration.resumed) if registration.HasField("resumed") else None,
+            identity.container_id,
+            now,
+        )
+
+    def _detached(self, stream: Stream, now: float) -> list[Action]:
+        if not self.streams.detach(stream):
+            return []
+        return self._session.disconnected(stream.identity.task, stream.identity.attempt, now)
+
+    def _received(self, stream: Stream, message: tony_pb2.FromExecutor, now: float) -> list[Action]:
+        session, name, attempt = self._session, stream.identity.task, stream.identity.attempt
+        kind = message.WhichOneof("kind")
+        if kind == "heartbeat":
+            beat = executor_messages.heartbeat(message.heartbeat)
+            self._heard(name, attempt, beat, now)
+            return session.heartbeat(name, attempt, beat, now)
+        if kind == "started":
+            return session.process_started(name, attempt, message.started.start, now)
+        if kind == "exited":
+            end = executor_messages.process_end(message.exited)
+            self._heard(name, attempt, end, now)
+            return session.process_ended(name, attempt, end, now)
+        if kind == "settled":
+            return session.settled(name, attempt, executor_messages.settlement(message.settled), now)
+        if kind == "stacks":
+            stacks = executor_messages.stacks(message.stacks)
+            return session.stacks_written(name, attempt, message.stacks.start, stacks, now)
+        if kind == "last_words":
+            return session.last_words(name, attempt, message.last_words.tail, now)
+        if kind == "restore_failed":
+            failed = message.restore_failed
+            return session.restore_failed(name, attempt, failed.start, failed.uri, failed.damaged, failed.reason, now)
+        if kind == "uploaded":
+            self._checkpoints.uploaded(
+                CommitRequest(name, attempt, message.uploaded, partial(_answer, stream, message))
+            )
+            return []
+        if kind == "exported":
+            export = executor_messages.exported(message.exported)
+            return session.exported(name, attempt, export, message.exported.problem, now)
+        if kind == "checkpoint_state":
+            self._checkpoints.reported(name, attempt, message.checkpoint_state)
+            return []
+        if kind == "input_part_wanted":
+            self._inputs.part_wanted(name, message.input_part_wanted, stream.send)
+            return []
+        if kind == "shard_request":
+            self._inputs.shard_requested(name, attempt, message.shard_request, stream.send)
+            return []
+        if kind == "leave":
+            return session.left(stream.identity.container_id, now)
+        log.warning("%s sent a message of a kind that is not known here", name)
+        return []
+
+
+def _answer(stream: Stream, asked: tony_pb2.FromExecutor, granted: bool, reason: str, resend: bool) -> None:
+    stream.send(executor_messages.checkpoint_answer(asked.uploaded.request, granted, reason, resend))
+
+
+class ExecutorStreams:
+    """The streams to the executors: at most one for each task, the newest."""
+
+    def __init__(self) -> None:
+        self._streams: dict[str, Stream] = {}
+
+    def attach(self, stream: Stream) -> None:
+        """Add a stream, in place of a former one of the task, which ends."""
+        self.close(stream.identity.task)
+        self._streams[stream.identity.task] = stream
+
+    def detach(self, stream: Stream) -> bool:
+        """Remove a stream that has ended; False when another took its place before."""
+        if self._streams.get(stream.identity.task) is not stream:
+            return False
+        del self._streams[stream.identity.task]
+        return True
+
+    def close(self, task: str) -> None:
+        """End a task's stream from here."""
+        stream = self._streams.pop(task, None)
+        if stream:
+            stream.close()
+
+    def find(self, task: str) -> Optional[Stream]:
+        """The task's stream; None: its executor is not there now."""
+        return self._streams.get(task)
+
+    def send(self, task: str, message: Outgoing) -> None:
+        """Send a message to a task's executor.
+
+        Without a stream it goes nowhere: what matters is said again to an executor that comes back.
+        """
+        stream = self._streams.get(task)
+        if stream:
+            stream.send(message)
+
+    def send_all(self, tasks: Iterable[str], message: Outgoing) -> None:
+        for task in tasks:
+            self.send(task, message)
+
+
+MOST_AT_ONCE = 64  # open questions to one executor
+
+MakeQuestion = Callable[[int], tony_pb2.ToExecutor]
+"""The message, given the number that its answer has to name."""
+
+
+class NoAnswerError(Exception):
+    """An executor did not answer: it is not there, went away, or took too long; the message says which."""
+
+
+@attrs.define(eq=False)
+class ExecutorRequest:
+    """One request to one executor; its answer may come in several messages."""
+
+    _stream: Stream
+    _answers: asyncio.Queue[Optional[tony_pb2.FromExecutor]] = attrs.field(factory=asyncio.Queue)
+
+    async def answer(self, seconds: float) -> tony_pb2.FromExecutor:
+        """The next message of the answer. Raises NoAnswerError when none comes within that time."""
+        task = self._stream.identity.task
+        try:
+            message = await wait_with_timeout(self._answers.get(), seconds)
+        except asyncio.TimeoutError as error:
+            raise NoAnswerError(f"the executor of {task} did not answer within {seconds:g} s") from error
+        if message is None:
+            raise NoAnswerError(f"the executor of {task} went away before it answered")
+        return message
+
+    def is_to(self, stream: Stream) -> bool:
+        return self._stream is stream
+
+    def add(self, message: Optional[tony_pb2.FromExecutor]) -> None:
+        """Add a part of the answer; None: no more will come."""
+        self._answers.put_nowait(message)
+
+
+class ExecutorRequests:
+    """The open requests to executors, by number. To be used on the event loop only."""
+
+    def __init__(self, streams: ExecutorStreams) -> None:
+        self._streams = streams
+        self._numbers = itertools.count(1)
+        self._open: dict[int, ExecutorRequest] = {}
+        self._count: Counter[str] = Counter()
+
+    async def ask(self, task: str, make: MakeQuestion, seconds: float) -> tony_pb2.FromExecutor:
+        """Ask an executor; returns its answer of one message. Raises NoAnswerError."""
+        with self.asking(task, make) as question:
+            return await question.answer(seconds)
+
+    @contextmanager
+    def asking(self, task: str, make: MakeQuestion) -> Iterator[ExecutorRequest]:
+        """Context manager around a request: answers are taken until its end; later parts are dropped.
+
+        Raises NoAnswerError: the task has no executor now, or too many questions are open.
+        """
+        stream = self._streams.find(task)
+        if stream is None:
+            raise NoAnswerError(f"{task} has no executor now")
+        if self._count[task] >= MOST_AT_ONCE:
+            raise NoAnswerError(f"{MOST_AT_ONCE} questions to the executor of {task} are open already")
+        number, question = next(self._numbers), ExecutorRequest(stream)
+        self._open[number] = question
+        self._count[task] += 1
+        try:
+            stream.send(make(number))
+            yield question
+        finally:
+            del self._open[number]
+            self._count[task] -= 1
+
+    def answered(self, stream: Stream, number: int, message: tony_pb2.FromExecutor) -> None:
+        """Hand an answer to its request, which it names. Only the executor that was asked can answer it."""
+        question = self._open.get(number)
+        if question and question.is_to(stream):
+            question.add(message)
+
+    def ended(self, stream: Stream) -> None:
+        """End the requests to an executor whose stream is down: nothing more comes from it."""
+        for question in self._open.values():
+            if question.is_to(stream):
+                question.add(None)
+
+
+Hear = Callable[[tony_pb2.TunnelFrame], None]
+"""Takes a frame for the user's end, with the number that the stream has there."""
+
+
+class NoStreamError(Exception):
+    """A stream cannot be opened; the message says why."""
+
+
+@attrs.define(eq=False)
+class TunnelStream:
+    """One stream: between a user, who has a number for it, and an executor, which knows it by another."""
+
+    number: int  # at the executor
+    executor: Stream
+    _of_user: int
+    _hear: Hear
+    _say: Callable[[TunnelStream, tony_pb2.TunnelFrame], None]
+    _up: Window = attrs.field(factory=Window)
+    _down: Window = attrs.field(factory=Window)
+    _ended_up: bool = False
+    _ended_down: bool = False
+
+    @property
+    def is_over(self) -> bool:
+        return self._ended_up and self._ended_down
+
+    def from_user(self, frame: tony_pb2.TunnelFrame) -> None:
+        """Pass a frame on to the executor."""
+        if self._holds(frame, self._up, self._down):
+            kind = frame.WhichOneof("kind")
+            self._ended_up = self._ended_up or kind in ("end", "closed")
+            self._ended_down = self._ended_down or kind == "closed"
+            self._say(self, _numbered(frame, self.number))
+
+    def from_executor(self, frame: tony_pb2.TunnelFrame) -> None:
+        """Pass a frame on to the user."""
+        if self._holds(frame, self._down, self._up):
+            kind = frame.WhichOneof("kind")
+            self._ended_down = self._ended_down or kind in ("end", "closed")
+            self._ended_up = self._ended_up or kind == "closed"
+            self._hear(_numbered(frame, self._of_user))
+
+    def close(self, why: str) -> None:
+        """End it, and tell both ends."""
+        self._ended_up = self._ended_down = True
+        self._say(self, tony_pb2.TunnelFrame(stream=self.number, closed=why))
+        self._hear(tony_pb2.TunnelFrame(stream=self._of_user, closed=why))
+
+    def _holds(self, frame: tony_pb2.TunnelFrame, sent: Window, granted: Window) -> bool:
+        """Whether a frame is within what was agreed; one that is not ends the stream."""
+        kind = frame.WhichOneof("kind")
+        try:
+            if kind == "data":
+                sent.spend(len(frame.data))
+            elif kind == "credit":
+                granted.grant(frame.credit)
+        except FrameError as error:
+            self.close(str(error))
+            return False
+        return True
+
+
+class TunnelStreams:
+    """The open streams of all tunnels. To be used on the event loop only."""
+
+    def __init__(self, executors: ExecutorStreams) -> None:
+        self._executors = executors
+        self._numbers = itertools.count(1)
+        self._open: dict[int, TunnelStream] = {}
+        self._to_say: dict[Stream, list[tony_pb2.TunnelFrame]] = {}
+
+    def open(self, wanted: tony_pb2.TunnelOpen, of_user: int, hear: Hear) -> TunnelStream:
+        """Have a task's executor connect to a port of the task. Raises NoStreamError."""
+        executor = self._executors.find(wanted.task)
+        if executor is None:
+            raise NoStreamError(f"{wanted.task} has no executor now")
+        if len(self._open) >= limits.MOST_TUNNEL_STREAMS:
+            raise NoStreamError(f"{limits.MOST_TUNNEL_STREAMS} connections to tasks of this job are open already")
+        stream = TunnelStream(next(self._numbers), executor, of_user, hear, self._say)
+        self._open[stream.number] = stream
+        self._say(stream, tony_pb2.TunnelFrame(stream=stream.number, open=wanted))
+        return stream
+
+    def received(self, executor: Stream, frames: tony_pb2.TunnelFrames) -> None:
+        """Frames of an executor, which speaks for its own streams alone."""
+        for frame in frames.frames:
+            stream = self._open.get(frame.stream)
+            if stream is not None and stream.executor is executor:
+                stream.from_executor(frame)
+                self.forget_if_over(stream)
+
+    def ended(self, executor: Stream) -> None:
+        """End the streams to an executor that is gone."""
+        for stream in [each for each in self._open.values() if each.executor is executor]:
+            stream.close(f"the executor of {executor.identity.task} went away")
+            self.forget_if_over(stream)
+
+    def forget_if_over(self, stream: TunnelStream) -> None:
+        if stream.is_over:
+            self._open.pop(stream.number, None)
+
+    def _say(self, stream: TunnelStream, frame: tony_pb2.TunnelFrame) -> None:
+        """All that is said to one executor in one turn of the loop goes in one message."""
+        if not self._to_say:
+            asyncio.get_running_loop().call_soon(self._send)
+        self._to_say.setdefault(stream.executor, []).append(frame)
+
+    def _send(self) -> None:
+        said, self._to_say = self._to_say, {}
+        for executor, frames in said.items():
+            executor.send(tony_pb2.ToExecutor(tunnel=tony_pb2.TunnelFrames(frames=frames)))
+
+
+def _numbered(frame: tony_pb2.TunnelFrame, number: int) -> tony_pb2.TunnelFrame:
+    copy = tony_pb2.TunnelFrame()
+    copy.CopyFrom(frame)
+    copy.stream = number
+    return copy
+
+
+_MOST_NAMED = 3  # nodes in one line
+
+
+class NodeClocks:
+    """Collects what executors report of their nodes' clocks when they register."""
+
+    def __init__(self) -> None:
+        self._ahead: dict[str, float] = {}  # seconds, by node
+
+    def registered(self, node: str, clock_ms: int) -> None:
+        """Compare the clock of a node at this moment. ``clock_ms`` is 0 if its executor does not report it."""
+        host, ahead = node.partition(":")[0], (clock_ms - epoch_ms()) / 1000
+        if clock_ms and abs(ahead) > CLOCKS_DIFFER:
+            self._ahead[host] = ahead
+        else:
+            self._ahead.pop(host, None)
+
+    @property
+    def troubles(self) -> list[str]:
+        """A line for the application master's node and a line for the others, if their clocks are wrong."""
+        lines = []
+        if (ahead := -clock.correction()) != 0:
+            lines.append(
+                f"the clock of the application master's node is {difference(ahead)} the clock of the store. The times "
+                "of this job follow the store"
+            )
+        if self._ahead:
+            worst = sorted(self._ahead.items(), key=lambda item: -abs(item[1]))
+            named = ", ".join(f"the clock of {node} is {difference(ahead)} it" for node, ahead in worst[:_MOST_NAMED])
+            more = f" and {len(worst) - _MOST_NAMED} more" if len(worst) > _MOST_NAMED else ""
+            lines.append(f"clocks of nodes differ from the clock that this job follows: {named}{more}")
+        return lines
+
+
+_TIMEOUT = 20.0  # seconds, at the end of the job
+
+
+class LastOutputs:
+    """Writes the last output of killed containers to the store. Used within a running event loop."""
+
+    def __init__(self, storage: Storage, application_dir: str) -> None:
+        self._storage = storage
+        self._logs = uris.join(application_dir, contract.LOGS_DIR)
+        self._keeping: set[asyncio.Future[None]] = set()
+        self._kept: set[TaskIdentity] = set()
+
+    def keep(self, identity: TaskIdentity, output: bytes) -> None:
+        """Write the output soon, unless the executor has kept it all. Last words are said once."""
+        if identity in self._kept:
+            return
+        self._kept.add(identity)
+        uri = uris.join(self._logs, contract.log_name(identity.task, identity.attempt))
+        keeping = asyncio.ensure_future(asyncio.to_thread(self._write, uri, output))
+        self._keeping.add(keeping)
+        keeping.add_done_callback(self._keeping.discard)
+
+    async def close(self) -> None:
+        """Wait a limited time for writes that are under way."""
+        if self._keeping:
+            await asyncio.wait(set(self._keeping), timeout=_TIMEOUT)
+
+    def _write(self, uri: str, output: bytes) -> None:
+        try:
+            self._storage.write(uri, output)
+        except StorageExists:
+            return
+        except StorageError as error:
+            log.warning("the output of a killed container is lost: %s", error)

@@ -1,0 +1,547 @@
+"""The dealer of a job's inputs: passes what executors ask to the input that it is about."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from functools import partial
+from typing import Callable, Optional, Union
+
+import attrs
+
+from tony_provider.runtime.am.ownership import Ownership, SupersededError
+from tony_provider.runtime.am.session.session import Session
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.common.clock import epoch_ms
+from tony_provider.runtime.common.concurrency import retry
+from tony_provider.runtime.common.network import Address
+from tony_provider.runtime.common.quantities import count, size
+from tony_provider.runtime.inputs.finding import BadInputError, find_shards
+from tony_provider.runtime.inputs.shard_queue import CommitLog, Settled, ShardQueue, ShardReader, read_log
+from tony_provider.runtime.inputs.shards import BalancedAssignment, InputShard, Listing, too_few_shards
+from tony_provider.runtime.jobspec.model import InputDeal, InputSpec
+from tony_provider.runtime.jobspec.problems import child
+from tony_provider.runtime.jobspec.task_types import ranks
+from tony_provider.runtime.protocol import tony_pb2
+from tony_provider.runtime.protocol.status import InputStatus, JobState
+from tony_provider.runtime.storage import StorageError, StorageNotFound, StorageUnreachable, uris
+from tony_provider.runtime.storage.stores import JobStores
+
+log = logging.getLogger(__name__)
+
+SendToExecutor = Callable[[tony_pb2.ToExecutor], None]
+
+
+class InputAssigner:
+    """Answers executors that ask for their part of an input, or for a shard.
+
+    It asks the session which user processes run; the session knows nothing of shards. The methods do not block; ``run``
+    does the work. ``note`` takes events for the event log: a name and a message; ``fail`` why the job is to end.
+    """
+
+    def __init__(
+        self,
+        opened: Sequence[OpenedInput],
+        session: Session,
+        ownership: Ownership,
+        note: Callable[[str, str], None],
+        fail: Callable[[str], None],
+    ) -> None:
+        self._opened = opened
+        self._static: dict[str, StaticParts] = {}
+        self._queues: dict[str, QueuedShards] = {}
+        job = ownership.description.job
+        for each in opened:
+            if each.spec.deal is InputDeal.QUEUE:
+                self._queues[each.name] = QueuedShards(each, session, ownership, note, fail)
+            else:
+                self._static[each.name] = StaticParts(each, job.readers(each.name), session)
+        if ownership.am_attempt == 1:
+            for each in opened:
+                total = f"{count(len(each.listing), 'shard')}, {size(each.listing.total_size)}"
+                note("input_listed", f"{each.name}: {total}")
+
+    async def run(self) -> None:
+        """Work until it is cancelled. Raises SupersededError, and what is a fault of ours."""
+        workers: list[Union[StaticParts, QueuedShards]] = [*self._static.values(), *self._queues.values()]
+        tasks = [asyncio.ensure_future(worker.run()) for worker in workers]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def look(self) -> None:
+        """Free what those have whose user process has ended. To be called now and then."""
+        for queue in self._queues.values():
+            queue.look()
+
+    def part_wanted(self, task: str, message: tony_pb2.InputPartWanted, send: SendToExecutor) -> None:
+        """Answer, sooner or later."""
+        parts = self._static.get(message.name)
+        if parts is None:
+            problem = f"no input {message.name} is dealt to all at once"
+            send(_part(tony_pb2.InputPart(request=message.request, problem=problem)))
+            return
+        parts.wanted(task, message, lambda answer: send(_part(answer)))
+
+    def shard_requested(self, task: str, attempt: int, message: tony_pb2.ShardRequest, send: SendToExecutor) -> None:
+        """Answer, sooner or later."""
+        queue = self._queues.get(message.name)
+        if queue is None:
+            problem = f"no input {message.name} is taken shard by shard"
+            send(_shard(tony_pb2.ShardAnswer(request=message.request, problem=problem)))
+            return
+        queue.requested(ShardReader(task, attempt, message.start), message, lambda answer: send(_shard(answer)))
+
+    def holds(self, task: str, attempt: int, held: Iterable[tony_pb2.HeldShards]) -> None:
+        """Take note of what an executor that has registered says that its user process has."""
+        for each in held:
+            queue = self._queues.get(each.name)
+            if queue is not None:
+                queue.holds(ShardReader(task, attempt, each.start), each.shards)
+
+    @property
+    def status(self) -> list[InputStatus]:
+        """How far each input is, as specified."""
+        return [_status(each) for each in self._opened]
+
+
+def _status(opened: OpenedInput) -> InputStatus:
+    queued = opened.spec.deal is InputDeal.QUEUE
+    return InputStatus(
+        name=opened.name,
+        deal=opened.spec.deal.value,
+        shards=len(opened.listing),
+        size=opened.listing.total_size,
+        listing=opened.uri,
+        committed=opened.queue.committed if queued else None,
+        failed=len(opened.queue.failed),
+    )
+
+
+def _part(answer: tony_pb2.InputPart) -> tony_pb2.ToExecutor:
+    return tony_pb2.ToExecutor(input_part=answer)
+
+
+def _shard(answer: tony_pb2.ShardAnswer) -> tony_pb2.ToExecutor:
+    return tony_pb2.ToExecutor(shard_answer=answer)
+
+
+_LONGEST_LISTING = 300.0  # seconds for all inputs of the job
+_PROGRESS = 10.0  # seconds
+_LAST_WORDS = 1.0  # seconds more for what can tell by itself that it took too long
+
+
+@attrs.frozen
+class OpenedInput:
+    """One input: its shards and, when they are taken one by one, what became of each so far."""
+
+    name: str
+    spec: InputSpec
+    uri: str  # of the listing on the store
+    listing: Listing
+    queue: ShardQueue  # empty unless the deal is ``queue``
+    log: CommitLog
+
+
+def open_inputs(ownership: Ownership, address: Address) -> list[OpenedInput]:
+    """List the inputs of the job, or load what a former application master has listed. They are to be closed.
+
+    Where there are any, this one is announced first, at ``address``: from then on a former one, if it still lives,
+    commits nothing that would be missing here. Blocks. Raises BadInputError with all that is wrong with them,
+    SupersededError, StorageError.
+    """
+    if not ownership.description.job.inputs:
+        return []
+    ownership.announce(address)
+    opened: list[OpenedInput] = []
+    problems = []
+    stores = JobStores(ownership.storage, ownership.description.application_dir)
+    until = time.monotonic() + _LONGEST_LISTING
+    try:
+        for name in ownership.description.job.inputs:
+            try:
+                opened.append(_open(name, ownership, stores, until))
+            except BadInputError as error:
+                problems.append(str(error))
+    except BaseException:
+        close_inputs(opened)
+        raise
+    finally:
+        stores.close()
+    if problems:
+        close_inputs(opened)
+        raise BadInputError("\n".join(problems))
+    return opened
+
+
+def close_inputs(opened: list[OpenedInput]) -> None:
+    """Give up what this machine keeps of them."""
+    for each in opened:
+        each.listing.close()
+
+
+def _open(name: str, ownership: Ownership, stores: JobStores, until: float) -> OpenedInput:
+    directory = uris.join(ownership.description.application_dir, contract.INPUTS_DIR)
+    uri, commits = uris.join(directory, f"{name}.jsonl"), uris.join(directory, f"{name}.commits")
+    spec = ownership.description.job.inputs[name]
+    try:
+        listing = _listing(name, uri, ownership, stores, until)
+        queue = ShardQueue(len(listing) if spec.deal is InputDeal.QUEUE else 0)
+        for settled in read_log(ownership.storage, commits):
+            queue.was_settled(settled.reader, settled.shard, settled.failed)
+    except (BadInputError, StorageUnreachable, SupersededError):
+        raise
+    except Exception as error:  # a full disk, a damaged file, and whatever the drivers of other stores raise
+        log.exception("an input cannot be opened")
+        raise BadInputError(f"{child('inputs', name)}: {error or type(error).__name__}") from error
+    return OpenedInput(name, spec, uri, listing, queue, CommitLog(ownership.storage, commits, ownership.am_attempt))
+
+
+def _listing(name: str, uri: str, ownership: Ownership, stores: JobStores, until: float) -> Listing:
+    storage, job = ownership.storage, ownership.description.job
+    check = partial(_check_time, name, until)
+    try:
+        return Listing.load(storage, uri)
+    except StorageNotFound:
+        listing = _within(
+            name, until, lambda: Listing.of(_told(name, find_shards(name, job.inputs[name], stores, check)))
+        )
+    try:
+        problem = too_few_shards(job, name, len(listing))
+        if problem is None:
+            ownership.check_newest()
+            listing.save(storage, uri)
+    except BaseException:
+        listing.close()
+        raise
+    if problem:
+        listing.close()
+        raise BadInputError(problem)
+    return listing
+
+
+def _told(name: str, shards: Iterable[InputShard]) -> Iterator[InputShard]:
+    """These shards, with a line in the log now and then."""
+    told = time.monotonic()
+    for number, shard in enumerate(shards):
+        if time.monotonic() > told + _PROGRESS:
+            told = time.monotonic()
+            log.info("listing %s: %d shards so far, at %s", name, number, shard.uri)
+        yield shard
+
+
+def _within(name: str, until: float, work: Callable[[], Listing]) -> Listing:
+    """In a thread of its own, which is left behind when the time is over: one directory may have no end."""
+    done: Future[Listing] = Future()
+
+    def run() -> None:
+        try:
+            done.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - it is raised where the result is taken
+            done.set_exception(error)
+
+    threading.Thread(target=run, name=f"listing {name}", daemon=True).start()
+    try:
+        return done.result(max(0.0, until - time.monotonic()) + _LAST_WORDS)
+    except FutureTimeoutError:
+        _check_time(name, until)
+        raise
+
+
+def _check_time(name: str, until: float) -> None:
+    if time.monotonic() > until:
+        remedy = "name fewer files, or paths with fewer directories; `checksum` and Parquet with `split_size` take long"
+        message = f"listing took more than {_LONGEST_LISTING:g} s; {remedy}"
+        raise BadInputError(f"{child('inputs', name)}: {message}")
+
+
+_MOST_FAILURES = 5  # that are told by name
+
+AnswerShardRequest = Callable[[tony_pb2.ShardAnswer], None]
+
+
+@attrs.frozen
+class _Request:
+    reader: ShardReader
+    message: tony_pb2.ShardRequest
+    answer: AnswerShardRequest
+
+    @property
+    def key(self) -> tuple[ShardReader, int]:
+        """What it has in common with the same one, asked again over another stream."""
+        return self.reader, self.message.request
+
+
+class QueuedShards:
+    """Gives shards to whoever asks, one at a time, and takes note of what became of them.
+
+    A commit is answered when it is on the store. Many that come at once are written together. ``note`` takes events for
+    the event log: a name and a message; ``fail`` why the job is to end.
+    """
+
+    def __init__(
+        self,
+        opened: OpenedInput,
+        session: Session,
+        ownership: Ownership,
+        note: Callable[[str, str], None],
+        fail: Callable[[str], None],
+    ) -> None:
+        self.opened = opened
+        self._queue = opened.queue
+        self._session = session
+        self._ownership = ownership
+        self._note = note
+        self._fail = fail
+        self._longest = ownership.description.job.timeouts.upload
+        self._news = asyncio.Event()
+        self._settled: list[Settled] = []  # to be written
+        self._heard: list[_Request] = []  # to be answered after that
+        self._waiting: dict[tuple[ShardReader, int], _Request] = {}  # for a shard, in the order of their requests
+        self._outstanding = OutstandingRequests()
+
+    # ---- what executors say ------------------------------------------------------------------------------------
+
+    def requested(self, reader: ShardReader, message: tony_pb2.ShardRequest, answer: AnswerShardRequest) -> None:
+        """Take note, and answer sooner or later. Does not block."""
+        problem = "" if self._runs(reader) else f"start {reader.start} of {reader.task} has ended"
+        problem = problem or self._outstanding.add(reader.task, message.ByteSize())
+        if not problem and (problem := self._settle(reader, message)):
+            self._outstanding.remove(reader.task, message.ByteSize())
+        if problem:
+            answer(tony_pb2.ShardAnswer(request=message.request, problem=problem))
+            return
+        self._heard.append(_Request(reader, message, answer))
+        self._news.set()
+
+    def holds(self, reader: ShardReader, shards: Sequence[int]) -> None:
+        """An executor says what its process has; a former application master may have given it that."""
+        self._queue.holds(reader, shards)
+
+    def look(self) -> None:
+        """Free the shards of readers that have ended. To be called now and then."""
+        if self._session.phase is JobState.RECOVERING:
+            return  # who is there yet is not known
+        for reader in self._queue.readers:
+            if not self._runs(reader) and self._queue.ended(reader):
+                log.info("%s: shards of %s are free again", self.opened.name, reader)
+        for key, request in list(self._waiting.items()):
+            if not self._runs(request.reader):
+                self._over(self._waiting.pop(key))
+        if self._waiting:
+            self._news.set()
+
+    def _runs(self, reader: ShardReader) -> bool:
+        return self._session.process_runs(reader.task, reader.attempt, reader.start)
+
+    def _settle(self, reader: ShardReader, message: tony_pb2.ShardRequest) -> str:
+        """Take note of what became of the shard that the message names, if any; why that cannot be."""
+        kind = message.WhichOneof("shard")
+        if kind == "done":
+            return self._put(Settled(message.done, reader, epoch_ms(), outputs=list(message.outputs)))
+        if kind == "failed":
+            return self._put(Settled(message.failed, reader, epoch_ms(), failed=message.reason))
+        if kind == "back":
+            # It may be somebody else's by now: all is well.
+            self._queue.give_back(reader, message.back, message.request)
+        return ""
+
+    def _put(self, settled: Settled) -> str:
+        queue, reader, shard = self._queue, settled.reader, settled.shard
+        before = queue.settled
+        failed = settled.failed
+        accepted = queue.commit(reader, shard) if failed is None else queue.fail(reader, shard, failed)
+        if queue.settled > before:  # else it is asked again, since the answer was lost
+            self._settled.append(settled)
+        return "" if accepted else f"shard {shard} of {self.opened.name} is not {reader.task}'s any more"
+
+    # ---- the work ----------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Write and answer until it is cancelled, or the store refuses commits for too long.
+
+        Raises SupersededError, and what is a fault of ours.
+        """
+        try:
+            await self._work()
+        except StorageError as error:
+            self._fail(
+                f"{child('inputs', self.opened.name)}: for {self._longest:g} s (timeouts.upload) no commit could be "
+                f"written to the store: {error}"
+            )
+
+    async def _work(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            heard, self._heard = self._heard, []
+            settled, self._settled = self._settled, []
+            if settled:
+                await self._write(settled)
+            for request in heard:
+                if request.message.take:
+                    former, self._waiting[request.key] = self._waiting.get(request.key), request
+                    if former is not None:
+                        self._over(former)
+                else:
+                    self._over(request)
+                    request.answer(tony_pb2.ShardAnswer(request=request.message.request))
+            await self._deal()
+
+    async def _write(self, settled: list[Settled]) -> None:
+        # The second look: a newer application master that was announced meanwhile may have read the log before.
+        for work in (partial(self._write_now, settled), self._ownership.check_newest):
+            await retry(partial(asyncio.to_thread, work), self._longest, StorageError, self._troubled)
+        for each in settled:
+            if each.failed is not None:
+                self._note("shard_failed", f"{self.opened.name}: {each.failed}")
+
+    def _write_now(self, settled: list[Settled]) -> None:
+        self._ownership.check_newest()
+        self.opened.log.add(settled)
+
+    def _troubled(self, error: StorageError) -> None:
+        self._note("store_unavailable", f"commits of {self.opened.name} wait: {error}")
+
+    async def _deal(self) -> None:
+        """Answer those who can be."""
+        if self._session.phase is JobState.RECOVERING:
+            return  # what is free is not known until all are back
+        given: list[tuple[_Request, int]] = []
+        for key, request in list(self._waiting.items()) if self._queue.has_free else ():
+            shard = self._queue.take(*key) if self._runs(request.reader) else None
+            if shard is not None:
+                given.append((request, shard))
+                self._over(self._waiting.pop(key))
+        lines = await asyncio.to_thread(self.opened.listing.lines, [shard for _, shard in given])
+        for (request, shard), line in zip(given, lines):
+            request.answer(tony_pb2.ShardAnswer(request=request.message.request, shard=shard, line=line.decode()))
+        if self._queue.over and self._waiting:
+            await self._end()
+
+    async def _end(self) -> None:
+        """Nobody gets anything more."""
+        waiting, self._waiting = list(self._waiting.values()), {}
+        failures = await asyncio.to_thread(self._failures)
+        for request in waiting:
+            self._over(request)
+            request.answer(
+                tony_pb2.ShardAnswer(request=request.message.request, failed=len(self._queue.failed), failures=failures)
+            )
+
+    def _over(self, request: _Request) -> None:
+        self._outstanding.remove(request.reader.task, request.message.ByteSize())
+
+    def _failures(self) -> str:
+        return "; ".join(list(self._queue.failed.values())[:_MOST_FAILURES])
+
+
+_PIECE = 256 << 10  # bytes of lines in one answer
+_LINES = 256  # read at a time
+
+AnswerPartRequest = Callable[[tony_pb2.InputPart], None]
+
+
+@attrs.frozen
+class _Wanted:
+    task: str
+    message: tony_pb2.InputPartWanted
+    answer: AnswerPartRequest
+
+
+class StaticParts:
+    """Answers executors that ask for the part of their task, piece by piece.
+
+    The parts are those of the tasks that the current generation has. So they stay the same while single tasks start
+    again, and a gang that goes on with others, or grows, is dealt anew.
+    """
+
+    def __init__(self, opened: OpenedInput, readers: Sequence[str], session: Session) -> None:
+        """``readers``: the task types that it is dealt to."""
+        self._listing = opened.listing
+        self._readers = frozenset(readers)
+        self._session = session
+        self._deal: Optional[BalancedAssignment] = None
+        self._asked: asyncio.Queue[_Wanted] = asyncio.Queue()
+        self._outstanding = OutstandingRequests()
+
+    def wanted(self, task: str, message: tony_pb2.InputPartWanted, answer: AnswerPartRequest) -> None:
+        """Answer sooner or later. Does not block."""
+        problem = self._outstanding.add(task, message.ByteSize())
+        if problem:
+            answer(tony_pb2.InputPart(request=message.request, problem=problem))
+            return
+        self._asked.put_nowait(_Wanted(task, message, answer))
+
+    async def run(self) -> None:
+        """Answer until it is cancelled."""
+        while True:
+            asked = await self._asked.get()
+            self._outstanding.remove(asked.task, asked.message.ByteSize())
+            asked.answer(await self._part(asked))
+
+    async def _part(self, asked: _Wanted) -> tony_pb2.InputPart:
+        message, members = asked.message, self._members()
+        if asked.task not in members:
+            return tony_pb2.InputPart(request=message.request, problem=f"{asked.task} takes no part at present")
+        if self._deal is None or self._deal.parts != len(members):
+            self._deal = await asyncio.to_thread(BalancedAssignment.of, self._listing.sizes, len(members))
+            log.info("%s is dealt in %d parts", message.name, len(members))
+        part = self._deal.part(members.index(asked.task))
+        lines, end = await asyncio.to_thread(self._piece, part, message.position)
+        last = end >= len(part)
+        return tony_pb2.InputPart(request=message.request, parts=len(members), lines=lines, position=end, last=last)
+
+    def _members(self) -> list[str]:
+        """Names of the tasks that have a part, by rank."""
+        without = self._session.without
+        present = [task for task in self._session.tasks if task.type in self._readers and task.name not in without]
+        by_rank = ranks(present)
+        return [f"{task_type}:{index}" for task_type, index in sorted(by_rank, key=by_rank.__getitem__)]
+
+    def _piece(self, part: Sequence[int], begin: int) -> tuple[bytes, int]:
+        """Lines of the part from a position on, and the position after them."""
+        lines: list[bytes] = []
+        size = 0
+        while size < _PIECE and begin + len(lines) < len(part):
+            position = begin + len(lines)
+            more = self._listing.lines(part[position : position + _LINES])
+            size += sum(map(len, more))
+            lines += more
+        return b"".join(lines), begin + len(lines)
+
+
+MOST_OUTSTANDING = 16 << 20  # bytes of requests of one task
+_LEAST = 1 << 10  # bytes that any request counts as: it is kept with what is around it
+
+
+class OutstandingRequests:
+    """The bytes of requests that wait for an answer, by task."""
+
+    def __init__(self) -> None:
+        self._bytes: Counter[str] = Counter()
+
+    def add(self, task: str, size: int) -> str:
+        """Count a request of so many bytes; why it cannot be taken, else nothing."""
+        if self._bytes[task] + max(size, _LEAST) > MOST_OUTSTANDING:
+            return (
+                f"{task} has asked for more than can be kept ({MOST_OUTSTANDING >> 20} MiB) "
+                "before it has heard of what it asked"
+            )
+        self._bytes[task] += max(size, _LEAST)
+        return ""
+
+    def remove(self, task: str, size: int) -> None:
+        """A request that was counted is over."""
+        self._bytes[task] -= max(size, _LEAST)
+        if self._bytes[task] <= 0:
+            del self._bytes[task]

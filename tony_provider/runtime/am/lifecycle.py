@@ -1,0 +1,447 @@
+"""One life of an application master: from its container's files to the last word to the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Awaitable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Optional
+
+import attrs
+
+from tony_provider.runtime import application
+from tony_provider.runtime.am import executor_limits
+from tony_provider.runtime.am.checkpoint_chain import OwnChain
+from tony_provider.runtime.am.executor_launch import ExecutorLaunches, application_file
+from tony_provider.runtime.am.executor_server import ExecutorService, Server
+from tony_provider.runtime.am.input_shards import OpenedInput, close_inputs, open_inputs
+from tony_provider.runtime.am.master import DismissedError, Master
+from tony_provider.runtime.am.output_publisher import OutputPublisher
+from tony_provider.runtime.am.ownership import Ownership, SupersededError
+from tony_provider.runtime.am.records import (
+    ApplicationRecords,
+    PreviousMasters,
+    RecoveredState,
+    read_recovered_state,
+    retry_until_reachable,
+)
+from tony_provider.runtime.am.resource_manager import Registered, ResourceManager, ResourceManagerError
+from tony_provider.runtime.am.session import job_status
+from tony_provider.runtime.am.session.actions import Verdict
+from tony_provider.runtime.am.token_replacement import StoreAccess
+from tony_provider.runtime.am.web.authentication import Authenticator, proxy_tls, remove_files
+from tony_provider.runtime.am.web.control import token_route
+from tony_provider.runtime.am.web.web_app import WebApp
+from tony_provider.runtime.application import ApplicationDescription, ContainerError, YarnAccess
+from tony_provider.runtime.application_store import open_application_store
+from tony_provider.runtime.common import clock, contract
+from tony_provider.runtime.common.clock import epoch_ms
+from tony_provider.runtime.common.helper_processes import keep_memory_private
+from tony_provider.runtime.frameworks import get_framework
+from tony_provider.runtime.hadoop.tokens import Credentials
+from tony_provider.runtime.hadoop.yarn_records import ContainerId
+from tony_provider.runtime.inputs.finding import BadInputError
+from tony_provider.runtime.jobspec.container_content import images
+from tony_provider.runtime.jobspec.model import AfterSuccess
+from tony_provider.runtime.outputs.publication import PublishError
+from tony_provider.runtime.protocol import master_files
+from tony_provider.runtime.protocol.limits import without_foreign_places
+from tony_provider.runtime.protocol.sealed_tls import master_context
+from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus, JobState, JobStatus
+from tony_provider.runtime.protocol.task_identity import secret
+from tony_provider.runtime.storage import Storage, StorageError
+
+log = logging.getLogger(__name__)
+
+
+@attrs.frozen
+class MasterContext:
+    """What an application master finds in its container: its job, credentials, node and attempt."""
+
+    description: ApplicationDescription
+    credentials: Credentials = attrs.field(repr=False)
+    host: str  # of this node, as other nodes reach it
+    attempt: int
+    user: str = ""  # whom the cluster runs it as
+
+    @classmethod
+    def of_process(cls, environ: Mapping[str, str], directory: Path) -> MasterContext:
+        """The context of this process, by its environment and directory. Raises ContainerError."""
+        credentials = application.take_credentials(environ)
+        remove_files(environ)
+        description = application.read_description(directory, credentials.secrets)
+        container_id = application.required_variable(environ, contract.ENV_CONTAINER_ID)
+        try:
+            container = ContainerId.parse(container_id)
+            get_framework(description.job.framework)
+        except (ValueError, LookupError) as error:
+            raise ContainerError(str(error)) from error
+        host = application.required_variable(environ, contract.ENV_NODE_HOST)
+        user = environ.get(contract.ENV_USER, "")
+        return cls(description, credentials, host, container.attempt.number, user)
+
+
+async def run(context: MasterContext) -> FinalStatus:
+    """Run an application master; returns how the application ended.
+
+    Raises what keeps it from registering; after that it ends with a final status whatever happens.
+    """
+    description = context.description
+    executor_limits.raise_open_files_limit(description.job.size)
+    with open_application_store(description, context.credentials.secrets) as storage:
+        resource_manager = open_resource_manager(description, context.credentials)
+        try:
+            return await serve(context, storage, resource_manager)
+        finally:
+            await resource_manager.close()
+
+
+async def serve(context: MasterContext, storage: Storage, resource_manager: ResourceManager) -> FinalStatus:
+    """Run an application master with a store and a cluster that are open, and stay open. See ``run``."""
+    description, secrets = context.description, context.credentials.secrets
+    address_key = secret(secrets, contract.SECRET_ADDRESS_KEY)
+    ownership = Ownership(storage, description, context.attempt, address_key)
+    chain = OwnChain(ownership)
+    access = StoreAccess(description, context.credentials, storage)
+    tasks = description.job.size
+    server = Server.bind(
+        secrets,
+        context.host,
+        description.job.port_range,
+        connections=executor_limits.executor_connection_limit(tasks),
+        tasks=tasks,
+    )
+    web_app: Optional[WebApp] = None
+    try:
+        authenticator = open_authenticator(description, context.user)
+        user_secrets = list(contract.user_secrets(secrets).values())
+        sealed = await asyncio.to_thread(master_context, secrets)
+        tokens = token_route(access, sealed)
+        tls = await asyncio.to_thread(proxy_tls, secrets)
+        web_app = await WebApp.open(
+            description, storage, context.host, authenticator, sealed, tokens=tokens, secrets=user_secrets, tls=tls
+        )
+        registered = await resource_manager.register(
+            host=server.address.host, port=server.address.port, tracking_url=web_app.url
+        )
+        web_app.authenticator.learn(registered.access_lists)
+        log.info("registered; executors find this application master at %s", server.address)
+        log.info("its page is %s", web_app.url)
+        await web_app.begin()
+        lifecycle = MasterLifecycle(context.credentials, resource_manager, ownership, chain, server, web_app, access)
+        return await lifecycle.live(registered)
+    except SupersededError as error:
+        log.info("nothing is left to do here: %s", error)
+        return FinalStatus.KILLED
+    finally:
+        chain.close()
+        await server.stop()
+        if web_app:
+            await web_app.close()
+
+
+_MOST_DIAGNOSTICS = 8192  # characters; ResourceManagers keep 64 KiB of an attempt's
+
+
+@attrs.frozen
+class MasterLifecycle:
+    """The life of a registered application master, from what former ones have left to its last word to the cluster.
+
+    ``live`` it once.
+    """
+
+    credentials: Credentials = attrs.field(repr=False)
+    resource_manager: ResourceManager
+    ownership: Ownership
+    chain: OwnChain
+    server: Server
+    web_app: WebApp
+    access: StoreAccess
+
+    async def live(self, registered: Registered) -> FinalStatus:
+        """Run the job, or end what a former master left; returns how the application ended.
+
+        Raises SupersededError: what is on the store and in the containers is the newer application master's.
+        """
+        description, storage = self.ownership.description, self.ownership.storage
+        try:
+            await self.access.until_it_holds()
+            found = await retry_until_reachable(partial(read_recovered_state, self.ownership))
+            clock.follow(storage.clock_ahead)  # because the masters of a job compare times that others have written
+            legacy = found.legacy
+            records = ApplicationRecords(
+                storage,
+                description,
+                am_attempt=self.ownership.am_attempt,
+                former_events=legacy.events if legacy else (),
+                former_series=legacy.series if legacy else 0,
+            )
+            self.chain.swept = legacy.history.generation if legacy else 0
+            if legacy and legacy.result:
+                return await self._leave_after(legacy.result, records)
+            staged = await retry_until_reachable(
+                partial(application_file, storage, description, self.credentials.secrets)
+            )
+            inputs, input_problem = await self._open_inputs()
+            outputs = OutputPublisher(self.ownership)
+            output_problem = await self._open(outputs)
+        except StorageError as error:
+            log.error("%s", error)  # noqa: TRY400 - its trace tells nothing more
+            return await self._leave(FinalStatus.FAILED, self.access.explained(str(error), epoch_ms()))
+        launches = ExecutorLaunches(description, self.credentials, self._task_key, staged, self.server.address)
+        master = Master(
+            description,
+            self.resource_manager,
+            launches,
+            records,
+            self.ownership,
+            self.chain,
+            access=self.access,
+            inputs=inputs,
+            outputs=outputs,
+            former=legacy,
+        )
+        try:
+            refused = _refused(found.fenced, input_problem, output_problem)
+            return await self._run(master, records, registered, found, refused)
+        finally:
+            close_inputs(inputs)
+            outputs.close()
+
+    async def _open_inputs(self) -> tuple[list[OpenedInput], str]:
+        """The job's inputs, and what is wrong with them. Raises SupersededError, StorageError."""
+        try:
+            return await retry_until_reachable(partial(open_inputs, self.ownership, self.server.address)), ""
+        except BadInputError as error:
+            return [], str(error)
+
+    async def _open(self, outputs: OutputPublisher) -> str:
+        """What is wrong with the job's outputs. Raises SupersededError, StorageError."""
+        try:
+            await retry_until_reachable(outputs.open)
+        except PublishError as error:
+            return str(error)
+        return ""
+
+    async def _run(
+        self,
+        master: Master,
+        records: ApplicationRecords,
+        registered: Registered,
+        found: RecoveredState,
+        refused: Optional[tuple[FailureKind, str]],
+    ) -> FinalStatus:
+        master.begin(registered, refused=refused)
+        application_id = self.ownership.description.application_id
+        await self.server.start(ExecutorService(application_id, self._task_key, master.executors))
+        await self.web_app.serve(master)
+        records.start(master.status)
+        signals = Signals(master, records, self.resource_manager.notice)
+        signals.obey()
+        try:
+            verdict = await _verdict(master.run())
+        except DismissedError as error:
+            # Whether the job has ended, or goes on under another master, cannot be told for certain.
+            await write_killed(master, records, str(error))
+            return FinalStatus.KILLED
+        finally:
+            await signals.ignore()
+            await records.stop()
+        if master.cut_off:
+            await master.check_newest()
+        return await self._end(verdict, _last_known(master.status(), found.legacy), records)
+
+    # ---- the end -----------------------------------------------------------------------------------------------
+
+    async def _end(self, verdict: Verdict, status: JobStatus, records: ApplicationRecords) -> FinalStatus:
+        diagnostics = verdict.message[-_MOST_DIAGNOSTICS:]
+        missing = await records.write_result(self._result(job_status.final_status(status, verdict)))
+        if missing:
+            diagnostics = f"{diagnostics}\n({', '.join(missing)} could not be written to the application's directory)"
+        if missing or verdict.status is FinalStatus.FAILED:
+            diagnostics = self.access.explained(diagnostics, epoch_ms())
+        await self._clean_up(verdict.status, records)
+        return await self._leave(verdict.status, diagnostics)
+
+    async def _leave_after(self, result: JobStatus, records: ApplicationRecords) -> FinalStatus:
+        """The end of a former application master, from where its own came upon it."""
+        log.info("a former application master has ended the job: %s", result.message)
+        status = FinalStatus(result.state.value)
+        await self._clean_up(status, records)
+        return await self._leave(status, (result.failure.message if result.failure else result.message))
+
+    def _result(self, status: JobStatus) -> JobStatus:
+        # The result of a former application master came from the store, where the job may write.
+        status = without_foreign_places(status, self.ownership.description.application_dir)
+        status = attrs.evolve(status, warnings=[*status.warnings, *_left_undone(status)])
+        removed = self._after_success is AfterSuccess.REMOVE and status.state is JobState.SUCCEEDED
+        if not removed or status.checkpoint is None:
+            return status
+        return attrs.evolve(status, checkpoint=attrs.evolve(status.checkpoint, uri=""))
+
+    async def _clean_up(self, status: FinalStatus, records: ApplicationRecords) -> None:
+        await self.chain.conclude(self._after_success if status is FinalStatus.SUCCEEDED else None)
+        await records.clean_up()
+
+    async def _leave(self, status: FinalStatus, diagnostics: str) -> FinalStatus:
+        try:
+            await self.resource_manager.finish(status, diagnostics, "")
+        except ResourceManagerError as error:
+            log.warning("the cluster did not take the final status: %s", error)
+        return status
+
+    @property
+    def _after_success(self) -> AfterSuccess:
+        return self.ownership.description.job.checkpoint.after_success
+
+    @property
+    def _task_key(self) -> bytes:
+        return secret(self.credentials.secrets, contract.SECRET_TASK_KEY)
+
+
+def _refused(fenced: str, input_problem: str, output_problem: str) -> Optional[tuple[FailureKind, str]]:
+    """Why nothing may be started, if so."""
+    reasons = (
+        (FailureKind.FENCED, fenced),
+        (FailureKind.INPUT, input_problem),
+        (FailureKind.OUTPUT, output_problem),
+    )
+    return next(((kind, reason) for kind, reason in reasons if reason), None)
+
+
+def _last_known(status: JobStatus, legacy: Optional[PreviousMasters]) -> JobStatus:
+    """What the tasks have reported, they reported to the former application master where that had begun to end them."""
+    if legacy is None or legacy.history.verdict is None or legacy.status is None:
+        return status
+    return attrs.evolve(
+        legacy.status, am_attempt=status.am_attempt, updated_ms=status.updated_ms, finished_ms=status.finished_ms
+    )
+
+
+def _left_undone(status: JobStatus) -> Iterator[str]:
+    """Which inputs a job has left before their end, and which outputs without a file, though it has succeeded."""
+    if status.state is not JobState.SUCCEEDED:
+        return
+    for each in status.inputs:
+        if each.committed is not None and each.committed < each.shards:
+            yield f"input {each.name}: {each.shards - each.committed} of {each.shards} shards were not committed"
+    for output in status.outputs:
+        if output.files == 0:
+            yield f"output {output.name}: no task has left a file in its directory (tony_sdk.output)"
+
+
+async def _verdict(running: Awaitable[Verdict]) -> Verdict:
+    """A fault of the application master itself is a verdict too. Raises SupersededError, DismissedError."""
+    try:
+        return await running
+    except (SupersededError, DismissedError):
+        raise
+    except Exception as error:
+        log.exception("the application master failed")
+        message = f"the application master failed: {type(error).__name__}: {error}; its log says more"
+        return Verdict(FinalStatus.FAILED, message, Failure(FailureKind.INTERNAL, message))
+
+
+_SHORT_NOTICE = 10.0  # seconds: with less the tasks are left alone, their end or their next master comes by itself
+_ALIVE_AFTER_ALL = 2.0  # seconds: nobody kills us, so the signal is somebody's wish that the job ends
+
+
+class Signals:
+    """Handles SIGTERM and SIGINT: they end the job.
+
+    A verdict that is there already stays, and during the last steps they change nothing: those are the job's result.
+    Where SIGKILL follows at once, the cluster takes only this application master away, or the whole application, and
+    the master cannot know which: it leaves a result in case, and its tasks to the cluster.
+    """
+
+    def __init__(self, master: Master, records: ApplicationRecords, notice: float) -> None:
+        """``notice``: see ResourceManager."""
+        self._master = master
+        self._records = records
+        self._notice = notice
+        self._obeyed = False
+        self._writing: Optional[asyncio.Future[None]] = None
+        self._stopping: Optional[asyncio.TimerHandle] = None
+
+    def obey(self) -> None:
+        self._obeyed = True
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._received, number)
+
+    async def ignore(self) -> None:
+        """Ignore signals from now on, once a result that one of them may have had written is there."""
+        self._obeyed = False
+        if self._stopping:
+            self._stopping.cancel()
+        if self._writing:
+            await self._writing
+
+    def _received(self, number: signal.Signals) -> None:
+        if not self._obeyed:
+            log.info("%s changes nothing any more", number.name)
+            return
+        reason = f"the application was stopped from outside ({number.name} to its application master)"
+        if self._notice >= _SHORT_NOTICE:
+            self._master.stop(reason)
+        elif self._writing is None:
+            self._writing = asyncio.ensure_future(self._write(reason))
+            self._stopping = asyncio.get_running_loop().call_later(_ALIVE_AFTER_ALL, self._master.stop, reason)
+
+    async def _write(self, reason: str) -> None:
+        try:
+            # A cluster that was there all the time has started no other master.
+            await write_killed(self._master, self._records, reason, in_haste=not self._master.cut_off)
+        except SupersededError as error:
+            self._master.give_up(error)
+
+
+async def write_killed(master: Master, records: ApplicationRecords, reason: str, *, in_haste: bool = False) -> None:
+    """Write the result of an application master that its cluster takes away.
+
+    Raises SupersededError, having written nothing, when a newer application master is known of.
+
+    ``in_haste``: there is no time to ask the store about that.
+    """
+    if not in_haste:
+        await master.check_newest()
+    killed = Verdict(FinalStatus.KILLED, reason, Failure(FailureKind.KILLED, reason))
+    await records.write_result_only(job_status.final_status(master.status(), master.session.verdict or killed))
+
+
+def open_resource_manager(description: ApplicationDescription, credentials: Credentials) -> ResourceManager:
+    """The ResourceManager of the cluster that the application runs on; close it.
+
+    Call it within a running event loop. Raises ResourceManagerError, CredentialsError, OSError. Each backend is
+    imported when it is the one: the application master's memory counts.
+    """
+    if description.yarn:
+        from tony_provider.runtime.am.yarn.yarn_resource_manager import YarnResourceManager
+
+        # Containers of other jobs of this user may be on the node. (The local cluster finds its masters in /proc.)
+        keep_memory_private()
+        return YarnResourceManager(description, description.yarn, credentials)
+    if description.local is None:
+        raise ResourceManagerError("the application's description names neither a YARN nor a local cluster")
+    if named := [path for path, image in images(description.job).items() if image is not None]:
+        raise ResourceManagerError(f"{named[0]}: the local cluster starts no images; leave it out, or use YARN")
+    from tony_provider.runtime.am.local_resource_manager import LocalResourceManager
+
+    return LocalResourceManager(description, description.local)
+
+
+def open_authenticator(description: ApplicationDescription, user: str) -> Authenticator:
+    """The Authenticator for the cluster that the application runs on. Raises OSError.
+
+    ``user``: whom the cluster runs it as, which may be spelt otherwise than on the Airflow side.
+    """
+    if description.local:
+        from tony_provider.runtime.am.web.authentication import LocalAuthenticator
+
+        return LocalAuthenticator(master_files.make_tracking_secret(Path(description.local.root)), description.user)
+    from tony_provider.runtime.am.web.authentication import YarnAuthenticator
+
+    return YarnAuthenticator(description.yarn or YarnAccess([]), {description.user, user} - {""})

@@ -1,0 +1,291 @@
+"""The local cluster's ResourceManager, within the application master: containers are process groups here."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import signal
+from collections.abc import AsyncIterator, Iterable, Sequence
+from pathlib import Path
+from typing import Optional
+
+import attrs
+
+from tony_provider.runtime.am.resource_manager import (
+    Allocated,
+    Background,
+    Completed,
+    Container,
+    ContainerExit,
+    ContainerRequest,
+    Event,
+    EventQueue,
+    ExitReason,
+    Largest,
+    Launch,
+    LaunchFailed,
+    Registered,
+    ResourceManager,
+    ResourceManagerError,
+    Room,
+)
+from tony_provider.runtime.application import ApplicationDescription, LocalAccess
+from tony_provider.runtime.common import contract, exit_codes
+from tony_provider.runtime.common.clock import epoch_ms
+from tony_provider.runtime.common.concurrency import wait_with_timeout
+from tony_provider.runtime.common.directories import remove_tree
+from tony_provider.runtime.common.quantities import GPU, MEMORY, VCORES, amount, count
+from tony_provider.runtime.jobspec.model import StartRule
+from tony_provider.runtime.launch.local_container import (
+    NODE_HOST,
+    PID_FILE,
+    container_environment,
+    materialise,
+    write_tokens,
+)
+from tony_provider.runtime.protocol import master_files
+from tony_provider.runtime.protocol.master_files import FinalReport, write_report
+from tony_provider.runtime.protocol.status import FinalStatus
+
+_NOTICE = 3600.0  # seconds: nobody kills a local application master that ends its tasks
+
+
+@attrs.frozen
+class Share:
+    """A part of this machine: memory, cores and GPUs."""
+
+    memory: int = 0  # MiB
+    vcores: int = 0
+    gpus: int = 0
+
+    @classmethod
+    def of(cls, request: ContainerRequest) -> Share:
+        return cls(request.memory, request.vcores, request.resources.get(GPU, 0))
+
+    def __add__(self, other: Share) -> Share:
+        return Share(self.memory + other.memory, self.vcores + other.vcores, self.gpus + other.gpus)
+
+    def fits(self, whole: Share) -> bool:
+        return self.memory <= whole.memory and self.vcores <= whole.vcores and self.gpus <= whole.gpus
+
+    def __str__(self) -> str:
+        return ", ".join([amount(MEMORY, self.memory), amount(VCORES, self.vcores), amount(GPU, self.gpus)])
+
+
+def _sum(shares: Iterable[Share]) -> Share:
+    return sum(shares, Share())
+
+
+class LocalResourceManager(ResourceManager):
+    """The application master's view of the local cluster: starts containers as process groups on this machine."""
+
+    notice = _NOTICE
+
+    def __init__(self, description: ApplicationDescription, access: LocalAccess) -> None:
+        self._root = Path(access.root)
+        self._whole = Share(access.memory, access.vcores, access.gpus)
+        self._application_id = description.application_id
+        self._one_by_one = description.job.start is StartRule.FIRST_COME
+        self._numbers = itertools.count(2)  # 1 is the application master's own container
+        self._waiting: dict[int, ContainerRequest] = {}
+        self._held: dict[str, Share] = {}
+        self._processes: dict[str, LocalProcess] = {}
+        self._events = EventQueue()
+        self._background = Background(self._events.fail)
+        self._closed = False
+
+    async def register(self, *, host: str, port: int, tracking_url: str) -> Registered:
+        await asyncio.to_thread(master_files.write_tracking_url, self._root, tracking_url)
+        return Registered(Largest(self._whole.memory, self._whole.vcores, {GPU: self._whole.gpus}))
+
+    def request(self, requests: Sequence[ContainerRequest]) -> None:
+        self._waiting.update((request.key, request) for request in requests)
+        # What is held may be about to be given back: those that were asked for wait until it was.
+        wanted = [Share.of(request) for request in self._waiting.values()]
+        if all(share.fits(self._whole) for share in wanted) if self._one_by_one else _sum(wanted).fits(self._whole):
+            self._grant()
+            return
+        self._events.fail(
+            ResourceManagerError(
+                f"the job needs {_sum(wanted)} for {count(len(wanted), 'task')} at once, and "
+                f"the local cluster gives one job {self._whole}: ask for less, or raise the connection's limits"
+            )
+        )
+
+    def cancel(self, keys: Sequence[int]) -> None:
+        for key in keys:
+            self._waiting.pop(key, None)
+
+    def release(self, container_ids: Sequence[str]) -> None:
+        for container_id in container_ids:
+            process = self._processes.get(container_id)
+            if process:
+                self._background.spawn(process.stop())
+            elif self._held.pop(container_id, None):
+                self._events.put(Completed(container_id, NEVER_LAUNCHED, "given back"))
+        self._grant()
+
+    def avoid(self, nodes: Sequence[str]) -> None:
+        """Do nothing: there is only this one node."""
+
+    def look_for_room(self, request: ContainerRequest, most: int) -> None:
+        taken = [*self._held.values(), *map(Share.of, self._waiting.values())]
+        fitting = 0
+        while fitting < most and _sum([*taken, *[Share.of(request)] * (fitting + 1)]).fits(self._whole):
+            fitting += 1
+        self._events.put(Room(request.key, fitting))
+
+    async def launch(self, container: Container, launch: Launch) -> None:
+        if container.id not in self._held:
+            return  # it was given back meanwhile
+        directory, log_dir = self._root / "containers" / container.id, self._root / "logs" / container.id
+        try:
+            process = await LocalProcess.start(container.id, directory, log_dir, launch)
+        except OSError as error:
+            self._events.put(LaunchFailed(container.id, str(error)))
+            return
+        if container.id not in self._held or self._closed:
+            process.kill()
+            await process.wait()
+            return
+        self._processes[container.id] = process
+        self._background.spawn(self._watch(container.id, process))
+
+    def events(self) -> AsyncIterator[Event]:
+        return self._events.__aiter__()
+
+    def set_progress(self, progress: float) -> None:
+        """Do nothing: the job's status says it already."""
+
+    async def finish(self, status: FinalStatus, diagnostics: str, tracking_url: str) -> None:
+        await asyncio.gather(*(process.stop() for process in self._processes.values()))
+        await asyncio.to_thread(remove_tree, self._root / "containers" / contract.UNPACKED_DIR)
+        report = FinalReport(status, diagnostics, tracking_url, epoch_ms())
+        await asyncio.to_thread(write_report, self._root, report)
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        for process in self._processes.values():
+            process.kill()
+        self._events.close()
+        await self._background.close()
+
+    async def _watch(self, container_id: str, process: LocalProcess) -> None:
+        ended, diagnostics = await process.wait()
+        await asyncio.to_thread(remove_tree, process.directory)
+        del self._processes[container_id]
+        self._held.pop(container_id, None)
+        self._events.put(Completed(container_id, ended, diagnostics))
+        self._grant()
+
+    def _grant(self) -> None:
+        """In the order of priorities and requests, as far as there is room."""
+        for request in sorted(self._waiting.values(), key=lambda request: (request.priority, request.key)):
+            share = Share.of(request)
+            if not _sum([share, *self._held.values()]).fits(self._whole):
+                return
+            del self._waiting[request.key]
+            container_id = self._container_id(next(self._numbers))
+            self._held[container_id] = share
+            container = Container(container_id, NODE_HOST)
+            self._events.put(Allocated(request.key, container))
+
+    def _container_id(self, number: int) -> str:
+        return f"{self._application_id.replace('application', 'container', 1)}_01_{number:06d}"
+
+
+# With YARN's numbers, so that the event logs of both read alike.
+GIVEN_BACK = ContainerExit(ExitReason.GIVEN_BACK, -105)
+NEVER_LAUNCHED = ContainerExit(ExitReason.LOST, -100)
+TERM_GRACE = 5.0  # seconds between SIGTERM and SIGKILL of the group
+_TAIL = 4096  # bytes of stderr for the diagnostics, as YARN does
+
+
+@attrs.define(eq=False)
+class LocalProcess:
+    """The process group of one local container, in its directory."""
+
+    directory: Path
+    log_dir: Path
+    _process: asyncio.subprocess.Process
+    _stopped: bool = False
+
+    @classmethod
+    async def start(cls, container_id: str, directory: Path, log_dir: Path, launch: Launch) -> LocalProcess:
+        """Create the container's directory and start its program. Raises OSError."""
+        await asyncio.to_thread(_prepare, directory, log_dir, launch)
+        environment = {**container_environment(container_id, directory, log_dir), **launch.env}
+        with (log_dir / "stdout").open("ab") as stdout, (log_dir / "stderr").open("ab") as stderr:
+            process = await asyncio.create_subprocess_exec(
+                *launch.command,
+                cwd=directory,
+                env=environment,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                start_new_session=True,
+            )
+        started = cls(directory, log_dir, process)
+        try:
+            await asyncio.to_thread(_note_pid, directory, process.pid)
+        except BaseException:
+            started.kill()
+            raise
+        return started
+
+    async def wait(self) -> tuple[ContainerExit, str]:
+        """How it ended, and diagnostics. What the process left in its group is killed."""
+        code = await self._process.wait()
+        self._signal(signal.SIGKILL)
+        diagnostics = await asyncio.to_thread(_tail, self.log_dir / "stderr")
+        if self._stopped:
+            return GIVEN_BACK, diagnostics
+        return ContainerExit(ExitReason.EXITED, exit_codes.exit_code(-code) if code < 0 else code), diagnostics
+
+    async def stop(self) -> None:
+        """Send SIGTERM to the group, SIGKILL after some seconds. ``wait`` returns when it is over."""
+        self._stopped = True
+        self._signal(signal.SIGTERM)
+        try:
+            await wait_with_timeout(self._process.wait(), TERM_GRACE)
+        except asyncio.TimeoutError:
+            self._signal(signal.SIGKILL)
+
+    def kill(self) -> None:
+        """Kill the group at once."""
+        self._stopped = True
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: signal.Signals) -> None:
+        try:
+            os.killpg(self._process.pid, number)
+        except ProcessLookupError:
+            return
+
+
+def _prepare(directory: Path, log_dir: Path, launch: Launch) -> None:
+    log_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    materialise(directory, launch.files)
+    write_tokens(directory, launch.credentials)
+
+
+def _note_pid(directory: Path, pid: int) -> None:
+    """So that the cluster can find what is left when this application master is killed."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return  # it has ended already
+    start = stat.rpartition(")")[2].split()[19]
+    partial = directory / f"tony-{PID_FILE}.part"  # no file of the user begins like that
+    partial.write_text(f"{pid} {start}\n")
+    partial.replace(directory / PID_FILE)  # never half of it, whoever is killed and however full the disk is
+
+
+def _tail(path: Path) -> str:
+    with path.open("rb") as file:
+        size: Optional[int] = file.seek(0, os.SEEK_END)
+        file.seek(max(0, (size or 0) - _TAIL))
+        return file.read().decode("utf-8", "replace")

@@ -1,0 +1,218 @@
+"""The outputs of a job as its application master has them: looked at before the job, published after it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from array import array
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Callable
+
+from tony_provider.runtime.am.ownership import FencedError, Ownership, SupersededError
+from tony_provider.runtime.am.session.session import Session
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.common.concurrency import retry
+from tony_provider.runtime.inputs.shard_queue import read_log
+from tony_provider.runtime.jobspec.model import InputDeal, OutputCommit
+from tony_provider.runtime.jobspec.problems import child
+from tony_provider.runtime.outputs.output_place import OutputPart, OutputPlace
+from tony_provider.runtime.outputs.publication import Publication, PublishError
+from tony_provider.runtime.protocol.status import OutputStatus
+from tony_provider.runtime.storage import (
+    Storage,
+    StorageError,
+    StorageInvalidPath,
+    StorageUnreachable,
+    StorageUnsupported,
+    uris,
+)
+from tony_provider.runtime.storage.stores import JobStores
+
+log = logging.getLogger(__name__)
+
+_FINAL = (StorageInvalidPath, StorageUnsupported)  # again it would be the same
+
+_Work = Callable[[str, Sequence[OutputPart]], None]
+"""What is done with an output of this name, and its parts."""
+
+
+class OutputPublisher:
+    """Puts the outputs of one application at their paths."""
+
+    def __init__(self, ownership: Ownership) -> None:
+        description = ownership.description
+        self._ownership = ownership
+        self._stores = JobStores(ownership.storage, description.application_dir)
+        self._lock = threading.Lock()  # one thread at a time writes
+        self._users: dict[str, str] = {}  # of each output's store: who we are there
+        self._statuses = {
+            name: OutputStatus(name, OutputPlace(spec.path, description.application_id).uri)
+            for name, spec in description.job.outputs.items()
+        }
+
+    @property
+    def status(self) -> list[OutputStatus]:
+        """Each output, as specified; with its size once it is at its path."""
+        return list(self._statuses.values())
+
+    def open(self) -> None:
+        """Make sure that there is something to write to. Blocks.
+
+        Raises PublishError with all that is wrong, SupersededError, StorageUnreachable.
+        """
+        problems = []
+        for name in self._statuses:
+            try:
+                self._ownership.check_newest()
+                self._users[name] = self._publication(name).open()
+            except (StorageUnreachable, SupersededError):
+                raise
+            except PublishError as error:
+                problems.append(str(error))
+            except Exception as error:  # the drivers of other stores raise whatever they like
+                log.exception("an output cannot be written")
+                problems.append(f"{child('outputs', name)}: {error or type(error).__name__}")
+        if problems:
+            raise PublishError("\n".join(problems))
+
+    async def publish(self, parts: Sequence[OutputPart], told: Callable[[str], None]) -> str:
+        """Have these parts at their paths, and what committed shards name; why that cannot be, empty when it is done.
+
+        Tried again for ``timeouts.upload``; ``told`` hears of the first failure. Of several outputs none is published
+        while it can be seen that another one cannot be. Raises SupersededError.
+        """
+        problem = ""
+        for work in (self._check, self._publish) if len(self._statuses) > 1 else (self._publish,):
+            for name in self._statuses:
+                problem = problem or await self._try(work, name, parts, told)
+        return problem
+
+    async def _try(self, work: _Work, name: str, parts: Sequence[OutputPart], told: Callable[[str], None]) -> str:
+        """Why it cannot be done; empty when it is. Raises SupersededError."""
+        mine = [part for part in parts if part.output == name]
+        seconds = self._ownership.description.job.timeouts.upload
+        trying = partial(asyncio.to_thread, self._do, work, name, mine)
+        try:
+            await retry(trying, seconds, StorageError, lambda error: told(str(error)))
+        except SupersededError:
+            raise
+        except (PublishError, FencedError) as error:
+            return str(error)
+        except Exception as error:
+            log.exception("an output cannot be published")
+            return f"{child('outputs', name)}: {error or type(error).__name__}"
+        return ""
+
+    def _do(self, work: _Work, name: str, parts: Sequence[OutputPart]) -> None:
+        try:
+            with self._lock:
+                work(name, parts)
+        except _FINAL as error:
+            raise PublishError(f"{child('outputs', name)}: {error}") from error
+
+    def _check(self, name: str, parts: Sequence[OutputPart]) -> None:
+        self._publication(name).check(parts, partial(self._committed, name))
+
+    def _publish(self, name: str, parts: Sequence[OutputPart]) -> None:
+        self._statuses[name] = self._publication(name).publish(parts, partial(self._committed, name))
+
+    def publish_part(self, part: OutputPart) -> None:
+        """Have one part at its path, where parts appear one by one. Blocks. Raises PublishError, StorageError."""
+        with self._lock:
+            self._publication(part.output).publish_part(part)
+
+    def _publication(self, name: str) -> Publication:
+        description = self._ownership.description
+        spec = description.job.outputs[name]
+        place = OutputPlace(spec.path, description.application_id)
+        storage = self._stores.of(place.target)
+        user = self._users.get(name, "")
+        return Publication(storage, name, spec, place, description.training, self._ownership.check, user)
+
+    def _committed(self, name: str) -> Iterator[tuple[str, str]]:
+        description = self._ownership.description
+        place = OutputPlace(description.job.outputs[name].path, description.application_id)
+        for each, spec in description.job.inputs.items():
+            if spec.deal is InputDeal.QUEUE:
+                yield from committed_files(self._ownership.storage, description.application_dir, each, place)
+
+    def close(self) -> None:
+        """Free what is held."""
+        self._stores.close()
+
+
+_FOREVER = float("inf")
+
+
+class TaskParts:
+    """Has the parts of tasks that are over published.
+
+    Only once the event log on the store says that a task is: else the next application master could start it again,
+    and its part would be there twice. ``when_kept`` calls back then. ``note`` takes events for the event log.
+    """
+
+    def __init__(
+        self,
+        publisher: OutputPublisher,
+        session: Session,
+        when_kept: Callable[[Callable[[], None]], None],
+        note: Callable[[str, str], None],
+    ) -> None:
+        self._publisher = publisher
+        self._session = session
+        self._when_kept = when_kept
+        self._note = note
+        outputs = session.state.job.outputs
+        self._names = {name for name, spec in outputs.items() if spec.commit is OutputCommit.TASK}
+        self._seen: set[str] = set()  # tasks
+        self._over: asyncio.Queue[OutputPart] = asyncio.Queue()
+
+    def look(self) -> None:
+        """Look for tasks that are over by now. To be called now and then."""
+        for task in self._session.tasks if self._names else ():
+            if task.released and task.name not in self._seen:
+                self._seen.add(task.name)
+                end = task.process.end if task.process else None
+                for part in end.outputs if end else ():
+                    if part.output in self._names:
+                        self._when_kept(partial(self._over.put_nowait, part))
+
+    async def run(self) -> None:
+        """Work until it is cancelled. Raises SupersededError, and what is a fault of ours."""
+        while True:
+            part = await self._over.get()
+            publish = partial(asyncio.to_thread, self._publisher.publish_part, part)
+            try:
+                await retry(publish, _FOREVER, StorageError, self._troubled)
+            except SupersededError:
+                raise
+            except Exception as error:  # noqa: BLE001 - tried again at the job's end, which says what comes of it
+                self._note("not_published", f"{part.output}: {error or type(error).__name__}")
+            else:
+                self._note("part_published", f"{part.output}: {part.part}")
+
+    def _troubled(self, error: StorageError) -> None:
+        self._note("store_unavailable", f"what tasks have left waits: {error}")
+
+
+def committed_files(
+    storage: Storage, application_dir: str, input_name: str, place: OutputPlace
+) -> Iterator[tuple[str, str]]:
+    """The files of an output by part and path, as the log of an input's commits has them. Blocks.
+
+    A shard that stands there twice counts as its last line says: an application master that was replaced may have
+    written a commit that it did not answer, and that the next one did not see. Raises StorageError.
+    """
+    commits = uris.join(application_dir, contract.INPUTS_DIR, f"{input_name}.commits")
+    last = array("q")  # the line of each shard
+    for line, settled in enumerate(read_log(storage, commits)):
+        last.extend([-1] * (settled.shard + 1 - len(last)))
+        last[settled.shard] = line
+    for line, settled in enumerate(read_log(storage, commits)):
+        if settled.failed is None and last[settled.shard] == line:
+            for uri in settled.outputs:
+                file = place.of_part(uri)
+                if file is not None:
+                    yield file

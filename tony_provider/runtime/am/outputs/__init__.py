@@ -1,1 +1,0 @@
-"""The application master's side of outputs: it takes what counts of what the tasks have left to its path."""

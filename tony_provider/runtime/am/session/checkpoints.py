@@ -1,0 +1,264 @@
+"""Effects of checkpoints on the session: requests, commits, the choice of resume points, damage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Optional
+
+import attrs
+
+from tony_provider.runtime.am.session import failures
+from tony_provider.runtime.am.session.actions import AskCheckpoint, AskExport, SetAside
+from tony_provider.runtime.am.session.completion import JobCompletion
+from tony_provider.runtime.am.session.containers import Containers
+from tony_provider.runtime.am.session.restart_policy import CommittedSave, RestartGroups
+from tony_provider.runtime.am.session.restarts import ProcessStarts, Restarts
+from tony_provider.runtime.am.session.session_state import SessionState, Task
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
+from tony_provider.runtime.jobspec.model import MirrorScope
+from tony_provider.runtime.jobspec.task_types import ranks, saves_checkpoints
+from tony_provider.runtime.protocol.status import ExportedModel, ExportRequest, Failure, FailureKind
+
+MOST_DAMAGED = 10  # resume points in a row
+CHECKPOINT_WAIT = 60.0  # seconds for a requested checkpoint, until processes are stopped without it
+
+
+class SessionCheckpoints:
+    """The part of the session that requests checkpoints and handles their commits, choices and damages.
+
+    Times are the session's, in seconds.
+    """
+
+    def __init__(
+        self,
+        state: SessionState,
+        containers: Containers,
+        completion: JobCompletion,
+        groups: RestartGroups,
+        starts: ProcessStarts,
+        restarts: Restarts,
+    ) -> None:
+        self._state = state
+        self._containers = containers
+        self._completion = completion
+        self._groups = groups
+        self._starts = starts
+        self._restarts = restarts
+        self._set_aside: set[str] = set()
+
+    def ranks(self) -> Sequence[tuple[str, int]]:
+        """Return names and ranks of the tasks whose checkpoints are stored."""
+        return mirror_ranks(self._state.job.checkpoint.stored, self._state.members())
+
+    def group_of(self, task: Task) -> str:
+        """Return the group of tasks whose checkpoints belong together: the gang, or a task that restarts alone."""
+        return self._groups.of(task).name
+
+    def commit_refusal(self, task: Task, generation: int, start: int) -> Optional[str]:
+        """Return the reason why this start of the task may not commit, or None if it may."""
+        process = task.process
+        if process is None or process.start != start or generation != process.generation:
+            return f"start {start} of {task.name} in generation {generation} is not the newest"
+        preparing = self._groups.preparing(task)
+        if preparing and preparing.restart and preparing.restart.choice:
+            return f"generation {generation} is over: the resume point of the next generation is being chosen"
+        return None
+
+    def ask(self, reason: str) -> bool:
+        """Request a checkpoint now. Return False if no task that saves is running."""
+        makers = checkpoint_makers(self._state.job.checkpoint.mirror, self._state.members())
+        able = tuple(name for name in makers if self._state.by_name[name].runs)
+        if able:
+            self._state.emit(AskCheckpoint(able, reason))
+        return bool(able)
+
+    def committed(self, point: ResumePoint, save: CommittedSave) -> None:
+        state = self._state
+        if state.checkpoint is None or point.save >= state.checkpoint.save:
+            state.checkpoint = point
+        savers = [state.by_name[name] for name, _ in self.ranks()]
+        data: dict[str, Any] = {"checkpoint": attrs.asdict(state.checkpoint), **self._restarts.saved(save, savers)}
+        extent = f": {point.extent}" if point.extent else ""
+        state.note("checkpoint", f"{point.label} is on the store{extent}", data=data)
+
+    # ---- resume points -----------------------------------------------------------------------------------------
+
+    def chosen(self, generation: int, resume: Optional[ResumePoint], not_from: str, now: float) -> None:
+        """Let a generation resume from this checkpoint. ``not_from`` describes a suspect one that was passed over."""
+        for group in self._starts.waiting_for_choice(generation):
+            suspect = group.suspect
+            if suspect and (resume is None or suspect.uri == resume.uri):
+                self._restarts.give_up(suspect.task, suspect.failure, now)
+        if self._state.verdict or not self._starts.waiting_for_choice(generation):
+            return
+        state = self._state
+        before = max((point.save for point in (state.generation.resume, state.checkpoint) if point), default=0)
+        data = self._lower(resume)
+        what = f"resumes from {resume.label}" if resume else "begins at step 0: there is no checkpoint"
+        if resume and not_from:
+            what = f"{what}, {not_from}"
+            state.warnings.append(f"the job resumed from {resume.label}, {not_from}")
+            if resume.save < before:
+                state.went_back = data["went_back"] = resume.uri
+        state.note("resume_chosen", f"generation {generation} {what}", data=data)
+        self._starts.chosen(generation, resume)
+
+    def _lower(self, resume: Optional[ResumePoint]) -> dict[str, Any]:
+        """Forget checkpoints that are newer than the resume point. Return the change for the event log."""
+        known = self._state.checkpoint
+        if known is None or (resume and resume.save >= known.save):
+            return {}
+        # The resume point may belong to a continued chain. Then this job has committed no usable checkpoint.
+        own = resume if resume and _directory(resume) == _directory(known) else None
+        self._state.checkpoint = own
+        return {"checkpoint": attrs.asdict(own) if own else None}
+
+    def not_chosen(self, generation: int, reason: str, now: float) -> None:
+        """Fail the job, because the storage does not list its checkpoints and no resume point could be chosen."""
+        if self._starts.waiting_for_choice(generation):
+            self._completion.fail(Failure(FailureKind.CHECKPOINT, f"no resume point could be chosen: {reason}"), now)
+
+    def not_restored(self, task: Task, start: int, uri: str, damaged: bool, reason: str, now: float) -> None:
+        """Handle a resume point that a task could not restore, so that its process was not started."""
+        process = task.process
+        if process is None or process.start != start or not process.runs:
+            return
+        process.settled = True
+        resume = process.order.resume if process.order else self._state.generation.resume
+        failure = failures.of_restore(task, resume if resume and resume.uri == uri else None, reason)
+        if damaged and resume and resume.uri == uri:
+            self._take_out(resume, reason)
+        if task.told_to_stop or process.stop_by is not None:
+            return
+        if damaged:
+            self._choose_another(task, failure, now)
+        else:
+            if failure.kind is not FailureKind.NODE:  # the node's connection to the store may be the cause
+                task.unfit = True
+                if task.node:
+                    self._containers.blame(task.node)
+            self._restarts.trouble(task, failure, now)
+
+    def _take_out(self, resume: ResumePoint, reason: str) -> None:
+        if resume.uri in self._set_aside:
+            return
+        self._set_aside.add(resume.uri)
+        self._state.emit(SetAside(resume, reason))
+        data: dict[str, Any] = {}
+        if self._state.checkpoint and self._state.checkpoint.uri == resume.uri:
+            self._state.checkpoint = None
+            data = {"checkpoint": None}
+        self._state.note("set_aside", f"{resume.label} is damaged: {reason}", data=data)
+
+    def _choose_another(self, task: Task, failure: Failure, now: float) -> None:
+        group = self._groups.of(task)
+        group.damaged += 1
+        if group.damaged > MOST_DAMAGED:
+            why = f"and so were the {MOST_DAMAGED} newer checkpoints: none is left to resume from"
+            self._completion.fail(failures.given_up(failure, why), now)
+        else:
+            self._restarts.again(group, failure.message, now)
+
+
+def _directory(point: ResumePoint) -> str:
+    return point.uri.rpartition("/")[0]
+
+
+def mirror_ranks(mirror: MirrorScope, members: Sequence[Task]) -> Sequence[tuple[str, int]]:
+    """Return name and rank of the tasks whose checkpoint directories are stored, by rank."""
+    if mirror is MirrorScope.OFF:
+        return []
+    return _ranks(members, all_ranks=mirror is not MirrorScope.LEADER)
+
+
+def checkpoint_makers(mirror: MirrorScope, members: Sequence[Task]) -> tuple[str, ...]:
+    """Return the tasks that receive requests for a checkpoint: rank 0, or all tasks with the scope ``all``."""
+    return tuple(name for name, _ in _ranks(members, all_ranks=mirror is MirrorScope.ALL))
+
+
+def _ranks(members: Sequence[Task], *, all_ranks: bool) -> list[tuple[str, int]]:
+    rank_of = ranks(members)
+    ranked = [
+        (task.name, rank_of[task.type, task.index])
+        for task in members
+        if (task.type, task.index) in rank_of and saves_checkpoints(task.role)
+    ]
+    ranked.sort(key=lambda pair: pair[1])
+    return ranked if all_ranks else ranked[:1]
+
+
+class SessionExports:
+    """The part of the session that asks the leading task for exports of its model.
+
+    A request stays open until an export has come after it: whatever starts again in between is asked anew. Nothing of
+    the job depends on it.
+    """
+
+    def __init__(self, state: SessionState) -> None:
+        self._state = state
+
+    def ask(self, reason: str, asked_ms: int) -> None:
+        """Ask for an export, in place of what is asked for already."""
+        state, leader = self._state, self._state.leader
+        if leader is None:
+            state.note("export_requested", f"{reason}; the job has no task that could make one")
+            return
+        open_one = state.export_request
+        state.export_request = ExportRequest(asked_ms, reason, open_one.since_ms if open_one else asked_ms)
+        asked = self.ask_again(leader)
+        when = "" if asked else f"; {leader.name} is asked once it runs"
+        state.note("export_requested", f"{reason}{when}", data=self._request_data())
+
+    def ask_again(self, task: Task) -> bool:
+        """Ask the leading task what it may not have heard. False when there is nobody to ask, or nothing."""
+        request = self._state.export_request
+        if request is None or task is not self._state.leader or not task.runs:
+            return False
+        self._state.emit(AskExport(task.name, request.asked_ms, request.reason))
+        return True
+
+    def exported(self, task: Task, export: ExportedModel) -> None:
+        """An export is on the store. Told again, it changes nothing."""
+        state, request = self._state, self._state.export_request
+        answered = _answered(request, export)
+        known = state.export is not None and state.export.uri == export.uri
+        if task is not self._state.leader or (known and not answered):
+            return
+        state.export, state.export_problem = export, ""
+        if answered:
+            state.export_request = None
+        data = {"export": attrs.asdict(export), **self._request_data()}
+        state.note("exported", f"the model of step {export.step} is in {export.uri}", task, data)
+
+    def failed(self, task: Task, export: ExportedModel, problem: str) -> None:
+        """An export will not come to the store. Told again, it changes nothing."""
+        state, request = self._state, self._state.export_request
+        told = f"the export of step {export.step} is not on the store: {problem}"
+        if task is not self._state.leader or state.export_problem == told:
+            return
+        state.export_problem = told
+        if request is not None and _answered(request, export):
+            state.export_request = attrs.evolve(request, problem=told)
+        state.note("export_failed", told, task, self._request_data())
+
+    def committed(self, point: ResumePoint, before: Optional[ResumePoint], now: float) -> None:
+        """A checkpoint is on the store: with ``export.every``, it may be the one to export at.
+
+        ``before`` is the newest one before it.
+        """
+        every = self._state.job.export.every
+        leader = self._state.leader
+        if every is None or leader is None or not leader.runs:
+            return
+        former = before.save if before else point.save - 1
+        if point.save // every > former // every:  # saves are counted over all applications of the training
+            self.ask(f"export.every: {point.label} is on the store", round((self._state.epoch + now) * 1000))
+
+    def _request_data(self) -> dict[str, object]:
+        request = self._state.export_request
+        return {"export_request": attrs.asdict(request) if request else None}
+
+
+def _answered(request: Optional[ExportRequest], export: ExportedModel) -> bool:
+    """Whether there is a request, and the export came after it."""
+    return request is not None and export.asked_ms >= request.asked_ms

@@ -1,0 +1,413 @@
+"""How the job ends: the verdict, the stop of every task, and the last word."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Optional
+
+import attrs
+
+from tony_provider.runtime.am.session import failures
+from tony_provider.runtime.am.session.actions import Finish, KeepNotes, PublishOutputs, Verdict
+from tony_provider.runtime.am.session.containers import Containers
+from tony_provider.runtime.am.session.restart_policy import RestartGroups
+from tony_provider.runtime.am.session.session_state import (
+    ProcessEnd,
+    ProcessState,
+    SessionState,
+    Task,
+    TaskOutcome,
+    ended_record,
+)
+from tony_provider.runtime.common.codec import to_plain
+from tony_provider.runtime.common.quantities import count
+from tony_provider.runtime.common.text import first_line
+from tony_provider.runtime.jobspec.model import Role, SuccessRule
+from tony_provider.runtime.jobspec.task_types import in_cluster
+from tony_provider.runtime.outputs.output_place import OutputPart
+from tony_provider.runtime.protocol import timing
+from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus, JobState, TaskState
+
+_SUCCESS = "the job has succeeded"
+
+
+class JobCompletion:
+    """Times are the session's, in seconds."""
+
+    def __init__(self, state: SessionState, containers: Containers) -> None:
+        self._state = state
+        self._containers = containers
+        self._evaluators_until: Optional[float] = None
+        self._evaluators = [task for task in state.tasks if task.role is Role.EVALUATOR]
+        self._looking_at = 0  # a task that has not succeeded, by the last look
+        self._published: Optional[bool] = None  # outputs; None: it has not begun
+
+    def fail(self, failure: Failure, now: float) -> None:
+        self._conclude(Verdict(FinalStatus.FAILED, failure.message, failure), now, "the job has failed")
+
+    def kill(self, reason: str, now: float, grace: Optional[float] = None) -> None:
+        verdict = Verdict(FinalStatus.KILLED, reason, Failure(FailureKind.KILLED, reason))
+        self._conclude(verdict, now, reason, grace)
+
+    def hurry(self, now: float, grace: Optional[float]) -> None:
+        """The job is ending already."""
+        if not grace:
+            self._containers.shutdowns.hurry(now)
+            return
+        for task in self._state.tasks:
+            self._containers.shutdowns.ask(task, now, "the job is asked again to end", grace)
+
+    def stop(self, task: Task, now: float, reason: str, grace: Optional[float] = None) -> None:
+        """Have one task end for good."""
+        task.told_to_stop = True
+        self._state.emit(*self._containers.gang.withdraw(task))
+        grace = self._state.job.timeouts.grace if grace is None else grace
+        self._containers.shutdowns.ask(task, now, reason, grace)
+        if not task.has_container:
+            task.container_gone()
+            if not task.ended:
+                task.enter(TaskState.STOPPED)
+
+    def look_at_success(self, now: float) -> None:
+        """End the job once every task that decides has succeeded, and the evaluators have had their time."""
+        if self._evaluators_until is None:
+            if not self._is_decided():
+                return
+            # What was prepared, or made of it, is no success of those that work with it.
+            if all(self._state.by_name[name].role is Role.ONCE for name in self._state.successes):
+                self._nothing_succeeded(now)
+                return
+            self._evaluators_until = now + self._state.job.timeouts.evaluator
+            self._stop_others(now)
+        running = [task for task in self._evaluators if not task.ended]
+        if not running or now >= self._evaluators_until:
+            self._conclude(Verdict(FinalStatus.SUCCEEDED, self._success), now, _SUCCESS)
+
+    def _stop_others(self, now: float) -> None:
+        state = self._state
+        state.enter(JobState.FINISHING)
+        message = f"{self._who} has succeeded; stopping the others"
+        state.parts = self._parts()
+        data = {**_noted(Verdict(FinalStatus.SUCCEEDED, self._success)), "parts": to_plain(list(state.parts))}
+        state.note("stopping", message, data=data)
+        for task in state.tasks:
+            if task.role is not Role.EVALUATOR or task.ended or task.waits:
+                self.stop(task, now, _SUCCESS)
+
+    def take_over(self, verdict: Verdict, parts: Sequence[OutputPart], now: float) -> None:
+        """A former application master was ending the job: its tasks were told to stop, and none starts again.
+
+        ``parts`` are those of outputs that count.
+        """
+        self._state.parts = tuple(parts)
+        if verdict.status is FinalStatus.SUCCEEDED and not self._any:
+            for task in self._deciders():
+                task.enter(TaskState.SUCCEEDED)  # or there would be no such verdict
+        self._conclude(verdict, now, verdict.message)
+
+    @property
+    def _any(self) -> bool:
+        """Whether one success is enough."""
+        return self._state.job.success is SuccessRule.ANY
+
+    @property
+    def _who(self) -> str:
+        if self._any:
+            return "one of the tasks that decide"
+        return "every task that decides and was not given up" if self._given_up else "every task that decides"
+
+    @property
+    def _success(self) -> str:
+        if not self._given_up:
+            return _SUCCESS
+        failed = f"{len(self._given_up)} of {count(len(self._state.tasks), 'task')} failed"
+        return f"{_SUCCESS}; {failed}, which is tolerated (tolerated_failures)"
+
+    @property
+    def _given_up(self) -> list[Task]:
+        return [task for task in self._state.tasks if task.given_up and task.role is Role.WORKER]
+
+    def _nothing_succeeded(self, now: float) -> None:
+        """No failure of all that decide is one that the job could go on after."""
+        failure = next((task.failure for task in self._given_up if task.failure), None)
+        if failure:
+            message = f"every task that decides has failed, this one first: {failure.message}"
+            self.fail(attrs.evolve(failure, message=message), now)
+
+    def _is_decided(self) -> bool:
+        """Asked after each of the messages of thousands of executors, like ``_all_over``."""
+        return (self._any and bool(self._state.successes)) or self._all_over()
+
+    def _all_over(self) -> bool:
+        """It begins where it ended the last time."""
+        tasks = self._state.tasks
+        for _ in tasks:
+            task = tasks[self._looking_at % len(tasks)]
+            if task.decisive and not task.absent and not task.given_up and task.state is not TaskState.SUCCEEDED:
+                return False
+            self._looking_at = (self._looking_at + 1) % len(tasks)
+        return True
+
+    def _deciders(self) -> list[Task]:
+        return [task for task in self._state.tasks if task.decisive and not task.absent and not task.given_up]
+
+    def check(self) -> None:
+        """Say the last word once nothing is left to wait for."""
+        state = self._state
+        if state.verdict is None or state.finished or not self._containers.shutdowns.done:
+            return
+        if self._still_publishes(state.verdict):
+            return
+        state.enter(JobState(state.verdict.status.value))
+        for task in state.tasks:
+            if not task.ended:
+                task.enter(TaskState.STOPPED)
+        state.emit(Finish(state.verdict))
+
+    def _parts(self) -> tuple[OutputPart, ...]:
+        """What those that have succeeded by now left for outputs. Whoever is stopped from now on leaves nothing."""
+        succeeded = [task for task in self._state.tasks if task.state is TaskState.SUCCEEDED and task.process]
+        ends = [task.process.end for task in succeeded if task.process]
+        return tuple(part for end in ends if end for part in end.outputs)
+
+    def _still_publishes(self, verdict: Verdict) -> bool:
+        """Whether the outputs of a job that has succeeded are not at their paths yet."""
+        if self._published is None and verdict.status is FinalStatus.SUCCEEDED and self._state.job.outputs:
+            self._published = False
+            self._state.emit(PublishOutputs(self._state.parts))
+        return self.publishing
+
+    @property
+    def publishing(self) -> bool:
+        """Whether outputs are on their way to their paths."""
+        return self._published is False
+
+    def outputs_published(self, problem: str) -> None:
+        """They are, or ``problem`` says why they will never be: then the job has failed after all."""
+        self._published = True
+        if problem:
+            message = f"the tasks have succeeded, and what they left cannot be published: {problem}"
+            verdict = Verdict(FinalStatus.FAILED, message, Failure(FailureKind.OUTPUT, message))
+            self._state.verdict = verdict
+            self._state.note("verdict", f"FAILED: {first_line(message)}", data=_noted(verdict))
+
+    def _conclude(self, verdict: Verdict, now: float, reason: str, grace: Optional[float] = None) -> None:
+        state = self._state
+        if state.verdict:
+            return
+        state.verdict = verdict
+        state.enter(JobState.FINISHING)
+        state.note("verdict", f"{verdict.status.value}: {first_line(verdict.message)}", data=_noted(verdict))
+        state.emit(*self._containers.gang.cancel_all())
+        for task in state.tasks:
+            if not task.told_to_stop:
+                self.stop(task, now, reason, grace)
+
+
+def _noted(verdict: Verdict) -> dict[str, Any]:
+    return {"verdict": to_plain(verdict)}
+
+
+class FinishedTasks:
+    """The part of the session that releases finished tasks. Times are the session's, in seconds."""
+
+    def __init__(self, state: SessionState, containers: Containers, groups: RestartGroups) -> None:
+        self._state = state
+        self._containers = containers
+        self._groups = groups
+        members = {task.name for task in groups.gang.members}
+        # Precomputed so that large jobs skip the scan of their tasks.
+        self._outlives_gang = any(task.decisive and task.name not in members for task in state.tasks)
+
+    def look_at(self, task: Task, now: float) -> None:
+        """Release the container of a finished task, once the event log contains its end.
+
+        A gang finishes as a whole, because until then the failure of any member restarts all members.
+        """
+        if self._groups.of(task) is not self._groups.gang:
+            if self._is_over(task):
+                self._finish(task)
+        elif self._outlives_gang and self._is_running and self._groups.gang_has_succeeded:
+            for member in self._groups.gang.members:
+                if self._is_over(member):
+                    self._finish(member)
+                elif member.absent:
+                    self.do_without(member, now)
+
+    def _finish(self, task: Task) -> None:
+        if not task.recorded:
+            self._note(task)
+        if not task.has_container:
+            task.released = True  # its container was lost
+
+    def _note(self, task: Task) -> None:
+        end = task.process.end if task.process else None
+        outputs = list(end.outputs) if end else []
+        outcome = TaskOutcome(model_dir=end.model_dir if end else "", progress=task.progress, outputs=outputs)
+        data = {"tasks": {task.name: ended_record(task, outcome)}}
+        if task.has_container:
+            self._state.note("over", "it has succeeded; its container is given back", task, data)
+            self._state.emit(KeepNotes(task.name, task.attempt))
+        else:
+            self._state.note("over", "it has succeeded", task, data)
+
+    def release(self, task: Task, now: float) -> None:
+        """Release the container of a task, because the event log contains its end."""
+        if self._is_over(task) and task.recorded:
+            task.released = True
+            self._containers.dismiss(task, now, "it has succeeded")
+
+    def _is_over(self, task: Task) -> bool:
+        """Return whether a task has succeeded, has reported everything, and is not about to restart."""
+        if task.state is not TaskState.SUCCEEDED or not _is_settled(task):
+            return False
+        if task.told_to_stop or task.role is Role.PS:
+            return False
+        return self._is_running and self._groups.preparing(task) is None
+
+    @property
+    def _is_running(self) -> bool:
+        return self._state.phase not in (JobState.RECOVERING, JobState.FINISHING)
+
+    def do_without(self, task: Task, now: float) -> None:
+        """Release the container and the request of a task whose gang has succeeded without it."""
+        self._containers.dismiss(task, now, "the others have succeeded")
+        self._state.emit(*self._containers.gang.withdraw(task))
+        task.container_gone()
+        task.deadline = None
+        if not task.ended:
+            task.enter(TaskState.LOST)
+            self._state.note("not_needed", "the others have succeeded; no container is asked for", task)
+
+    def do_without_the_rest(self, now: float) -> None:
+        """Release the parameter servers and the missing tasks of a gang that has succeeded."""
+        for task in self._groups.gang.members:
+            succeeded = task.state is TaskState.SUCCEEDED and task.role is not Role.PS
+            if not succeeded and not task.over:
+                self.do_without(task, now)
+
+    def tolerates(self, task: Task) -> bool:
+        """Return whether the job continues after the final failure of this task."""
+        if task.role is Role.SIDECAR:
+            return True
+        if not self._may_fail(task):
+            return False
+        return sum(1 for each in self._state.tasks if each.given_up and self._may_fail(each)) < self._most
+
+    def too_many(self, task: Task) -> str:
+        """Return the reason if ``tolerated_failures`` is exceeded, or an empty text if it does not apply."""
+        if not self._most or not self._may_fail(task):
+            return ""
+        return f"one more than the {self._most} that tolerated_failures allows"
+
+    def _may_fail(self, task: Task) -> bool:
+        return task.role is Role.WORKER and self._groups.of(task) is not self._groups.gang
+
+    @property
+    def _most(self) -> int:
+        return self._state.job.most_failures
+
+    def give_up(self, task: Task, failure: Failure, now: float) -> None:
+        """Continue the job without this task."""
+        self._containers.dismiss(task, now, "it is given up")
+        self._state.emit(*self._containers.gang.withdraw(task))
+        group = self._groups.of(task)
+        group.rest()
+        task.fail(failure, TaskState.FAILED)
+        self._record(task, failure)
+        data: dict[str, Any] = {"tasks": {task.name: ended_record(task, TaskOutcome(failure=failure))}}
+        if group.decided:
+            group.decided, data["restarting"] = False, {group.name: False}
+        self._state.note("given_up", first_line(failure.message), task, data)
+
+    def _record(self, task: Task, failure: Failure) -> None:
+        task.given_up = True
+        self._state.warnings.append(failure.message)
+
+    def remember(self, outcomes: Mapping[str, Optional[TaskOutcome]]) -> None:
+        """Take over the outcomes of finished tasks from former application masters, so that they do not run again."""
+        for task in self._state.tasks:
+            outcome = outcomes.get(task.name)
+            if outcome is None:
+                continue
+            task.container_gone()
+            task.recorded = True
+            if outcome.failure:
+                task.fail(outcome.failure, TaskState.FAILED)
+                self._record(task, outcome.failure)
+            else:
+                outputs = tuple(outcome.outputs)
+                end = ProcessEnd(task.start, model_dir=outcome.model_dir, progress=outcome.progress, outputs=outputs)
+                task.process = ProcessState(task.start, self._state.generation.number, end=end, settled=True)
+                task.progress, task.released = outcome.progress, True
+                task.enter(TaskState.SUCCEEDED)
+
+
+def _is_settled(task: Task) -> bool:
+    return task.process is not None and task.process.settled
+
+
+class EarlyEnds:
+    """The part of the session that judges parameter servers which ended by themselves.
+
+    Times are the session's, in seconds.
+    """
+
+    def __init__(self, state: SessionState, completion: JobCompletion) -> None:
+        self._state = state
+        self._completion = completion
+        # An executor may report the end of another task only with its next heartbeat.
+        self._wait = state.job.timeouts.grace + timing.heartbeat_interval(state.job.size)
+        self._ended: dict[str, tuple[ProcessState, float]] = {}  # by task, and when
+
+    def ended(self, task: Task, process: ProcessState, now: float) -> None:
+        """Record that a parameter server has ended with exit code 0 without an order to stop."""
+        task.enter(TaskState.SUCCEEDED)
+        self._ended[task.name] = process, now
+        self._state.note("early_end", f"the tasks that decide have {self._wait:g} s to succeed as well", task)
+
+    def explains(self, task: Task, failure: Failure, now: float) -> bool:
+        """Return whether an early end has caused a task's failure, which then needs no other handling."""
+        if not in_cluster(task.role) or not self._left():
+            return False
+        task.fail(failure, TaskState.FAILED)
+        self._state.note("failed", failure.message, task)
+        if task.decisive:
+            self._fail(now)
+        return True
+
+    def check(self, now: float) -> None:
+        """End the job if the deciding tasks have not succeeded in time."""
+        if self._state.phase is not JobState.RUNNING or not self._ended:
+            return
+        left = self._left()
+        if left and now >= min(since for _, since in left.values()) + self._wait and not self._end_in_sight():
+            self._fail(now)
+
+    def _left(self) -> dict[str, tuple[ProcessState, float]]:
+        """Return the early ends of processes that are still the newest of their tasks."""
+        known = self._state.by_name
+        self._ended = {name: left for name, left in self._ended.items() if known[name].process is left[0]}
+        return self._ended
+
+    def _end_in_sight(self) -> bool:
+        """Return whether all deciding tasks succeed soon, or the cluster is about to report another failure."""
+        if any(task.silent for task in self._state.tasks):
+            return True
+        return not any(_is_undecided(task) for task in self._state.tasks)
+
+    def _fail(self, now: float) -> None:
+        """Fail the job with the first early end as its cause."""
+        name, (_, since) = min(self._left().items(), key=lambda item: item[1][1])
+        task = self._state.by_name[name]
+        others = [other for other in self._state.tasks if _is_undecided(other)]
+        failure = failures.of_early_end(task, others, now - since)
+        task.fail(failure, TaskState.FAILED)
+        self._state.note("failed", failure.message, task)
+        self._completion.fail(failure, now)
+
+
+def _is_undecided(task: Task) -> bool:
+    """Return whether a task decides the job's result, uses parameter servers, and is not about to succeed."""
+    decides = task.decisive and in_cluster(task.role) and not task.absent
+    return decides and task.state is not TaskState.SUCCEEDED and not task.is_uploading

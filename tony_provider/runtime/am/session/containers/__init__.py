@@ -1,1 +1,0 @@
-"""The job's containers: getting them, losing them, giving them back."""

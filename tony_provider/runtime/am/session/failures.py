@@ -1,0 +1,283 @@
+"""Create failures with messages that users can act on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Optional
+
+import attrs
+
+from tony_provider.runtime.am import descriptions
+from tony_provider.runtime.am.descriptions import error_hint
+from tony_provider.runtime.am.resource_manager import ContainerExit, ExitReason
+from tony_provider.runtime.am.session.session_state import ProcessEnd, SessionState, Task
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
+from tony_provider.runtime.common import exit_codes
+from tony_provider.runtime.common.quantities import count, some
+from tony_provider.runtime.protocol.status import Failure, FailureKind
+
+NOT_RUNNABLE = (exit_codes.NOT_EXECUTABLE, exit_codes.NOT_FOUND)
+KILL_SIGNALS = (9, 15)
+"""SIGKILL and SIGTERM, which other programs send."""
+_OUT_OF_MEMORY = (ExitReason.EXCEEDED_MEMORY, ExitReason.EXCEEDED_VIRTUAL_MEMORY)
+_TAKEN_BACK = (ExitReason.PREEMPTED, ExitReason.MADE_ROOM)
+"""The cluster needed the resources for other applications."""
+
+
+def of_process(task: Task, end: ProcessEnd, *, started: bool) -> Failure:
+    """Return the failure of a user process that failed or could not be started."""
+    what = f"{_where(task)}{':' if end.process else ''} {end.in_words}"
+    known = end.node_problem or error_hint(end.output_tail)
+    return _failure(
+        task,
+        _process_kind(end, started),
+        f"{what}; {known}" if known else what,
+        end.output_tail,
+        exit_code=None if end.signal else end.exit_code,
+        signal=end.signal or None,
+    )
+
+
+def of_early_end(task: Task, others: Sequence[Task], seconds: float) -> Failure:
+    """Return the failure of a parameter server that ended by itself ``seconds`` ago, before ``others`` succeeded."""
+    message = (
+        f"{_where(task)} ended with exit code 0, and {some(other.name for other in others)} had not succeeded "
+        f"{seconds:.0f} s later; a ps must run until it is stopped, and is not started again"
+    )
+    end = task.process.end if task.process else None
+    return _failure(task, FailureKind.USER, message, end.output_tail if end else "", exit_code=0)
+
+
+def of_container(task: Task, exit: ContainerExit, diagnostics: str) -> Failure:
+    """Return the failure of a task whose container ended before the executor reported the end of the task."""
+    end = task.process.end if task.process else None
+    output = (end.output_tail if end else "") or task.last_words or diagnostics
+    when = "" if task.host else " before its executor had registered"
+    message = f"the container of {_where(task)} {descriptions.container_exit(exit)}{when}"
+    return _failure(task, _container_kind(task, exit.reason), message, output, exit_code=exit.exit_code)
+
+
+def of_launch(task: Task, reason: str) -> Failure:
+    """Return the failure of a task whose container a node refused to start."""
+    return _failure(task, FailureKind.LAUNCH, f"{_where(task)} could not be started: {reason}")
+
+
+def of_registration(tasks: Sequence[Task], seconds: float) -> Failure:
+    """Return the failure of tasks whose executors did not register in time."""
+    message = (
+        f"not registered within {seconds:g} s (timeouts.registration): "
+        f"{some(_where(task) for task in tasks)}. "
+        "The node may be slow to copy files, or may not reach the application master; the container's log says more"
+    )
+    return _failure(tasks[0], FailureKind.REGISTRATION_TIMEOUT, message)
+
+
+def of_silence(task: Task, seconds: float) -> Failure:
+    """Return the failure of a task whose executor has sent nothing for ``seconds``."""
+    kind = FailureKind.PREEMPTED if task.yields else FailureKind.CONTAINER_LOST
+    return _failure(task, kind, f"{_where(task)} was lost: nothing was heard of it for {seconds:.0f} s")
+
+
+def of_stop(task: Task) -> Failure:
+    """Return the failure of a task whose executor does not stop its user process on request."""
+    return _failure(task, FailureKind.CONTAINER_LOST, f"{_where(task)} did not stop its user process in time")
+
+
+def of_stall(task: Task, seconds: float) -> Failure:
+    """Return the failure of a task whose user process has reported no step for ``seconds``."""
+    step = task.process.step if task.process else None
+    last = "reported no step" if step is None else f"reported no step after step {step}"
+    message = f"{_where(task)} {last} for {seconds:g} s (timeouts.stall); its log has the stacks of its threads"
+    return _failure(task, FailureKind.STALLED, message)
+
+
+def of_restore(task: Task, resume: Optional[ResumePoint], reason: str) -> Failure:
+    """Return the failure of a task whose directory could not be prepared. ``resume``: None without a checkpoint."""
+    is_nodes = bool(node_problem_in(reason))
+    if resume is None:
+        kind = FailureKind.NODE if is_nodes else FailureKind.LAUNCH
+        return _failure(task, kind, f"{_where(task)} could not prepare for its user process: {reason}")
+    message = f"{_where(task)} could not restore {resume.label}: {reason}"
+    return _failure(task, FailureKind.NODE if is_nodes else FailureKind.CHECKPOINT, message)
+
+
+def of_upload(task: Task, end: ProcessEnd) -> Failure:
+    """Return the failure of a task whose user process succeeded, but whose files could not be stored."""
+    return _failure(task, FailureKind.UPLOAD, f"{_where(task)} has ended well, but {end.not_kept}", "", exit_code=0)
+
+
+def of_absence(task: Task) -> Failure:
+    """Return the failure of a lost task that ran under a former application master."""
+    message = f"{task.name} was lost while no application master was there: its executor did not come back"
+    return _failure(task, FailureKind.CONTAINER_LOST, message)
+
+
+def given_up(failure: Failure, why: str, *, permanent: bool = False) -> Failure:
+    """Return the failure with the reason for giving up appended to its first line."""
+    first, newline, rest = failure.message.partition("\n")
+    message = f"{first}; {why}{newline}{rest}" if why else failure.message
+    return attrs.evolve(failure, message=message, permanent=permanent)
+
+
+def _container_kind(task: Task, reason: ExitReason) -> FailureKind:
+    if reason in _OUT_OF_MEMORY:
+        return FailureKind.OUT_OF_MEMORY
+    if task.yields or reason in _TAKEN_BACK:
+        return FailureKind.PREEMPTED
+    return FailureKind.CONTAINER_LOST if task.host else FailureKind.LAUNCH
+
+
+def _process_kind(end: ProcessEnd, started: bool) -> FailureKind:
+    if end.out_of_memory:
+        return FailureKind.OUT_OF_MEMORY
+    if end.node_problem and not end.stopped:
+        return FailureKind.NODE
+    if end.exit_code in NOT_RUNNABLE or (end.error and not started):
+        return FailureKind.LAUNCH
+    if end.error and end.exit_code == 0 and not end.signal:
+        return FailureKind.INTERNAL
+    return FailureKind.CONTAINER_LOST if end.stopped else FailureKind.USER
+
+
+def _where(task: Task) -> str:
+    return f"{task.name} on {task.node}" if task.node else task.name
+
+
+def _failure(
+    task: Task,
+    kind: FailureKind,
+    message: str,
+    tail: str = "",
+    *,
+    exit_code: Optional[int] = None,
+    signal: Optional[int] = None,
+) -> Failure:
+    last = descriptions.last_lines(tail)
+    if last:
+        message = f"{message}\n{last}"
+    return Failure(kind, message, task.name, exit_code, signal)
+
+
+_PROBLEMS = tuple(
+    (re.compile(text, re.IGNORECASE), problem)
+    for text, problem in (
+        (r"No space left on device|Disk quota exceeded", "a disk of its node is full"),
+        (r"Read-only file system", "a disk of its node is read-only"),
+        (r"Input/output error", "a disk of its node is broken"),
+        (r"Address already in use|EADDRINUSE", "a port is taken on its node"),
+    )
+)
+_GPU_PROBLEMS = tuple(
+    (re.compile(text, re.IGNORECASE), problem)
+    for text, problem in (
+        (r"uncorrectable ECC|GPU is lost|GPU has fallen off the bus", "a GPU of its node is broken"),
+        (r"no CUDA-capable device is detected|CUDA driver version is insufficient", "no GPU of its node can be used"),
+    )
+)
+"""Messages of the C library, of CUDA and of NVIDIA's driver."""
+_SHARED_LIBRARY = re.compile(r"error while loading shared libraries|cannot open shared object file")
+_PROGRAMS = {exit_codes.NOT_FOUND: "a program", exit_codes.NOT_EXECUTABLE: "permission to execute a program"}
+
+
+def node_problem_in(text: str, *, gpus: bool = False) -> str:
+    """Return what a node lacks according to an error message, or "". ``gpus``: whether the task has any."""
+    table = (*_PROBLEMS, *_GPU_PROBLEMS) if gpus else _PROBLEMS
+    return next((problem for pattern, problem in table if pattern.search(text)), "")
+
+
+def peers_on_other_nodes(task: Task, state: SessionState) -> list[Task]:
+    """Return the tasks of the same type on other nodes, which need the same programs and libraries."""
+    return [each for each in state.tasks if each.type == task.type and each.node != task.node]
+
+
+def suspected_node_problem(task: Task, failure: Failure, state: SessionState) -> str:
+    """Return what the task's node lacks, judging by the program's last words or by other nodes, or "".
+
+    The program may be at fault all the same: a second such failure on another node shows that.
+    """
+    if failure.kind not in (FailureKind.USER, FailureKind.LAUNCH) or (task.process and task.process.end is None):
+        return ""
+    lacks = missing_on_node(failure)
+    if lacks is None:
+        return node_problem_in(descriptions.last_error(failure.message.partition("\n")[2]), gpus=task.spec.gpus > 0)
+    running = [peer for peer in peers_on_other_nodes(task, state) if peer.runs]
+    if not running or (task.process and task.process.stepped):  # after a step, a process lacked nothing
+        return ""
+    return f"its node lacks {lacks} that {running[0].node} has"
+
+
+def node_problem_kind(problem: str) -> str:
+    """Return the problem without the node that does not have it."""
+    return problem.partition(" that ")[0]
+
+
+def as_node_failure(failure: Failure, problem: str) -> Failure:
+    """Return the failure with kind NODE, and with the problem in the first line of its message."""
+    first, newline, rest = failure.message.partition("\n")
+    return attrs.evolve(failure, kind=FailureKind.NODE, message=f"{first}; {problem}{newline}{rest}")
+
+
+def missing_on_node(failure: Failure) -> Optional[str]:
+    """Return what a program lacked, according to its failure: perhaps on this node only."""
+    if failure.kind is FailureKind.LAUNCH and failure.exit_code in _PROGRAMS:
+        return _PROGRAMS[failure.exit_code]
+    if failure.kind is FailureKind.USER and _SHARED_LIBRARY.search(failure.message):
+        return "a shared library"
+    return None
+
+
+_PLACES = 3  # that a message shows
+_FRAMES = 12  # of each stack in a message
+_COLLECTIVE = re.compile(
+    r"distributed|collective|horovod|mpi4py|multihost|barrier|all_?(reduce|gather|to_?all)|broadcast", re.IGNORECASE
+)
+
+
+@attrs.define
+class _Place:
+    """Processes that hang in the same place."""
+
+    frames: tuple[str, ...]
+    tasks: list[str]  # or one of several user processes of a task
+    processes: list[str]
+
+    @property
+    def order(self) -> tuple[bool, int]:
+        """The key by which the place that explains the stall comes first."""
+        return any(map(_COLLECTIVE.search, self.frames)), len(self.processes)
+
+    @property
+    def text(self) -> str:
+        more = [f"  and {len(self.frames) - _FRAMES} more"] if len(self.frames) > _FRAMES else []
+        frames = [f"  {frame}" for frame in self.frames[:_FRAMES]]
+        return "\n".join([f"{some(self.processes)}:", *frames, *more])
+
+
+def with_stacks(failure: Failure, tasks: Iterable[Task]) -> Failure:
+    """Return the failure of a stall with the stacks of these tasks' processes.
+
+    Processes that wait in a collective operation come last, and otherwise those come first whose stack few others have.
+    """
+    places = sorted(_places(tasks), key=lambda place: place.order)
+    if not places:
+        return failure
+    first = places[0]
+    others = {task for place in places for task in place.tasks} - {*first.tasks}
+    summary = f"{some(dict.fromkeys(first.tasks))} at {first.frames[0]}"
+    if others:
+        summary += f", unlike {count(len(others), 'other')}"
+    shown = "\n".join(place.text for place in places[:_PLACES])
+    return attrs.evolve(failure, message=f"{failure.message}; {summary}\n{shown}")
+
+
+def _places(tasks: Iterable[Task]) -> Iterable[_Place]:
+    found: dict[tuple[str, ...], _Place] = {}
+    for task in tasks:
+        for stack in (task.process.stacks or ()) if task.process else ():
+            if stack.frames:
+                place = found.setdefault(stack.frames, _Place(stack.frames, [], []))
+                name = f"{task.name} {stack.process}".rstrip()
+                place.tasks.append(name)
+                place.processes.append(f"{name} (process {stack.pid}, {stack.command})")
+    return found.values()

@@ -1,1 +1,0 @@
-"""Figures of the whole job: where its time went, and what its tasks asked for and used."""

@@ -1,0 +1,309 @@
+"""Getting the containers of the whole gang, or none.
+
+A gang that holds a part of what it needs blocks others, perhaps one that holds the missing part. So a partly allocated
+gang gives everything back after the allocation timeout, waits a random time and asks again.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Optional
+
+import attrs
+
+from tony_provider.runtime.am import descriptions
+from tony_provider.runtime.am.resource_manager import ContainerRequest, Largest
+from tony_provider.runtime.am.session.actions import Action, CancelRequests, RequestContainers
+from tony_provider.runtime.am.session.session_state import Task
+from tony_provider.runtime.common.quantities import GPU, count, span
+from tony_provider.runtime.jobspec.model import JobSpec, Memory, TaskSpec
+from tony_provider.runtime.jobspec.placement import own_tags
+
+_LEAST_WAIT = 0.25  # of the allocation timeout; the most is once that
+
+
+class Gang:
+    """The requests for the gang's containers, and how long they have been waited for.
+
+    ``jitter`` gives random numbers from 0 to 1. Times are in seconds.
+    """
+
+    def __init__(self, job: JobSpec, tasks: Sequence[Task], sizes: ContainerSizes, jitter: Callable[[], float]) -> None:
+        self._job = job
+        self._tasks = list(tasks)  # that begin together
+        self._names = {task.name for task in tasks}
+        self._sizes = sizes
+        self._jitter = jitter
+        self._keys = itertools.count(1)
+        self._waiting: dict[int, Task] = {}
+        self._others: dict[int, Task] = {}  # requests for tasks that are none of the gang
+        self._since = self._moved_at = 0.0
+        self._give_back_at: Optional[float] = None
+        self._ask_at: Optional[float] = None
+        self._fewest: Optional[int] = None  # requests that were not answered at the best moment so far
+
+    @property
+    def wanted(self) -> list[Task]:
+        """The tasks that need a container."""
+        return [task for task in self._tasks if not task.over and not task.waits and not task.vacant]
+
+    @property
+    def complete(self) -> bool:
+        return not self._waiting and all(task.container for task in self.wanted)
+
+    @property
+    def outstanding(self) -> tuple[int, ...]:
+        """The keys of the requests that were not answered."""
+        return (*self._waiting, *self._others)
+
+    def brings(self, task: Task) -> bool:
+        """Whether this task begins together with the others, once all are there."""
+        return task.name in self._names
+
+    def begin(self, tasks: Sequence[Task], now: float) -> None:
+        """Wait for the whole gang from now on, which is these tasks; see timeouts.queue."""
+        self._tasks, self._names = list(tasks), {task.name for task in tasks}
+        asked = {**self._waiting, **self._others}
+        self._waiting = {key: task for key, task in asked.items() if self.brings(task)}
+        self._others = {key: task for key, task in asked.items() if not self.brings(task)}
+        self._since = self._moved_at = now
+        self._fewest = self._give_back_at = self._ask_at = None
+        lacking = [task for task in self.wanted if not task.has_container]
+        if len(lacking) < len(self.wanted):  # a former application master got the others
+            self._fewest, self._give_back_at = len(lacking), now + self._job.timeouts.allocation
+
+    def join(self, tasks: Sequence[Task]) -> Optional[RequestContainers]:
+        """Have these begin together with the others as well, and ask for their containers, or do so after the pause."""
+        self._tasks += [task for task in tasks if not self.brings(task)]
+        self._names |= {task.name for task in tasks}
+        if self._ask_at is not None:
+            return None
+        if self._fewest is not None:
+            self._fewest += len(tasks)
+        return self.ask(tasks)
+
+    def part(self, tasks: Sequence[Task]) -> list[Action]:
+        """Do without these from now on. Their requests are withdrawn."""
+        actions = [action for task in tasks for action in self.withdraw(task)]
+        self._tasks = [task for task in self._tasks if task not in tasks]
+        self._names -= {task.name for task in tasks}
+        if self._fewest is not None:
+            self._fewest = min(self._fewest, len(self._waiting))
+        return actions
+
+    def ask(self, tasks: Iterable[Task]) -> RequestContainers:
+        """Ask for one container for each of the tasks."""
+        requests = []
+        for task in tasks:
+            task.key = next(self._keys)
+            (self._waiting if self.brings(task) else self._others)[task.key] = task
+            requests.append(self._sizes.request(task.type, task.key))
+        return RequestContainers(tuple(requests))
+
+    def asked(self, key: int) -> Optional[Task]:
+        """The task that waits for the answer to the request with this key."""
+        return self._waiting.get(key) or self._others.get(key)
+
+    def granted(self, key: int, now: float) -> Optional[Task]:
+        """The task that asked with this key; None when nobody waits for a container for it any more."""
+        other = self._others.pop(key, None)
+        task = other or self._waiting.pop(key, None)
+        if task is None:
+            return None
+        task.key = None
+        if other:
+            return task
+        self._moved_at = now
+        left = len(self._waiting)
+        self._fewest = left if self._fewest is None else min(self._fewest, left)
+        if self._give_back_at is None:
+            self._give_back_at = now + self._job.timeouts.allocation
+        return task
+
+    def cancel(self) -> list[Action]:
+        """Withdraw the requests for the gang."""
+        keys = tuple(self._waiting)
+        for task in self._waiting.values():
+            task.key = None
+        self._waiting.clear()
+        return [CancelRequests(keys)] if keys else []
+
+    def cancel_all(self) -> list[Action]:
+        """Withdraw every request."""
+        self._waiting.update(self._others)
+        self._others.clear()
+        return self.cancel()
+
+    def withdraw(self, task: Task) -> list[Action]:
+        """Do without a container for this task."""
+        key, task.key = task.key, None
+        if key is None:
+            return []
+        asked = self._waiting.pop(key, None) or self._others.pop(key, None)
+        return [CancelRequests((key,))] if asked else []
+
+    # ---- while the whole gang is waited for --------------------------------------------------------------------
+
+    def must_give_back(self, now: float) -> bool:
+        """Whether the job has held a part of the gang for too long."""
+        if self._give_back_at is None or now < self._give_back_at:
+            return False
+        if self._held:
+            return True
+        self._give_back_at = None  # all were lost meanwhile
+        return False
+
+    def starves(self, now: float) -> bool:
+        """Whether nothing was granted for as long as a part of the gang may be held."""
+        return now - self._moved_at >= self._job.timeouts.allocation
+
+    def pause(self, now: float) -> float:
+        """Begin a pause, since everything was given back; returns after how many seconds to ask again."""
+        wait = self._job.timeouts.allocation * (_LEAST_WAIT + (1 - _LEAST_WAIT) * self._jitter())
+        self._give_back_at, self._ask_at = None, now + wait
+        return wait
+
+    def may_ask_again(self, now: float) -> bool:
+        """Whether the pause is over; says so once."""
+        if self._ask_at is None or now < self._ask_at:
+            return False
+        self._ask_at = None
+        return True
+
+    def timed_out(self, now: float) -> Optional[str]:
+        """What was missing, once the queue timeout is over; None before."""
+        limit = self._job.timeouts.queue
+        if limit is None or now - self._since < limit:
+            return None
+        missing = [task for task in self.wanted if task.container is None]
+        return (
+            f"no room in the queue for {limit:g} s (timeouts.queue): of {self._total} "
+            f"at most {self._most} were granted at a time; missing now: {self.describe_requests(missing)}. "
+            "Ask for less, choose another queue or node label, or wait longer"
+        )
+
+    def describe(self, now: float) -> str:
+        """What the gang waits for, in one line for people."""
+        if self._ask_at is not None:
+            held = f"only {self._most} of {self._total} were granted; gave them back"
+            return f"{held}, asking again in {span(self._ask_at - now)}"
+        missing = [task for task in self.wanted if task.container is None]
+        return f"waiting for {len(missing)} of {self._total}: {self.describe_requests(missing)}"
+
+    def describe_requests(self, tasks: Iterable[Task]) -> str:
+        """How many containers of what size these tasks need, in words."""
+        counts = Counter(task.type for task in tasks)
+        return ", ".join(
+            f"{number} x {name} ({descriptions.size(self._sizes.of(name), self._job.node_label)})"
+            for name, number in counts.items()
+        )
+
+    @property
+    def _most(self) -> int:
+        """Containers of the whole gang that it held at a time."""
+        return 0 if self._fewest is None else len(self.wanted) - self._fewest
+
+    @property
+    def _held(self) -> int:
+        """While the whole gang is asked for."""
+        return len(self.wanted) - len(self._waiting)
+
+    @property
+    def _total(self) -> str:
+        return count(len(self.wanted), "container")
+
+
+class ContainerSizes:
+    """The present size of each task type's containers."""
+
+    def __init__(self, job: JobSpec) -> None:
+        self._job = job
+        self._specs = dict(job.tasks)
+        self._tags = {
+            name: own_tags(name, spec.placement) if job.placed_by_rules(name) else []
+            for name, spec in job.tasks.items()
+        }
+        self._most: Optional[int] = None
+        # One priority for each size, since older schedulers keep one size per priority; as specified, from 1 on.
+        self._priorities: dict[tuple[object, ...], int] = {}
+        for spec in job.tasks.values():
+            self._priority(spec)
+
+    def limit(self, largest: Largest) -> None:
+        """Never ask for more memory than the cluster gives."""
+        self._most = largest.memory
+
+    def of(self, task_type: str) -> TaskSpec:
+        """The type's specification, with the memory that its containers get now."""
+        return self._specs[task_type]
+
+    @property
+    def raised(self) -> dict[str, int]:
+        """The memory in MiB by task type, where it is more than specified."""
+        return {name: spec.memory for name, spec in self._specs.items() if spec.memory != self._job.tasks[name].memory}
+
+    def restore(self, raised: Mapping[str, int]) -> None:
+        """Take over what a former application master knew, as ``raised`` gave it."""
+        for name, memory in raised.items():
+            if name in self._specs:
+                self._set(name, memory)
+
+    def raise_memory(self, task_type: str) -> bool:
+        """Give a task type more memory, after an out-of-memory kill.
+
+        False when the policy or the cluster forbids it.
+        """
+        step = self._job.restart.memory_step
+        if step is None:
+            return False
+        now = self._specs[task_type].memory
+        limit = self._job.restart.memory_limit or 2 * self._job.tasks[task_type].memory
+        wanted = min(now + step, limit, self._most or limit)
+        if wanted <= now:
+            return False
+        self._set(task_type, wanted)
+        return True
+
+    def request(self, task_type: str, key: int) -> ContainerRequest:
+        spec = self._specs[task_type]
+        resources = {name: amount.value for name, amount in spec.resources.items()}
+        if spec.gpus:
+            resources[GPU] = spec.gpus
+        return ContainerRequest(
+            key=key,
+            priority=self._priority(spec),
+            memory=spec.memory,
+            vcores=spec.vcores,
+            resources=resources,
+            units={name: amount.units for name, amount in spec.resources.items() if amount.units},
+            node_label=spec.node_label or self._job.node_label,
+            placement=spec.placement,
+            tags=self._tags[task_type],
+        )
+
+    def _set(self, task_type: str, memory: int) -> None:
+        self._specs[task_type] = attrs.evolve(self._specs[task_type], memory=Memory(memory))
+
+    def _priority(self, spec: TaskSpec) -> int:
+        size = (spec.memory, spec.vcores, spec.gpus, tuple(sorted(spec.resources.items())), spec.node_label)
+        return self._priorities.setdefault(size, len(self._priorities) + 1)
+
+
+def requests_too_large(job: JobSpec, largest: Largest) -> Optional[str]:
+    """What the job asks for beyond the cluster's largest container, all of it at once; None when everything fits."""
+    problems = []
+    for name, task in job.tasks.items():
+        wanted = {"memory": (task.memory, largest.memory), "vcores": (task.vcores, largest.vcores)}
+        if task.gpus:
+            wanted["gpus"] = (task.gpus, largest.resources.get(GPU, 0))
+        for resource, amount in task.resources.items():
+            number = amount.counted_in(largest.units.get(resource, ""))
+            wanted[f"resources.{resource}"] = (number, largest.resources.get(resource, 0))
+        problems += [
+            f"tasks.{name}.{key}: {number} is more than the {most} that the cluster gives one container at most"
+            for key, (number, most) in wanted.items()
+            if number > most
+        ]
+    return "; ".join(problems) or None

@@ -1,0 +1,388 @@
+"""The recovery of running tasks: a new application master finds those of its predecessor, and goes on with them.
+
+Nothing was written down for this but the counters (see History): what runs is what the cluster lists and what the
+executors say when they register.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Optional
+
+import attrs
+
+from tony_provider.runtime.am.resource_manager import Container
+from tony_provider.runtime.am.session import failures
+from tony_provider.runtime.am.session.actions import Verdict
+from tony_provider.runtime.am.session.completion import FinishedTasks
+from tony_provider.runtime.am.session.containers import Containers
+from tony_provider.runtime.am.session.reports import ExecutorReports
+from tony_provider.runtime.am.session.restart_policy import (
+    GroupProgress,
+    RepeatedFailures,
+    RestartBudget,
+    RestartGroups,
+    SeenFailure,
+)
+from tony_provider.runtime.am.session.restarts import Restarts
+from tony_provider.runtime.am.session.session_state import Generation, ProcessState, SessionState, Task, TaskOutcome
+from tony_provider.runtime.am.session.sizing import TypeSizes
+from tony_provider.runtime.am.session.stages import Stages
+from tony_provider.runtime.am.session.suspension import Suspension
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
+from tony_provider.runtime.common.codec import from_plain
+from tony_provider.runtime.common.quantities import count
+from tony_provider.runtime.outputs.output_place import OutputPart
+from tony_provider.runtime.protocol.status import ExportedModel, ExportRequest, JobState, TaskState
+
+WAIT_FOR_NEXT = 30.0  # seconds for the next executor, once one has registered: thousands take their time
+MOST_WAIT = 60.0  # seconds for the first one
+REPLAY = 0.5  # seconds for what an executor tells again once it has registered
+
+
+class Recovery:
+    """The part of the session that waits for the executors of a former application master, and takes them over.
+
+    Times are the session's, in seconds.
+    """
+
+    def __init__(
+        self,
+        state: SessionState,
+        sizes: TypeSizes,
+        containers: Containers,
+        groups: RestartGroups,
+        restarts: Restarts,
+        finished: FinishedTasks,
+        executors: ExecutorReports,
+        stages: Stages,
+        suspension: Suspension,
+    ) -> None:
+        self._state = state
+        self._sizes = sizes
+        self._containers = containers
+        self._groups = groups
+        self._restarts = restarts
+        self._finished = finished
+        self._reports = executors
+        self._stages = stages
+        self._suspension = suspension
+        self._listed: dict[str, Container] = {}  # those whose executors were not heard of yet
+        self._until = 0.0
+        self._told_by = 0.0
+
+    def begin(self, containers: Sequence[Container], history: History, now: float) -> None:
+        self._state.enter(JobState.RECOVERING)
+        self._listed = {container.id: container for container in containers}
+        self._until = now + MOST_WAIT
+        self._remember(history)
+        total = count(len(containers), "container")
+        self._state.note("recovering", f"a new application master takes over {total} of generation {self._newest}")
+
+    def leave_to_end(self, now: float) -> None:
+        """Let the listed containers end, with their grace and last copies: their former master told all to stop."""
+        state = self._state
+        seconds = state.job.timeouts.grace + state.last_copies
+        for container_id in self._listed:
+            self._containers.shutdowns.wait_for(container_id, now, seconds)
+        self._listed.clear()
+
+    @property
+    def waiting_for(self) -> int:
+        """How many executors have not come back yet."""
+        return len(self._listed)
+
+    def waits_for(self, container_id: str) -> bool:
+        """Whether the executor of this container has not come back yet."""
+        return container_id in self._listed
+
+    # ---- executors that come back ------------------------------------------------------------------------------
+
+    def refusal(self, task: Task, attempt: int, container_id: str) -> Optional[str]:
+        """Why this executor of a container that the cluster listed may not go on."""
+        if container_id not in self._listed:
+            return f"{container_id} is not one of the containers that are waited for"
+        if task.over:
+            return f"{task.name} is over"
+        if not self._state.has(task) or task.vacant:
+            return f"the job goes on without {task.name}"
+        if task.waits:
+            return f"{task.name} is to begin anew"
+        newest = task.attempt
+        if attempt < newest or (attempt == newest and task.container is not None):
+            return f"attempt {attempt} of {task.name} in {container_id} was replaced"
+        return None
+
+    def adopt(
+        self,
+        task: Task,
+        attempt: int,
+        container_id: str,
+        host: str,
+        ports: Mapping[str, int],
+        generation: int,
+        start: int,
+        resumed: Optional[ResumePoint],
+        now: float,
+    ) -> None:
+        """Take over an executor that has registered, and that ``refusal`` has nothing against."""
+        self._until = now + WAIT_FOR_NEXT
+        self._told_by = now + REPLAY
+        self._containers.release(task, now)  # that of an older attempt
+        self._containers.adopt(task, self._listed.pop(container_id), attempt)
+        task.host, task.ports = host, dict(ports)
+        task.start = max(task.start, start)
+        task.process = ProcessState(start, generation) if start else None
+        if generation > self._newest:
+            self._state.generation = Generation(generation, without=self._state.generation.without)
+        if generation == self._newest and self._state.generation.resume is None:
+            self._state.generation.resume = resumed
+        if start and generation == self._newest and task.absent:  # it began just before its master died
+            task.absent = False
+            self._state.generation.without -= {task.name}
+        self._state.note("adopted", f"on {host}, generation {generation}, start {start}", task)
+
+    def ended(self, container_id: str) -> None:
+        """Record that the cluster says a container has ended."""
+        self._listed.pop(container_id, None)
+
+    # ---- going on ----------------------------------------------------------------------------------------------
+
+    def check(self, now: float) -> None:
+        """Go on once everybody is back, or was waited for long enough."""
+        if self._state.verdict:
+            self._give_up_the_rest(now)
+        elif self._state.phase is not JobState.RECOVERING or now < self._told_by:
+            return
+        elif self._all_back:
+            for container_id in self._listed:  # of former attempts, which keep their logs
+                self._containers.shutdowns.wait_for(container_id, now)
+            self._listed.clear()
+            self._go_on(now)
+        elif not self._listed or now >= self._until:
+            self._give_up_the_rest(now)
+            self._go_on(now)
+
+    @property
+    def _all_back(self) -> bool:
+        return all(task.has_container or task.over or task.waits or task.vacant for task in self._state.tasks)
+
+    def _give_up_the_rest(self, now: float) -> None:
+        for container_id in self._listed:
+            self._containers.shutdowns.take(container_id, now)
+        self._listed.clear()
+
+    @property
+    def _begins_anew(self) -> bool:
+        """Whether nobody is back of a gang that is still to do something, and is not suspended."""
+        if self._suspension.reason is not None or self._groups.gang_has_succeeded:
+            return False
+        return not any(task.has_container for task in self._state.tasks)
+
+    def _go_on(self, now: float) -> None:
+        if self._begins_anew:
+            self._sizes.come_down("nobody has come back, and it begins with what it needs")
+        tasks = [task for task in self._state.tasks if self._goes_on(task)]
+        self._containers.gang.begin(tasks, now)
+        adopted = [task for task in tasks if task.has_container]
+        missing = [task for task in tasks if not task.has_container]
+        self._state.note("recovered", f"{len(adopted)} of {count(len(tasks), 'task')} are back")
+        self._state.emit(self._containers.nodes.choose())
+        if not tasks:
+            self._state.enter(JobState.RUNNING)  # whoever waits begins next
+        elif self._suspension.reason is not None and (self._suspension.at_rest or all(map(_was_stopped, adopted))):
+            self._request_anew(missing)
+            self._suspension.stay(now)
+        elif not adopted or (missing and self._gathers(adopted)):
+            self._request_anew(missing)
+            self._stages.begin_anew(missing, {task.type for task in tasks})
+            self._containers.ask_for([task for task in tasks if not task.waits], now)
+            self._restarts.prepare_start(now)
+        elif not self._newest:
+            self._state.enter(JobState.STARTING)
+            self._restarts.prepare_start(now)
+            self._replace(missing, now)
+        else:
+            self._state.enter(JobState.RUNNING)
+            if self._groups.gang.restart:  # decided while the others were waited for
+                self._state.enter(JobState.RESTARTING)
+            self._go_on_running(adopted, missing, now)
+
+    @staticmethod
+    def _request_anew(tasks: Sequence[Task]) -> None:
+        for task in tasks:
+            task.back_to_request()
+            task.replaced, task.absent = 0, False
+
+    def _gathers(self, adopted: Sequence[Task]) -> bool:
+        """Whether the gang was still being brought together: nobody has had a user process in its container."""
+        return not self._state.first_come and not any(task.process for task in adopted)
+
+    def _goes_on(self, task: Task) -> bool:
+        if task.over or task.waits or task.vacant:
+            return False
+        return task.has_container or not self._groups.is_needless(task)
+
+    def _go_on_running(self, adopted: list[Task], missing: list[Task], now: float) -> None:
+        for task in adopted:
+            if task.process:
+                self._state.enter_cluster(task)
+                self._look_at_end(task, task.process, now)
+        if self._state.verdict:  # known from what had ended meanwhile
+            return
+        for task in adopted:
+            self._finished.look_at(task, now)
+        self._restarts.begin_each([task for task in (*adopted, *missing) if self._is_new(task)], now)
+        for task in missing:
+            if self._is_new(task):
+                self._containers.replace(task, now, "it has not begun yet", counted=False)
+            elif not task.absent and not self._groups.of(task).decided:  # else it is waited for already
+                self._restarts.trouble(task, task.failure or failures.of_absence(task), now)
+        known = [task for task in missing if not self._is_new(task)]
+        self._replace([task for task in known if not self._groups.is_needless(task)], now)
+        behind = {self._groups.of(task).name for task in adopted if not self._is_new(task) and self._must_start(task)}
+        for group in self._groups.every:
+            if not any(map(self._goes_on, group.members)):
+                continue
+            if group.decided or (not group.root_cause.pending and group.name in behind):
+                self._restarts.again(group, "the former application master was about to start it again", now)
+
+    def _look_at_end(self, task: Task, process: ProcessState, now: float) -> None:
+        if process.end and not process.end.stopped and not self._is_outdated(task, process):
+            self._reports.look_at_end(task, process, process.end, now)
+
+    def _replace(self, missing: list[Task], now: float) -> None:
+        for task in missing:
+            self._containers.replace(task, now, failures.of_absence(task).message)
+
+    def _is_new(self, task: Task) -> bool:
+        """It is to begin as soon as it has a container, and has not done so yet."""
+        return self._state.first_come and not task.has_begun
+
+    def _must_start(self, task: Task) -> bool:
+        """Its former master left it without a user process, or with one of an older generation."""
+        if task.absent or task.state is TaskState.SUCCEEDED:
+            return False
+        process = task.process
+        if process is None or not process.runs:
+            return True
+        return self._is_outdated(task, process)
+
+    def _is_outdated(self, task: Task, process: ProcessState) -> bool:
+        return process.generation != self._newest and self._groups.of(task) is self._groups.gang
+
+    @property
+    def _newest(self) -> int:
+        return self._state.generation.number
+
+    # ---- what the event log says -------------------------------------------------------------------------------
+
+    def _remember(self, history: History) -> None:
+        state = self._state
+        state.resize({name: number for name, number in history.instances.items() if name in state.instances})
+        self._groups.follow(state.tasks)
+        state.generation = Generation(history.generation, history.resume, without=frozenset(history.absent))
+        state.checkpoint, state.restarts = history.checkpoint, history.restarts
+        state.went_back = history.went_back
+        state.export, state.export_request = history.export, history.export_request
+        for task in state.by_name.values():
+            known = history.tasks.get(task.name, TaskHistory())
+            task.attempt, task.anew = known.attempt, history.anew.get(task.type, 0)
+            task.start = max(known.start, history.start, task.anew)
+            task.waits = task.waits and not task.has_begun
+        self._finished.remember({name: known.outcome for name, known in history.tasks.items()})
+        for name in history.absent:
+            if name in state.by_name:
+                state.by_name[name].absent = True
+        for name in history.vacant:
+            if name in state.by_name:
+                state.by_name[name].vacate()
+        self._sizes.take_over(history.resizing, history.by_policy, history.most)
+        for group in self._groups.every:
+            times = history.restart_times.get(group.name, [])
+            group.decided = history.restarting.get(group.name, False)
+            group.budget = RestartBudget(state.job.restart, [time - state.epoch for time in times])
+            group.progress = history.progress.get(group.name, group.progress)
+            group.moves = history.moves.get(group.name, 0)
+            seen = history.failures.get(group.name, [])
+            group.repeats = RepeatedFailures(
+                state.job.restart, [attrs.evolve(each, time=each.time - state.epoch) for each in seen]
+            )
+        self._containers.sizes.restore(history.memory)
+        self._containers.nodes.restore(history.nodes)
+
+
+def _was_stopped(task: Task) -> bool:
+    """Nothing runs in its container, and nothing comes of what ran there."""
+    process = task.process
+    return process is None or (process.settled and process.end is not None and process.end.stopped)
+
+
+@attrs.frozen
+class TaskHistory:
+    """How often one task has had a container, and its process been started."""
+
+    attempt: int = 1
+    start: int = 0  # of its user process, the newest, where that is more than History.start
+    outcome: Optional[TaskOutcome] = None  # None: it is not over yet
+
+
+@attrs.frozen
+class History:
+    """What former application masters knew of the job. Times are seconds since the epoch."""
+
+    started: Optional[float] = None  # the application
+    generation: int = 0  # the newest that began
+    resume: Optional[ResumePoint] = None  # that it went on from
+    absent: list[str] = attrs.field(factory=list)  # tasks that it did without
+    start: int = 0  # every task's user process has been started as often, or more often: see TaskHistory
+    anew: dict[str, int] = attrs.field(factory=dict)  # likewise by type, when its tasks were to begin anew
+    tasks: dict[str, TaskHistory] = attrs.field(factory=dict)
+    restarts: int = 0  # all of them
+    restart_times: dict[str, list[float]] = attrs.field(factory=dict)  # those without progress since, by restart group
+    failures: dict[str, list[SeenFailure]] = attrs.field(factory=dict)  # of programs, without progress, by group
+    moves: dict[str, int] = attrs.field(factory=dict)  # of tasks away from nodes, without progress since, by group
+    progress: dict[str, GroupProgress] = attrs.field(factory=dict)  # by restart group
+    restarting: dict[str, bool] = attrs.field(factory=dict)  # by group: one was decided, and did not begin yet
+    nodes: dict[str, int] = attrs.field(factory=dict)  # containers lost, by host:port
+    memory: dict[str, int] = attrs.field(factory=dict)  # MiB by task type, where it was raised
+    checkpoint: Optional[ResumePoint] = None  # the newest that was committed
+    went_back: str = ""  # URI of an older checkpoint than the newest one, from which the job resumed last
+    export: Optional[ExportedModel] = None  # the newest
+    export_request: Optional[ExportRequest] = None  # that was not answered
+    suspended: Optional[str] = None  # why the job is suspended, or was about to be; None: it is not
+    by_windows: bool = False  # it is, since none of its windows is open; else somebody had it so
+    out_of_hours: bool = False  # somebody has it go on, though none of its windows is open
+    at_rest: bool = False  # it is, and has given everything back
+    instances: dict[str, int] = attrs.field(factory=dict)  # tasks by type, where it was resized
+    resizing: dict[str, Optional[int]] = attrs.field(factory=dict)  # and where it was to be; None: that is over
+    by_policy: dict[str, bool] = attrs.field(factory=dict)  # of those: by the job's own policy, and nobody's word
+    most: dict[str, Optional[int]] = attrs.field(factory=dict)  # that this takes of a type, as somebody has said
+    vacant: list[str] = attrs.field(factory=list)  # tasks whose containers went to others, and are not asked for
+    verdict: Optional[Verdict] = None  # that the job was ending with
+    parts: list[OutputPart] = attrs.field(factory=list)  # of outputs: those that count, once all that decide succeeded
+
+    @classmethod
+    def read(cls, events: Iterable[Mapping[str, Any]]) -> History:
+        """The history by the lines of the event log, oldest first.
+
+        Each is a JSON object with ``time_ms`` and perhaps ``data``. Raises CodecError when they are not what a
+        session's notes carried.
+        """
+        known: dict[str, Any] = {}
+        for event in events:
+            time_ms, data = event.get("time_ms"), event.get("data")
+            if isinstance(time_ms, int):
+                known.setdefault("started", time_ms / 1000)
+            if isinstance(data, Mapping):
+                known = merge_data(known, data)
+        return from_plain(known, cls, ignore_unknown=True)
+
+
+def merge_data(known: Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, Any]:
+    """``data`` laid over ``known``, objects within them too."""
+    merged = dict(known)
+    for key, value in data.items():
+        before = merged.get(key)
+        merged[key] = merge_data(before, value) if isinstance(before, Mapping) and isinstance(value, Mapping) else value
+    return merged

@@ -1,1 +1,0 @@
-"""The recovery of a job by a new application master, where a former one has stopped."""

@@ -1,0 +1,331 @@
+"""Reports of executors, and what follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Optional
+
+from tony_provider.runtime.am.resource_manager import ContainerExit, ExitReason
+from tony_provider.runtime.am.session import failures
+from tony_provider.runtime.am.session.actions import ReleaseContainers
+from tony_provider.runtime.am.session.completion import EarlyEnds, FinishedTasks, JobCompletion
+from tony_provider.runtime.am.session.containers import Containers
+from tony_provider.runtime.am.session.restart_policy import RestartGroups, is_permanent
+from tony_provider.runtime.am.session.restarts import ProcessStarts, Restarts
+from tony_provider.runtime.am.session.session_state import (
+    Heartbeat,
+    ProcessEnd,
+    ProcessState,
+    SessionState,
+    Settlement,
+    Task,
+)
+from tony_provider.runtime.am.session.sizing import TypeSizes
+from tony_provider.runtime.common import exit_codes
+from tony_provider.runtime.jobspec.model import Role
+from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState, TaskState
+
+
+class ExecutorReports:
+    """The part of the session that handles what executors say.
+
+    Each ``task`` is one whose executor may speak. Times are the session's, in seconds.
+    """
+
+    def __init__(
+        self,
+        state: SessionState,
+        completion: JobCompletion,
+        groups: RestartGroups,
+        starts: ProcessStarts,
+        restarts: Restarts,
+        early_ends: EarlyEnds,
+        finished: FinishedTasks,
+    ) -> None:
+        self._state = state
+        self._completion = completion
+        self._early_ends = early_ends
+        self._finished = finished
+        self._groups = groups
+        self._starts = starts
+        self._restarts = restarts
+        self._crowded: set[str] = set()  # nodes whose disks have cost a task lines of its output
+
+    def registered(self, task: Task, host: str, ports: Mapping[str, int], start: int, now: float) -> None:
+        """Handle an executor's registration. ``start`` is that of the newest rendezvous that reached it."""
+        task.connected, task.heard_at = True, now
+        if not task.ended:
+            task.trouble_at = None
+        if task.told_to_stop:
+            self._completion.stop(task, now, "the job has ended")
+        elif task.state is TaskState.STARTING:
+            task.enter(TaskState.REGISTERED)
+            task.deadline, task.host, task.ports = None, host, dict(ports)
+            self._state.note("registered", f"on {host}, ports {dict(ports)}", task)
+            self._restarts.has_come(task)
+        else:
+            self._starts.say_again(task, start)
+
+    def disconnected(self, task: Task, now: float) -> None:
+        """An executor's stream is down; it may come back."""
+        task.connected = False
+        if not task.ended and task.trouble_at is None:
+            task.trouble_at = now
+
+    def heartbeat(self, task: Task, beat: Heartbeat, now: float) -> None:
+        task.heard_at = now
+        task.rss_bytes, task.cpu_percent, task.activity = beat.rss_bytes, beat.cpu_percent, beat.activity
+        task.store_trouble, task.notices, task.further = beat.trouble, beat.notices, beat.further
+        self._look_at_output(task, beat.output_problem)
+        if beat.ready and task.process:
+            self._look_at_ready(task, task.process)
+        if beat.progress:
+            task.progress = beat.progress
+            if task.process:
+                task.process.moved(beat.progress.step, now)
+                self._look_at_step(task, task.process, beat.progress.step)
+
+    def _look_at_ready(self, task: Task, process: ProcessState) -> None:
+        """Before the process has started, it is the former one that was ready."""
+        if process.started_at is not None and process.runs and not process.ready:
+            process.ready = True
+            self._state.note("ready", "its readiness probe has succeeded", task)
+
+    def process_started(self, task: Task, start: int, now: float) -> None:
+        process = task.process
+        if process is None or process.start != start or not process.runs or process.started_at is not None:
+            return
+        task.heard_at = process.started_at = process.moved_at = now
+        task.replaced = 0
+        if task.state is TaskState.REGISTERED and process.stop_by is None:
+            task.enter(TaskState.RUNNING)
+        self._state.note("started", f"user process {start}, of generation {process.generation}", task)
+
+    def process_ended(self, task: Task, end: ProcessEnd, now: float) -> None:
+        process = task.process
+        if process is None or process.start != end.start or not process.runs:
+            return
+        if end.progress:
+            process.moved(end.progress.step, now)
+            self._look_at_step(task, process, end.progress.step)
+        task.heard_at, process.end = now, end
+        task.progress = end.progress or task.progress
+        self._look_at_output(task, end.output_problem)
+        self._state.note("ended", end.in_words, task)
+        if self._state.phase is not JobState.RECOVERING:  # then it is looked at once everybody is back
+            self.look_at_end(task, process, end, now)
+
+    def _look_at_step(self, task: Task, process: ProcessState, step: int) -> None:
+        """Before the process has started, and once it is to stop, it is a step from before the last failure."""
+        if step and process.started_at is not None and process.stop_by is None and process.runs:
+            if not process.stepped and task is self._state.leader:
+                self._compare(task, process, step)
+            self._restarts.stepped(task, step)
+
+    def _compare(self, task: Task, process: ProcessState, first_step: int) -> None:
+        """Warn if the program has not resumed from the checkpoint that the log names."""
+        order = process.order
+        resume = order.resume if order else self._state.generation.resume
+        if resume is not None and not (order and order.keep_checkpoints) and resume.was_not_loaded(first_step):
+            warning = (
+                f"the job resumed from {resume.label}, but {task.name} continues at step {first_step}: its program may "
+                "not have loaded the checkpoint (see TONY_RESUME_FROM)"
+            )
+            self._state.note("not_resumed", warning, task)
+            self._state.warnings.append(warning)
+
+    def look_at_end(self, task: Task, process: ProcessState, end: ProcessEnd, now: float) -> None:
+        """Draw the consequences of a user process's end."""
+        if end.succeeded and task.role is not Role.PS:
+            if not task.ended:
+                task.enter(TaskState.SUCCEEDED)
+        elif task.told_to_stop:
+            if not task.ended:
+                task.enter(TaskState.STOPPED)
+        elif process.stop_by is not None:
+            task.enter(TaskState.REGISTERED)
+        elif end.stopped and process.order is None:
+            # Its former master died between two generations; what for, it knew and has counted.
+            task.enter(TaskState.REGISTERED)
+            self._restarts.again(self._groups.of(task), "a former application master had stopped it", now)
+        else:
+            self._failed(task, process, end, now)
+
+    def settled(self, task: Task, settlement: Settlement, now: float) -> None:
+        """The last copies of checkpoints after a process are over."""
+        process = task.process
+        if process is None or process.start != settlement.start or process.settled:
+            return
+        if process.end is None and process.stop_by is None:
+            return  # its end comes first
+        process.settled, process.not_copied = True, settlement.problem
+        task.notices, task.unstored = settlement.notices or task.notices, settlement.unstored
+        self._starts.renew(task, now, "its container is not fit")
+        if settlement.problem:
+            warning = f"the newest checkpoint could not be stored: {settlement.problem}"
+            self._state.note("not_copied", warning, task)
+        self._finished.look_at(task, now)
+
+    def _look_at_output(self, task: Task, problem: str) -> None:
+        """Say that lines are lost: once for a container, and among the job's warnings once for a node."""
+        if not problem or task.output_problem:
+            return
+        task.output_problem = problem
+        self._state.note("output_lost", problem, task)
+        if task.node and task.node not in self._crowded:
+            self._crowded.add(task.node)
+            self._state.warnings.append(f"output of {task.name} on {task.node} is not complete: {problem}")
+
+    def _failed(self, task: Task, process: ProcessState, end: ProcessEnd, now: float) -> None:
+        if end.succeeded:
+            self._early_ends.ended(task, process, now)
+            return
+        if end.not_kept and not end.stopped:
+            self._restarts.trouble(task, failures.of_upload(task, end), now)
+            return
+        # YARN kills all processes of a container at once: its word on why comes a little later.
+        killed = (
+            end.signal in failures.KILL_SIGNALS or exit_codes.killing_signal(end.exit_code) in failures.KILL_SIGNALS
+        )
+        failure = failures.of_process(task, end, started=process.started_at is not None)
+        doubtful = not end.out_of_memory and (end.stopped or killed)
+        if doubtful or not self._early_ends.explains(task, failure, now):
+            self._restarts.trouble(task, failure, now, doubtful=doubtful)
+
+
+MOST_REPLACEMENTS = 3  # containers of a task that may be lost in a row before its user process has run
+
+_IN_A_ROW = (
+    f"{MOST_REPLACEMENTS} more were lost before it without the user process having run: "
+    "the nodes, or what is copied to them, need a look"
+)
+_NODE_TROUBLE = (
+    ExitReason.LOST,
+    ExitReason.DISKS_FAILED,
+    ExitReason.PREEMPTED,
+    ExitReason.KILLED_BY_CLUSTER,
+    ExitReason.MADE_ROOM,
+)
+"""Reasons that are independent of the job. Another container may succeed."""
+_NODES_FAULT = (FailureKind.CONTAINER_LOST, FailureKind.LAUNCH, FailureKind.REGISTRATION_TIMEOUT)
+
+
+class ContainerFailures:
+    """The part of the session that handles lost containers and silent executors.
+
+    Times are the session's, in seconds.
+    """
+
+    def __init__(
+        self,
+        state: SessionState,
+        sizes: TypeSizes,
+        containers: Containers,
+        groups: RestartGroups,
+        restarts: Restarts,
+        finished: FinishedTasks,
+    ) -> None:
+        self._state = state
+        self._sizes = sizes
+        self._containers = containers
+        self._groups = groups
+        self._restarts = restarts
+        self._finished = finished
+
+    def completed(self, container_id: str, exit: ContainerExit, diagnostics: str, now: float) -> None:
+        """Handle the end of a container, as the cluster reports it."""
+        task = self._containers.ended(container_id)
+        if task is None:
+            return
+        self._state.note("container_completed", f"exit status {exit.status}", task)
+        failure = failures.of_container(task, exit, diagnostics)
+        better = failure if exit.exit_code is None else None
+        is_killed = (
+            exit_codes.killing_signal(exit.exit_code or 0) in failures.KILL_SIGNALS
+        )  # by the node, or by a person
+        chance = exit.reason in _NODE_TROUBLE or failure.kind is FailureKind.CONTAINER_LOST or is_killed
+        self._lost(task, failure, now, again=chance, chance=chance, better=better)
+
+    def not_launched(self, container_id: str, reason: str, now: float) -> None:
+        """Handle a node's refusal to start a container."""
+        task = self._containers.ended(container_id)  # nothing runs in it that could end
+        if task is None:
+            return
+        if not task.told_to_stop:
+            self._state.emit(ReleaseContainers((container_id,)))
+        self._lost(task, failures.of_launch(task, reason), now)
+
+    def not_registered(self, tasks: Sequence[Task], now: float) -> None:
+        """Handle executors that have not registered in time."""
+        needed = [task for task in tasks if task.role is not Role.SIDECAR]
+        for task in tasks:
+            late = needed if task in needed else [task]
+            failure = failures.of_registration(late, self._state.job.timeouts.registration)
+            self._take(task, failure, now, again=False)
+
+    def silent(self, task: Task, seconds: float, now: float) -> None:
+        """Handle an executor that has sent nothing for ``seconds``."""
+        self._take(task, failures.of_silence(task, seconds), now)
+
+    def not_stopped(self, task: Task, now: float) -> None:
+        """Handle an executor that has not reported the end of a user process that it had to stop."""
+        self._take(task, failures.of_stop(task), now)
+
+    def _take(self, task: Task, failure: Failure, now: float, *, again: bool = True) -> None:
+        self._containers.take(task, now)
+        self._lost(task, failure, now, again=again, chance=again, better=failure)
+
+    def _lost(
+        self,
+        task: Task,
+        failure: Failure,
+        now: float,
+        *,
+        again: bool = True,
+        chance: bool = False,
+        better: Optional[Failure] = None,
+    ) -> None:
+        """Handle a lost container.
+
+        ``again``: another container may succeed, even before the job has run. ``chance``: any long-lived container may
+        be lost in this way. ``better``: a failure that explains more than a doubtful failure of the task.
+        """
+        if failure.kind in _NODES_FAULT and task.node and not task.told_to_stop:
+            self._containers.blame(task.node)
+        if task.told_to_stop:
+            if not task.ended:
+                task.enter(TaskState.STOPPED)
+            return
+        if self._groups.of(task).root_cause.settled(task, better) and better:
+            self._restarts.know_failure(task, better)
+        if self._state.phase is JobState.RECOVERING:
+            task.failure, task.process = failure, None  # other tasks may also be missing
+            return
+        preparing = self._groups.preparing(task)
+        process = task.process
+        if process and process.runs and (preparing is None or preparing.root_cause.pending):
+            self._restarts.trouble(task, failure, now)  # it may be the cause of the present restart
+        if process:
+            process.settled = True
+        if preparing or task.state is not TaskState.SUCCEEDED:
+            self._replace(task, failure, now, again=again, chance=chance)
+        else:
+            self._finished.look_at(task, now)
+
+    def _replace(self, task: Task, failure: Failure, now: float, *, again: bool, chance: bool) -> None:
+        # While the job waits for other containers, any number of such ends is independent of the job.
+        taken_back = failure.kind is FailureKind.PREEMPTED or (chance and self._containers.gathers(task))
+        if failure.kind is FailureKind.PREEMPTED and self._sizes.may_go(task):
+            self._sizes.vacate(task)
+            return
+        too_many = task.replaced >= MOST_REPLACEMENTS
+        if taken_back or (not too_many and (again or self._state.generation.number)):
+            self._containers.replace(task, now, failure.message, counted=not taken_back)
+        elif task.absent and self._sizes.may_go(task):
+            self._sizes.vacate(task)
+        elif task.absent:
+            task.enter(TaskState.LOST)
+            self._state.note("given_up", "no more containers are asked for: the gang does without it", task)
+        else:
+            why, permanent = _IN_A_ROW if too_many else "", is_permanent(failure, self._state.job.restart)
+            self._restarts.give_up(task, failures.given_up(failure, why, permanent=permanent), now)

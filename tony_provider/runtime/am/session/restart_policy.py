@@ -1,0 +1,457 @@
+"""The decision whether a failed task may start again, and when."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, Optional, Union
+
+import attrs
+
+from tony_provider.runtime.am import descriptions
+from tony_provider.runtime.am.session.failures import KILL_SIGNALS, NOT_RUNNABLE
+from tony_provider.runtime.am.session.session_state import Task
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
+from tony_provider.runtime.common import exit_codes
+from tony_provider.runtime.common.quantities import count
+from tony_provider.runtime.frameworks.task_type_rules import takes_gang_along
+from tony_provider.runtime.jobspec.model import JobSpec, RestartPolicy, RestartScope, Role
+from tony_provider.runtime.jobspec.task_types import in_cluster
+from tony_provider.runtime.protocol.status import Failure, FailureKind, TaskState
+
+FREE_MOVES = 3
+"""Restarts on other nodes, because a node lacked something, that the budget does not pay for."""
+
+
+@attrs.frozen
+class RestartAt:
+    """The decision to start again."""
+
+    delay: float = 0.0  # seconds to wait before
+
+
+@attrs.frozen
+class NoRestart:
+    """The decision not to start again."""
+
+    why: str = ""  # in addition to the failure's message
+    permanent: bool = False  # another application would fail in the same way
+    repeated: bool = False  # because the same failure was seen too often
+
+
+Decision = Union[RestartAt, NoRestart]
+
+
+def decide(
+    failure: Failure,
+    scope: RestartScope,
+    policy: RestartPolicy,
+    budget: RestartBudget,
+    now: float,
+    *,
+    times: int = 1,
+    moves: int = 0,
+) -> Decision:
+    """Decide whether a failed task with this scope restarts. A restart is taken from the budget.
+
+    ``times``: number of the same failures without progress in between, see RepeatedFailures. ``moves``: number of
+    times without progress in between that a task has left a node which lacked something.
+    """
+    permanent = is_permanent(failure, policy)
+    if scope is RestartScope.NEVER:
+        return NoRestart(permanent=permanent)
+    if permanent:
+        return NoRestart(_why_permanent(failure), permanent=True)
+    if failure.kind is FailureKind.UPLOAD:  # the training is complete; another application may upload its files
+        return NoRestart()
+    if failure.kind is FailureKind.PREEMPTED:  # caused by the cluster, not by the job
+        return RestartAt()
+    if failure.kind is FailureKind.NODE and moves <= FREE_MOVES:
+        return RestartAt()
+    if times > policy.same_failure:
+        return NoRestart(
+            f"the same failure {times} times, without progress in between (restart.same_failure)",
+            repeated=True,
+        )
+    delay = budget.spend(now)
+    if delay is not None:
+        return RestartAt(delay)
+    restarts = count(policy.budget, "restart")
+    return NoRestart(f"given up after {restarts} without progress (restart.budget)" if policy.budget else "")
+
+
+def is_permanent(failure: Failure, policy: RestartPolicy) -> bool:
+    """Return whether the same job would fail again: its command cannot be run, or its exit code is permanent.
+
+    ``permanent_exit_codes`` do not apply to exit codes of our executors.
+    """
+    if failure.kind is FailureKind.LAUNCH:
+        return failure.exit_code in NOT_RUNNABLE
+    return failure.kind in (FailureKind.USER, FailureKind.NODE) and failure.exit_code in policy.permanent_exit_codes
+
+
+def _why_permanent(failure: Failure) -> str:
+    """Return the reason, unless the failure's message already contains it."""
+    if failure.kind is FailureKind.LAUNCH:
+        return ""
+    return "this exit code is permanent (restart.permanent_exit_codes)"
+
+
+class RestartBudget:
+    """The remaining restarts, by the job's restart policy.
+
+    Times are the session's, in seconds.
+    """
+
+    def __init__(self, policy: RestartPolicy, times: Iterable[float] = ()) -> None:
+        """``times``: of the restarts so far, oldest first."""
+        self._policy = policy
+        self.times = list(times)
+
+    def spend(self, now: float) -> Optional[float]:
+        """Use one restart. Return the seconds to wait before it, or None if the budget is exhausted."""
+        self.times = [time for time in self.times if now - time < self._policy.window]
+        spent = len(self.times)
+        if spent >= self._policy.budget:
+            return None
+        self.times.append(now)
+        return self._wait(spent)
+
+    def progress(self) -> None:
+        """Forget the restarts so far, because the job has made progress."""
+        self.times = []
+
+    def _wait(self, spent: int) -> float:
+        if not spent:
+            return 0.0
+        doubled = self._policy.backoff * 2.0 ** min(spent - 1, 64)
+        return min(doubled, self._policy.max_backoff)
+
+
+_VARYING = re.compile(
+    "|".join(
+        [
+            # With the directories before it, which differ between nodes and between disks of a node.
+            r"(?:/[^\s'\":,()]*)?\b(?:application|appattempt|container)(?:_e\d+)?(?:_\d+)+",
+            r"\x1b\[[0-9;]*[A-Za-z]",  # colours
+            r"(?m:^[IWEF]\d{4} [\d:.]+\s+\d+)",  # glog: severity, date, time, thread
+            r"\d{4}[-/]\d\d[-/]\d\d",
+            r"\b\d{1,2}:\d\d:\d\d\b",
+            r"0x[0-9a-f]+",
+            r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b",
+            r"\b(?=[a-f]*\d)[0-9a-f]{8,}\b",
+            r"\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b",  # addresses
+            r"/tmp/[^\s'\":,)]+|\btmp[a-z0-9_]{8}\b",  # noqa: S108 - paths of other programs
+            r"\[\d+\]:|==\d+==",  # a process in a log line
+            r"\b(?:pid|tid|thread|process|rank|task|replica|chief|worker|ps|generation|attempt|start|try)[\s=:#(\[_-]*\d+",
+            r"\d+[.,]\d+",  # seconds, losses
+            r"\d{5,}",  # ports, processes, times
+        ]
+    ),
+    re.IGNORECASE,
+)
+
+
+@attrs.frozen
+class SeenFailure:
+    """The time and the recognised kind of a program's failure."""
+
+    time: float
+    what: str  # the same for the same failure
+    step: Optional[int] = None  # the newest that the processes had reported; None without any
+
+
+class RepeatedFailures:
+    """The failures since the last progress, see progress.py.
+
+    Times are the session's, in seconds.
+    """
+
+    def __init__(self, policy: RestartPolicy, seen: Iterable[SeenFailure] = ()) -> None:
+        """``seen``: oldest first."""
+        self._policy = policy
+        self.seen = list(seen)
+
+    def add(self, failure: Failure, task_type: str, step: Optional[int], now: float) -> int:
+        """Count a failure after a reported step. Return the number of equal ones within the window, with this one.
+
+        Failures after different steps are not equal: they are not errors of the program, but of its network, for
+        example. Return 0 if the program has not caused the failure.
+        """
+        self.seen = [each for each in self.seen if now - each.time < self._policy.window]
+        what = recognise(failure, task_type)
+        if what is None:
+            return 0
+        self.seen.append(SeenFailure(now, what, step))
+        return sum(each.what == what and (None in (step, each.step) or step == each.step) for each in self.seen)
+
+    def forget(self) -> None:
+        """Forget all failures, because the program has made progress."""
+        self.seen = []
+
+
+def recognise(failure: Failure, task_type: str) -> Optional[str]:
+    """Return a text that is the same whenever a task of this type fails in this way.
+
+    Return None if the program has not caused the failure. The text names the type and not the task, because in a gang
+    that runs one program, each task may be the first to fail.
+    """
+    if failure.kind is not FailureKind.USER:
+        return None
+    signal = failure.signal or exit_codes.killing_signal(failure.exit_code or 0)
+    if signal in KILL_SIGNALS:
+        return None
+    how = f"signal {failure.signal}" if failure.signal else f"exit {failure.exit_code}"
+    _, _, output = failure.message.partition("\n")
+    digest = hashlib.sha256(essence(output).encode("utf-8", "replace")).hexdigest()
+    return f"{task_type} {how} {digest[:16]}"
+
+
+def essence(output: str) -> str:
+    """Return a program's last traceback, or its last lines, without parts that vary between runs."""
+    return _VARYING.sub("#", descriptions.last_traceback(output))
+
+
+LONGEST_START = 60.0  # seconds: a younger process may have saved its arguments, or what it was given to begin with
+
+
+@attrs.frozen
+class CommittedSave:
+    """Facts about a committed checkpoint that show whether its tasks have made progress."""
+
+    tasks: Collection[str]
+    content_step: Optional[int]  # in its files, not only in their names
+    is_new: bool  # it has files of a content that the checkpoint before does not have
+    process_seconds: float  # from the start of the processes until they saved
+
+
+@attrs.define
+class GroupProgress:
+    """The highest steps of a restart group so far, across all starts.
+
+    Reports and files may count different things, such as steps and epochs, so they have a highest step each.
+    """
+
+    reported: int = 0
+    saved: int = 0
+
+    def has_reported(self, step: int) -> bool:
+        """Note a reported step. Return whether it is progress."""
+        before, self.reported = self.reported, max(self.reported, step)
+        return self.reported > before
+
+    def has_saved(self, save: CommittedSave) -> bool:
+        """Note a committed checkpoint. Return whether it is progress: a number in a name never is."""
+        if save.content_step is None:
+            return save.is_new and save.process_seconds >= LONGEST_START
+        before, self.saved = self.saved, max(self.saved, save.content_step)
+        return self.saved > before
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """Its fields, for the event log."""
+        return attrs.asdict(self)
+
+
+DOUBT = 0.5  # seconds in which an executor dies with its user process when YARN kills both
+COMPARISON = 2.0  # seconds in which tasks of one type that start together fail for the same cause
+SETTLE = 5.0  # seconds that a failure waits for the cluster's report of an earlier failure, or a stall for stacks
+
+_LOST = (FailureKind.CONTAINER_LOST, FailureKind.PREEMPTED)
+
+
+@attrs.define
+class _Recorded:
+    failure: Failure
+    began: float  # time of its first symptom
+    since: float  # when it was recorded
+    doubtful: bool
+    peers: Sequence[Task]  # that show whether only this task's node is the cause
+
+
+class RootCause:
+    """Collects the failures of tasks that depend on each other. Times are the session's, in seconds."""
+
+    def __init__(self, tasks: Sequence[Task]) -> None:
+        self._tasks = tasks
+        self._recorded: dict[str, _Recorded] = {}
+
+    @property
+    def pending(self) -> bool:
+        return bool(self._recorded)
+
+    @property
+    def reason(self) -> str:
+        """The message of the failure that was reported first. It may not be the cause."""
+        return next((recorded.failure.message for recorded in self._recorded.values()), "")
+
+    @property
+    def kinds(self) -> set[FailureKind]:
+        return {recorded.failure.kind for recorded in self._recorded.values()}
+
+    @property
+    def compares(self) -> bool:
+        """Whether the decision waits for tasks that may fail for the same cause. Until then they are not stopped."""
+        return any(recorded.peers for recorded in self._recorded.values())
+
+    def failed(
+        self, task: Task, failure: Failure, now: float, *, doubtful: bool = False, peers: Sequence[Task] = ()
+    ) -> None:
+        """Record a failure.
+
+        ``doubtful``: a signal has ended the process. The end of its container may show the real reason, so the decision
+        waits for it. ``peers``: the decision also waits for these tasks to fail in the same way.
+        """
+        task.fail(failure, TaskState.LOST if failure.kind in _LOST else TaskState.FAILED)
+        began = now if task.trouble_at is None else task.trouble_at
+        self._recorded[task.name] = _Recorded(failure, began, now, doubtful, peers)
+
+    def settled(self, task: Task, better: Optional[Failure]) -> bool:
+        """Record the end of a failed task's container. Return whether the decision has waited for it."""
+        recorded = self._recorded.get(task.name)
+        if recorded is None or not recorded.doubtful:
+            return False
+        recorded.doubtful = False
+        if better:
+            task.failure = recorded.failure = better
+        return True
+
+    def cause(self, now: float) -> Optional[Task]:
+        """Return the task that failed first, or None if that is not known yet.
+
+        A task whose stream broke before another task failed may be the cause, so its report is awaited.
+        """
+        if not self._recorded:
+            return None
+        first = min(recorded.since for recorded in self._recorded.values())
+        if now < first + SETTLE and any(task.silent for task in self._tasks):
+            return None
+        if any(self._in_doubt(task, now) for task in self._tasks):
+            return None
+        if FailureKind.STALLED in self.kinds and now < first + SETTLE and any(map(_owes_stacks, self._tasks)):
+            return None
+        began = {name: recorded.began for name, recorded in self._recorded.items()}
+        return min((task for task in self._tasks if task.name in began), key=lambda task: began[task.name])
+
+    def _in_doubt(self, task: Task, now: float) -> bool:
+        recorded = self._recorded.get(task.name)
+        if recorded and now < recorded.since + COMPARISON and any(peer.runs for peer in recorded.peers):
+            return True
+        if recorded is None or not recorded.doubtful:
+            return False
+        return now < recorded.since + (DOUBT if task.connected else SETTLE)
+
+    def reset(self) -> None:
+        """Forget the failures after the decision about them."""
+        self._recorded.clear()
+
+
+def _owes_stacks(task: Task) -> bool:
+    """Return whether the stacks of a task's process are still to come."""
+    process = task.process
+    if process is None or process.stacks is not None or not process.runs:
+        return False
+    return process.stop_by is not None and task.connected
+
+
+GANG = "gang"
+
+
+@attrs.define
+class ResumeChoice:
+    """A request for a resume point, and its answer."""
+
+    generation: int  # that resumes from it
+    made: bool = False
+    resume: Optional[ResumePoint] = None  # None if no checkpoint exists
+
+
+@attrs.frozen
+class SuspectResume:
+    """A repeated failure of processes that resumed from a checkpoint. Only an older checkpoint permits a restart."""
+
+    task: Task
+    failure: Failure  # with the reason to give up
+    uri: str  # of the checkpoint
+
+
+@attrs.define
+class Restart:
+    """A start that is being prepared: processes stop, containers are replaced, the resume point is chosen."""
+
+    reason: str
+    members: list[Task]
+    not_before: Optional[float] = None  # None until the cause is known, which decides whether a restart is allowed
+    choice: Optional[ResumeChoice] = None
+    looking_at: int = 0  # index of the member that was not ready at the last check
+
+
+@attrs.define(eq=False)
+class RestartGroup:
+    """Tasks that start again together, with their failures and restarts so far."""
+
+    name: str
+    members: list[Task]
+    root_cause: RootCause
+    budget: RestartBudget
+    repeats: RepeatedFailures
+    progress: GroupProgress = attrs.field(factory=GroupProgress)
+    restart: Optional[Restart] = None
+    decided: bool = False  # the event log contains the decision to restart, and not yet the restart
+    damaged: int = 0  # number of damaged resume points in a row
+    moves: int = 0  # number of times that a task has left a node which lacked something, without progress in between
+    suspicions: set[str] = attrs.field(factory=set)  # for which a task has left its node, without progress in between
+    suspect: Optional[SuspectResume] = None  # the restart that is being prepared needs another checkpoint
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether failures since the last progress count."""
+        return bool(self.budget.times or self.repeats.seen or self.damaged or self.moves)
+
+    def rest(self) -> None:
+        """Forget failures and a start that was being prepared."""
+        self.restart = self.suspect = None
+        self.root_cause.reset()
+
+
+class RestartGroups:
+    """All restart groups of a job: the gang, and each task that starts again alone."""
+
+    def __init__(self, job: JobSpec, tasks: list[Task]) -> None:
+        def group(name: str, members: list[Task]) -> RestartGroup:
+            return RestartGroup(
+                name, members, RootCause(members), RestartBudget(job.restart), RepeatedFailures(job.restart)
+            )
+
+        along = {task.name: takes_gang_along(job, task.role, task.scope) for task in tasks}
+        self.gang = group(GANG, [task for task in tasks if in_cluster(task.role) or along[task.name]])
+        self._own = {task.name: group(task.name, [task]) for task in tasks if not along[task.name]}
+        self.every = [self.gang, *self._own.values()]
+
+    def of(self, task: Task) -> RestartGroup:
+        """Return the group that restarts if this task fails."""
+        return self._own.get(task.name, self.gang)
+
+    def follow(self, tasks: Sequence[Task]) -> None:
+        """Set the tasks of the gang after a resize. Added or removed tasks never restart alone."""
+        self.gang.members[:] = [task for task in tasks if in_cluster(task.role) or task.name not in self._own]
+
+    @property
+    def gang_has_succeeded(self) -> bool:
+        """Whether all members that can succeed have done so. Then the gang never restarts, but later types may run."""
+        if self.gang.restart:
+            return False
+        members = [task for task in self.gang.members if task.role is not Role.PS and not task.absent]
+        return bool(members) and all(task.over or task.state is TaskState.SUCCEEDED for task in members)
+
+    def is_needless(self, task: Task) -> bool:
+        """Return whether the task is no longer needed, because its gang has succeeded with or without it."""
+        return self.of(task) is self.gang and self.gang_has_succeeded
+
+    def preparing(self, task: Task) -> Optional[RestartGroup]:
+        """Return the group that prepares a start of this task, or None."""
+        for group in (self.gang, self.of(task)):
+            if group.restart and task in group.restart.members:
+                return group
+        return None

@@ -1,0 +1,588 @@
+"""From a failure to the next start: stop processes, decide, and prepare the restart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Optional
+
+import attrs
+
+from tony_provider.runtime.am.session import failures
+from tony_provider.runtime.am.session import failures as node_faults
+from tony_provider.runtime.am.session.actions import (
+    ChooseResumePoint,
+    NoteFailedResume,
+    NoteSoundResume,
+    SendRendezvous,
+    StopProcess,
+)
+from tony_provider.runtime.am.session.completion import FinishedTasks, JobCompletion
+from tony_provider.runtime.am.session.containers import Containers
+from tony_provider.runtime.am.session.failures import with_stacks
+from tony_provider.runtime.am.session.restart_policy import (
+    GANG,
+    CommittedSave,
+    NoRestart,
+    Restart,
+    RestartAt,
+    RestartGroup,
+    RestartGroups,
+    ResumeChoice,
+    SuspectResume,
+    decide,
+    recognise,
+)
+from tony_provider.runtime.am.session.session_state import Generation, ProcessState, SessionState, Task, reopened_record
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
+from tony_provider.runtime.common.quantities import count, some
+from tony_provider.runtime.common.text import first_line
+from tony_provider.runtime.jobspec.task_types import saves_checkpoints
+from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState, TaskState
+from tony_provider.runtime.protocol.timing import STOP_SLACK
+
+
+class Restarts:
+    """The part of the session that collects failures, finds their cause, and restarts the affected tasks.
+
+    Times are the session's, in seconds.
+    """
+
+    def __init__(
+        self,
+        state: SessionState,
+        containers: Containers,
+        completion: JobCompletion,
+        groups: RestartGroups,
+        starts: ProcessStarts,
+        finished: FinishedTasks,
+    ) -> None:
+        self._state = state
+        self._containers = containers
+        self._completion = completion
+        self._groups = groups
+        self._starts = starts
+        self._finished = finished
+        self.held = False  # no process starts, and running processes are being stopped
+        self._active = {GANG: groups.gang}  # and other groups with pending work; the gang goes first
+
+    def prepare_start(self, now: float) -> None:
+        """Prepare a start of the whole job: the first start, or the first after all containers were released."""
+        wanted = self._containers.gang.wanted
+        for group in (self._groups.gang, *map(self._groups.of, wanted)):
+            group.rest()
+        self._groups.gang.restart = Restart("the job starts", wanted, not_before=now)
+        self._active = {GANG: self._groups.gang, **self._active}
+        if self._state.first_come:
+            self.begin_each(wanted, now)
+
+    def begin_each(self, tasks: Iterable[Task], now: float) -> None:
+        """Start each of these tasks for the first time as soon as its container is ready."""
+        generation = self._state.generation
+        for task in tasks:
+            group = self._groups.of(task)
+            choice = ResumeChoice(generation.number, made=True, resume=generation.resume)
+            group.restart = Restart("its container is there", [task], not_before=now, choice=choice)
+            self._active[group.name] = group
+
+    def trouble(self, task: Task, failure: Failure, now: float, *, doubtful: bool = False) -> None:
+        """Record the failure of a running task; see RootCause.failed. ``check`` handles the consequences."""
+        group = self._groups.of(task)
+        peers = node_faults.peers_on_other_nodes(task, self._state) if node_faults.missing_on_node(failure) else ()
+        group.root_cause.failed(task, failure, now, doubtful=doubtful, peers=peers)
+        self._active[group.name] = group
+        self.know_failure(task, failure)
+
+    def know_failure(self, task: Task, failure: Failure) -> None:
+        """Log why a task has failed: at once, or when a doubtful failure is explained."""
+        self._state.note("failed", failure.message, task)
+        if failure.kind is FailureKind.OUT_OF_MEMORY and self._containers.sizes.raise_memory(task.type):
+            memory = self._containers.sizes.of(task.type).memory
+            data = {"memory": self._containers.sizes.raised}
+            self._state.note("memory_raised", f"containers of {task.type} get {memory} MiB from now on", data=data)
+            task.unfit = task.has_container
+        if failure.kind is FailureKind.NODE:
+            self._leave_node(task, failure)
+
+    def _leave_node(self, task: Task, failure: Failure) -> None:
+        """Have the task restart in another container on another node, because its node lacks something."""
+        task.unfit = task.has_container
+        if task.node:
+            self._containers.blame(task.node, lacks=first_line(failure.message))
+
+    def again(self, group: RestartGroup, reason: str, now: float) -> None:
+        """Restart a group for a reason other than a failure."""
+        if group.restart is None and not (group is self._groups.gang and self._groups.gang_has_succeeded):
+            self._open(group, reason, now)
+            self._schedule(group, reason, now)
+
+    def hold(self, reason: str, now: float) -> None:
+        """Stop all processes, and start none until ``let_go``, or until ``rest`` and a later start.
+
+        Tasks that have succeeded independently of a gang keep their state.
+        """
+        self.held = True
+        for group in self._groups.every:
+            if group is self._groups.gang and self._groups.gang_has_succeeded:
+                self._finished.do_without_the_rest(now)
+                continue
+            members = [task for task in group.members if self._is_to_stop(task)]
+            if group.restart is None and any(self._groups.of(task) is group for task in members):
+                self._halt(group, members, reason, now)
+
+    def _is_to_stop(self, task: Task) -> bool:
+        if task.over or task.waits or self._groups.preparing(task):
+            return False
+        return task.state is not TaskState.SUCCEEDED or self._groups.of(task) is self._groups.gang
+
+    def let_go(self, reason: str, now: float) -> None:
+        """Restart all processes that ``hold`` has stopped."""
+        if not self.held:
+            return
+        self.held = False
+        for group in self._groups.every:
+            restart = group.restart
+            if restart is None or restart.not_before is not None or group.root_cause.pending:
+                continue
+            if not self._is_ending(restart):
+                self._schedule(group, reason, now)
+
+    def rest(self) -> None:
+        """Forget all starts that were being prepared, because all containers are released."""
+        self.held = False
+        for group in self._groups.every:
+            group.rest()
+
+    def give_up(self, task: Task, failure: Failure, now: float) -> None:
+        """Continue without this task, or end the job."""
+        if self._finished.tolerates(task):
+            self._finished.give_up(task, failure, now)
+        else:
+            why = self._finished.too_many(task)
+            self._completion.fail(failures.given_up(failure, why, permanent=failure.permanent), now)
+
+    @property
+    def undecided(self) -> bool:
+        """Whether a failure waits for a decision."""
+        return any(group.root_cause.pending for group in self._active.values())
+
+    def decide(self, now: float) -> None:
+        """Decide about all pending failures."""
+        for group in list(self._active.values()):
+            if group.root_cause.pending:
+                self._decide(group, now)
+            if self._state.verdict:
+                return
+
+    def advance(self, now: float) -> None:
+        """Take the next steps of the starts that are being prepared."""
+        for group in list(self._active.values()):
+            if group.restart and not self.held and not self._is_ending(group.restart):
+                self._starts.advance(group, now)
+        self._active = {name: group for name, group in self._active.items() if self._is_under_way(group)}
+
+    def _is_under_way(self, group: RestartGroup) -> bool:
+        """Return whether a group may continue before ``has_come``. Most tasks of a large job wait for a container."""
+        if group is self._groups.gang or group.root_cause.pending:
+            return True
+        restart = group.restart
+        return restart is not None and (restart.choice is None or any(task.key is None for task in restart.members))
+
+    def has_come(self, task: Task) -> None:
+        """Record that the executor of a task has registered, which may be about to start."""
+        group = self._groups.of(task)
+        if group.restart:
+            self._active[group.name] = group
+
+    def _is_ending(self, restart: Restart) -> bool:
+        """Return whether a restart is obsolete, because the training has succeeded and its tasks must stop."""
+        finishing = self._state.phase is JobState.FINISHING
+        return finishing and any(task.told_to_stop for task in restart.members)
+
+    def _decide(self, group: RestartGroup, now: float) -> None:
+        if group is self._groups.gang and self._groups.gang_has_succeeded:
+            self._do_without(group, now)
+            return
+        if FailureKind.STALLED in group.root_cause.kinds:
+            self._open(group, group.root_cause.reason, now)  # a stopped process writes its stacks
+        cause = group.root_cause.cause(now)
+        if cause is None or cause.failure is None:
+            if not group.root_cause.compares:
+                self._open(group, group.root_cause.reason, now)  # the other tasks cannot continue, for any cause
+            return
+        if cause.failure.kind is FailureKind.STALLED:
+            cause.failure = with_stacks(cause.failure, group.members)
+            self._state.note("stalled", cause.failure.message, cause)
+        problem = node_faults.suspected_node_problem(cause, cause.failure, self._state)
+        if problem and node_faults.node_problem_kind(problem) not in group.suspicions:
+            group.suspicions.add(node_faults.node_problem_kind(problem))
+            cause.failure = node_faults.as_node_failure(cause.failure, problem)
+            self._leave_node(cause, cause.failure)
+        if cause.failure.kind is FailureKind.NODE:
+            group.moves += 1
+        times = group.repeats.add(cause.failure, cause.type, _newest_step(group), now)
+        resume = self._note_failed_resume(group, cause, cause.failure) if times else None
+        decision = decide(
+            cause.failure, cause.scope, self._state.job.restart, group.budget, now, times=times, moves=group.moves
+        )
+        if isinstance(decision, NoRestart) and decision.repeated and resume and not self._state.went_back:
+            delay = group.budget.spend(now)
+            if delay is not None:
+                group.suspect = SuspectResume(cause, failures.given_up(cause.failure, decision.why), resume.uri)
+                decision = RestartAt(delay)
+        if isinstance(decision, NoRestart):
+            self.give_up(cause, failures.given_up(cause.failure, decision.why, permanent=decision.permanent), now)
+            return
+        self._open(group, cause.failure.message, now)
+        group.damaged = 0
+        self._schedule(group, cause.failure.message, now, decision.delay)
+
+    def _note_failed_resume(self, group: RestartGroup, cause: Task, failure: Failure) -> Optional[ResumePoint]:
+        """Record the checkpoint from which a process resumed if neither a step nor a save followed, and return it.
+
+        Only tasks that save count: a failing evaluator must not send the training back.
+        """
+        resume, state = self._resume_of(cause), self._state
+        if not saves_checkpoints(cause.role) or resume is None:
+            return None
+        has_stepped = any(task.process and task.process.stepped for task in group.members)
+        has_saved = state.checkpoint is not None and state.checkpoint.save > resume.save
+        kind = recognise(failure, cause.type)
+        if has_stepped or has_saved or kind is None:
+            return None
+        state.emit(NoteFailedResume(resume, kind, first_line(failure.message)))
+        return resume
+
+    def _resume_of(self, task: Task) -> Optional[ResumePoint]:
+        """Return the stored checkpoint from which a task's process resumed, or None."""
+        process = task.process
+        resume = process.resumed if process and process.order else self._state.generation.resume
+        return resume if resume and resume.uri else None
+
+    def _do_without(self, gang: RestartGroup, now: float) -> None:
+        """Release failed parameter servers of a gang whose other tasks have succeeded."""
+        gang.root_cause.reset()
+        for task in gang.members:
+            if task.state in (TaskState.FAILED, TaskState.LOST, TaskState.REQUESTED) and not task.over:
+                self._finished.do_without(task, now)
+
+    def _open(self, group: RestartGroup, reason: str, now: float) -> None:
+        """Stop the processes of a group that must restart."""
+        if group.restart:
+            return
+        self._halt(group, group.members, reason, now)
+        for task in group.members:
+            self._starts.renew(task, now, first_line(reason))
+
+    def _halt(self, group: RestartGroup, members: Iterable[Task], reason: str, now: float) -> None:
+        """Stop these members of a group, which will restart together."""
+        group.restart = Restart(first_line(reason), list(members))
+        self._active[group.name] = group
+        if group is self._groups.gang and self._state.phase is JobState.RUNNING:
+            self._state.enter(JobState.RESTARTING)
+        stacks = FailureKind.STALLED in group.root_cause.kinds
+        for task in group.restart.members:
+            if self._groups.of(task) is not group:
+                self._groups.of(task).rest()
+            self._starts.stop(task, now, reason, stacks=stacks)
+
+    def _schedule(self, group: RestartGroup, reason: str, now: float, delay: float = 0.0) -> None:
+        if group.restart is None:
+            return
+        group.root_cause.reset()
+        group.restart.reason = first_line(reason)
+        group.restart.not_before = now + delay
+        for task in group.members:
+            if task.state in (TaskState.FAILED, TaskState.LOST) and task.has_container:
+                task.enter(TaskState.REGISTERED)
+        self._state.restarts += 1
+        what = "the gang" if group.name == GANG else group.name
+        wait = f" in {delay:g} s" if delay else ""
+        self._state.note("restarting", f"{what} starts again{wait}: {group.restart.reason}", data=self._data(group))
+
+    def _data(self, group: RestartGroup) -> dict[str, Any]:
+        group.decided = True
+        epoch = self._state.epoch
+        seen = [attrs.asdict(attrs.evolve(each, time=epoch + each.time)) for each in group.repeats.seen]
+        return {
+            "restarts": self._state.restarts,
+            "restart_times": {group.name: [epoch + time for time in group.budget.times]},
+            "failures": {group.name: seen},
+            "moves": {group.name: group.moves},
+            "progress": {group.name: group.progress.plain},
+            "restarting": {group.name: True},
+        }
+
+    # ---- progress ----------------------------------------------------------------------------------------------
+
+    def stepped(self, task: Task, step: int) -> None:
+        """Record that a task's process has reported a step."""
+        group = self._groups.of(task)
+        if task.process and not task.process.stepped:
+            task.process.stepped = True
+            if (resume := self._resume_of(task)) and saves_checkpoints(task.role):
+                self._state.emit(NoteSoundResume(resume))
+        if group.progress.has_reported(step) and (data := self._forget([group])):
+            self._state.note("stepped", f"it took step {step}", task, data=data)
+
+    def saved(self, save: CommittedSave, savers: Iterable[Task]) -> dict[str, Any]:
+        """Record a committed checkpoint. Return the failures and restarts that it makes obsolete, for the event log.
+
+        It is no progress of other groups that save by themselves. ``savers``: the tasks whose checkpoints are stored.
+        """
+        others = {self._groups.of(task).name for task in savers if task.name not in save.tasks}
+        others -= {self._groups.of(self._state.by_name[name]).name for name in save.tasks}
+        groups = [group for group in self._groups.every if group.name not in others]
+        return self._forget([group for group in groups if group.progress.has_saved(save)])
+
+    def _forget(self, groups: Sequence[RestartGroup]) -> dict[str, Any]:
+        """Forget failures and restarts of groups that have made progress. Return the change for the event log."""
+        spent = [group for group in groups if group.has_failed]
+        if groups:
+            self._state.went_back = ""
+        for group in spent:
+            group.budget.progress()
+            group.repeats.forget()
+            group.damaged = group.moves = 0
+            group.suspicions.clear()
+        if not spent:
+            return {}
+        nothing: dict[str, list[object]] = {group.name: [] for group in spent}
+        moves = {group.name: 0 for group in spent}
+        return {"restart_times": nothing, "failures": nothing, "moves": moves, "went_back": ""}
+
+
+def _newest_step(group: RestartGroup) -> Optional[int]:
+    """Return the highest step that the present processes of a group have reported, or None."""
+    processes = (task.process for task in group.members)
+    return max((process.step for process in processes if process and process.stepped and process.step), default=None)
+
+
+class ProcessStarts:
+    """The part of the session that stops and starts user processes.
+
+    Times are the session's, in seconds.
+    """
+
+    def __init__(self, state: SessionState, containers: Containers, groups: RestartGroups) -> None:
+        self._state = state
+        self._containers = containers
+        self._groups = groups
+
+    # ---- stopping processes ------------------------------------------------------------------------------------
+
+    def stop(self, task: Task, now: float, reason: str, *, stacks: bool = False) -> None:
+        """Stop a task's user process, and keep its executor for the next process."""
+        process = task.process
+        if process is None or not task.busy or process.stop_by is not None:
+            return
+        grace = self._state.job.timeouts.grace if process.runs else 0.0
+        process.stop_by = now + grace + self._state.last_copies + STOP_SLACK
+        if process.runs and task.connected:
+            self._order_stop(task, process, reason, stacks=stacks)
+
+    def _order_stop(self, task: Task, process: ProcessState, reason: str, *, stacks: bool = False) -> None:
+        copies, grace = self._state.last_copies, self._state.job.timeouts.grace
+        self._state.emit(
+            StopProcess(task.name, process.generation, process.start, grace, copies, first_line(reason), stacks)
+        )
+
+    def say_again(self, task: Task, start: int) -> None:
+        """Repeat orders that a reconnected executor, whose newest order was ``start``, may have missed."""
+        process = task.process
+        if process is None or not process.runs:
+            return
+        if process.stop_by is None:
+            if start < process.start and process.order:
+                self._state.emit(attrs.evolve(process.order, starts={task.name: process.start}))
+        elif start < process.start:
+            process.settled = True  # it never began
+        else:
+            self._order_stop(task, process, "repeated order")
+
+    # ---- preparing a start -------------------------------------------------------------------------------------
+
+    def renew(self, task: Task, now: float, reason: str) -> None:
+        """Request another container for a task that needs it, unless the task is stopped or given up."""
+        if task.told_to_stop or task.given_up:
+            return
+        if task.unfit and not task.busy:
+            self._containers.dismiss(task, now, "its container is given back")
+        if task.container_ended and not task.absent:
+            self._containers.replace(task, now, reason)
+
+    def advance(self, group: RestartGroup, now: float) -> None:
+        """Take the next step of the start that the group prepares."""
+        restart = group.restart
+        if restart is None or (group is not self._groups.gang and self._waits_for_gang(restart)):
+            return
+        if restart.choice is None and self._needs_choice(group, restart):
+            if _held_up(restart, _is_busy):
+                return
+            restart.choice = ResumeChoice(self._next_generation(group))
+            names = tuple(task.name for task in restart.members)
+            self._state.emit(ChooseResumePoint(restart.choice.generation, self._state.went_back, names))
+        due = restart.not_before is not None and now >= restart.not_before
+        if due and (restart.choice is None or restart.choice.made) and not self._lacks(restart):
+            self._begin(group, restart)
+
+    def _waits_for_gang(self, restart: Restart) -> bool:
+        """Return whether a single start waits for a start of the gang. Tasks of earlier stages do not."""
+        if self._groups.gang.restart is None:
+            return False
+        begun = self._state.generation.number > 0 and self._state.phase is not JobState.RESTARTING
+        return not begun or any(self._containers.gang.brings(task) for task in restart.members)
+
+    def _lacks(self, restart: Restart) -> bool:
+        """Whether the start has to wait for a task."""
+        if self._state.first_come and restart is self._groups.gang.restart:
+            return not any(task.ready for task in restart.members)
+        return _held_up(restart, _is_missing)
+
+    def chosen(self, generation: int, resume: Optional[ResumePoint]) -> None:
+        """Give the resume point to every group that asked for this generation."""
+        for group in self.waiting_for_choice(generation):
+            if group.restart and group.restart.choice:
+                group.restart.choice.made, group.restart.choice.resume = True, resume
+
+    def waiting_for_choice(self, generation: int) -> list[RestartGroup]:
+        """Return the groups that wait for the resume point of this generation."""
+        found = []
+        for group in self._groups.every:
+            choice = group.restart.choice if group.restart else None
+            if choice is not None and choice.generation == generation and not choice.made:
+                found.append(group)
+        return found
+
+    def _needs_choice(self, group: RestartGroup, restart: Restart) -> bool:
+        """Return whether a start needs a stored checkpoint. A task alone in its container uses its directory."""
+        if group is self._groups.gang:
+            return True
+        # All tasks use one resume point, which does not exist while the gang restarts.
+        is_kept = _keeps_checkpoints(restart.members) and group.suspect is None
+        return self._state.phase is not JobState.RESTARTING and not is_kept
+
+    def _next_generation(self, group: RestartGroup) -> int:
+        return self._state.generation.number + (1 if group is self._groups.gang else 0)
+
+    # ---- starting ----------------------------------------------------------------------------------------------
+
+    def _begin(self, group: RestartGroup, restart: Restart) -> None:
+        if group is self._groups.gang:
+            takes_part = _is_ready if self._state.first_come else _takes_part
+            self._begin_generation(restart, [task for task in restart.members if takes_part(task)])
+        elif self._state.phase is not JobState.RESTARTING and self._knows_cluster:
+            self._begin_alone(group, restart)
+
+    @property
+    def _knows_cluster(self) -> bool:
+        """Whether the addresses of all members are known, on which ranks depend. A recovery may lack some of them."""
+        if self._state.first_come:
+            return True
+        addresses = self._state.generation.addresses
+        begin_later = self._containers.gang.brings if self._groups.gang.restart else None
+        return all(
+            task.name in addresses or task.ready or (begin_later and begin_later(task))
+            for task in self._groups.gang.members
+            if not task.absent and not task.waits and not task.over
+        )
+
+    def _begin_generation(self, restart: Restart, members: Sequence[Task]) -> None:
+        state = self._state
+        choice = restart.choice
+        resume = choice.resume if choice else None
+        number = state.generation.number + 1
+        state.generation = Generation(number, resume)
+        for task in members:
+            task.absent = False
+        state.generation.without = frozenset(task.name for task in state.tasks if task.absent)
+        for task in state.members():
+            if task.is_up:
+                state.enter_cluster(task)
+        state.enter(JobState.RUNNING)
+        decided = self._begun(self._groups.gang, *map(self._groups.of, members))
+        for group in self._groups.every:
+            if group.restart:  # the choice belongs to the former generation, unless tasks start independently
+                group.restart.choice = choice if self._state.first_come else None
+        absent = [task.name for task in state.tasks if task.absent]
+        data = {
+            "generation": number,
+            "resume": attrs.asdict(resume) if resume else None,
+            "absent": absent,
+            "restarting": decided,
+            **self._order(members, resume, keep=False),
+        }
+        without = f", without {some(absent)}" if absent else ""
+        since = f"from {resume.label}" if resume else "from the beginning"
+        tasks = count(len(members), "task")
+        state.note("rendezvous", f"generation {number} with {tasks}{without}, {since}", data=data)
+
+    def _begin_alone(self, group: RestartGroup, restart: Restart) -> None:
+        (task,) = restart.members
+        for each in (task, *self._groups.gang.members):
+            if each.is_up and each.name not in self._state.generation.addresses and _takes_part(each):
+                self._state.enter_cluster(each)
+        self._state.enter_cluster(task)
+        resume = restart.choice.resume if restart.choice else None
+        data = {
+            "restarting": self._begun(group),
+            **self._order([task], resume, keep=restart.choice is None),
+        }
+        self._state.note("started_again", f"start {task.start}", task, data)
+
+    @staticmethod
+    def _begun(*groups: RestartGroup) -> dict[str, bool]:
+        """Reset the groups that start now. Return the groups that the event log lists as restarting."""
+        decided = {group.name: False for group in groups if group.decided}
+        for group in groups:
+            group.rest()
+            group.decided = False
+        return decided
+
+    def _order(self, tasks: Sequence[Task], resume: Optional[ResumePoint], *, keep: bool) -> dict[str, object]:
+        """Order the starts of tasks. Return the start numbers for the event log, with the most common number once."""
+        number = self._state.generation.number
+        for task in tasks:
+            task.start += 1
+        order = SendRendezvous(self._state.cluster(), {task.name: task.start for task in tasks}, resume, keep)
+        for task in tasks:
+            resumed = task.process.resumed if keep and task.process else resume
+            task.process = ProcessState(task.start, number, order, resumed)
+            task.enter(TaskState.REGISTERED)
+            task.failure = task.trouble_at = None
+        self._state.emit(order)
+        start = min((task.start for task in self._state.tasks), default=0)
+        known: dict[str, dict[str, Any]] = {}
+        for task in tasks:
+            own = reopened_record(task) if task.start == start else {"start": task.start, **reopened_record(task)}
+            if own:
+                known[task.name] = own
+        return {"start": start, "tasks": known}
+
+
+def _takes_part(task: Task) -> bool:
+    return not task.over and not task.waits and (task.ready or not task.absent)
+
+
+def _is_ready(task: Task) -> bool:
+    return task.ready and not task.over
+
+
+def _is_busy(task: Task) -> bool:
+    return task.busy and _takes_part(task)
+
+
+def _is_missing(task: Task) -> bool:
+    return not task.ready and _takes_part(task)
+
+
+def _held_up(restart: Restart, holds: Callable[[Task], bool]) -> bool:
+    """Return whether a member delays the start. Start at the last such member, because jobs are large."""
+    for _ in restart.members:
+        if holds(restart.members[restart.looking_at % len(restart.members)]):
+            return True
+        restart.looking_at = (restart.looking_at + 1) % len(restart.members)
+    return False
+
+
+def _keeps_checkpoints(tasks: Sequence[Task]) -> bool:
+    return all(task.process is not None and task.process.end is not None for task in tasks)

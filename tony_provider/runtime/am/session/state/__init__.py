@@ -1,1 +1,0 @@
-"""Where everything stands: the tasks and their processes, the job, and how it ended."""

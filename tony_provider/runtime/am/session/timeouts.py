@@ -1,0 +1,216 @@
+"""The session's clock: what is due when time goes by and nothing else happens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Optional
+
+from tony_provider.runtime.am.session import failures
+from tony_provider.runtime.am.session.completion import JobCompletion
+from tony_provider.runtime.am.session.containers import Containers
+from tony_provider.runtime.am.session.reports import ContainerFailures, ExecutorReports
+from tony_provider.runtime.am.session.resizing import Elastic, SpareRoom
+from tony_provider.runtime.am.session.restart_policy import RestartGroups
+from tony_provider.runtime.am.session.restarts import Restarts
+from tony_provider.runtime.am.session.session_state import SessionState, Settlement, Task
+from tony_provider.runtime.am.session.sizing import TypeSizes
+from tony_provider.runtime.am.session.suspension import OpeningTimes
+from tony_provider.runtime.common.quantities import some
+from tony_provider.runtime.jobspec.model import Role
+from tony_provider.runtime.protocol import timing
+from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState, TaskState
+
+_ASLEEP = 5.0  # seconds between two ticks after which the application master itself was not running
+
+
+class Timers:
+    """The part of the session that looks at its deadlines.
+
+    Times are the session's, in seconds.
+    """
+
+    def __init__(
+        self,
+        state: SessionState,
+        sizes: TypeSizes,
+        containers: Containers,
+        completion: JobCompletion,
+        groups: RestartGroups,
+        restarts: Restarts,
+        container_failures: ContainerFailures,
+        liveness: Liveness,
+        elastic: Elastic,
+        opening_times: OpeningTimes,
+        spare_room: SpareRoom,
+    ) -> None:
+        self._state = state
+        self._sizes = sizes
+        self._timeouts = state.job.timeouts
+        self._containers = containers
+        self._completion = completion
+        self._groups = groups
+        self._restarts = restarts
+        self._container_failures = container_failures
+        self._liveness = liveness
+        self._elastic = elastic
+        self._opening_times = opening_times
+        self._spare_room = spare_room
+        self._started = 0.0
+        self._ticked: Optional[float] = None
+
+    def start(self, started: float) -> None:
+        """Set when the application began."""
+        self._started = started
+
+    def tick(self, now: float) -> None:
+        """Look at every deadline."""
+        self._forgive_own_sleep(now)
+        if self._state.verdict is None:
+            self._look_at_lifetime(now)
+            self._opening_times.tick(now)
+            self._look_at_queue(now)
+            self._look_at_starts(now)
+            self._liveness.tick(now)
+            self._elastic.tick(now)
+            self._spare_room.tick(now)
+        self._containers.tick(now)
+
+    def _forgive_own_sleep(self, now: float) -> None:
+        asleep = 0.0 if self._ticked is None else now - self._ticked
+        self._ticked = now
+        if asleep > _ASLEEP:
+            self._liveness.forgive(asleep, now)
+
+    def _look_at_queue(self, now: float) -> None:
+        missing = self._containers.gang.timed_out(now) if self._state.phase is JobState.WAITING else None
+        if missing:
+            self._completion.fail(Failure(FailureKind.QUEUE_TIMEOUT, missing), now)
+
+    def _look_at_lifetime(self, now: float) -> None:
+        over = [reason for end, reason in self._ends() if now >= end]
+        if over:
+            self._completion.kill(over[0], now)
+
+    def _ends(self) -> Iterator[tuple[float, str]]:
+        lifetime, deadline = self._timeouts.lifetime, self._timeouts.deadline
+        if lifetime is not None:
+            yield self._started + lifetime, f"the job's lifetime of {lifetime:g} s (timeouts.lifetime) is over"
+        if deadline is not None:
+            yield deadline - self._state.epoch, "the job's deadline (timeouts.deadline) has come"
+
+    # ---- containers and executors that do not come -------------------------------------------------------------
+
+    def _look_at_starts(self, now: float) -> None:
+        late = [
+            task
+            for task in self._state.tasks
+            if task.deadline is not None and now >= task.deadline and not task.told_to_stop
+        ]
+        not_registered = [task for task in late if task.state is TaskState.STARTING]
+        not_replaced = [task for task in late if task.state is TaskState.REQUESTED]
+        if not_registered:
+            self._container_failures.not_registered(not_registered, now)
+        # Once those that decide have succeeded, the evaluators have timeouts.evaluator, and no longer.
+        if not_replaced and self._state.verdict is None and self._state.phase is not JobState.FINISHING:
+            self._not_replaced(not_replaced, now)
+
+    def _not_replaced(self, late: list[Task], now: float) -> None:
+        """Go on without them, or wait for the whole gang again."""
+        restart = self._groups.gang.restart
+        members = restart.members if restart else []
+        for task in late:
+            if task not in members or task.absent or self._state.first_come:
+                task.deadline = None  # nobody waits for it: it comes when it comes
+            elif task.role is Role.SIDECAR:
+                self._restarts.give_up(task, self._no_container([task]), now)
+        needed = [task for task in late if task.deadline is not None and not task.over]
+        if not needed or any(task.busy for task in members):
+            return
+        if self._elastic.may_leave_out(needed):
+            self._elastic.leave_out(needed)
+        else:
+            why = self._no_container(needed).message
+            self._sizes.come_down(why)
+            self._containers.give_all_back(now, why)
+            self._restarts.prepare_start(now)
+
+    def _no_container(self, tasks: list[Task]) -> Failure:
+        names = some(task.name for task in tasks)
+        limit = self._timeouts.replacement
+        message = f"no new container for {names} was granted within {limit:g} s (timeouts.replacement)"
+        return Failure(FailureKind.CONTAINER_LOST, message, tasks[0].name)
+
+
+class Liveness:
+    """The part of the session that looks for executors and processes which give no sign of life.
+
+    Times are the session's, in seconds.
+    """
+
+    def __init__(
+        self,
+        state: SessionState,
+        groups: RestartGroups,
+        restarts: Restarts,
+        container_failures: ContainerFailures,
+        executors: ExecutorReports,
+    ) -> None:
+        self._state = state
+        self._groups = groups
+        self._restarts = restarts
+        self._container_failures = container_failures
+        self._reports = executors
+        self.heartbeat_seconds = timing.heartbeat_interval(state.job.size)
+        self.lost_after = timing.lost_after(self.heartbeat_seconds)
+
+    def forgive(self, seconds: float, now: float) -> None:
+        """Give everybody so many seconds more: the master itself was not running, and messages may wait to be read."""
+        for task in self._state.tasks:
+            if task.heard_at is not None:
+                task.heard_at = min(now, task.heard_at + seconds)
+            process = task.process
+            if process and process.moved_at is not None:
+                process.moved_at = min(now, process.moved_at + seconds)
+            if process and process.stop_by is not None:
+                process.stop_by += seconds
+
+    def tick(self, now: float) -> None:
+        for task in self._state.tasks:
+            if task.has_container and not task.told_to_stop:
+                self._look_at_silence(task, now)
+                self._look_at_stop(task, now)
+        self._look_at_stalls(now)
+
+    def _look_at_silence(self, task: Task, now: float) -> None:
+        if task.heard_at is not None and now - task.heard_at > self.lost_after:
+            self._container_failures.silent(task, now - task.heard_at, now)
+
+    def _look_at_stop(self, task: Task, now: float) -> None:
+        process = task.process
+        if process is None or process.settled or process.stop_by is None or now < process.stop_by:
+            return
+        if process.end is None:
+            self._container_failures.not_stopped(task, now)
+        else:
+            self._reports.settled(task, Settlement(process.start, "its last copies took too long"), now)
+
+    def _look_at_stalls(self, now: float) -> None:
+        limit = self._state.job.timeouts.stall
+        if limit is None:
+            return
+        running = [task for task in self._state.tasks if task.role.is_tracked and _runs(task)]
+        # Often only the chief reports its steps: where some do, the others are not expected to.
+        reporting = [task for task in running if task.process and task.process.step is not None]
+        for task in reporting or running:
+            moved_at = task.process.moved_at if task.process else None
+            # It may have taken one since its last heartbeat.
+            idle = moved_at is not None and now - moved_at >= limit + self.heartbeat_seconds
+            if idle and self._groups.preparing(task) is None and not self._groups.of(task).root_cause.pending:
+                self._restarts.trouble(task, failures.of_stall(task, limit), now)
+
+
+def _runs(task: Task) -> bool:
+    process = task.process
+    if process is None or process.started_at is None or task.told_to_stop:
+        return False
+    return process.runs and not task.is_uploading

@@ -1,1 +1,0 @@
-"""Time: what happens when nobody says anything, and what is known before it happens."""

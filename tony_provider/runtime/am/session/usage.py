@@ -1,0 +1,406 @@
+"""Where the job's time went: each moment is put down to what the job was doing."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import attrs
+
+from tony_provider.runtime.am.session.gang import ContainerSizes
+from tony_provider.runtime.am.session.session_state import Heartbeat, SessionState, Task
+from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskProgress, TaskState, TimeUse, TypeUse
+
+ALLOCATION, LOCALISATION, START = "allocation", "localisation", "start"  # fields of TimeUse
+TRAINING, RESTARTS, SUSPENDED, END = "training", "restarts", "suspended", "end"
+_SILENT = 600.0  # seconds without a report after which a program counts as one that makes none
+_BY_STATE = {
+    JobState.WAITING: ALLOCATION,
+    JobState.STARTING: LOCALISATION,
+    JobState.RESTARTING: RESTARTS,
+    JobState.RUNNING: TRAINING,
+    JobState.RECOVERING: TRAINING,
+    JobState.SUSPENDED: SUSPENDED,
+}
+
+
+@attrs.frozen
+class _FirstReport:
+    """The first report of a generation, as long as it is not known how much of the time before it was work."""
+
+    task: str
+    steps: int  # that were done by then
+    seconds: float  # since the generation's processes had started
+    beginning: str  # START or RESTARTS
+    put_down: float  # of these seconds, to that; the others are put down to training
+
+
+class TimeLedger:
+    """Puts the job's time down to the fields of TimeUse.
+
+    ``look`` at it after whatever has happened; times are the session's, in seconds. A program works from its first
+    report in a generation on, and before it for as long as the steps that it reports then have taken, by the pace of
+    its next report; one that never reports anything, from the start of its processes on. While tasks start again
+    alone, and the others go on, their part of the time is that of restarts.
+    """
+
+    def __init__(self, state: SessionState) -> None:
+        self._state = state
+        self._seconds = dict.fromkeys((ALLOCATION, LOCALISATION, START, TRAINING, RESTARTS, SUSPENDED, END), 0.0)
+        self._checkpoints = 0.0
+        self._repeated = 0.0
+        self._doing = ALLOCATION
+        self._since = 0.0
+        self._reports = False  # its programs have ever reported anything
+        self._heard = 0  # the newest generation that has reported something
+        self._works = 0  # the newest one that is at work, having reported something or been silent for long
+        self._started = 0  # the newest generation of which a process has started
+        self._silent = 0.0  # seconds since then, as long as it has not reported anything, put down to its beginning
+        self._presumed = 0.0  # likewise, put down to training
+        self._beginning = START  # or RESTARTS: what it was before it was at work
+        self._first: Optional[_FirstReport] = None
+        self._step = 0  # the highest of the newest generation
+        self._reached = 0  # the highest of former generations
+        self._alone = LoneRestarts(state)
+
+    def begin(self, now: float) -> None:
+        self._since = now
+
+    def take_over(self, former: JobStatus, now: float) -> None:
+        """Go on from the status that a former application master has left, also with the time since."""
+        times = former.times or TimeUse()
+        for name in self._seconds:
+            self._seconds[name] = getattr(times, name)
+        self._checkpoints, self._repeated = times.checkpoints, times.repeated
+        self._step = max((task.progress.step for task in former.tasks if task.progress), default=0)
+        self._reports = any(task.progress for task in former.tasks)
+        self._doing = _BY_STATE.get(former.state, END)
+        self._started = former.generation
+        if self._doing == TRAINING and (self._reports or times.training):
+            self._works = self._heard = former.generation
+        elif self._doing == TRAINING:
+            self._doing, self._silent = START, times.start
+        self._since = min(now, former.updated_ms / 1000 - self._state.epoch)
+
+    def look(self, now: float) -> None:
+        """Put down the time since the last look."""
+        seconds = max(0.0, now - self._since)
+        self._since = now
+        self._put(self._seconds, seconds)
+        if self._doing == TRAINING:
+            self._repeated += seconds * (1.0 if self._step < self._reached else self._alone.repeating)
+        if self._doing in (START, RESTARTS):
+            self._beginning = self._doing
+        if self._started == self._state.generation.number > self._heard:
+            self._listen(seconds)
+        before, self._doing = self._doing, self._now_doing()
+        self._alone.look(self._doing == TRAINING)
+        if self._doing != before:
+            self._judge_silence(before)
+            if before == TRAINING:
+                self._weigh(None, over=True)
+
+    def started(self, task: Task, now: float) -> None:
+        """A user process has started."""
+        if task.process and task.process.generation > self._started:
+            self._judge_silence(self._doing)
+            self._started, self._silent, self._presumed = task.process.generation, 0.0, 0.0
+        if self._alone.is_down(task) and task.progress is None:
+            self.look(now)
+            self._alone.works(task)
+
+    def reported(self, task: Task, progress: TaskProgress, now: float) -> None:
+        """A task has reported how far it is."""
+        process = task.process
+        if process is None or process.started_at is None or process.generation != self._state.generation.number:
+            return  # it may be what it reported before the last failure
+        if self._heard < process.generation:
+            self.look(now)
+            silent = self._silent + self._presumed
+            self._first = _FirstReport(task.name, self._done(progress.step), silent, self._beginning, self._silent)
+            self._heard = self._works = process.generation
+            self._reports, self._silent, self._presumed = True, 0.0, 0.0
+            # Not sooner: those that are stopped for a restart may still tell what they had done.
+            self._reached, self._step = max(self._reached, self._step), 0
+        self._step = max(self._step, progress.step)
+        self.look(now)
+        if self._first and self._first.task == task.name:
+            self._weigh(progress.steps_per_second)
+        self._alone.reported(task, progress.step)
+
+    def copied(self, seconds: float) -> None:
+        """A checkpoint was copied to the store, and committed; that took so long."""
+        self._checkpoints += seconds
+
+    def figures(self, now: float) -> TimeUse:
+        """Where the time went until now. The queue's part is the application master's to know."""
+        seconds = dict(self._seconds)
+        self._put(seconds, max(0.0, now - self._since))
+        return TimeUse(
+            **{name: round(value, 1) for name, value in seconds.items()},
+            checkpoints=round(self._checkpoints, 1),
+            repeated=round(self._repeated, 1),
+        )
+
+    def _put(self, where: dict[str, float], seconds: float) -> None:
+        down = self._alone.down if self._doing == TRAINING else 0.0
+        where[self._doing] += seconds * (1.0 - down)
+        where[RESTARTS] += seconds * down
+
+    def _now_doing(self) -> str:
+        state, was_down = self._state, self._doing == RESTARTS
+        if state.verdict or state.finished or state.phase is JobState.FINISHING:
+            return END
+        if state.phase is JobState.RECOVERING:
+            return self._doing
+        if state.phase is JobState.SUSPENDED:
+            return SUSPENDED
+        if state.phase is not JobState.RUNNING:
+            return RESTARTS if was_down else _BY_STATE[state.phase]
+        if self._works == state.generation.number:
+            return TRAINING
+        if was_down:
+            return RESTARTS
+        return START if self._started == state.generation.number else LOCALISATION  # executors unpack archives
+
+    def _listen(self, seconds: float) -> None:
+        """The newest generation runs, and has not reported anything in so many seconds."""
+        if self._doing == TRAINING:
+            self._presumed += seconds
+        elif self._doing in (START, RESTARTS):
+            self._silent += seconds
+            if self._silent >= _SILENT:
+                self._works = self._state.generation.number
+
+    def _judge_silence(self, spent_as: str) -> None:
+        """A program that has never reported anything was at work all the time."""
+        if not self._reports and spent_as in (START, RESTARTS):
+            self._seconds[spent_as] -= self._silent
+            self._seconds[TRAINING] += self._silent
+            self._silent, self._presumed = 0.0, self._presumed + self._silent
+
+    def _done(self, step: int) -> int:
+        """How many steps of this generation that makes, as far as it is known where it began."""
+        resume = self._state.generation.resume
+        return step - ((resume.step if resume else None) or 0)
+
+    def _weigh(self, pace: Optional[float], *, over: bool = False) -> None:
+        """Put down the time before the first report, once it is known how much of it was work.
+
+        ``pace``: steps per second, if known. ``over``: it will not be known any more. Then it is not known, either,
+        that the beginning was slow.
+        """
+        first = self._first
+        if first is None:
+            return
+        if first.steps <= 1:
+            worked = 0.0
+        elif pace is not None and pace > 0:
+            worked = min(first.seconds, first.steps / pace)
+        elif over:
+            worked = first.seconds
+        else:
+            return
+        more = first.seconds - worked - first.put_down
+        self._seconds[first.beginning] += more
+        self._seconds[TRAINING] -= more
+        if first.beginning == RESTARTS:
+            self._repeated = max(0.0, self._repeated - more)
+        self._first = None
+
+
+_HOLD = (TaskState.STARTING, TaskState.REGISTERED, TaskState.RUNNING)  # a container
+_MOST_WEIGHT = 60.0  # seconds that one heartbeat speaks for
+_SUSTAINED = 30.0  # seconds: what processors are kept busy for less than that, the mean tells
+_CROWDED = 90.0  # percent of a node's processors: with more, tasks may have to wait for them
+
+
+@attrs.define
+class _Mean:
+    """Of values that held for some seconds each."""
+
+    total: float = 0.0
+    seconds: float = 0.0
+
+    def add(self, value: float, seconds: float) -> None:
+        self.total += value * seconds
+        self.seconds += seconds
+
+    @property
+    def value(self) -> Optional[float]:
+        return round(self.total / self.seconds, 1) if self.seconds else None
+
+
+@attrs.define
+class _Ledger:
+    """Of one type."""
+
+    held: float = 0.0
+    used: float = 0.0
+    cpu: _Mean = attrs.field(factory=_Mean)
+    most_cpu: Optional[float] = None
+    sustained: dict[str, _Mean] = attrs.field(factory=dict)  # of each task, until it is of _SUSTAINED
+    crowded: _Mean = attrs.field(factory=_Mean)  # 100 while a node is, else 0
+    gpu: _Mean = attrs.field(factory=_Mean)
+    most_rss: Optional[int] = None
+    most_rss_task: Optional[str] = None
+    most_gpu_bytes: Optional[int] = None
+
+    def add_cpu(self, task: str, percent: float, seconds: float) -> None:
+        self.cpu.add(percent, seconds)
+        sustained = self.sustained.setdefault(task, _Mean())
+        sustained.add(percent, seconds)
+        if sustained.seconds >= _SUSTAINED:
+            self.most_cpu = max(self.most_cpu or 0.0, sustained.value or 0.0)
+            del self.sustained[task]
+
+
+class TypeLedger:
+    """Adds up what the tasks of each type use. Times are the session's, in seconds."""
+
+    def __init__(self, state: SessionState, sizes: ContainerSizes) -> None:
+        self._state = state
+        self._sizes = sizes
+        self._of = {name: _Ledger() for name in state.job.tasks}
+        self._since = 0.0
+
+    def begin(self, now: float) -> None:
+        self._since = now
+
+    def take_over(self, former: JobStatus, now: float) -> None:
+        """Go on from the status that a former application master has left, also with the time since."""
+        away = max(0.0, now - (former.updated_ms / 1000 - self._state.epoch))
+        for use in former.use:
+            if use.type in self._of:
+                self._of[use.type] = _Ledger(
+                    held=use.container_seconds,
+                    used=use.used_seconds,
+                    cpu=_mean(use.mean_cpu_percent, use.used_seconds),
+                    most_cpu=use.most_cpu_percent,
+                    crowded=_mean(use.crowded_percent, use.used_seconds),
+                    gpu=_mean(use.mean_gpu_percent, use.used_seconds),
+                    most_rss=use.most_rss_bytes,
+                    most_rss_task=use.most_rss_task,
+                    most_gpu_bytes=use.most_gpu_bytes,
+                )
+        for task in former.tasks:
+            if task.type in self._of and task.state in _HOLD:
+                self._of[task.type].held += away
+                self._of[task.type].used += away if task.state is TaskState.RUNNING else 0.0
+
+    def tick(self, now: float) -> None:
+        """Put down the time since the last tick. Looks at every task."""
+        seconds, self._since = max(0.0, now - self._since), now
+        for task in self._state.tasks:
+            if task.has_container:
+                ledger = self._of[task.type]
+                ledger.held += seconds
+                if _runs(task):
+                    ledger.used += seconds
+
+    def heard(self, task: Task, beat: Heartbeat, now: float) -> None:
+        """A heartbeat has come; to be called before the task knows of it."""
+        if not _runs(task) or not beat.rss_bytes:
+            return
+        ledger = self._of[task.type]
+        seconds = min(max(0.0, now - task.heard_at), _MOST_WEIGHT) if task.heard_at is not None else 0.0
+        ledger.add_cpu(task.name, beat.cpu_percent, seconds)
+        if beat.node_busy_percent is not None:
+            ledger.crowded.add(100.0 if beat.node_busy_percent >= _CROWDED else 0.0, seconds)
+        if ledger.most_rss is None or beat.rss_bytes > ledger.most_rss:
+            ledger.most_rss, ledger.most_rss_task = beat.rss_bytes, task.name
+        if beat.gpu_percent is not None:
+            ledger.gpu.add(beat.gpu_percent, seconds)
+        if beat.gpu_bytes is not None:
+            ledger.most_gpu_bytes = max(ledger.most_gpu_bytes or 0, beat.gpu_bytes)
+
+    def figures(self) -> list[TypeUse]:
+        """By task type, in the job's order."""
+        return [self._use(name, ledger) for name, ledger in self._of.items()]
+
+    def _use(self, name: str, ledger: _Ledger) -> TypeUse:
+        spec = self._sizes.of(name)
+        return TypeUse(
+            type=name,
+            tasks=sum(1 for task in self._state.of_type[name] if not task.vacant),
+            container_seconds=round(ledger.held, 1),
+            memory_bytes=spec.memory << 20,
+            vcores=spec.vcores,
+            gpus=spec.gpus,
+            used_seconds=round(ledger.used, 1),
+            most_rss_bytes=ledger.most_rss,
+            most_rss_task=ledger.most_rss_task,
+            mean_cpu_percent=ledger.cpu.value,
+            most_cpu_percent=ledger.most_cpu,
+            crowded_percent=ledger.crowded.value,
+            mean_gpu_percent=ledger.gpu.value,
+            most_gpu_bytes=ledger.most_gpu_bytes,
+        )
+
+
+def _runs(task: Task) -> bool:
+    return task.process is not None and task.process.started_at is not None and task.process.runs
+
+
+def _mean(value: Optional[float], seconds: float) -> _Mean:
+    return _Mean() if value is None else _Mean(value * seconds, seconds)
+
+
+class LoneRestarts:
+    """Knows who is down, and who has not got again to where it was. Of the tasks that decide how the job ends."""
+
+    def __init__(self, state: SessionState) -> None:
+        self._state = state
+        self._tasks = 1  # of which these are parts
+        self._restarts = 0  # that were looked at
+        self._down: dict[str, int] = {}  # the step that each had reached
+        self._behind: dict[str, int] = {}  # the same, of those that work again
+
+    @property
+    def down(self) -> float:
+        """The part of the tasks that is down, 0 to 1."""
+        return len(self._down) / self._tasks if self._down else 0.0
+
+    @property
+    def repeating(self) -> float:
+        """The part of the tasks that does again what it had done, 0 to 1."""
+        return len(self._behind) / self._tasks if self._behind else 0.0
+
+    def look(self, trains: bool) -> None:
+        """See who starts again, if anybody does. ``trains``: the job goes on; else all start again together."""
+        if not trains:
+            self._down, self._behind = {}, {}
+        if self._restarts == self._state.restarts or self._state.phase is JobState.RECOVERING:
+            return
+        self._restarts = self._state.restarts
+        if trains:
+            tasks = [task for task in self._state.tasks if task.decisive and not task.absent]
+            self._tasks = max(1, len(tasks))
+            for task in tasks:
+                if task.name not in self._down and _starts_again(task):
+                    reached = task.progress.step if task.progress else 0
+                    self._down[task.name] = max(reached, self._behind.pop(task.name, 0))
+
+    def is_down(self, task: Task) -> bool:
+        return task.name in self._down
+
+    def works(self, task: Task) -> None:
+        """A task that was down is at work again."""
+        if reached := self._down.pop(task.name):
+            self._behind[task.name] = reached
+
+    def reported(self, task: Task, step: int) -> None:
+        """A task has said how far it is."""
+        process = task.process
+        if process is None or process.started_at is None or not process.runs or process.stop_by is not None:
+            return  # it may be what it had reported before
+        if task.name in self._down:
+            self.works(task)
+        if step >= self._behind.get(task.name, step + 1):
+            del self._behind[task.name]
+
+
+def _starts_again(task: Task) -> bool:
+    process = task.process
+    if not task.has_begun or task.over or (process is not None and process.succeeded):
+        return False
+    return not task.runs or (process is not None and process.stop_by is not None)

@@ -1,0 +1,316 @@
+"""The application master's access to its store on clusters with Kerberos: tokens that end, and newer ones."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack, closing, suppress
+from pathlib import Path
+from typing import Callable, Optional, Union
+
+import attrs
+
+from tony_provider.runtime.application import ApplicationDescription
+from tony_provider.runtime.application_store import open_application_store
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.common.clock import epoch_ms, moment
+from tony_provider.runtime.common.concurrency import wait_with_timeout
+from tony_provider.runtime.common.files import write_private_file
+from tony_provider.runtime.hadoop.errors import CredentialsError
+from tony_provider.runtime.hadoop.gss import GssError, KeytabTickets
+from tony_provider.runtime.hadoop.tokens import Credentials
+from tony_provider.runtime.protocol.status import TokenLife
+from tony_provider.runtime.protocol.store_tokens import (
+    NewerTokens,
+    OtherToken,
+    StoreToken,
+    TokenServer,
+    fetch_newer_tokens,
+    replace_store_token,
+    store_token,
+)
+from tony_provider.runtime.storage import Storage, StorageAuthError, StorageError, WebHdfsConfig, WebHdfsStorage
+from tony_provider.runtime.storage.webhdfs.key_server import KeyServer
+from tony_provider.runtime.storage.webhdfs.transport import Negotiate, as_storage_errors
+
+log = logging.getLogger(__name__)
+
+_LOOK_SECONDS = 20.0  # for the store to say whether it takes a token
+_OWN_SHARE = 0.4  # of a token's life, after which the master fetches another by its keytab: before others bring one
+_PAUSE = 30.0  # seconds after such a try that has failed
+_WAIT_SECONDS = 900.0  # of a master whose token has ended, for somebody who brings a newer one
+
+
+_REMEDY = (
+    "So that newer ones come in time, let the task wait for its job (wait_for_completion) with a Kerberos ticket that "
+    "is renewed, run `airflow tony renew` regularly, or name a `master_keytab` in the connection"
+)
+
+
+class TokenRefusedError(Exception):
+    """A token that was brought is not taken; the message says why."""
+
+
+class StoreAccess:
+    """The tokens that the master and all its containers reach the store by, and those who are told of newer ones.
+
+    With the store's come those of other HDFS that the application names, and of a key server. A newer one must be of
+    the same owner, and the store must take it. Used within a running event loop.
+    """
+
+    def __init__(self, description: ApplicationDescription, credentials: Credentials, storage: Storage) -> None:
+        """``credentials`` are the master's own, which later containers get too. Raises CredentialsError."""
+        self._description = description
+        self._credentials = credentials
+        self._storage = storage
+        self._keytab = KeytabTokens.of(description, credentials.secrets)
+        self._newest = store_token(credentials)
+        self._turn = asyncio.Lock()
+        self._renewed = asyncio.Event()  # at least once
+        self._brought = asyncio.Event()  # since ``mind`` has looked
+        self.newer: Optional[StoreToken] = None  # than those that containers were launched with, perhaps
+        self.listeners: list[Callable[[StoreToken], None]] = []  # told of each newer one
+
+    @property
+    def life(self) -> Optional[TokenLife]:
+        """Of the newest tokens, the one that ends first; None: the store asks for none."""
+        return _life(self._newest) if self._newest else None
+
+    def trouble(self, now_ms: int) -> Optional[str]:
+        """What people are to know when the token is about to end; None: nothing yet."""
+        life = self.life
+        if life is None or now_ms < life.last_quarter_ms:
+            return None
+        name = self._first_to_end()
+        which = self._which()
+        if now_ms < life.until_ms:
+            return (
+                f"the application's {which} ends at {moment(life.until_ms)}, and nobody has brought a newer one; "
+                "`airflow tony renew` does so"
+            )
+        what = "nobody gets there any more" if name else "nothing gets to the store any more"
+        return f"the application's {which} has ended at {moment(life.until_ms)}: {what}"
+
+    def explained(self, problem: str, now_ms: int) -> str:
+        """Why the application has failed; where a token had ended by then, with that, and what to do about it."""
+        life = self.life
+        if life is None or now_ms < life.until_ms:
+            return problem
+        return f"{problem}\n({self.trouble(now_ms)}. {_REMEDY})"
+
+    def _which(self) -> str:
+        """The token that ends first, in words."""
+        name = self._first_to_end()
+        return f"token of {name}" if name else "HDFS token"
+
+    def _first_to_end(self) -> str:
+        """Its name; empty: the store's own."""
+        if self._newest is None:
+            return ""
+        untils = {"": self._newest.until_ms, **{each.name: each.until_ms for each in self._newest.others}}
+        return min(untils, key=lambda name: untils[name])
+
+    async def until_it_holds(self) -> None:
+        """Wait until the store takes the token. Raises StorageError when nobody brings one that it does.
+
+        A later master begins with the token that its application was submitted with, which may have ended since.
+        """
+        if self._newest is None:
+            return
+        try:
+            await asyncio.to_thread(self._look_at_all)
+        except StorageAuthError as error:
+            if await self._fetch():
+                return
+            log.warning("waiting %g s for a newer token of the store: %s", _WAIT_SECONDS, error)
+            try:
+                await wait_with_timeout(self._renewed.wait(), _WAIT_SECONDS)
+            except asyncio.TimeoutError:
+                raise error from None
+        except StorageError as error:
+            log.warning("whether the store takes the token cannot be seen: %s", error)
+
+    async def mind(self, seconds: float, last_call: Callable[[str], None]) -> None:
+        """Call ``last_call``, with the reason, when a token that nobody has replaced is about to end.
+
+        ``seconds`` before that, while a checkpoint can still be copied, but not before the token's last quarter. Ends
+        where the store asks for no token.
+        """
+        called = -1  # the end of the token that was called for
+        while (life := self.life) is not None:
+            self._brought.clear()
+            left: Optional[float] = None
+            if called != life.until_ms:
+                at_ms = max(life.last_quarter_ms, life.until_ms - int(seconds * 1000))
+                left = (at_ms - epoch_ms()) / 1000
+                if left <= 0:
+                    called, left = life.until_ms, None
+                    last_call(f"the {self._which()} ends at {moment(life.until_ms)}")
+            with suppress(asyncio.TimeoutError):
+                await wait_with_timeout(self._brought.wait(), left)
+
+    async def take(self, token: StoreToken) -> TokenLife:
+        """Use newer tokens from now on. Idempotent. Raises TokenRefusedError.
+
+        One of those beside the store's that is not taken is left out, with a line in the log.
+        """
+        async with self._turn:
+            newest = self._newest
+            if newest is None:
+                raise TokenRefusedError("the application was submitted without a token: its store asks for none")
+            if _is_newer(token, newest):
+                await self._try(token)
+                newest = attrs.evolve(newest, text=token.text, until_ms=token.until_ms)
+            newest = attrs.evolve(newest, others=[await self._newer_of(each, token.others) for each in newest.others])
+            if newest != self._newest:
+                self._use(newest)
+            return _life(newest)
+
+    async def _newer_of(self, present: OtherToken, brought: Iterable[OtherToken]) -> OtherToken:
+        """The one that was brought in its place, if there is one that is taken."""
+        newer = next((each for each in brought if each.name == present.name), None)
+        try:
+            if newer is not None and _is_newer(newer, present):
+                await self._try_other(newer)
+                return newer
+        except TokenRefusedError as error:
+            log.warning("the newer token of %s is not taken: %s", present.name, error)
+        return present
+
+    async def fetch(self) -> None:
+        """Fetch newer tokens in time, for ever. Ends where the master has no keytab."""
+        while self._keytab is not None and (life := self.life) is not None:
+            wait_ms = life.issued_ms + (life.until_ms - life.issued_ms) * _OWN_SHARE - epoch_ms()
+            await asyncio.sleep(max(0.0, wait_ms / 1000))
+            if self.life == life and not await self._fetch():
+                await asyncio.sleep(_PAUSE)
+
+    async def _fetch(self) -> bool:
+        """Whether there is a newer one."""
+        if self._keytab is None:
+            return False
+        try:
+            fetched = await asyncio.to_thread(self._keytab.newer)
+            await self.take(fetched.token)
+            for problem in fetched.problems:
+                log.warning("no newer token by the keytab: %s", problem)
+        except (StorageError, TokenRefusedError) as error:
+            log.warning("no newer token of the store by the keytab: %s", error)
+            return False
+        return not fetched.problems
+
+    async def _try(self, token: StoreToken) -> None:
+        secrets = {contract.SECRET_STORE_TOKEN: token.text.encode()}
+        await self._try_at(self._description.application_dir, secrets)
+
+    async def _try_other(self, token: OtherToken) -> None:
+        if any(each.name == token.name for each in self._description.other_hdfs):  # others are not ours to show
+            secrets = {contract.SECRET_OTHER_TOKEN_PREFIX + token.name: token.text.encode()}
+            await self._try_at(_root(token.name), secrets)
+
+    async def _try_at(self, uri: str, secrets: dict[str, bytes]) -> None:
+        try:
+            await wait_with_timeout(asyncio.to_thread(self._look_with, uri, secrets), _LOOK_SECONDS)
+        except StorageError as error:
+            raise TokenRefusedError(f"the store does not take it: {error}") from error
+        except asyncio.TimeoutError:
+            raise TokenRefusedError(f"the store has not answered within {_LOOK_SECONDS:g} s") from None
+
+    def _look_with(self, uri: str, secrets: dict[str, bytes]) -> None:
+        with open_application_store(self._description, secrets) as storage:
+            storage.exists(uri)
+
+    def _look_at_all(self) -> None:
+        self._storage.exists(self._description.application_dir)
+        for each in self._description.other_hdfs:
+            self._storage.exists(_root(each.name))
+
+    def _use(self, token: StoreToken) -> None:
+        replace_store_token(self._credentials, token)
+        self._storage.take_token(token.text)
+        for other in token.others:
+            self._storage.take_token(other.text, other.name)
+        self._newest = self.newer = token
+        self._renewed.set()
+        self._brought.set()
+        log.info("newer tokens, which hold until %s", moment(_life(token).until_ms))
+        for listener in self.listeners:
+            listener(token)
+
+
+def _is_newer(token: Union[StoreToken, OtherToken], present: Union[StoreToken, OtherToken]) -> bool:
+    """Raises TokenRefusedError for another owner's, and for what is no token."""
+    try:
+        about, known = token.id, present.id
+    except CredentialsError as error:
+        raise TokenRefusedError(str(error)) from error
+    if about.owner != known.owner:
+        raise TokenRefusedError(f"a token of {about.owner}; the application's own is of {known.owner}")
+    return about.issued_ms >= known.issued_ms and (token.text, token.until_ms) != (present.text, present.until_ms)
+
+
+def _life(token: StoreToken) -> TokenLife:
+    lives = [TokenLife(token.id.issued_ms, token.until_ms)]
+    lives += [TokenLife(each.id.issued_ms, each.until_ms) for each in token.others]
+    return min(lives, key=lambda life: life.until_ms)
+
+
+def _root(name: str) -> str:
+    return f"hdfs://{name}/"
+
+
+_FILE = Path(".tony-keytab")  # in the container's own directory: Kerberos's library reads a keytab from a file
+
+
+class KeytabTokens:
+    """Fetches newer tokens of the store, and of what the application names beside it, as the keytab's owner."""
+
+    def __init__(
+        self, description: ApplicationDescription, webhdfs: WebHdfsConfig, keytab: bytes, principal: str
+    ) -> None:
+        self._description = description
+        self._webhdfs = webhdfs
+        self._keytab = keytab
+        self._principal = principal
+        self._tickets: Optional[KeytabTickets] = None
+
+    @classmethod
+    def of(cls, description: ApplicationDescription, secrets: Mapping[str, bytes]) -> Optional[KeytabTokens]:
+        """None: the connection names no keytab, or the store is not HDFS."""
+        keytab, webhdfs = secrets.get(contract.SECRET_KEYTAB), description.webhdfs
+        if keytab is None or webhdfs is None:
+            return None
+        principal = secrets.get(contract.SECRET_PRINCIPAL, b"").decode()
+        return cls(description, webhdfs, keytab, principal)
+
+    def newer(self) -> NewerTokens:
+        """Newer tokens, renewed once: so their end is known. Blocks.
+
+        Raises StorageError, also where there is no ticket to be had.
+        """
+        try:
+            return self._get()
+        except (GssError, OSError, ValueError) as error:
+            raise StorageAuthError(
+                self._description.application_dir,
+                "get a token for",
+                str(error),
+                "check the connection's keytab and principal",
+            ) from error
+
+    def _get(self) -> NewerTokens:
+        if self._tickets is None:
+            write_private_file(_FILE, self._keytab)
+            self._tickets = KeytabTickets(_FILE.absolute(), self._principal)
+        negotiate, description = self._tickets.negotiate, self._description
+        aside = as_storage_errors(negotiate, GssError)
+        with ExitStack() as stack:
+
+            def hdfs(webhdfs: WebHdfsConfig, speaks: Negotiate) -> WebHdfsStorage:
+                return stack.enter_context(closing(WebHdfsStorage(webhdfs, negotiate=speaks)))
+
+            others: dict[str, TokenServer] = {each.name: hdfs(each.webhdfs, aside) for each in description.other_hdfs}
+            if description.key_server:
+                others[description.key_server] = KeyServer(description.key_server, self._webhdfs, aside)
+            return fetch_newer_tokens(hdfs(self._webhdfs, negotiate), others, description.user)

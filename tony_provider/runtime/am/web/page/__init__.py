@@ -1,1 +1,0 @@
-"""The job's page: what people see of a job in their browser."""

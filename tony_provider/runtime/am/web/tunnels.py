@@ -1,0 +1,250 @@
+"""``PUT control/tunnel``: the requests of all tunnels of a job, and how many there may be."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import logging
+import ssl
+from collections.abc import Collection
+from contextlib import suppress
+from http import HTTPStatus
+from typing import Optional
+
+from tony_provider.runtime.am.gateway import NoStreamError, TunnelStream, TunnelStreams
+from tony_provider.runtime.am.web.server import AccessType, HttpError, HttpRequest, HttpResponse, Route
+from tony_provider.runtime.common.codec import CodecError, load_json
+from tony_provider.runtime.common.concurrency import wait_with_timeout
+from tony_provider.runtime.common.quantities import span
+from tony_provider.runtime.protocol import limits, tony_pb2
+from tony_provider.runtime.protocol.http_messages import TunnelAnswer, TunnelPart
+from tony_provider.runtime.protocol.sealed_tls import PipeError, TlsEnd
+from tony_provider.runtime.protocol.tunnel_streams import (
+    FrameError,
+    FrameReader,
+    OutOfStepError,
+    ReceivedBytes,
+    SentBytes,
+    pack_frames,
+)
+
+log = logging.getLogger(__name__)
+
+TUNNEL_PATH = "/control/tunnel"
+_SILENCE = 90.0  # seconds without a request, after which nobody is there any more
+_IDLE = 3600.0  # seconds without a byte through any of its streams, after which it gives its place to another one
+_LOOK = 5.0  # seconds between two looks at who is silent
+_LONGEST_NAME = 64  # characters
+_MOST_ENDED = 64
+
+
+class Tunnels:
+    """The tunnels of one job, whoever they are of. Used within a running event loop; ``close`` it."""
+
+    def __init__(self, context: ssl.SSLContext, streams: TunnelStreams) -> None:
+        self._context = context
+        self._streams = streams
+        self._open: dict[str, MasterTunnel] = {}
+        self._ended: dict[str, str] = {}  # why, of the newest, for those who ask for them still
+        self._ending = False
+        self._looking = asyncio.ensure_future(self._look())
+
+    @property
+    def route(self) -> Route:
+        return Route("PUT", TUNNEL_PATH, AccessType.MODIFY, self.put)
+
+    async def put(self, request: HttpRequest) -> HttpResponse:
+        """Raises HttpError."""
+        try:
+            part = load_json(request.body, TunnelPart)
+            data = base64.b64decode(part.data, validate=True)
+        except (CodecError, binascii.Error) as error:
+            raise HttpError(HTTPStatus.BAD_REQUEST, str(error)) from error
+        self._expect_serving()
+        if (why := self._ended.get(part.tunnel)) is not None:
+            return HttpResponse.of_object(TunnelAnswer(part.offset, over=why))
+        tunnel = self._tunnel(part, request.user)
+        try:
+            tunnel.take(part.offset, data)
+            found = b""
+            if part.over:
+                self._end(part.tunnel, "its user has closed it")
+            elif part.received is not None:
+                found = await tunnel.bytes_after(part.received)
+        except (PipeError, FrameError, OutOfStepError) as error:
+            self._end(part.tunnel, str(error))
+            raise HttpError(HTTPStatus.BAD_REQUEST, str(error)) from error
+        self._expect_serving()
+        return HttpResponse.of_object(TunnelAnswer(tunnel.received, base64.b64encode(found).decode(), tunnel.over))
+
+    def _expect_serving(self) -> None:
+        """What comes then, another master or the end, the cluster tells."""
+        if self._ending:
+            raise HttpError(HTTPStatus.SERVICE_UNAVAILABLE, "the application master is ending")
+
+    def close(self) -> None:
+        """End all tunnels; those who wait are answered."""
+        self._ending = True
+        self._looking.cancel()
+        for name in list(self._open):
+            self._end(name, "the application master is ending")
+
+    def _tunnel(self, part: TunnelPart, user: str) -> MasterTunnel:
+        found = self._open.get(part.tunnel)
+        if found is None:
+            return self._begun(part, user)
+        if found.user != user:
+            raise HttpError(HTTPStatus.FORBIDDEN, "this tunnel is somebody else's")
+        return found
+
+    def _begun(self, part: TunnelPart, user: str) -> MasterTunnel:
+        problem: Optional[str] = None
+        if part.offset or not part.data or not 0 < len(part.tunnel) <= _LONGEST_NAME:
+            raise HttpError(HTTPStatus.GONE, "there is no such tunnel any more")
+        of_user = [name for name, each in self._open.items() if each.user == user]
+        if len(of_user) >= limits.TUNNELS_OF_ONE and not self._one_gives_way(of_user):
+            problem = f"{user!r} has {limits.TUNNELS_OF_ONE} tunnels to this job already"
+        elif len(self._open) >= limits.MOST_TUNNELS and not self._one_gives_way(self._open):
+            problem = f"{limits.MOST_TUNNELS} tunnels to this job are open already"
+        if problem:
+            wait = f"one whose command was killed is gone within {span(_SILENCE + _LOOK)}"
+            raise HttpError(HTTPStatus.TOO_MANY_REQUESTS, f"{problem}: close one; {wait}")
+        log.info("%r opens a tunnel", user)
+        tunnel = self._open[part.tunnel] = MasterTunnel(self._context, user, self._streams)
+        return tunnel
+
+    def _one_gives_way(self, names: Collection[str]) -> bool:
+        """End the one that nothing has gone through for longest, where that is long; whether there was one."""
+        name = min(names, key=lambda each: self._open[each].used)
+        if asyncio.get_running_loop().time() - self._open[name].used <= _IDLE:
+            return False
+        self._end(name, f"nothing went through it for {span(_IDLE)}, and another one needed its place")
+        return True
+
+    def _end(self, name: str, why: str) -> None:
+        if self._forget(name, why):
+            self._ended[name] = why
+            if len(self._ended) > _MOST_ENDED:
+                del self._ended[next(iter(self._ended))]
+
+    def _forget(self, name: str, why: str) -> bool:
+        """End a tunnel, whose user may open another one in its place; whether there was one."""
+        tunnel = self._open.pop(name, None)
+        if tunnel is not None:
+            log.info("a tunnel of %r has ended: %s", tunnel.user, why)
+            tunnel.end(why)
+        return tunnel is not None
+
+    async def _look(self) -> None:
+        """Forget those whose users are away: one whose machine has slept comes back."""
+        while True:
+            await asyncio.sleep(_LOOK)
+            now = asyncio.get_running_loop().time()
+            for name, tunnel in list(self._open.items()):
+                if now - tunnel.heard > _SILENCE:
+                    self._forget(name, f"nothing was heard of its user for {span(_SILENCE)}")
+
+
+_PIECE = 64 << 10  # bytes read of TLS at once
+_MOST_HELD = 2 * limits.TUNNEL_STREAMS * limits.TUNNEL_WINDOW  # bytes
+
+
+class MasterTunnel:
+    """One tunnel of one user. Used within a running event loop.
+
+    What is kept of it is bounded by its streams' windows: its streams, times what each may have on its way.
+    """
+
+    def __init__(self, context: ssl.SSLContext, user: str, streams: TunnelStreams) -> None:
+        loop = asyncio.get_running_loop()
+        self.user = user
+        self.heard = self.used = loop.time()  # when a request came, when a frame was passed on
+        self.over = ""  # why it has ended; empty: it has not
+        self._time = loop.time
+        self._tls = TlsEnd(context)
+        self._taken, self._sent = ReceivedBytes(), SentBytes()
+        self._reader = FrameReader()
+        self._streams = streams
+        self._open: dict[int, TunnelStream] = {}  # by the user's numbers
+        self._news = asyncio.Event()
+
+    @property
+    def received(self) -> int:
+        """How many bytes of the user's have come."""
+        return self._taken.count
+
+    def take(self, offset: int, data: bytes) -> None:
+        """Bytes that the user's end has sent. Raises PipeError, FrameError."""
+        self.heard = self._time()
+        if self.over or not (new := self._taken.take(offset, data)):
+            return
+        self._tls.take(new)
+        while said := self._tls.read(_PIECE):
+            for frame in self._reader.take(said):
+                self._obey(frame)
+        self._flush()
+
+    async def bytes_after(self, received: int) -> bytes:
+        """What comes after so many bytes that have arrived; waits for a while where there is nothing yet.
+
+        Raises OutOfStepError.
+        """
+        self._sent.arrived(received)
+        if not self._sent.held and not self.over:
+            self._news.clear()
+            with suppress(asyncio.TimeoutError):
+                await wait_with_timeout(self._news.wait(), limits.TUNNEL_WAIT)
+        self.heard = self._time()
+        return self._sent.after(received, limits.TUNNEL_DOWN)
+
+    def end(self, why: str) -> None:
+        """Close all its streams; whoever waits for bytes learns of it. Idempotent."""
+        self.over = self.over or why
+        for stream in list(self._open.values()):
+            stream.close(why)
+            self._streams.forget_if_over(stream)
+        self._open.clear()
+        self._news.set()
+
+    def _obey(self, frame: tony_pb2.TunnelFrame) -> None:
+        self.used = self._time()
+        if frame.WhichOneof("kind") == "open":
+            self._open_stream(frame)
+        elif (stream := self._open.get(frame.stream)) is not None:
+            stream.from_user(frame)
+            self._streams.forget_if_over(stream)
+            self._forget_if_over(frame.stream)
+
+    def _open_stream(self, frame: tony_pb2.TunnelFrame) -> None:
+        if frame.stream in self._open:
+            raise FrameError("a stream is opened again")
+        try:
+            self._open[frame.stream] = self._new_stream(frame)
+        except NoStreamError as error:
+            self._hear(tony_pb2.TunnelFrame(stream=frame.stream, closed=str(error)))
+
+    def _new_stream(self, frame: tony_pb2.TunnelFrame) -> TunnelStream:
+        if len(self._open) >= limits.TUNNEL_STREAMS:
+            raise NoStreamError(f"{limits.TUNNEL_STREAMS} connections through this tunnel are open already")
+        return self._streams.open(frame.open, frame.stream, self._hear)
+
+    def _hear(self, frame: tony_pb2.TunnelFrame) -> None:
+        """A frame for the user's end."""
+        if self.over:
+            return
+        self.used = self._time()
+        self._tls.write(pack_frames([frame]))
+        self._flush()
+        self._forget_if_over(frame.stream)
+        if self._sent.held > _MOST_HELD:  # streams that were opened and closed one after the other, and never read
+            self.end("its user does not take what comes")
+
+    def _forget_if_over(self, number: int) -> None:
+        if number in self._open and self._open[number].is_over:
+            del self._open[number]
+
+    def _flush(self) -> None:
+        if out := self._tls.outgoing():
+            self._sent.add(out)
+            self._news.set()

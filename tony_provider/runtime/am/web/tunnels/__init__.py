@@ -1,1 +1,0 @@
-"""Tunnels of users to servers of the job's tasks, as ``PUT control/tunnel`` carries them."""

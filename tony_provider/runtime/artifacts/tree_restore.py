@@ -1,0 +1,292 @@
+"""Make a local directory equal to a stored tree, using the bytes that the directory still has."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import shutil
+import stat
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import suppress
+from itertools import groupby
+from pathlib import Path
+from typing import BinaryIO
+
+import attrs
+
+from tony_provider.runtime.artifacts.manifest import Checksum, Entry, StoredTree, algorithm_of, file_checksum
+from tony_provider.runtime.artifacts.tree import FileVersion, Kind
+from tony_provider.runtime.artifacts.upload import StoredFiles
+from tony_provider.runtime.common.concurrency import Cancelled
+from tony_provider.runtime.storage import Storage, StorageNotFound, uris
+from tony_provider.runtime.storage.base import CHUNK
+
+log = logging.getLogger(__name__)
+
+_TEMPORARY = ".restoring-"
+_PARALLEL = 4  # objects; each holds CHUNK bytes of memory
+_SEPARATE = 100  # newest saves that get different values of st_ctime
+_TICK = 0.001  # seconds; the kernel's clock for files advances every 1 to 10 ms
+_MINIMUM_AGE = 1.0  # minimum age in seconds of the newest file, so that later saves of the program are newer
+
+
+class DamagedObject(Exception):  # noqa: N818 - describes what was found
+    """A stored object is missing or differs from the manifest. ``str()`` names the object and the difference."""
+
+
+@attrs.frozen
+class RestoredTree:
+    """The result of a restore."""
+
+    stored: StoredFiles  # for the next upload of the directory
+    copied: int  # bytes from the storage
+    reused: int  # bytes that the directory had
+
+
+def restore_tree(
+    storage: Storage,
+    objects_uri: str,
+    tree: StoredTree,
+    directory: Path,
+    *,
+    aside: Path,
+    cancelled: threading.Event,
+) -> RestoredTree:
+    """Make ``directory`` hold exactly a stored tree: its files, links, empty directories, permissions and times.
+
+    If the newest time lies in this machine's future, all times are moved back together. Files of ``directory`` that
+    have the wanted bytes are not copied. ``aside``: a path next to ``directory`` that receives its former content and
+    replaces the content that ``aside`` had. On any exception, ``directory`` stays as it was.
+
+    Blocks. Raises InvalidManifest, DamagedObject, Cancelled, StorageError, OSError.
+    """
+    tree.check()
+    if shutil.disk_usage(directory.parent).free < tree.size:
+        _remove(aside)
+    prepared = directory.with_name(_TEMPORARY + secrets.token_hex(4))
+    prepared.mkdir(mode=0o700)
+    try:
+        work = _Restore(storage, objects_uri, directory, prepared, cancelled)
+        copied = work.run(tree)
+        _finish(prepared, tree)
+        stored = _stored(prepared, tree)
+        _put_in_place(prepared, directory, aside)
+    except BaseException:
+        _remove(prepared)
+        raise
+    return RestoredTree(stored, copied, tree.size - copied)
+
+
+def empty_directory(directory: Path, *, aside: Path) -> None:
+    """Make ``directory`` an empty directory; ``aside`` receives its former content. Raises OSError."""
+    prepared = directory.with_name(_TEMPORARY + secrets.token_hex(4))
+    prepared.mkdir(mode=0o700)
+    try:
+        _put_in_place(prepared, directory, aside)
+    except BaseException:
+        _remove(prepared)
+        raise
+
+
+class _Restore:
+    def __init__(
+        self, storage: Storage, objects_uri: str, source: Path, target: Path, cancelled: threading.Event
+    ) -> None:
+        self._storage = storage
+        self._objects_uri = objects_uri
+        self._source = source
+        self._target = target
+        self._cancelled = cancelled
+        self._failed = threading.Event()
+        self._lock = threading.Lock()
+        self._inodes: set[int] = set()  # of reused files
+
+    def run(self, tree: StoredTree) -> int:
+        """Make all entries, without their final permissions and times. Return the bytes copied from the storage."""
+        wanted: dict[str, list[Entry]] = {}
+        for entry in tree.entries:  # a directory comes before its entries
+            target = self._target / entry.path
+            if entry.kind is Kind.DIRECTORY:
+                target.mkdir(mode=0o700)
+            elif entry.kind is Kind.FILE and not entry.size:
+                target.touch(mode=0o600)
+            elif entry.kind is Kind.FILE:
+                wanted.setdefault(entry.object, []).append(entry)
+        with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="restore") as pool:
+            # The largest objects come first, so that no large object is left for the end.
+            order = sorted(wanted.items(), key=lambda item: -sum(entry.size for entry in item[1]))
+            fetching = [pool.submit(self._fetch, name, entries) for name, entries in order]
+            done, rest = wait(fetching, return_when=FIRST_EXCEPTION)
+            failed = [error for error in (future.exception() for future in done) if error is not None]
+            if failed:
+                self._failed.set()
+                for future in rest:
+                    future.cancel()
+                raise failed[0]
+        return sum(future.result() for future in fetching)
+
+    def _fetch(self, name: str, entries: Sequence[Entry]) -> int:
+        """Make the files that lie in one object. Return the bytes copied from the storage."""
+        missing = sorted(
+            (entry for entry in entries if not self._reuse(entry)), key=lambda entry: (entry.offset, entry.size)
+        )
+        if not missing:
+            return 0
+        wrong = self._read(name, missing)
+        if wrong:  # read a second time, because only the checksum guards the bytes on the network
+            log.warning("%s differs from the stored checksum; reading its object %s again", wrong[0].path, name)
+            wrong = self._read(name, wrong)
+        if wrong:
+            raise DamagedObject(f"{wrong[0].path} in the object {name} is not what was stored")
+        return sum(entry.size for entry in missing)
+
+    def _reuse(self, entry: Entry) -> bool:
+        """Link a file of the former directory that has the wanted bytes. Return False if there is none."""
+        source, target = self._source / entry.path, self._target / entry.path
+        try:
+            if source.is_symlink() or not source.is_file() or source.stat().st_size != entry.size:
+                return False
+            # Always compute the checksum, and of the linked file: a file that was written in place may seem unchanged.
+            os.link(source, target, follow_symlinks=False)
+            if self._is_new(target) and self._checksum(target, entry) == entry.checksum:
+                return True
+            target.unlink()
+        except OSError as error:
+            log.info("%s cannot be reused: %s", source, error)
+            target.unlink(missing_ok=True)
+        return False
+
+    def _is_new(self, target: Path) -> bool:
+        """Return whether no other entry links to the same file, so that a write to one entry cannot change another."""
+        inode = target.stat().st_ino
+        with self._lock:
+            is_new = inode not in self._inodes
+            self._inodes.add(inode)
+        return is_new
+
+    def _checksum(self, path: Path, entry: Entry) -> str:
+        return file_checksum(path, algorithm_of(entry.checksum), cancelled=self._cancelled)
+
+    def _read(self, name: str, entries: Sequence[Entry]) -> list[Entry]:
+        """Copy files from one object, by offset. Return the entries whose bytes differ from the stored bytes."""
+        begin, end = entries[0].offset, max(entry.offset + entry.size for entry in entries)
+        wrong = []
+        try:
+            with self._storage.open_read(
+                uris.join(self._objects_uri, name), offset=begin, length=end - begin
+            ) as source:
+                stream = _Stream(source, begin)
+                for place, same in groupby(entries, key=lambda entry: (entry.offset, entry.size)):
+                    first, *others = same
+                    stream.skip_to(place[0])
+                    if not self._copy(stream, first):
+                        wrong += [first, *others]
+                    for other in others:
+                        shutil.copyfile(self._target / first.path, self._target / other.path)
+        except StorageNotFound as error:
+            raise DamagedObject(f"the object {name}, which holds {entries[0].path}, is missing") from error
+        return wrong
+
+    def _copy(self, stream: _Stream, entry: Entry) -> bool:
+        """Copy the stream's next bytes into a file. Return whether they match the checksum."""
+        target, summed = self._target / entry.path, Checksum(algorithm_of(entry.checksum))
+        with target.open("wb") as file:
+            target.chmod(0o600)
+            for data in stream.read(entry.size):
+                if self._cancelled.is_set() or self._failed.is_set():
+                    raise Cancelled("the restore was cancelled")
+                summed.update(data)
+                file.write(data)
+        return summed.text == entry.checksum
+
+
+class _Stream:
+    """The bytes of an object from an offset on."""
+
+    def __init__(self, source: BinaryIO, at: int) -> None:
+        self._source = source
+        self._at = at
+
+    def read(self, size: int) -> Iterator[bytes]:
+        """Yield the next ``size`` bytes, or fewer if the object ends before."""
+        left = size
+        while left and (data := self._source.read(min(CHUNK, left))):
+            left -= len(data)
+            self._at += len(data)
+            yield data
+
+    def skip_to(self, offset: int) -> None:
+        for _ in self.read(offset - self._at):
+            pass
+
+
+def _finish(prepared: Path, tree: StoredTree) -> None:
+    """Create the links, then set permissions and times.
+
+    Some programs choose their newest save by ``st_ctime``, which no system call can set. So the entries are changed in
+    the order of their times.
+    """
+    for entry in tree.entries:
+        if entry.kind is Kind.LINK:
+            (prepared / entry.path).symlink_to(entry.target)
+    newest = max((entry.mtime_ns for entry in tree.entries if entry.kind is Kind.FILE), default=0)
+    shift = max(0, newest - time.time_ns() + int(_MINIMUM_AGE * 1e9))
+    children_first = list(reversed(tree.entries))
+    in_order = sorted(children_first, key=lambda entry: entry.mtime_ns)
+    saves = [entry for entry in in_order if entry.kind is Kind.DIRECTORY or "/" not in entry.path]
+    separate = {entry.path for entry in saves[-_SEPARATE:]}
+    closed = {  # the entries of such a directory cannot be changed any more, so it gets its permissions last
+        entry.path: entry.mode
+        for entry in children_first
+        if entry.kind is Kind.DIRECTORY and not entry.mode & stat.S_IXUSR
+    }
+    before_ns, mtime_ns = 0, 0
+    for entry in in_order:
+        target, when = prepared / entry.path, max(0, entry.mtime_ns - shift)
+        if entry.kind is not Kind.LINK and entry.path not in closed:
+            target.chmod(entry.mode)
+        os.utime(target, ns=(when, when), follow_symlinks=False)
+        while entry.path in separate and entry.mtime_ns > mtime_ns and target.lstat().st_ctime_ns <= before_ns:
+            time.sleep(_TICK)
+            os.utime(target, ns=(when, when), follow_symlinks=False)
+        if entry.path in separate:
+            before_ns, mtime_ns = target.lstat().st_ctime_ns, entry.mtime_ns
+    for path, mode in closed.items():
+        (prepared / path).chmod(mode)
+
+
+def _stored(prepared: Path, tree: StoredTree) -> StoredFiles:
+    files = {
+        entry.path: (FileVersion.of((prepared / entry.path).lstat()), entry) for entry in tree.entries if entry.object
+    }
+    return StoredFiles(files, tree.objects)
+
+
+def _put_in_place(prepared: Path, directory: Path, aside: Path) -> None:
+    """Replace ``directory`` by ``prepared``, and ``aside`` by ``directory``."""
+    if aside.exists():
+        doomed = aside.with_name(_TEMPORARY + secrets.token_hex(4))
+        aside.rename(doomed)
+        _remove(doomed)
+    with suppress(FileNotFoundError):
+        directory.rename(aside)
+    try:
+        prepared.rename(directory)
+    except OSError:
+        if aside.exists():
+            aside.rename(directory)
+        raise
+
+
+def _remove(directory: Path) -> None:
+    """Remove a directory also if the program has made parts of it read-only."""
+    shutil.rmtree(directory, ignore_errors=True)
+    if directory.exists():
+        for place, _, _ in os.walk(directory):
+            with suppress(OSError):
+                Path(place).chmod(0o700)
+        shutil.rmtree(directory, ignore_errors=True)

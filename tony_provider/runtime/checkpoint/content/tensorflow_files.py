@@ -1,0 +1,175 @@
+"""Reads the index of TensorFlow's tensor bundles for the sizes of the data files.
+
+The index is a LevelDB table: blocks of sorted keys and values, each with a checksum, and a footer that points to them.
+The value of the empty key is a BundleHeaderProto. Every other value is a BundleEntryProto with the place of a tensor:
+data file, offset and number of bytes.
+
+The size of the index bounds the effort: blocks may not overlap. Keys are not built, because each may share all its
+bytes with the key before.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tony_provider.runtime.checkpoint.content import zips
+from tony_provider.runtime.checkpoint.content.zips import HIGHEST_COUNT, Unreadable, is_count, json_object, whole
+from tony_provider.runtime.common.binary import EndlessNumber, crc32c, masked_crc32c, read_varint
+
+_FOOTER = 48
+_MAGIC = bytes.fromhex("57fb808b247547db")
+_TRAILER = 5  # of a block: its compression, its checksum
+_HEADER_SHARDS = 1  # field numbers of BundleHeaderProto, and of BundleEntryProto
+_ENTRY_SHARD, _ENTRY_OFFSET, _ENTRY_SIZE = 3, 4, 5
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_MOST_BYTES = 32 << 20  # of an index, enough for several hundred thousand tensors
+_MOST_SHARDS = 100_000
+
+
+def read_bundle_index(path: Path) -> list[int]:
+    """Return ``shard_sizes`` of a file. Raises Unreadable, OSError."""
+    return shard_sizes(whole(path, _MOST_BYTES))
+
+
+def shard_sizes(index: bytes) -> list[int]:
+    """Return the minimum size of each data file in bytes. Raises Unreadable if the index is incomplete."""
+    try:
+        entries = _table(index)
+        length, header = next(entries, (1, b""))
+        if length:
+            raise Unreadable("the index has no header")
+        shards = _varint_fields(header).get(_HEADER_SHARDS, 0)
+        if not 0 < shards <= _MOST_SHARDS:
+            raise Unreadable(f"the index lists {shards} data files")
+        sizes = [0] * shards
+        for _, value in entries:
+            fields = _varint_fields(value)
+            shard = fields.get(_ENTRY_SHARD, 0)
+            end = fields.get(_ENTRY_OFFSET, 0) + fields.get(_ENTRY_SIZE, 0)
+            if end >= HIGHEST_COUNT:
+                raise Unreadable(f"the index lists a data file of {end} bytes")
+            sizes[shard] = max(sizes[shard], end)
+    except (IndexError, EndlessNumber) as error:
+        raise Unreadable("the index is cut short or damaged") from error
+    return sizes
+
+
+def shard_name(prefix: str, shard: int, shards: int) -> str:
+    """Return the name of a data file of an index."""
+    return f"{prefix}.data-{shard:05d}-of-{shards:05d}"
+
+
+def _table(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the length of each key, and its value."""
+    if len(data) < _FOOTER or data[-len(_MAGIC) :] != _MAGIC:
+        raise Unreadable("the index has no footer: it is cut short or was never finished")
+    footer = data[-_FOOTER:]
+    meta, at = _handle(footer, 0)  # empty, but for its checksum
+    root, _ = _handle(footer, at)
+    _block(data, *meta)
+    left = len(data)  # bytes that all blocks may have together, because they may not overlap
+    for _, value in _entries(_block(data, *root)):
+        (offset, size), _ = _handle(value, 0)
+        left -= size + _TRAILER
+        if left < 0:
+            raise Unreadable("the index is damaged: its blocks overlap")
+        yield from _entries(_block(data, offset, size))
+
+
+def _block(data: bytes, offset: int, size: int) -> bytes:
+    block = data[offset : offset + size + _TRAILER]
+    if len(block) < size + _TRAILER or offset + len(block) > len(data) - _FOOTER:
+        raise Unreadable("the index leads beyond its own end")
+    if masked_crc32c(crc32c(block[:-4])) != int.from_bytes(block[-4:], "little"):
+        raise Unreadable("the index is damaged: a checksum in it is wrong")
+    if block[size]:
+        raise Unreadable("the index is compressed, which TensorFlow does not do")
+    return block[:size]
+
+
+def _entries(block: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the length of each key, and its value. Keys share their first bytes with the key before."""
+    restarts = int.from_bytes(block[-4:], "little")
+    end = len(block) - 4 * (restarts + 1)
+    if end < 0:
+        raise Unreadable("the index is damaged: a block without an end")
+    at = length = 0
+    while at < end:
+        shared, at = read_varint(block, at)
+        more, at = read_varint(block, at)
+        size, at = read_varint(block, at)
+        if shared > length or at + more + size > end:
+            raise Unreadable("the index is damaged: an entry is longer than its block")
+        length = shared + more
+        yield length, block[at + more : at + more + size]
+        at += more + size
+
+
+def _handle(data: bytes, at: int) -> tuple[tuple[int, int], int]:
+    offset, at = read_varint(data, at)
+    size, at = read_varint(data, at)
+    return (offset, size), at
+
+
+def _varint_fields(message: bytes) -> dict[int, int]:
+    """Return the numbers among the fields of a protobuf message, by field number."""
+    fields: dict[int, int] = {}
+    at = 0
+    while at < len(message):
+        tag, at = read_varint(message, at)
+        kind = tag & 7
+        if kind == _VARINT:
+            fields[tag >> 3], at = read_varint(message, at)
+        elif kind == _BYTES:
+            size, at = read_varint(message, at)
+            at += size
+        elif kind in (_FIXED64, _FIXED32):
+            at += 8 if kind == _FIXED64 else 4
+        else:
+            raise Unreadable("the index is damaged: an entry is not a message")
+    return fields
+
+
+_HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
+_END_AT = {0: 40, 1: 44, 2: 28, 3: 28}  # by the version of the superblock
+
+
+def check_hdf5(path: Path) -> None:
+    """Check that an HDF5 file is complete. Raises Unreadable, OSError."""
+    with path.open("rb") as file:
+        beginning = file.read(64)
+        size = file.seek(0, 2)
+    if len(beginning) < 64 or beginning[:8] != _HDF5_MAGIC:
+        raise Unreadable("it does not begin as an HDF5 file does")
+    version = beginning[8]
+    if version not in _END_AT:
+        raise Unreadable(f"version {version} of HDF5's superblock is unknown")
+    offset_size = beginning[13 if version < 2 else 9]
+    if offset_size != 8:
+        raise Unreadable(f"its addresses have {offset_size} bytes instead of 8")
+    (end,) = struct.unpack_from("<Q", beginning, _END_AT[version])
+    if size != end:
+        raise Unreadable(f"it has {size} bytes, but its header says {end}: it was not written to its end")
+
+
+_CONFIG = "config.json"  # in an archive
+_MOST_KERAS_BYTES = 1 << 20  # of the file with the epoch
+
+
+def check_keras_archive(path: Path) -> None:
+    """Check that a ``.keras`` archive is complete. Raises Unreadable, OSError."""
+    with zips.open_zip(path) as archive:
+        if _CONFIG not in archive.namelist():
+            raise Unreadable(f"it contains no {_CONFIG}")
+        zips.check_zip(archive)
+
+
+def keras_epoch(path: Path) -> int:
+    """Return the epoch in training_metadata.json. Raises Unreadable, OSError."""
+    found: Any = json_object(path, _MOST_KERAS_BYTES).get("epoch")
+    if not is_count(found):
+        raise Unreadable("it contains no epoch")
+    return int(found)

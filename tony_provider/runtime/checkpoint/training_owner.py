@@ -1,0 +1,84 @@
+"""The file by which a checkpoint chain describes itself. Airflow's side writes it."""
+
+from __future__ import annotations
+
+import re
+from typing import Optional
+
+import attrs
+
+from tony_provider.runtime.storage import uris
+
+
+@attrs.frozen
+class CheckpointChain:
+    """``chain.json``: what is trained in the chain. There before anything else, by exclusive creation."""
+
+    fingerprint: dict[str, str]  # a hash by the key of each thing that makes another training of it
+    continues: Optional[str] = None  # URI of another chain, or of one of its checkpoints, with which this chain begins
+    warm_start: Optional[str] = None  # URI of the model that initial weights were taken from
+    created_ms: int = 0  # epoch
+    version: int = 1
+
+
+OWNERS_DIR = "owners"  # in the training's directory
+_NAME = re.compile(r"(\d{8})\.json")
+
+
+@attrs.frozen
+class Stop:
+    """A recorded order to end the application, which its master finds even if no server of YARN answers."""
+
+    reason: str  # for the application's diagnostics
+    grace: Optional[float] = None  # seconds that user processes get; None: as the job specifies
+
+
+@attrs.frozen
+class WaitingTry:
+    """The try of a task that waits for an application."""
+
+    name: str = ""  # see TaskTry.name; empty: no try waits, such as after a submission from the command line
+    number: int = 0
+    run: str = ""  # names the run of the task in which the numbers of tries compare
+    id: str = ""  # Airflow's UUID of the try; version 7 begins with the time of its creation
+
+    def precedes(self, other: WaitingTry) -> bool:
+        """Return whether the other one is a later try of the same run of the task.
+
+        A run that was deleted and made again counts from 1 again, but its tries have later ids.
+        """
+        is_earlier = self.id[14:15] == other.id[14:15] == "7" and self.id < other.id
+        return self.run == other.run and self.number < other.number and is_earlier
+
+
+NO_TRY = WaitingTry()
+
+
+@attrs.frozen
+class Owner:
+    """The content of an owner's file."""
+
+    application_id: str  # may commit checkpoints; empty: no application yet
+    chain: str = ""  # name of its checkpoint chain's directory
+    whose: WaitingTry = NO_TRY  # the newest try that has submitted or found the application
+    stop: Optional[Stop] = None
+    version: int = 1
+
+
+@attrs.frozen
+class Epoch:
+    """An owner with its number; number 0 precedes the first owner."""
+
+    number: int = 0
+    owner: Owner = Owner("")
+
+
+def owner_file(training_dir: str, number: int) -> str:
+    """Return the URI of the file of an epoch."""
+    return uris.join(training_dir, OWNERS_DIR, f"{number:08}.json")
+
+
+def epoch_number(name: str) -> Optional[int]:
+    """Return the number of the epoch whose file has this name, or None for other files."""
+    match = _NAME.fullmatch(name)
+    return int(match[1]) if match else None

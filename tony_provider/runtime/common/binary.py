@@ -1,0 +1,50 @@
+"""Numbers of as few bytes as they need (LEB128), as protobuf, Thrift's compact protocol and LevelDB have them."""
+
+from __future__ import annotations
+
+_LONGEST = 10  # bytes, which hold 64 bits
+
+
+class EndlessNumber(ValueError):  # noqa: N818 - says what was found
+    """A number takes more bytes than any of 64 bits."""
+
+
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """The unsigned number that begins at a position, and the position behind it.
+
+    Raises IndexError where the data end before it does, EndlessNumber.
+    """
+    number = 0
+    for shift in range(0, 7 * _LONGEST, 7):
+        byte = data[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number, at
+    raise EndlessNumber("a number without an end")
+
+
+def _make_table() -> tuple[int, ...]:
+    table = []
+    for value in range(256):
+        for _ in range(8):
+            value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
+        table.append(value)
+    return tuple(table)
+
+
+_TABLE = _make_table()
+
+
+def crc32c(data: bytes) -> int:
+    """Return the CRC-32C of ``data``."""
+    table = _TABLE
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = table[(crc ^ byte) & 0xFF] ^ crc >> 8
+    return crc ^ 0xFFFFFFFF
+
+
+def masked_crc32c(crc: int) -> int:
+    """Return the form in which files of LevelDB and TensorFlow store a checksum."""
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF

@@ -1,0 +1,73 @@
+"""A point in time as records have it, and as people read it. How long something takes: see quantities."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
+from typing import Optional
+
+from tony_provider.runtime.common.quantities import span
+
+TOLERANCE = 5.0  # seconds; the clock of an HTTP server is known to about one second
+_LAST_YEAR = 253_402_300_799_000  # ms; the end of the year 9999, after which Python has no dates
+
+
+_correction_ms = 0
+
+
+def epoch_ms() -> int:
+    """The time now, in milliseconds since the epoch, by the clock that this process follows."""
+    return time.time_ns() // 1_000_000 + _correction_ms
+
+
+def follow(ahead: Optional[float]) -> None:
+    """Have ``epoch_ms`` return the time of another clock from now on, so that times of several machines compare.
+
+    ``ahead``: seconds by which the other clock is ahead of this machine's; None: unknown. Within TOLERANCE, this
+    machine's clock is right.
+    """
+    global _correction_ms
+    _correction_ms = 0 if ahead is None or abs(ahead) <= TOLERANCE else round(ahead * 1000)
+
+
+def correction() -> float:
+    """Return the seconds by which the clock that this process follows is ahead of this machine's."""
+    return _correction_ms / 1000
+
+
+def difference(ahead: float) -> str:
+    """Describe a clock that is ``ahead`` seconds ahead of another one: ``2 h ahead of``, ``50 s behind``."""
+    return f"{span(abs(ahead))} {'ahead of' if ahead > 0 else 'behind'}"
+
+
+def moment(epoch_ms: int) -> str:
+    """A time in words, in UTC, which nobody mistakes for a time of their own."""
+    at = datetime.fromtimestamp(min(max(0, epoch_ms), _LAST_YEAR) / 1000, timezone.utc)
+    return at.strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def time_of_day(epoch_ms: int) -> str:
+    """The time of day in words, in UTC, where the day is plain."""
+    return time.strftime("%H:%M:%S UTC", time.gmtime(epoch_ms / 1000))
+
+
+_ROUNDING = 0.5  # seconds: the header has whole seconds, rounded down
+_LONGEST = 2.0  # seconds that an answer may take, so that its header tells the time precisely
+
+
+def server_clock_ahead(
+    date: Optional[str], asked: float, answered: float, known: Optional[float] = None
+) -> Optional[float]:
+    """Return the seconds by which a server's clock is ahead of this machine's.
+
+    ``date``: the header. ``asked``, ``answered``: epoch seconds of this machine. Return ``known``, the result of an
+    earlier answer, if this answer does not tell.
+    """
+    if date is None or not 0 <= answered - asked <= _LONGEST:
+        return known
+    try:
+        theirs = parsedate_to_datetime(date).timestamp()
+    except (ValueError, OverflowError):
+        return known
+    return theirs + _ROUNDING - (asked + answered) / 2

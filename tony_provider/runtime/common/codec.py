@@ -1,0 +1,227 @@
+"""How objects travel: attrs classes to JSON and back, the same on both sides of a job.
+
+Serves ``JobSpec``, ``ApplicationDescription`` and ``JobStatus``. Memory travels as MiB, durations as seconds, enums as
+their values; a number that JSON cannot write (a loss of NaN) as ``"NaN"``, ``"Infinity"`` or ``"-Infinity"``, as
+protobuf's JSON form does. Reading is strict about types: what people write is read by ``parsing.parse`` instead.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import reprlib
+import types
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from enum import Enum
+from functools import cache
+from typing import Any, Optional, TypeVar, Union, get_args, get_origin
+
+import attrs
+import cattrs
+from cattrs.errors import ForbiddenExtraKeysError
+from cattrs.gen import make_dict_structure_fn
+
+from tony_provider.runtime.common.bounds import BoundedJsonError, read_json
+from tony_provider.runtime.common.quantities import ResourceAmount
+
+T = TypeVar("T")
+
+_NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+# A class says with it whether its writer may be newer than its reader, who can do without what it does not know; see
+# ``JobStatus``. Without it unknown keys are an error: leaving out what a newer job description says would run another
+# job than the one described.
+_MAY_BE_NEWER = "WRITER_MAY_BE_NEWER"
+
+_PIECE = 100  # elements of a list
+_BITS = 64  # of a number
+
+
+class CodecError(ValueError):
+    """Data is not the JSON form of the class wanted; ``problems`` names each place and what is wrong there."""
+
+    def __init__(self, cls: type[Any], problems: tuple[str, ...]) -> None:
+        super().__init__(f"not a valid {cls.__name__}: {'; '.join(problems)}")
+        self.problems = problems
+
+
+def dump_json(obj: Any) -> bytes:
+    """The JSON form of an attrs object, in UTF-8. Raises CodecError for what JSON cannot hold.
+
+    A long list is written in pieces: one call for all of it would hold every thread of the process.
+    """
+    try:
+        return "".join(_pieces(to_plain(obj))).encode()
+    except (TypeError, ValueError) as error:
+        raise CodecError(type(obj), (str(error),)) from error
+
+
+def _pieces(plain: Any) -> Iterator[str]:
+    if not isinstance(plain, dict) or not any(_is_long(value) for value in plain.values()):
+        yield _text(plain)
+        return
+    before = "{"
+    for key, value in plain.items():
+        yield f"{before}{_text(key)}:"
+        before = ","
+        if _is_long(value):
+            for start in range(0, len(value), _PIECE):
+                yield ("," if start else "[") + _text(value[start : start + _PIECE])[1:-1]
+            yield "]"
+        else:
+            yield _text(value)
+    yield "}"
+
+
+def _is_long(value: Any) -> bool:
+    return isinstance(value, list) and len(value) > _PIECE
+
+
+def _text(plain: Any) -> str:
+    return json.dumps(plain, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+
+
+def to_plain(obj: Any) -> Any:
+    """The JSON form as dictionaries, lists, text and numbers; ``parsing.parse_job`` reads a job's back."""
+    return _converter(forbid_extra_keys=True).unstructure(obj)
+
+
+def load_json(data: bytes, cls: type[T], *, ignore_unknown: Optional[bool] = None) -> T:
+    """Read what ``dump_json`` wrote.
+
+    ``ignore_unknown`` says whether keys that ``cls`` lacks are passed over; default: where ``cls`` says that a newer
+    runtime may have written it. Raises CodecError naming every place that is wrong.
+    """
+    try:
+        plain = read_json(data)
+    except BoundedJsonError as error:
+        raise CodecError(cls, (f"not JSON: {error}",)) from error
+    return from_plain(plain, cls, ignore_unknown=ignore_unknown)
+
+
+def from_plain(plain: Any, cls: type[T], *, ignore_unknown: Optional[bool] = None) -> T:
+    """The object in what ``json.loads`` gives; otherwise like ``load_json``."""
+    if ignore_unknown is None:
+        ignore_unknown = bool(getattr(cls, _MAY_BE_NEWER, False))
+    forbid = not ignore_unknown
+    try:
+        with suppress(Exception):  # which the other converter then explains
+            return _converter(forbid_extra_keys=forbid).structure(plain, cls)
+        return _converter(forbid_extra_keys=forbid, explaining=True).structure(plain, cls)
+    except RecursionError as error:
+        raise CodecError(cls, ("nested too deeply",)) from error
+    except Exception as error:
+        # cattrs raises a group holding whatever the hooks raised; transform_error turns it into places and reasons.
+        problems = cattrs.transform_error(error, path=cls.__name__, format_exception=_explain)
+        raise CodecError(cls, tuple(problems)) from error
+
+
+def _explain(error: BaseException, _type: Optional[type[Any]]) -> str:
+    if isinstance(error, KeyError):
+        return "required, but missing"
+    if isinstance(error, ForbiddenExtraKeysError):
+        return "unknown: " + ", ".join(sorted(error.extra_fields))
+    return str(error) or type(error).__name__
+
+
+def _structure_int(value: Any, _: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"expected an integer, got {reprlib.repr(value)}")
+    if value.bit_length() >= _BITS:  # no message takes it, and no time or size in words can be made of it
+        raise TypeError(f"expected an integer of {_BITS} bits, got one of {value.bit_length()}")
+    return value
+
+
+def _structure_float(value: Any, _: Any) -> float:
+    if isinstance(value, str) and value in _NON_FINITE:
+        return _NON_FINITE[value]
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"expected a number, got {reprlib.repr(value)}")
+    return float(value)
+
+
+def _structure_bool(value: Any, _: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"expected true or false, got {reprlib.repr(value)}")
+    return value
+
+
+def _structure_str(value: Any, wanted: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"expected text, got {reprlib.repr(value)}")
+    return value if wanted is str else wanted(value)  # cattrs takes an enum that is text for text
+
+
+def _structure_amount(value: Any, _: Any) -> ResourceAmount:
+    try:
+        return ResourceAmount.from_plain(value)
+    except TypeError as error:
+        raise TypeError(f"{error}, got {reprlib.repr(value)}") from error
+
+
+_UNIONS = (Union, getattr(types, "UnionType", Union))  # the latter is float | str, from Python 3.10 on
+
+
+def _is_number_or_text(wanted: Any) -> bool:
+    return get_origin(wanted) in _UNIONS and set(get_args(wanted)) - {type(None)} == {float, str}
+
+
+def _structure_number_or_text(value: Any, wanted: Any) -> Any:
+    """A number that JSON cannot write stays the text that it is."""
+    if isinstance(value, str) or (value is None and type(None) in get_args(wanted)):
+        return value
+    return _structure_float(value, float)
+
+
+def _check_container(name: str, wanted: Any, value: Any) -> None:
+    # cattrs takes any iterable for a list, so that a text would become a list of its letters.
+    if value is None:
+        return
+    if get_origin(wanted) is list and not isinstance(value, list):
+        raise TypeError(f"{name}: expected a list, got {reprlib.repr(value)}")
+    if get_origin(wanted) is dict and not isinstance(value, Mapping):
+        raise TypeError(f"{name}: expected an object, got {reprlib.repr(value)}")
+
+
+def _unstructure_float(value: float) -> Any:
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def _unstructure_str(value: str) -> Any:
+    return value.value if isinstance(value, Enum) else value  # as in _structure_str
+
+
+@cache
+def _converter(*, forbid_extra_keys: bool, explaining: bool = False) -> cattrs.Converter:
+    """``explaining``: by errors that name every place. What it makes for that takes twice as long to be made."""
+    converter = cattrs.Converter(forbid_extra_keys=forbid_extra_keys, detailed_validation=explaining)
+    converter.register_structure_hook(int, _structure_int)
+    converter.register_structure_hook(float, _structure_float)
+    converter.register_structure_hook(bool, _structure_bool)
+    converter.register_structure_hook(str, _structure_str)
+    converter.register_structure_hook_func(_is_number_or_text, _structure_number_or_text)
+    converter.register_unstructure_hook(float, _unstructure_float)
+    converter.register_unstructure_hook(str, _unstructure_str)
+    converter.register_structure_hook(ResourceAmount, _structure_amount)
+    converter.register_unstructure_hook(ResourceAmount, lambda amount: amount.plain)
+
+    @converter.register_structure_hook_factory(attrs.has)
+    def strict_about_containers(cls: type[Any], converter: cattrs.Converter) -> Any:
+        structure = make_dict_structure_fn(
+            cls, converter, _cattrs_forbid_extra_keys=forbid_extra_keys, _cattrs_detailed_validation=explaining
+        )
+        fields = attrs.fields(attrs.resolve_types(cls))
+
+        def hook(value: Any, wanted: Any) -> Any:
+            if not isinstance(value, Mapping):
+                raise TypeError(f"expected an object, got {reprlib.repr(value)}")
+            for field in fields:
+                _check_container(field.name, field.type, value.get(field.name))
+            return structure(value, wanted)
+
+        return hook
+
+    return converter

@@ -1,0 +1,117 @@
+"""A lock between the processes of one machine: a file that one of them holds."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+_POLL = 0.05  # seconds; flock() itself knows no deadline
+
+
+@contextmanager
+def locked(path: Path, seconds: float) -> Iterator[None]:
+    """Context manager that holds the file until its end, or that of this process.
+
+    It is made where there is none, and stays.
+
+    Raises TimeoutError when another process still holds it after ``seconds``, OSError when it cannot be opened.
+    """
+    deadline = time.monotonic() + seconds
+    with path.open("a") as file:
+        while not _try(file.fileno()):
+            if time.monotonic() >= deadline:
+                raise TimeoutError(f"another process has held {path} for {seconds:g} s")
+            time.sleep(_POLL)
+        yield  # closing the file releases it
+
+
+def _try(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def write_private_file(path: Path, content: bytes) -> None:
+    """Write a file in one act, so that nobody reads half of it; only its owner may read it from its first moment on.
+
+    Blocks; raises OSError.
+    """
+    partial = path.with_name(f"{path.name}.part")
+    partial.unlink(missing_ok=True)  # whose rights might be others
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+    partial.replace(path)
+
+
+_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+
+
+class ForeignDirectoryError(Exception):
+    """Another user could put files into a directory; the message names the directory and the remedy."""
+
+
+def make_own_directory(path: Path) -> None:
+    """Create a directory and its missing parents with mode 0700, and check it as ``expect_own_directory`` does.
+
+    Blocks. Raises ForeignDirectoryError, OSError.
+    """
+    expect_own_directory(path)
+    for each in [*reversed(path.parents), path]:
+        if not each.exists():
+            each.mkdir(mode=0o700, exist_ok=True)
+    expect_own_directory(path)
+
+
+def expect_own_directory(path: Path) -> None:
+    """Check that a directory, if it exists, is this user's, and that no other user can replace it or write there.
+
+    Each parent directory must belong to this user or to root. A parent directory that other users can write must have
+    the sticky bit, as /tmp has. The groups of this user and of root may write. The check covers links as well as the
+    directories that they lead to. Blocks. Raises ForeignDirectoryError, OSError.
+    """
+    absolute = Path(os.path.abspath(path))  # noqa: PTH100 - Path.resolve would follow links
+    for way in (absolute, absolute.resolve()):
+        for each in [*reversed(way.parents), way]:
+            try:
+                found = each.lstat()
+            except (FileNotFoundError, NotADirectoryError):
+                break  # no other user has created it
+            _check(each, found, is_goal=each == way)
+
+
+def _check(path: Path, found: os.stat_result, *, is_goal: bool) -> None:
+    is_link = stat.S_ISLNK(found.st_mode)
+    if found.st_uid != os.getuid() and (found.st_uid != 0 or (is_goal and not is_link)):
+        raise ForeignDirectoryError(
+            f"{path} belongs to user {found.st_uid}, and not to this user {os.getuid()}; name a directory of this user"
+        )
+    if is_link:
+        return  # no other user can change the link, because no other user can write its directory
+    others = found.st_mode & _OTHERS
+    if others == stat.S_IWGRP and found.st_gid in (0, os.getgid()):
+        return
+    if others and (is_goal or not found.st_mode & stat.S_ISVTX):
+        raise ForeignDirectoryError(
+            f"other users may write to {path} (mode {stat.S_IMODE(found.st_mode):04o}); run: chmod go-w {path}"
+        )
+
+
+_CHUNK = 1 << 20  # bytes read at a time
+
+
+def sha256_of(stream: BinaryIO) -> str:
+    """The SHA-256 of all that is left in a stream, hexadecimal. Raises what its ``read`` does."""
+    digest = hashlib.sha256()
+    while chunk := stream.read(_CHUNK):
+        digest.update(chunk)
+    return digest.hexdigest()

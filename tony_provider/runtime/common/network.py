@@ -1,0 +1,196 @@
+"""Network addresses."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import socket
+import ssl
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import attrs
+
+HIGHEST_PORT = 65535
+
+
+@attrs.frozen(order=True)
+class Address:
+    """A host (name, IPv4, or IPv6 without brackets) and a port."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """The address in a text, ``host:port`` or ``[IPv6]:port``. Raises ValueError."""
+        host, colon, port = text.rpartition(":")
+        if host.startswith("[") and host.endswith("]"):
+            host = host[1:-1]
+        if not colon or not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) <= HIGHEST_PORT:
+            raise ValueError(f"{text!r} is not host:port")
+        return cls(host, int(port))
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def canonical_host(text: str) -> str:
+    """One spelling for each numeric address: IPv6 may name its interface, or hold an IPv4 address.
+
+    Anything else stays as it is.
+    """
+    try:
+        parsed = ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return text
+    mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
+    return str(mapped or parsed)
+
+
+_TABLES = ("tcp", "tcp6")  # a server on every address of both kinds is in the second only
+_LOCAL, _REMOTE, _STATE, _USER, _INODE = 1, 2, 3, 7, 9  # columns of proc_net_tcp(5)
+_LISTENING = "0A"
+_OPEN = ("01", "08")  # established, and closed by this side alone
+_HALF = ("04", "05")  # closed by the other side, which may still read: so it is as long as a process has it
+# Words of addresses as the kernel writes them, in this machine's byte order.
+_WORD = 4  # bytes
+_EVERY = "00000000"
+_MAPPED = bytes(10) + b"\xff\xff"  # before an IPv4 address, as an IPv6 one
+_LOOKS, _PAUSE = 5, 0.02  # at a table in which a new connection may be missing; seconds
+
+
+class Connected(Protocol):
+    """What knows the two addresses of a connection: a socket, or what asyncio shows of one."""
+
+    def getsockname(self) -> Any: ...
+
+    def getpeername(self) -> Any: ...
+
+
+@attrs.frozen
+class OpenSocket:
+    """An open socket of a process."""
+
+    user: int  # number of the user who created the socket
+    inode: str  # as in the target of the link in /proc/<pid>/fd, ``socket:[<inode>]``
+
+
+@attrs.frozen
+class _Row:
+    """A socket in the kernel's table."""
+
+    local: str
+    remote: str
+    state: str
+    socket: OpenSocket
+
+    @property
+    def is_taken(self) -> bool:
+        """Return whether a process holds the socket. None does before a server has accepted the connection."""
+        return self.socket.inode != "0"
+
+
+def listening_users(port: int, host: str = "127.0.0.1", proc: Path = Path("/proc")) -> set[int]:
+    """Return the numbers of the users whose sockets listen on this TCP port of an IP address.
+
+    A server on another address of this machine does not count. Another process may listen at the time of a later
+    connection: see ``peer_sockets``. Blocks. Raises OSError, or ValueError if ``host`` is no IP address.
+    """
+    return {each.user for each in _listening_sockets(port, host, proc)}
+
+
+def peer_users(connection: Connected, proc: Path = Path("/proc")) -> set[int]:
+    """Return the numbers of the users who hold the other end of a connection. See ``peer_sockets``."""
+    return {each.user for each in peer_sockets(connection, proc)}
+
+
+def peer_sockets(connection: Connected, proc: Path = Path("/proc")) -> set[OpenSocket]:
+    """Return the sockets at the other end of a connection within this machine; empty if no process holds that end.
+
+    If a server has accepted the connection, this is the accepted socket. Otherwise these are all listening sockets that
+    may accept the connection. Call this function before sending data. Blocks for a moment. Raises OSError.
+    """
+    try:
+        (host, port), (own_host, own_port) = connection.getpeername()[:2], connection.getsockname()[:2]
+        both = list(zip(_as_kernel(host), _as_kernel(own_host)))
+    except (OSError, ValueError):  # it is closed already, or leads by another protocol
+        return set()
+    ends = {(f"{theirs}:{port:04X}", f"{ours}:{own_port:04X}") for theirs, ours in both}
+    for _ in range(_LOOKS):
+        # In this order: one that nobody has accepted by then is still that of a socket that listened before.
+        listening = _listening_sockets(port, host, proc)
+        for row in _rows(proc):
+            if (row.local, row.remote) in ends and row.is_taken and row.state in (*_OPEN, *_HALF):
+                return {row.socket}
+            if (row.local, row.remote) in ends and row.state in _OPEN:
+                return listening
+        time.sleep(_PAUSE)
+    return set()
+
+
+def is_of_this_machine(host: str) -> bool:
+    """Return whether an IP address is one of this machine's: a socket can be bound to it.
+
+    The two addresses of a connection within a machine may differ: one to 127.0.1.1 comes from 127.0.0.1.
+    """
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM) as bound:
+        try:
+            bound.bind((host, 0))
+        except OSError as error:
+            return error.errno != errno.EADDRNOTAVAIL
+    return True
+
+
+def _listening_sockets(port: int, host: str, proc: Path) -> set[OpenSocket]:
+    every = [_EVERY * 4] if ":" in host else [_EVERY, _EVERY * 4]
+    places = {f"{each}:{port:04X}" for each in [*_as_kernel(host), *every]}
+    return {row.socket for row in _rows(proc) if row.state == _LISTENING and row.local in places}
+
+
+def _as_kernel(host: str) -> list[str]:
+    """An address as the kernel's tables may have it: an IPv4 one by itself, and within an IPv6 one."""
+    address = ipaddress.ip_address(host.partition("%")[0]).packed
+    return [_words(address)] if ":" in host else [_words(address), _words(_MAPPED + address)]
+
+
+def _words(address: bytes) -> str:
+    parts = (address[at : at + _WORD] for at in range(0, len(address), _WORD))
+    return "".join(f"{int.from_bytes(part, sys.byteorder):08X}" for part in parts)
+
+
+def _rows(proc: Path) -> Iterator[_Row]:
+    for name in _TABLES:
+        table = proc / "net" / name
+        if not table.exists():  # IPv6 may be off
+            continue
+        for line in table.read_text().splitlines()[1:]:
+            row = line.split()
+            yield _Row(row[_LOCAL], row[_REMOTE], row[_STATE], OpenSocket(int(row[_USER]), row[_INODE]))
+
+
+def load_key(context: ssl.SSLContext, pem: bytes) -> None:
+    """Give a context a key with its certificates. The file is its owner's alone, and gone at once.
+
+    Blocks; raises OSError, of which ssl.SSLError is one.
+    """
+    with tempfile.NamedTemporaryFile(dir=".", prefix=".tony-") as file:
+        file.write(pem)
+        file.flush()
+        context.load_cert_chain(file.name)
+
+
+_LOOKED_AT = 16 << 10  # bytes; a job's own master may answer with any page, as long as it likes
+
+
+def page_title(page: bytes) -> str:
+    """Its title, in which Hadoop's servers say what is wrong; of a page without one the beginning."""
+    beginning = page[:_LOOKED_AT]
+    small = beginning.lower()
+    start = small.find(b"<title>") + len(b"<title>")
+    end = small.find(b"</title>", start) if start >= len(b"<title>") else -1
+    return (beginning[start:end] if end >= 0 else beginning).decode("utf-8", "replace")

@@ -1,0 +1,107 @@
+"""What a wheel's file name says of it: of which project it is, and for which Pythons and machines."""
+
+from __future__ import annotations
+
+import re
+from typing import ClassVar, Optional
+
+import attrs
+
+# https://packaging.python.org/en/latest/specifications/binary-distribution-format/
+_NAME = re.compile(
+    r"(?P<project>[^-\s]+)-(?P<version>[^-\s]+)(-\d[^-\s]*)?-(?P<pythons>[^-\s]+)-(?P<abis>[^-\s]+)-(?P<platforms>[^-\s]+)\.whl"
+)
+_PYTHON = re.compile(r"(?P<kind>py|cp)3(?P<minor>\d*)")
+_LINUX = re.compile(r"(?:linux|manylinux\d+|manylinux_\d+_\d+|musllinux_\d+_\d+)_(?P<machine>\w+)")
+_ANY = "any"
+
+Version = tuple[int, int]
+"""A Python's version without its patch level, such as ``(3, 12)``."""
+
+
+def version_text(version: Version) -> str:
+    """A version as people write it: ``3.12``."""
+    return "{}.{}".format(*version)
+
+
+def normalized(project: str) -> str:
+    """A project's name, as indexes compare it."""
+    return re.sub(r"[-_.]+", "-", project).lower()
+
+
+@attrs.frozen
+class WheelName:
+    """A wheel, by the name of its file."""
+
+    project: str  # as it is written there
+    version: str
+    pythons: list[str]  # such as cp312, py3
+    abis: list[str]
+    platforms: list[str]  # such as manylinux_2_17_x86_64, any
+
+    @classmethod
+    def parse(cls, file: str) -> Optional[WheelName]:
+        """None: it is no wheel's name."""
+        match = _NAME.fullmatch(file)
+        if match is None:
+            return None
+        tags = [match[each].split(".") for each in ("pythons", "abis", "platforms")]
+        return cls(match["project"], match["version"], *tags)
+
+    @property
+    def normalized(self) -> str:
+        """The project's name, as indexes compare it."""
+        return normalized(self.project)
+
+    def suits_machine(self, machine: str) -> bool:
+        """Whether it is for Linux on such a machine, as ``uname -m`` says it."""
+        return _ANY in self.platforms or machine in self.machines
+
+    @property
+    def machines(self) -> list[str]:
+        """Those with Linux that it is for by name."""
+        return [match["machine"] for each in self.platforms if (match := _LINUX.fullmatch(each))]
+
+    def suits_python(self, version: Version) -> bool:
+        """Whether it is for CPython of this version."""
+        return any(self._suits(tag, version) for tag in self.pythons)
+
+    def _suits(self, tag: str, version: Version) -> bool:
+        match = _PYTHON.fullmatch(tag)
+        if match is None or version[0] != 3:
+            return False
+        minor = int(match["minor"]) if match["minor"] else None
+        if match["kind"] == "py" or "abi3" in self.abis or "none" in self.abis:
+            return minor is None or minor <= version[1]
+        return minor == version[1]
+
+
+_RECORDED_PYTHON = re.compile(r"3\.\d{1,3}")
+
+
+def _is_python(_: object, field: object, value: str) -> None:
+    if not _RECORDED_PYTHON.fullmatch(value):
+        raise ValueError(f"{value!r} is no version of Python")
+
+
+@attrs.frozen(kw_only=True)
+class EnvironmentRecord:
+    """What `airflow tony env build` has built."""
+
+    WRITER_MAY_BE_NEWER: ClassVar[bool] = True  # see ``codec``
+
+    python: str = attrs.field(validator=_is_python)  # such as 3.12
+    machine: str  # as ``uname -m`` says it
+    packages: dict[str, str]  # versions by name
+    built_by: str  # such as uv 0.8.3
+    built_ms: int  # epoch
+    archive: str = ""  # the name of its file; empty in the archive itself
+    sha256: str = ""  # of the archive, hexadecimal; likewise
+    size: int = 0  # bytes; likewise
+    version: int = 1  # of this form
+
+    @property
+    def python_version(self) -> Version:
+        """Of its Python."""
+        major, minor = self.python.split(".")
+        return int(major), int(minor)

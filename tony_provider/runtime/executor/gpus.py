@@ -1,0 +1,481 @@
+"""The GPUs of a node, by the names that CUDA_VISIBLE_DEVICES takes."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import logging
+import os
+import random
+import re
+import secrets
+import shutil
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Optional
+
+import attrs
+
+from tony_provider.runtime.application import GpuDealing
+from tony_provider.runtime.common.concurrency import Cancelled
+from tony_provider.runtime.common.quantities import count
+from tony_provider.runtime.executor import processes
+from tony_provider.runtime.frameworks.task_environment import VISIBLE_DEVICES
+
+log = logging.getLogger(__name__)
+
+_PROCESSES = ("--query-compute-apps=pid", "--format=csv,noheader")
+_TIMEOUT = 60.0  # seconds; it takes some where no driver is loaded yet, and hangs where one is broken
+# GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-5d5b…), and below it each part that it is cut into (Multi-Instance GPU)
+_GPU_LINE = re.compile(r"\s*(GPU|MIG)\b.*\(UUID: *([^\s()]+)\)\s*")
+
+
+class DevicesUnknownError(Exception):
+    """Nothing on the node says which GPUs it has; the text says why."""
+
+
+def node_gpus(environ: Mapping[str, str]) -> list[str]:
+    """Unique names of this node's GPUs, as ``nvidia-smi`` lists them.
+
+    Of one that is cut into parts, the parts. Blocks. Raises DevicesUnknownError.
+    """
+    program = shutil.which("nvidia-smi", path=environ.get("PATH"))
+    if program is None:
+        raise DevicesUnknownError(
+            "there is no nvidia-smi on its PATH to say which GPUs it has; without one name them in the connection "
+            "(gpu_devices)"
+        )
+    found = parse_gpu_list(_output(program, environ, "-L"))
+    if not found:
+        raise DevicesUnknownError(f"{program} -L lists no GPU")
+    return found
+
+
+def parse_gpu_list(text: str) -> list[str]:
+    """The names in what ``nvidia-smi -L`` prints."""
+    found: list[str] = []
+    whole = ""
+    for line in text.splitlines():
+        match = _GPU_LINE.fullmatch(line)
+        if match is None:
+            continue
+        kind, name = match.groups()
+        if kind == "GPU":
+            whole = name
+        elif whole in found:
+            found.remove(whole)
+        found.append(name)
+    return found
+
+
+def is_gpu_busy(name: str, environ: Mapping[str, str]) -> bool:
+    """Return whether nvidia-smi lists a process that computes on a GPU, or False if nvidia-smi cannot tell. Blocks."""
+    program = shutil.which("nvidia-smi", path=environ.get("PATH"))
+    try:
+        return program is not None and bool(_output(program, environ, "-i", name, *_PROCESSES).strip())
+    except DevicesUnknownError as error:
+        log.info("GPU %s counts as idle, because its processes cannot be listed: %s", name, error)
+        return False
+
+
+def _output(program: str, environ: Mapping[str, str], *arguments: str) -> str:
+    try:
+        process = subprocess.Popen(
+            [program, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=dict(environ),
+            text=True,
+            errors="replace",
+        )
+    except OSError as error:
+        raise DevicesUnknownError(f"{program} cannot be started: {error}") from error
+    try:
+        said, _ = process.communicate(timeout=_TIMEOUT)
+    except subprocess.TimeoutExpired as error:
+        process.kill()  # and not waited for: what hangs in a driver may not end even so
+        raise DevicesUnknownError(f"{program} {arguments[0]} did not answer within {_TIMEOUT:g} s") from error
+    if process.returncode:
+        last = (said.strip().splitlines() or ["without a word"])[-1]
+        raise DevicesUnknownError(f"{program} {arguments[0]} failed with exit code {process.returncode}: {last}")
+    return said
+
+
+_LENGTH = 107  # bytes of an abstract name, struct sockaddr_un
+_FILLER = b"/"
+_LISTENING = 0x10000  # __SO_ACCEPTCON, of linux/net.h
+# A line of /proc/net/unix, as the kernel writes it: address, references, protocol, flags, type, state, inode, name.
+# Names may contain line breaks. The names of locks are padded to the maximum length. So a line within another socket's
+# name is always too short to look like the line of a lock.
+_LINE = re.compile(
+    rb"[0-9a-f]{8,16}: [0-9A-F]{8} [0-9A-F]{8} ([0-9A-F]{8}) [0-9A-F]{4} [0-9A-F]{2} +(\d+) "
+    rb"@(tony-gpu/(\d+)/[0-9a-f]*/(.*))"
+)
+
+
+@attrs.frozen
+class _Lock:
+    """A lock that a process holds."""
+
+    inode: str
+    user: int  # number of the user, as the lock's name claims
+
+
+def take_gpu_lock(device: str, *, heed_others: bool = True) -> Optional[socket.socket]:
+    """Take the lock on a device. The lock is held until the returned socket and all its copies are closed.
+
+    Return None if another container of this user has the lock, or if ``heed_others`` and another user seems to have it.
+    Raises OSError.
+    """
+    # The second name is needed if another user listens at the first name.
+    for name in (_name(device), _name(device, secrets.token_hex(4))):
+        if _is_taken(device, heed_others):
+            return None
+        if (held := _listen(name)) is None:
+            continue
+        # Two containers that take the lock at the same time see each other only after both listen.
+        if _is_taken(device, heed_others, but=str(os.fstat(held.fileno()).st_ino)):
+            held.close()
+            return None
+        return held
+    return None
+
+
+def gpu_lock_holders(device: str) -> list[str]:
+    """Return the holders of a device's lock, for messages: this user's processes as ``1234 (python)``, or other users.
+
+    Blocks.
+    """
+    locks = list(_locks(device))
+    own = _own_processes({each.inode for each in locks})
+    found = [f"{pid} ({name})" for pid in sorted(own) if (name := _process_name(pid)) is not None]
+    return found or sorted({f"user {each.user}" for each in locks})
+
+
+def _is_taken(device: str, heed_others: bool, but: str = "") -> bool:
+    inodes = {each.inode for each in _locks(device)} - {but}
+    return bool(inodes) and (heed_others or bool(_own_processes(inodes)))
+
+
+def _name(device: str, more: str = "") -> bytes:
+    name = f"tony-gpu/{os.getuid()}/{more}/{device}".encode()
+    if len(name) > _LENGTH:
+        raise OSError(errno.ENAMETOOLONG, f"the name of GPU {device} is too long for a lock")
+    return b"\0" + name.ljust(_LENGTH, _FILLER)
+
+
+def _listen(name: bytes) -> Optional[socket.socket]:
+    """Listen at this name. Return None if a process already listens there."""
+    held = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        held.bind(name)
+        held.listen(0)
+    except OSError as error:
+        held.close()
+        if error.errno == errno.EADDRINUSE:
+            return None
+        raise
+    return held
+
+
+def _locks(device: str) -> Iterator[_Lock]:
+    for line in Path("/proc/net/unix").read_bytes().split(b"\n"):
+        match = _LINE.fullmatch(line)
+        if match is None or len(match[3]) != _LENGTH or not int(match[1], 16) & _LISTENING:
+            continue
+        if match[5].rstrip(_FILLER) == device.encode():
+            yield _Lock(match[2].decode(), int(match[4]))
+
+
+def _own_processes(inodes: set[str]) -> list[int]:
+    """Return the PIDs of this user's processes that have one of these sockets open."""
+    if not inodes:
+        return []
+    found = []
+    for process in os.listdir("/proc"):  # noqa: PTH208 - names are all that is wanted
+        if process.isdigit() and _is_own(process) and inodes & processes.open_sockets(int(process)):
+            found.append(int(process))
+    return found
+
+
+def _is_own(process: str) -> bool:
+    """Return whether a process is this user's. The check is needed because root can read all users' processes."""
+    try:
+        return Path("/proc", process).stat().st_uid == os.getuid()
+    except OSError:
+        return False  # the process has ended
+
+
+def _process_name(pid: int) -> Optional[str]:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
+    except OSError:
+        return None
+
+
+_WAIT = 60.0  # seconds for a container that YARN takes for ended: its processes may need some to end
+_POLL = (0.1, 0.4)  # seconds between two tries, at random: those who try at the same time are not to go on so
+
+_DEVICE_ORDER = "CUDA_DEVICE_ORDER"
+_BY_NODE = "NVIDIA_VISIBLE_DEVICES"
+_EVERY_DEVICE = ("", "all")  # what images for CUDA have in it, where nobody has said which ones
+
+
+class NoGpusError(Exception):
+    """The node has not as many free GPUs as the container was given; the text names them, and who has them."""
+
+
+class ContainerGpus:
+    """The GPUs of this container. ``environment`` takes them when it is called first; they are held until ``close``.
+
+    Also all processes that the container starts afterwards hold them, so that they are free when the last of those is
+    gone and not before.
+    """
+
+    def __init__(
+        self,
+        dealing: GpuDealing,
+        wanted: int,
+        environ: Mapping[str, str],
+        guarded: Optional[socket.socket] = None,
+        *,
+        wait: float = _WAIT,
+    ) -> None:
+        """``guarded``: see ``guard.post``. ``wait`` in seconds."""
+        self._dealing = dealing
+        self._wanted = wanted
+        self._environ = environ
+        self._guard = guarded
+        self._wait = wait
+        self._held: dict[str, socket.socket] = {}
+
+    def environment(self, cancelled: threading.Event) -> dict[str, str]:
+        """The variables by which user processes find their GPUs; none where the node has chosen them.
+
+        Blocks. Raises NoGpusError, Cancelled.
+        """
+        if not self._wanted or gpus_set_by_node(self._environ):
+            return {}
+        if not self._held:
+            self._take(cancelled)
+        return {VISIBLE_DEVICES: ",".join(self._held), **self._order()}
+
+    @property
+    def names(self) -> list[str]:
+        """Those that are held, as CUDA_VISIBLE_DEVICES has them; empty before ``environment`` was called."""
+        return list(self._held)
+
+    def close(self) -> None:
+        for held in self._held.values():
+            held.close()
+        self._held.clear()
+
+    def _order(self) -> dict[str, str]:
+        """Numbers mean the same devices to every program; CUDA's own default is by speed."""
+        return {_DEVICE_ORDER: "PCI_BUS_ID"} if any(name.isdecimal() for name in self._held) else {}
+
+    def _take(self, cancelled: threading.Event) -> None:
+        deadline = time.monotonic() + self._wait
+        every = self._devices()
+        told = False
+        while not self._try(every):
+            if time.monotonic() >= deadline:
+                if self._try(every, also_idle=True):
+                    break
+                raise NoGpusError(self._shortage(every))
+            if not told:
+                log.warning("waiting up to %g s for GPUs: %s", self._wait, self._shortage(every))
+                told = True
+            if cancelled.wait(random.uniform(*_POLL)):  # noqa: S311 - no secret
+                raise Cancelled("stopped while it waited for GPUs")
+        for held in self._held.values():
+            held.set_inheritable(True)  # the user process gets it, and whatever that starts
+        processes.hold_with_guard(self._guard, [held.fileno() for held in self._held.values()])
+        log.info("GPUs of this container: %s", ", ".join(self._held))
+
+    def _devices(self) -> list[str]:
+        try:
+            every = self._dealing.devices or node_gpus(self._environ)
+        except DevicesUnknownError as error:
+            raise NoGpusError(f"its GPUs cannot be dealt (deal_gpus of the connection): {error}") from error
+        if len(every) < self._wanted:
+            raise NoGpusError(
+                f"the container was given {count(self._wanted, 'GPU')}, and the node has {len(every)}: "
+                f"{', '.join(every)}"
+            )
+        return every
+
+    def _try(self, every: list[str], *, also_idle: bool = False) -> bool:
+        """Take the wanted number of GPUs, or none. Return whether they were taken.
+
+        With ``also_idle`` also take GPUs that another user has locked, if no process is known to use them. YARN has
+        given this container its GPUs, so a lock that stays on an idle GPU is no container's: any local user can take
+        locks.
+        """
+        try:
+            self._take_from(every)
+            if also_idle and len(self._held) < self._wanted:
+                idle = [each for each in every if each not in self._held and not is_gpu_busy(each, self._environ)]
+                for device in self._take_from(idle, heed_others=False):
+                    log.warning(
+                        "Taking GPU %s although another user has locked it: no process is reported on it", device
+                    )
+        except OSError as error:
+            self.close()
+            raise NoGpusError(f"its GPUs cannot be locked: {error}") from error
+        if len(self._held) < self._wanted:
+            self.close()
+        return bool(self._held)
+
+    def _take_from(self, names: list[str], *, heed_others: bool = True) -> list[str]:
+        """Take GPUs of this list until the wanted number is held. Return the names of the GPUs that were taken."""
+        taken = []
+        for device in names:
+            if len(self._held) < self._wanted and (held := take_gpu_lock(device, heed_others=heed_others)) is not None:
+                self._held[device] = held
+                taken.append(device)
+        return taken
+
+    def _shortage(self, every: list[str]) -> str:
+        taken = {device: who for device in every if (who := _holder(device))}
+        free = len(every) - len(taken)
+        by_whom = "; ".join(f"{device} {who}" for device, who in taken.items())
+        return (
+            f"the container was given {count(self._wanted, 'GPU')}, and {free} of the node's {len(every)} "
+            f"{'is' if free == 1 else 'are'} free: {by_whom}"
+        )
+
+
+def gpus_set_by_node(environ: Mapping[str, str]) -> bool:
+    """Whether the node has chosen a container's GPUs already: by YARN's isolation, or in a Docker container."""
+    return bool(environ.get(VISIBLE_DEVICES)) or environ.get(_BY_NODE, "") not in _EVERY_DEVICE
+
+
+def _holder(device: str) -> str:
+    held = take_gpu_lock(device)
+    if held is not None:
+        held.close()
+        return ""
+    found = gpu_lock_holders(device)
+    return f"is held by {', '.join(found)}" if found else "is held by a process that does not show"
+
+
+LIBRARY = "libnvidia-ml.so.1"
+_SUCCESS = 0
+
+
+class NvmlError(Exception):
+    """NVML is not there, or does not say what was asked; the text says why."""
+
+
+class _Utilization(ctypes.Structure):
+    _fields_ = (("gpu", ctypes.c_uint), ("memory", ctypes.c_uint))  # percent of the last second or less
+
+
+class _Memory(ctypes.Structure):
+    _fields_ = (("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong))
+
+
+@attrs.frozen
+class GpuUse:
+    """How much of some GPUs is in use at this moment. None: the GPUs do not say, as parts of one (MIG) do not."""
+
+    percent: Optional[float]  # mean over the GPUs, 100: busy all the time
+    bytes: Optional[int]  # of all of them together
+
+
+class Nvml:
+    """NVML, and the GPUs of one container. All calls block, and hang where a driver is broken."""
+
+    def __init__(self, names: Sequence[str], wanted: int, library: str = LIBRARY) -> None:
+        """``names``: of the container's GPUs, as CUDA_VISIBLE_DEVICES has them; empty: all that it may use.
+
+        ``wanted``: how many the container was given. Raises NvmlError.
+        """
+        try:
+            self._nvml: Any = ctypes.CDLL(library)
+        except OSError as error:
+            raise NvmlError(str(error)) from error
+        self._call("nvmlInit_v2")
+        self._devices = [self._named(name) for name in names] if names else self._all()
+        if len(self._devices) != wanted:
+            raise NvmlError(f"the container was given {wanted} GPUs and sees {len(self._devices)}: which are its own?")
+
+    def use(self) -> GpuUse:
+        """How much of the container's GPUs is in use now."""
+        busy, used = _Utilization(), _Memory()
+        percents, sizes = [], []
+        for device in self._devices:
+            if self._answers("nvmlDeviceGetUtilizationRates", device, ctypes.byref(busy)):
+                percents.append(busy.gpu)
+            if self._answers("nvmlDeviceGetMemoryInfo", device, ctypes.byref(used)):
+                sizes.append(used.used)
+        every = len(self._devices)
+        return GpuUse(
+            sum(percents) / every if len(percents) == every else None, sum(sizes) if len(sizes) == every else None
+        )
+
+    def _named(self, name: str) -> ctypes.c_void_p:
+        device = ctypes.c_void_p()
+        if name.isdecimal():
+            self._call("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(int(name)), ctypes.byref(device))
+        else:
+            self._call("nvmlDeviceGetHandleByUUID", name.encode(), ctypes.byref(device))
+        return device
+
+    def _all(self) -> list[ctypes.c_void_p]:
+        """Where the node isolates GPUs, others are listed and may not be opened."""
+        number = ctypes.c_uint()
+        self._call("nvmlDeviceGetCount_v2", ctypes.byref(number))
+        found = []
+        for index in range(number.value):
+            device = ctypes.c_void_p()
+            if self._answers("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), ctypes.byref(device)):
+                found.append(device)
+        return found
+
+    def _answers(self, function: str, *arguments: Any) -> bool:
+        try:
+            return bool(getattr(self._nvml, function)(*arguments) == _SUCCESS)
+        except AttributeError as error:
+            raise NvmlError(f"it has no {function}") from error
+
+    def _call(self, function: str, *arguments: Any) -> None:
+        if not self._answers(function, *arguments):
+            raise NvmlError(f"{function} failed")
+
+
+class GpuMeter:
+    """Asks in a thread of its own, since a broken driver hangs; then there is no answer any more, and nobody waits."""
+
+    def __init__(self, open_nvml: Callable[[], Nvml]) -> None:
+        """``open_nvml`` is called in the thread; it may raise NvmlError."""
+        self._open = open_nvml
+        self._newest: Optional[GpuUse] = None
+        self._asked = threading.Event()
+        self._thread: Optional[threading.Thread] = None
+
+    def take(self) -> Optional[GpuUse]:
+        """The answer to the last call, if it has come meanwhile; and ask for the next one."""
+        newest, self._newest = self._newest, None
+        if self._thread is None:
+            # Not one of a pool: the process must be able to end while it hangs.
+            self._thread = threading.Thread(target=self._run, name="gpus", daemon=True)
+            self._thread.start()
+        self._asked.set()
+        return newest
+
+    def _run(self) -> None:
+        try:
+            nvml = self._open()
+            while True:
+                self._asked.wait()
+                self._asked.clear()
+                self._newest = nvml.use()
+        except NvmlError as error:
+            log.info("how much the GPUs do is not known: %s", error)

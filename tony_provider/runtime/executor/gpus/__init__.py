@@ -1,1 +1,0 @@
-"""The GPUs of a node that does not isolate them, dealt to its containers by locks."""

@@ -1,0 +1,260 @@
+"""The token file of user processes: the container's HDFS delegation tokens, and nothing else of its credentials."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Optional
+from xml.etree import ElementTree
+
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.common.files import write_private_file
+from tony_provider.runtime.common.text import replaced
+from tony_provider.runtime.executor.executor_container import ContainerCredentials, ExecutorContainer
+from tony_provider.runtime.executor.user_environment import node_environment
+from tony_provider.runtime.frameworks.base import fits_variable
+from tony_provider.runtime.hadoop.tokens import Credentials
+
+
+class UserTokens:
+    """A token file for user processes at ``target``, kept like the container's credentials.
+
+    What these hold beside HDFS's tokens speaks for the executor, and stays out.
+    """
+
+    def __init__(self, credentials: ContainerCredentials, target: Path) -> None:
+        self._credentials = credentials
+        self._target = target
+        self._written = -1  # the version of the credentials that the file is of
+        self.services: list[str] = []  # what the tokens are for, such as ha-hdfs:nameservice; none: there is no file
+
+    def follow(self) -> None:
+        """Write the file anew if there are newer tokens. Blocks; raises OSError.
+
+        After an error the last one stays, and the next call tries again. Not for several threads at a time.
+        """
+        version, tokens = self._credentials.hdfs_tokens()
+        if version == self._written:
+            return
+        if tokens:
+            write_private_file(self._target, Credentials(tokens).to_bytes())
+        self.services = list(dict.fromkeys(token.service for token in tokens.values()))
+        self._written = version
+
+    def withdraw(self) -> None:
+        """Remove the file, until ``follow`` writes it again. Blocks; raises OSError."""
+        self._written = -1
+        self._target.unlink(missing_ok=True)
+
+
+_SECONDS = 60.0  # for a JVM, on a node where many containers start one at the same time
+_SAID = 300  # characters of its errors in a message
+
+
+class ClassPathError(Exception):
+    """The node's Hadoop does not tell its class path; the message says why."""
+
+
+def hadoop_program(environ: Mapping[str, str]) -> Optional[str]:
+    """The path of the node's ``hadoop``; None when it has none. Blocks."""
+    homes = [environ[name] for name in ("HADOOP_HOME", "HADOOP_COMMON_HOME") if environ.get(name)]
+    path = os.pathsep.join([*(f"{home}/bin" for home in homes), environ.get("PATH") or os.defpath])
+    return shutil.which("hadoop", path=path)
+
+
+def node_class_path(program: str, environ: Mapping[str, str]) -> str:
+    """Every jar of the node's Hadoop by its name: a JVM within a process expands no ``*``.
+
+    Blocks for a JVM's start; raises ClassPathError.
+    """
+    try:
+        done = subprocess.run(
+            [program, "classpath", "--glob"],
+            env=dict(environ),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ClassPathError(f"{program} classpath --glob took longer than {_SECONDS:g} s") from error
+    except OSError as error:
+        raise ClassPathError(f"{program} cannot be run: {error.strerror}") from error
+    lines = done.stdout.decode("utf-8", "surrogateescape").split("\n")
+    found = [line.strip() for line in lines if line.strip()]
+    if done.returncode or not found:
+        said = replaced(done.stderr.decode("utf-8", "replace").strip())[-_SAID:]
+        raise ClassPathError(f"{program} classpath --glob ended with exit code {done.returncode}: {said}")
+    return found[-1]
+
+
+_CORE, _HDFS = "core-site.xml", "hdfs-site.xml"
+_USUAL = Path("/etc/hadoop/conf")
+
+
+def node_configuration(environ: Mapping[str, str]) -> Optional[Path]:
+    """The node's directory of Hadoop's configuration; None when it has none that we may read and that says anything.
+
+    Blocks.
+    """
+    return next(filter(_says_anything, _candidates(environ)), None)
+
+
+def write_configuration(directory: Path, properties: Mapping[str, str]) -> None:
+    """Write Hadoop's files with these properties. Blocks; raises OSError.
+
+    HDFS's own go into its own file: the defaults of HDFS are laid over what the other one says.
+    """
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    of_hdfs = {name for name in properties if name.startswith("dfs.")}
+    _write(directory / _CORE, {name: properties[name] for name in properties if name not in of_hdfs})
+    _write(directory / _HDFS, {name: properties[name] for name in properties if name in of_hdfs})
+
+
+def _candidates(environ: Mapping[str, str]) -> Iterator[Path]:
+    if environ.get("HADOOP_CONF_DIR"):
+        yield Path(environ["HADOOP_CONF_DIR"])
+    for name in ("HADOOP_HOME", "HADOOP_COMMON_HOME"):
+        if environ.get(name):
+            yield Path(environ[name], "etc", "hadoop")
+    yield _USUAL
+
+
+def _says_anything(directory: Path) -> bool:
+    """A distribution's archive brings files without a property, and some nodes have theirs for the NodeManager only."""
+    try:
+        root = ElementTree.parse(directory / _CORE).getroot()  # noqa: S314 - the administrator's own
+    except (OSError, ElementTree.ParseError):
+        return False
+    return len(root) > 0
+
+
+def _write(path: Path, properties: Mapping[str, str]) -> None:
+    root = ElementTree.Element("configuration")
+    for name, value in sorted(properties.items()):
+        entry = ElementTree.SubElement(root, "property")
+        ElementTree.SubElement(entry, "name").text = name
+        ElementTree.SubElement(entry, "value").text = value
+    ElementTree.ElementTree(root).write(path, encoding="utf-8", xml_declaration=True)
+
+
+log = logging.getLogger(__name__)
+
+_CONF_DIR, _CLASS_PATH, _USER_NAME = "HADOOP_CONF_DIR", "CLASSPATH", "HADOOP_USER_NAME"
+
+
+class HadoopAccess:
+    """The user processes' access to Hadoop in one container, in a directory of the workspace.
+
+    A start is prepared in one thread, while heartbeats follow the tokens in another.
+    """
+
+    def __init__(self, container: ExecutorContainer, directory: Path) -> None:
+        self._container = container
+        self._directory = directory
+        self._token_file = directory / "tokens"
+        self._tokens = UserTokens(container.credentials, self._token_file)
+        self._lock = threading.Lock()  # of the token file
+        self._trouble = ""  # with it, that was logged last
+        self._found: Optional[dict[str, str]] = None  # from the first start on
+        self._in_use = False  # there is a process that may read the token file
+        self._configured = ""  # where it comes from, for people
+        self._class_path = ""  # the same
+
+    def environment(self) -> dict[str, str]:
+        """The variables of user processes. Blocks, the first time for a JVM's start; raises OSError."""
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with self._lock:
+            self._in_use = True
+            self._tokens.follow()
+        if self._found is None:
+            self._found = self._look()
+        if not self._tokens.services:
+            return self._found
+        return {**self._found, contract.ENV_TOKEN_FILE: str(self._token_file)}
+
+    def follow_tokens(self) -> None:
+        """Have new tokens of the container in the file that running processes know. Blocks; what fails is logged once.
+
+        The next call tries again. While no process of the user's runs there is no file.
+        """
+        trouble = ""
+        try:
+            with self._lock:
+                if self._in_use:
+                    self._tokens.follow()
+        except OSError as error:
+            trouble = str(error)
+        if trouble not in ("", self._trouble):
+            log.warning("the user process's HDFS tokens could not be renewed: %s", trouble)
+        self._trouble = trouble
+
+    def withdraw(self) -> None:
+        """Remove the token file: the processes that it was for have ended. Blocks; raises OSError.
+
+        A container's directory may be kept for longer than the container, and servers of the job may show its files.
+        """
+        with self._lock:
+            self._in_use = False
+            self._tokens.withdraw()
+
+    def told(self) -> str:
+        """What a user process finds, in a line of its log. Call it after ``environment``."""
+        services = ", ".join(self._tokens.services)
+        user = self._container.description.user
+        return "; ".join(
+            [
+                f"hadoop: tokens for {services}" if services else f"hadoop: no tokens, user {user}",
+                self._configured,
+                self._class_path,
+            ]
+        )
+
+    def _look(self) -> dict[str, str]:
+        container = self._container
+        given = {**container.job.env, **container.spec.env}
+        found = {_USER_NAME: container.description.user}  # heeded where Hadoop asks for no proof
+        of_node = node_environment(container)
+        found.update(self._configuration({**of_node, **given}))
+        if _CLASS_PATH in given:
+            self._class_path = "the job's own class path"
+        else:
+            found.update(self._class_path_of_node({**of_node, **found, **given}))
+        return found
+
+    def _configuration(self, environ: Mapping[str, str]) -> dict[str, str]:
+
+        directory = node_configuration(environ)
+        properties = self._container.description.hadoop
+        if directory is not None:
+            self._configured = f"configuration in {directory}"
+        elif properties:
+            self._configured = "configuration as the ResourceManager has it"
+            directory = self._directory / "conf"
+            write_configuration(directory, properties)
+        else:
+            self._configured = "no configuration, on this node or from the cluster"
+            return {}
+        return {_CONF_DIR: str(directory)}
+
+    def _class_path_of_node(self, environ: Mapping[str, str]) -> dict[str, str]:
+        program = hadoop_program(environ)
+        if program is None:
+            self._class_path = "no class path, since there is no hadoop on PATH and no HADOOP_HOME"
+            return {}
+        try:
+            jars = node_class_path(program, environ)
+        except ClassPathError as error:
+            self._class_path = f"no class path: {error}"
+            return {}
+        path = os.pathsep.join(filter(None, [environ.get(_CONF_DIR), jars]))
+        if not fits_variable(_CLASS_PATH, path):
+            self._class_path = f"no class path: that of {program} is longer than a variable may be"
+            return {}
+        self._class_path = f"class path of {program}"
+        return {_CLASS_PATH: path}

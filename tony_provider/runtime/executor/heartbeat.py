@@ -1,0 +1,244 @@
+"""How much the processes of the container have read from disks and written to them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import Optional
+
+import attrs
+
+from tony_provider.runtime.common.text import replaced
+from tony_provider.runtime.executor import processes, workspace
+from tony_provider.runtime.executor.gpus import GpuMeter, Nvml, gpus_set_by_node
+from tony_provider.runtime.executor.process_start import ProcessStart
+from tony_provider.runtime.executor.start_context import ExecutorContext
+from tony_provider.runtime.frameworks.task_environment import VISIBLE_DEVICES
+from tony_provider.runtime.protocol import limits, tony_pb2
+
+
+@attrs.frozen
+class DiskUse:
+    """Bytes since the executor began, of the executor and all processes below it, also of those that have ended."""
+
+    read: int = 0
+    written: int = 0
+
+
+@attrs.define
+class DiskMeter:
+    """Adds up what /proc says of each process.
+
+    What a process has done is its parent's once that has collected it, and the executor collects all orphans. So the
+    executor's own number has everything of those that are gone, and nothing is counted twice as long as a parent is
+    looked at before its children.
+    """
+
+    proc: Path = Path("/proc")
+    _most: DiskUse = DiskUse()  # one that is collected between two looks is missed for a moment
+
+    def measure(self, pids: Iterable[int]) -> Optional[DiskUse]:
+        """``pids``: all below this process, parents first. None where the kernel does not count. Blocks shortly."""
+        own = self._read("self")
+        if own is None:
+            return None
+        found = [own, *(use for pid in pids if (use := self._read(str(pid))))]
+        self._most = DiskUse(
+            max(self._most.read, sum(use.read for use in found)),
+            max(self._most.written, sum(use.written for use in found)),
+        )
+        return self._most
+
+    def _read(self, process: str) -> Optional[DiskUse]:
+        """None when it is gone, or not ours to look at; see proc_pid_io(5)."""
+        try:
+            lines = (self.proc / process / "io").read_text().splitlines()
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            return None
+        fields = dict(line.split(": ", 1) for line in lines)
+        return DiskUse(int(fields["read_bytes"]), int(fields["write_bytes"]))
+
+
+_RECEIVED, _SENT = 0, 8  # columns of /proc/net/dev, see proc_pid_net(5)
+_LOOPBACK = "lo"
+
+
+@attrs.frozen
+class NetworkUse:
+    """Bytes since the container's network was made, its loopback left out."""
+
+    received: int
+    sent: int
+
+
+@attrs.frozen
+class NetworkMeter:
+    """Reads the counters of the interfaces that this process sees.
+
+    They are the container's own only in a Docker container that does not share the node's network.
+    """
+
+    docker: bool  # whether this is a Docker container
+    counters: Path = Path("/proc/self/net/dev")
+    interfaces: Path = Path("/sys/class/net")
+
+    def measure(self) -> Optional[NetworkUse]:
+        """None where it cannot be told from what others of the node receive and send. Blocks shortly."""
+        if not self.docker:
+            return None
+        try:
+            lines = self.counters.read_text().splitlines()[2:]
+        except (FileNotFoundError, PermissionError):
+            return None
+        received = sent = 0
+        for line in lines:
+            name, _, numbers = line.partition(":")
+            name = name.strip()
+            if name == _LOOPBACK:
+                continue
+            if self._is_of_a_node(name):
+                return None
+            columns = numbers.split()
+            received, sent = received + int(columns[_RECEIVED]), sent + int(columns[_SENT])
+        return NetworkUse(received, sent)
+
+    def _is_of_a_node(self, name: str) -> bool:
+        """A device, or a bridge that containers are connected to: no container with its own network has these."""
+        interface = self.interfaces / name
+        return (interface / "device").exists() or (interface / "bridge").exists()
+
+
+_COUNTED = 8  # columns of /proc/stat's first line, see proc_stat(5): what guests used is in those before
+_IDLE = slice(3, 5)  # those two in which nobody computed; time that a hypervisor took away counts as busy
+
+
+@attrs.define
+class NodeMeter:
+    """Tells which part of all its processors' time the node was busy since the last look."""
+
+    counters: Path = Path("/proc/stat")
+    _before: Optional[list[int]] = None
+
+    def measure(self) -> Optional[float]:
+        """In percent, 100: none of them was idle. None the first time, and where it cannot be told. Blocks shortly."""
+        try:
+            with self.counters.open() as file:
+                name, *numbers = file.readline().split()
+        except (FileNotFoundError, PermissionError):
+            return None
+        now = [int(each) for each in numbers[:_COUNTED]]
+        before, self._before = self._before, now
+        if name != "cpu" or before is None:
+            return None
+        spent = [max(0, new - old) for new, old in zip(now, before)]
+        return 100.0 * (1 - sum(spent[_IDLE]) / sum(spent)) if sum(spent) else None
+
+
+class ContainerMeters:
+    """The meters of one container; what cannot be told they leave out."""
+
+    def __init__(self, context: ExecutorContext) -> None:
+        self._context = context
+        self._disks = DiskMeter()
+        self._node = NodeMeter()
+        self._network = NetworkMeter(docker=context.container.image is not None)
+        self._gpus: Optional[GpuMeter] = None  # until a container with GPUs knows which
+
+    def fill(self, heartbeat: tony_pb2.Heartbeat, pids: Iterable[int]) -> None:
+        """Put the newest numbers into a heartbeat. ``pids``: see DiskMeter. Blocks shortly."""
+        disks, network = self._disks.measure(pids), self._network.measure()
+        if disks:
+            heartbeat.read_bytes, heartbeat.written_bytes = disks.read, disks.written
+        if network:
+            heartbeat.received_bytes, heartbeat.sent_bytes = network.received, network.sent
+        busy = self._node.measure()
+        if busy is not None:
+            heartbeat.node_busy_percent = busy
+        gpus = self._gpu_meter()
+        use = gpus.take() if gpus else None
+        if use and use.percent is not None:
+            heartbeat.gpu_percent = use.percent
+        if use and use.bytes is not None:
+            heartbeat.gpu_bytes = use.bytes
+
+    def _gpu_meter(self) -> Optional[GpuMeter]:
+        wanted = self._context.container.spec.gpus
+        if self._gpus is None and wanted and (names := self._gpu_names()) is not None:
+            self._gpus = GpuMeter(partial(Nvml, names, wanted))
+        return self._gpus
+
+    def _gpu_names(self) -> Optional[list[str]]:
+        """Of the container's GPUs, empty: all that it sees; None where they are not dealt yet."""
+        environ, dealt = self._context.container.environ, self._context.gpus
+        if dealt is not None and not gpus_set_by_node(environ):
+            return dealt.names or None
+        return [name for name in environ.get(VISIBLE_DEVICES, "").split(",") if name]
+
+
+class HeartbeatContent:
+    """Makes the heartbeats of one executor."""
+
+    def __init__(self, context: ExecutorContext) -> None:
+        self._context = context
+        self._usage = processes.UsageMeter()
+        self._meters = ContainerMeters(context)
+        self._usage_of: dict[int, processes.UsageMeter] = {}  # by local rank, of all but the first
+
+    async def take(self, current: Optional[ProcessStart], activity: str, *, ending: bool) -> tony_pb2.Heartbeat:
+        """A heartbeat of this moment.
+
+        ``activity`` is the executor's own, said when no user process runs; ``ending``: no other will.
+        """
+        table = await asyncio.to_thread(processes.descendants, os.getpid())
+        usage = self._usage.measure(table, time.monotonic())
+        heartbeat = tony_pb2.Heartbeat(
+            rss_bytes=usage.rss_bytes,
+            cpu_percent=usage.cpu_percent,
+            activity=activity,
+            output_problem=self._context.output.problem,
+        )
+        await asyncio.to_thread(self._meters.fill, heartbeat, table)
+        if current is not None:
+            await self._add(heartbeat, current, table, ending=ending)
+        if self._context.hadoop is not None:
+            await asyncio.to_thread(self._context.hadoop.follow_tokens)
+        if await asyncio.to_thread(workspace.disk_problem, self._context.workspace.root):
+            await asyncio.to_thread(self._context.checkpoints.make_room)
+            heartbeat.activity += ", disk full"
+        limits.fit_heartbeat(heartbeat)
+        return heartbeat
+
+    async def _add(
+        self, heartbeat: tony_pb2.Heartbeat, current: ProcessStart, table: processes.Table, *, ending: bool
+    ) -> None:
+        if current.pids:
+            processes.reap_orphans(table, os.getpid(), current.children)
+        heartbeat.ready = current.ready
+        await current.look_at_memory()
+        progress = await current.progress()
+        if progress is not None:
+            heartbeat.progress.CopyFrom(progress)
+        if not (ending and current.over.is_set()):
+            heartbeat.activity = current.activity
+        heartbeat.trouble = replaced(current.trouble)
+        heartbeat.notices.extend(current.notices)
+        for local_rank, process in list(enumerate(current.running))[1:]:
+            own = {pid: table[pid] for pid in (process.pid, *processes.below(process.pid, table)) if pid in table}
+            progress = await current.progress_of(local_rank)
+            heartbeat.further.append(self._process_beat(local_rank, process.rank, own, progress))
+
+    def _process_beat(
+        self, local_rank: int, rank: int, table: processes.Table, progress: Optional[tony_pb2.Progress]
+    ) -> tony_pb2.ProcessBeat:
+        usage = self._usage_of.setdefault(local_rank, processes.UsageMeter()).measure(table, time.monotonic())
+        return tony_pb2.ProcessBeat(
+            local_rank=local_rank,
+            rank=rank,
+            rss_bytes=usage.rss_bytes,
+            cpu_percent=usage.cpu_percent,
+            progress=progress,
+        )

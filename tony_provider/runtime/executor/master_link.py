@@ -1,0 +1,287 @@
+"""Where the application master listens: what the container was launched with, later what a newer master left."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import random
+import time
+from collections.abc import Sequence
+from typing import Any, Callable, Optional, Union
+
+import grpc
+
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.common.concurrency import wait_with_timeout
+from tony_provider.runtime.executor.executor_container import ExecutorContainer
+from tony_provider.runtime.protocol import master_files, task_identity, timing, tony_pb2, tony_pb2_grpc
+from tony_provider.runtime.storage import Storage, StorageError
+
+log = logging.getLogger(__name__)
+
+_TIMEOUT = 10.0  # seconds for the store; the address known so far is to be tried meanwhile, too
+
+
+class MasterLocator:
+    """The application master's address: the one from the launch, later that which a newer master left."""
+
+    def __init__(self, container: ExecutorContainer, storage: Storage) -> None:
+        self.address = container.master
+        self._attempt = 0  # of the application master at that address, 0: not known
+        self._storage = storage
+        self._directory = container.description.application_dir
+        self._key = container.secrets.get(contract.SECRET_ADDRESS_KEY)
+
+    def met(self, attempt: int) -> None:
+        """Record which attempt the master at the address has said it is."""
+        self._attempt = max(self._attempt, attempt)
+
+    async def look(self) -> bool:
+        """Look on the store for a newer master's address; returns whether there is one.
+
+        From then on it is ``address``.
+        """
+        if self._key is None:
+            return False
+        reading = asyncio.to_thread(master_files.read_master_address, self._storage, self._directory, self._key)
+        try:
+            found = await wait_with_timeout(reading, _TIMEOUT)
+        except (asyncio.TimeoutError, StorageError) as error:
+            log.warning("where the application master is could not be read: %s", str(error) or "no answer in time")
+            return False
+        if found is None or found.attempt <= self._attempt or str(found.address) == self.address:
+            return False
+        log.info("application master %d is at %s", found.attempt, found.address)
+        self.address, self._attempt = str(found.address), found.attempt
+        return True
+
+
+Send = Callable[[tony_pb2.FromExecutor], None]
+
+
+class CommitRequests:
+    """The requests that wait for their answer, for as long as it takes.
+
+    An application master that comes back is asked again.
+    """
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._numbers = itertools.count(1)
+        self._asked: dict[int, tuple[tony_pb2.FromExecutor, asyncio.Future[tony_pb2.CheckpointAnswer]]] = {}
+
+    @property
+    def open(self) -> list[tony_pb2.FromExecutor]:
+        """The requests without an answer, for an application master that may not have heard them."""
+        return [message for message, _ in self._asked.values()]
+
+    async def ask(self, uploaded: tony_pb2.CheckpointUploaded) -> tony_pb2.CheckpointAnswer:
+        """Ask for a commit; returns the answer. Fills in the number of the request."""
+        uploaded.request = next(self._numbers)
+        message = tony_pb2.FromExecutor(uploaded=uploaded)
+        answer: asyncio.Future[tony_pb2.CheckpointAnswer] = asyncio.get_running_loop().create_future()
+        self._asked[uploaded.request] = message, answer
+        try:
+            self._send(message)
+            return await answer
+        finally:
+            del self._asked[uploaded.request]
+
+    def answered(self, answer: tony_pb2.CheckpointAnswer) -> None:
+        """Hand an answer to its request. One that nobody waits for any more means nothing."""
+        if answer.request in self._asked and not self._asked[answer.request][1].done():
+            self._asked[answer.request][1].set_result(answer)
+
+
+Answer = Union[tony_pb2.InputPart, tony_pb2.ShardAnswer]
+
+
+class InputRequests:
+    """The questions that wait for their answer, for as long as it takes.
+
+    An application master that comes back is asked again, under the same number.
+    """
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._numbers = itertools.count(1)
+        self._asked: dict[int, tuple[tony_pb2.FromExecutor, asyncio.Future[tony_pb2.ToExecutor]]] = {}
+
+    @property
+    def open(self) -> list[tony_pb2.FromExecutor]:
+        """The questions without an answer, for an application master that may not have heard them."""
+        return [message for message, _ in self._asked.values()]
+
+    async def part(self, wanted: tony_pb2.InputPartWanted) -> tony_pb2.InputPart:
+        """Ask for a piece of a part. Fills in the number of the request."""
+        wanted.request = next(self._numbers)
+        return (await self._ask(wanted.request, tony_pb2.FromExecutor(input_part_wanted=wanted))).input_part
+
+    async def shard(self, wanted: tony_pb2.ShardRequest) -> tony_pb2.ShardAnswer:
+        """Say what became of a shard, or ask for another. Fills in the number of the request."""
+        wanted.request = next(self._numbers)
+        return (await self._ask(wanted.request, tony_pb2.FromExecutor(shard_request=wanted))).shard_answer
+
+    def answered(self, message: tony_pb2.ToExecutor) -> None:
+        """Hand an answer to its question. One that nobody waits for any more means nothing."""
+        answer: Answer = message.input_part if message.HasField("input_part") else message.shard_answer
+        if answer.request in self._asked and not self._asked[answer.request][1].done():
+            self._asked[answer.request][1].set_result(message)
+
+    async def _ask(self, number: int, message: tony_pb2.FromExecutor) -> tony_pb2.ToExecutor:
+        answer: asyncio.Future[tony_pb2.ToExecutor] = asyncio.get_running_loop().create_future()
+        self._asked[number] = message, answer
+        try:
+            self._send(message)
+            return await answer
+        finally:
+            del self._asked[number]
+
+
+_FIRST_DELAY = 0.2  # seconds before the second try; each further wait is twice as long
+_LONGEST_DELAY = 5.0
+_LOYALTY = 3.0  # seconds that only the address known is tried: a network that failed for a moment is no new master
+_FINAL = (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.FAILED_PRECONDITION)
+
+
+class MasterLinkError(Exception):
+    """There is no application master to work for any more."""
+
+
+class RefusedError(MasterLinkError):
+    """The application master does not accept this executor; the message says why."""
+
+
+class MasterLostError(MasterLinkError):
+    """The application master could not be reached for too long."""
+
+
+class MasterLink:
+    """The executor's connection to its application master.
+
+    ``greet`` gives the first messages of every stream: who this is, and what a master that missed it must know.
+    ``handle`` gets each message that comes; it must not block. Both are called on the loop. A master that cannot be
+    reached may have a successor, which leaves its address on the store.
+    """
+
+    def __init__(
+        self,
+        container: ExecutorContainer,
+        locator: MasterLocator,
+        greet: Callable[[], Sequence[tony_pb2.FromExecutor]],
+        handle: Callable[[tony_pb2.ToExecutor], None],
+    ) -> None:
+        """Raises task_identity.MissingSecretError."""
+        self._where = locator
+        self._credentials = task_identity.channel_credentials(container.secrets)
+        tasks = container.job.size
+        self._options = task_identity.channel_options(container.identity.application_id, tasks)
+        self._spread = timing.spread(tasks)
+        self._metadata = task_identity.call_metadata(container.identity, container.token)
+        self._greet = greet
+        self._handle = handle
+        self._lost_after = container.description.master_lost_after
+        self._outgoing: Optional[asyncio.Queue[Optional[tony_pb2.FromExecutor]]] = None
+        self._contact = 0.0
+        self._finishing = False
+
+    def send(self, message: tony_pb2.FromExecutor) -> None:
+        """Send a message. Without a stream it goes nowhere: the greeting of the next one says what matters."""
+        if self._outgoing is not None:
+            self._outgoing.put_nowait(message)
+
+    @property
+    def idle(self) -> bool:
+        """Whether a message would go out at once."""
+        return self._outgoing is not None and self._outgoing.empty()
+
+    async def sent(self) -> None:
+        """Wait until what was to go by now is on its way; for ever where its stream breaks."""
+        if self._outgoing is not None:
+            await self._outgoing.join()
+
+    def finish(self) -> None:
+        """Take leave: let ``run`` end when all has been sent and the master has closed its end."""
+        self._finishing = True
+        if self._outgoing is not None:
+            self._take_leave(self._outgoing)
+
+    @staticmethod
+    def _take_leave(outgoing: asyncio.Queue[Optional[tony_pb2.FromExecutor]]) -> None:
+        outgoing.put_nowait(tony_pb2.FromExecutor(leave=tony_pb2.Leave()))
+        outgoing.put_nowait(None)
+
+    async def run(self) -> None:
+        """Keep the stream up until ``finish``. Raises LinkError when there is no use in going on."""
+        self._contact = alone_since = time.monotonic()
+        delay = _FIRST_DELAY
+        await self._wait(0.0)
+        while True:
+            contact = self._contact
+            why = await self._attach()
+            if self._finishing:
+                return
+            if self._contact > contact:
+                alone_since, delay = time.monotonic(), _FIRST_DELAY
+            log.warning("the stream to the application master at %s broke: %s", self._where.address, why)
+            self._check_not_lost(why)
+            if time.monotonic() - alone_since >= _LOYALTY and await self._where.look():
+                delay = _FIRST_DELAY
+                continue
+            await self._wait(delay * random.uniform(0.8, 1.2))  # noqa: S311 - nothing secret
+            delay = min(2 * delay, _LONGEST_DELAY)
+
+    async def _wait(self, seconds: float) -> None:
+        """And a little longer, so that thousands do not come back in one moment."""
+        seconds += random.uniform(0.0, self._spread)  # noqa: S311
+        await asyncio.sleep(min(seconds, self._left()))
+
+    def _left(self) -> float:
+        """Seconds until the master counts as lost."""
+        return max(0.0, self._contact + self._lost_after - time.monotonic())
+
+    def _check_not_lost(self, why: str) -> None:
+        if not self._left():
+            raise MasterLostError(
+                f"the application master at {self._where.address} could not be reached for {self._lost_after:g} s: "
+                f"{why}"
+            )
+
+    async def _attach(self) -> str:
+        """One stream from its beginning to its end; returns why it ended. Raises RefusedError."""
+        async with grpc.aio.secure_channel(self._where.address, self._credentials, self._options) as channel:
+            call = tony_pb2_grpc.ApplicationMasterStub(channel).Attach(metadata=self._metadata)
+            self._outgoing = asyncio.Queue()
+            for message in self._greet():
+                self._outgoing.put_nowait(message)
+            if self._finishing:
+                self._take_leave(self._outgoing)
+            writing = asyncio.ensure_future(self._write(call, self._outgoing))
+            try:
+                while (message := await call.read()) is not grpc.aio.EOF:
+                    self._contact = time.monotonic()
+                    self._handle(message)
+            except grpc.aio.AioRpcError as error:
+                if error.code() in _FINAL:
+                    raise RefusedError(
+                        f"the application master refuses this executor: {error.code().name}: {error.details()}"
+                    ) from error
+                return f"{error.code().name}: {error.details()}"
+            finally:
+                self._outgoing = None
+                writing.cancel()
+                await asyncio.gather(writing, return_exceptions=True)
+                call.cancel()
+            return "it closed the stream"
+
+    async def _write(self, call: Any, outgoing: asyncio.Queue[Optional[tony_pb2.FromExecutor]]) -> None:
+        try:
+            while (message := await outgoing.get()) is not None:
+                await call.write(message)
+                outgoing.task_done()
+                if message.WhichOneof("kind") == "heartbeat":
+                    self._contact = time.monotonic()  # seconds into the stream, and it still stands
+            await call.done_writing()
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            return  # the stream has ended; the reading side says why

@@ -1,0 +1,233 @@
+"""Exports of the model that the leading task's program makes while it trains, on their way to the store."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import threading
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Callable, Optional
+
+import attrs
+
+from tony_provider.runtime.common import clock, contract
+from tony_provider.runtime.common.concurrency import pauses, wait_with_timeout
+from tony_provider.runtime.common.text import replaced
+from tony_provider.runtime.executor.master_link import Send
+from tony_provider.runtime.executor.result_upload import commit_directory, is_empty_directory
+from tony_provider.runtime.executor.start_context import Deadline, ExecutorContext, StopRequest
+from tony_provider.runtime.protocol import tony_pb2
+from tony_provider.runtime.storage import (
+    Storage,
+    StorageError,
+    StorageInvalidPath,
+    StorageNotFound,
+    StorageUnsupported,
+    uris,
+)
+
+log = logging.getLogger(__name__)
+
+_LOOK = 1.5  # seconds between two looks at the directory
+_FIRST_PAUSE = 2.0  # seconds between the first tries, doubled up to
+_LONGEST_PAUSE = 60.0
+_LONGEST_LAST_PAUSE = 3.0  # once the process has ended, and somebody waits
+_FINAL = (OSError, StorageInvalidPath, StorageUnsupported)  # again it would be the same
+
+
+@attrs.frozen
+class _Found:
+    """An export that is whole, and waits for its upload."""
+
+    step: int
+    local: Path
+    found_ms: int  # epoch
+    asked_ms: int  # of the newest request that came before it
+
+
+class ModelExports:
+    """The exports of one start of the leading task's user process: found, uploaded, and told to the master.
+
+    ``start``, ``finish`` and ``close`` it once. What goes wrong with an export never ends the training.
+    """
+
+    def __init__(self, context: ExecutorContext, send: Send, warn: Callable[[str], None]) -> None:
+        """``warn``: see TreeUpload."""
+        self._warn = warn
+        self.activity = ""  # for people; empty while nothing is uploaded
+        self.trouble = ""  # likewise: what does not get to the store at present, and why
+        self.said: Sequence[tony_pb2.FromExecutor] = ()  # what a master that missed it must hear: the newest
+        self._context = context
+        self._send = send
+        self._keep_last = context.container.job.export.keep_last
+        self._target = uris.join(context.container.description.application_dir, contract.EXPORTS_DIR)
+        self._asked_ms = 0  # the newest request that the process was told of
+        self._waiting: dict[int, _Found] = {}  # by step, in the order in which they came
+        self._looking = asyncio.Lock()
+        self._ended = False  # the user process
+        self._nudge = asyncio.Event()
+        self._cancelled = threading.Event()
+        self._work: Optional[asyncio.Future[None]] = None
+
+    def start(self) -> None:
+        self._work = asyncio.ensure_future(self._upload_until_done())
+
+    async def ask(self, wanted: tony_pb2.ExportNow) -> None:
+        """Ask the user process for an export, unless it was told of this very request."""
+        if self._work is None or self._ended or wanted.asked_ms == self._asked_ms:
+            return
+        await self._look()  # what is there by now is no answer
+        self._asked_ms = wanted.asked_ms
+        try:
+            await asyncio.to_thread(self._context.workspace.request_export, wanted.reason)
+        except OSError as error:
+            log.warning("the user process cannot be asked for an export: %s", error)
+
+    async def finish(self, stopping: StopRequest, deadline: Deadline) -> None:
+        """Upload what is there now that the user process has ended, until the deadline."""
+        if self._work is None:
+            return  # nothing ever ran
+        self._ended = True
+        self._nudge.set()
+        if await stopping.bound(self._work, deadline):
+            self._work.result()
+            return
+        await self.close()
+        for found in list(self._waiting.values()):
+            await self._drop(found, "no time was left to upload it once the process had ended")
+
+    async def close(self) -> None:
+        """Give up whatever is under way."""
+        self._cancelled.set()
+        if self._work is not None:
+            self._work.cancel()
+            await asyncio.gather(self._work, return_exceptions=True)
+        self.activity = ""
+
+    # ---- the work ----------------------------------------------------------------------------------------------
+
+    async def _upload_until_done(self) -> None:
+        tries = pauses(_FIRST_PAUSE, _LONGEST_PAUSE)
+        while True:
+            last = self._ended
+            await self._look()
+            await self._drop_older()
+            if not await self._upload_all():
+                await self._wait(next(tries))
+            elif last:
+                return
+            else:
+                tries = pauses(_FIRST_PAUSE, _LONGEST_PAUSE)
+                await self._wait(_LOOK)
+
+    async def _upload_all(self) -> bool:
+        """Whether nothing is left that is to be tried again."""
+        for found in list(self._waiting.values()):
+            if not await self._upload(found):
+                return False
+        return True
+
+    async def _wait(self, seconds: float) -> None:
+        """Or until the process has ended."""
+        try:
+            await wait_with_timeout(self._nudge.wait(), min(seconds, _LONGEST_LAST_PAUSE) if self._ended else seconds)
+        except asyncio.TimeoutError:
+            return
+        self._nudge.clear()
+
+    async def _look(self) -> None:
+        """Take note of exports that have appeared."""
+        async with self._looking:
+            try:
+                for step, path in await asyncio.to_thread(_exports_in, self._context.workspace.exports):
+                    if step not in self._waiting:
+                        self._waiting[step] = _Found(step, path, clock.epoch_ms(), self._asked_ms)
+            except OSError as error:
+                self._tell(f"the directory of exports cannot be read: {error}")
+
+    async def _drop_older(self) -> None:
+        """More than are kept on the store need not get there."""
+        for found in list(self._waiting.values())[: -self._keep_last]:
+            await self._drop(
+                found, f"{self._keep_last} newer ones (export.keep_last) were there before it could be uploaded"
+            )
+
+    async def _upload(self, found: _Found) -> bool:
+        """Whether nothing more is to be done for it: it is on the store, or will not be."""
+        name, storage = contract.export_name(found.step), self._context.storage
+        self.activity = f"uploading the export of step {found.step}"
+        try:
+            uri = uris.join(self._target, name)
+            await asyncio.to_thread(_commit, storage, found.local, uri, self._cancelled, self._warn)
+            await asyncio.to_thread(_prune, storage, self._target, name, self._keep_last)
+        except _FINAL as error:
+            await self._drop(found, str(error))
+            return True
+        except StorageError as error:
+            self._tell(f"the export of step {found.step} does not get to the store, and is tried again: {error}")
+            return False
+        finally:
+            self.activity = ""
+        self.trouble = ""
+        await self._conclude(found, tony_pb2.Exported(uri=uri))
+        return True
+
+    async def _drop(self, found: _Found, problem: str) -> None:
+        log.warning("the export of step %d is not kept: %s", found.step, problem)
+        await self._conclude(found, tony_pb2.Exported(problem=replaced(problem)))
+
+    async def _conclude(self, found: _Found, message: tony_pb2.Exported) -> None:
+        """Nothing more comes of it but this message."""
+        message.step, message.exported_ms, message.asked_ms = found.step, found.found_ms, found.asked_ms
+        self.said = (tony_pb2.FromExecutor(exported=message),)
+        self._send(self.said[0])
+        async with self._looking:  # a look meanwhile would find it anew
+            await asyncio.to_thread(_remove, found.local)
+            del self._waiting[found.step]
+
+    def _tell(self, trouble: str) -> None:
+        if trouble != self.trouble:
+            log.warning("%s", trouble)
+        self.trouble = self.trouble or trouble
+
+
+def _exports_in(directory: Path) -> Iterable[tuple[int, Path]]:
+    """The steps and paths of whole exports, oldest first. Blocks; raises OSError."""
+    if not directory.is_dir():
+        return []  # the program has removed it
+    named = [(contract.step_of_export(path.name), path) for path in directory.iterdir()]
+    found = [(path.lstat().st_mtime_ns, step, path) for step, path in named if step is not None]
+    return [(step, path) for _, step, path in sorted(found)]
+
+
+def _commit(storage: Storage, local: Path, uri: str, cancelled: threading.Event, warn: Callable[[str], None]) -> None:
+    """One that is there already stays: somebody may read it. Blocks; raises as commit_directory, and OSError."""
+    if local.is_symlink() or not local.is_dir():
+        raise OSError(f"{local.name} is no directory")
+    if is_empty_directory(local):
+        raise OSError(f"{local.name} is empty")
+    if not storage.exists(uri):
+        commit_directory(storage, local, uri, cancelled, warn)
+
+
+def _prune(storage: Storage, directory: str, newest: str, keep_last: int) -> None:
+    """Remove all but the newest exports. Blocks. They are left for now when the store refuses."""
+    try:
+        whole = [each for each in storage.list(directory) if contract.step_of_export(each.name) is not None]
+        whole.sort(key=lambda each: (each.name == newest, each.modified_ms, contract.step_of_export(each.name)))
+        for each in whole[:-keep_last]:
+            storage.remove(each.path, recursive=True)
+    except StorageNotFound:
+        return
+    except StorageError as error:
+        log.warning("older exports are left for now: %s", error)
+
+
+def _remove(path: Path) -> None:
+    """What the program left there; what cannot be removed goes with the container. Blocks."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,407 @@
+"""One start of the user process, or of several: from its rendezvous until nothing more comes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import time
+from collections.abc import Sequence
+from typing import Optional
+
+import attrs
+
+from tony_provider.runtime.common import exit_codes
+from tony_provider.runtime.common.concurrency import Cancelled
+from tony_provider.runtime.common.text import replaced
+from tony_provider.runtime.executor import workspace as disk
+from tony_provider.runtime.executor.checkpoint_directory import Resumed
+from tony_provider.runtime.executor.checkpoint_mirror import CheckpointMirror, stores_checkpoints
+from tony_provider.runtime.executor.master_link import CommitRequests, InputRequests, Send
+from tony_provider.runtime.executor.model_exports import ModelExports
+from tony_provider.runtime.executor.ports import ReadinessWatch
+from tony_provider.runtime.executor.progress import EventScalars, ProcessProgress, ProgressReader
+from tony_provider.runtime.executor.result_upload import (
+    NotStoredError,
+    UploadCancelledError,
+    UploadRetries,
+    keep_results,
+)
+from tony_provider.runtime.executor.start_context import ExecutorContext, StartOrder, StopRequest
+from tony_provider.runtime.executor.start_preparation import PreparationError, PreparedStart, prepare_start
+from tony_provider.runtime.executor.task_inputs import TaskInputs
+from tony_provider.runtime.executor.task_outputs import TaskOutputs
+from tony_provider.runtime.executor.unstored_files import UnstoredFiles
+from tony_provider.runtime.executor.user_environment import PythonEnvError
+from tony_provider.runtime.executor.user_processes import UserProcess, UserProcesses
+from tony_provider.runtime.protocol import tony_pb2
+
+log = logging.getLogger(__name__)
+
+_CANCEL_TIMEOUT = 5.0  # seconds for a copy from the store that was told to stop
+_MOST_LEFT_OUT = 10  # of which the status tells; the log has all
+_SHORT = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+
+
+class ProcessStart:
+    """One start of the container's user processes. ``run`` it once; ``stop`` may come at any time, and after it."""
+
+    def __init__(
+        self,
+        context: ExecutorContext,
+        order: StartOrder,
+        commit_requests: CommitRequests,
+        input_requests: InputRequests,
+        send: Send,
+    ) -> None:
+        self.order = order
+        self._said: list[tony_pb2.FromExecutor] = []
+        self.resumed: Optional[Resumed] = None
+        self.over = asyncio.Event()  # nothing more comes of it
+        self._context = context
+        self._send = send
+        self._activity = "starting"
+        self._stopping = StopRequest()
+        self._processes = UserProcesses(context, self._stopping, self._warn, self._send_stacks)
+        # By local rank; empty until the metrics files are no former processes' any more.
+        self._readers: list[ProcessProgress] = []
+        self._reading = asyncio.Lock()
+        self._readiness: Optional[ReadinessWatch] = None  # from the preparation on, where the task has a probe
+        self._uploads = UploadRetries(context, self._stopping)
+        self._left_out: list[str] = []  # warnings about entries of models and outputs
+        self._outputs = TaskOutputs(context, order.start, self._stopping, self._uploads, self._warn)
+        self._inputs = TaskInputs(context, order.start, input_requests, self._outputs)
+        self._exports: Optional[ModelExports] = ModelExports(context, send, self._warn) if self._leads else None
+        self._mirror: Optional[CheckpointMirror] = None
+        if stores_checkpoints(context.container, leads=self._leads):
+            self._mirror = CheckpointMirror(context, order, commit_requests, send, self._reported_step)
+        self._unstored = UnstoredFiles(context, stores=self._mirror is not None, leads=self._leads)
+
+    @property
+    def _leads(self) -> bool:
+        """Whether this task's model and result are the job's. Another one may lead the next generation."""
+        container = self._context.container
+        return self.order.rank(container.task_type, container.index) == 0
+
+    @property
+    def said(self) -> list[tony_pb2.FromExecutor]:
+        """The messages, in order, that an application master which missed them must hear."""
+        exported = self._exports.said if self._exports else ()
+        return [*self._said, *(self._mirror.said if self._mirror else ()), *exported]
+
+    @property
+    def running(self) -> Sequence[UserProcess]:
+        """The user processes by local rank, while they run."""
+        return self._processes.running
+
+    @property
+    def pids(self) -> Sequence[int]:
+        """Their numbers."""
+        return self._processes.pids
+
+    @property
+    def children(self) -> Sequence[int]:
+        """The numbers of all processes that are waited for here."""
+        probing = self._readiness.pid if self._readiness else None
+        return self.pids if probing is None else [*self.pids, probing]
+
+    @property
+    def ready(self) -> bool:
+        """Whether its readiness probe has succeeded."""
+        return self._readiness is not None and self._readiness.ready
+
+    @property
+    def held_shards(self) -> list[tony_pb2.HeldShards]:
+        """The shards that the user process has taken, and has not done with."""
+        return self._inputs.held
+
+    @property
+    def activity(self) -> str:
+        """What it is doing, for people."""
+        copying = (self._mirror.activity if self._mirror else "") or self._uploads.activity
+        copying = copying or (self._exports.activity if self._exports else "")
+        if not copying:
+            return self._activity
+        return f"running, {copying}" if self._activity == "running" else copying
+
+    @property
+    def trouble(self) -> str:
+        """What does not get to the store at present, and why, for people; empty: nothing is wrong."""
+        trouble = self._uploads.trouble or (self._mirror.trouble if self._mirror else "")
+        return trouble or (self._exports.trouble if self._exports else "")
+
+    @property
+    def notices(self) -> list[str]:
+        """Notices about files of its processes that are not stored, or stored under other names."""
+        return [replaced(notice) for notice in [*self._unstored.notices, *self._left_out[:_MOST_LEFT_OUT]]]
+
+    def stop(self, grace: float, copy_seconds: float, *, stacks: bool = False) -> None:
+        """End the user process, with SIGKILL after ``grace`` seconds; copy its last checkpoint for so many seconds.
+
+        Asked again, both can only come sooner. ``stacks``: have its threads' stacks in the log first.
+        """
+        self._stopping.ask(grace, copy_seconds, stacks=stacks)
+
+    def doom(self, grace: float) -> None:
+        """Stop the start as YARN takes the container away: whatever the process does about it counts as stopped."""
+        self._stopping.ask(grace, 0.0, doomed=True)
+
+    def look_for_checkpoint(self) -> None:
+        """Look for a checkpoint to copy at once: there may be a new one."""
+        if self._mirror is not None:
+            self._mirror.inspect_now()
+
+    def take_snapshot(self, wanted: tony_pb2.TakeSnapshot) -> None:
+        """Take the snapshot of the checkpoint directory that the application master orders."""
+        if self._mirror is not None:
+            self._mirror.take(wanted)
+
+    async def ask_export(self, wanted: tony_pb2.ExportNow) -> None:
+        """Ask the user process for an export of its model, while it runs."""
+        if self._exports is not None:
+            await self._exports.ask(wanted)
+
+    async def progress(self) -> Optional[tony_pb2.Progress]:
+        """What the user process, or local rank 0 of several, reported last; None before it can have."""
+        return await self.progress_of(0)
+
+    async def progress_of(self, local_rank: int) -> Optional[tony_pb2.Progress]:
+        """What one of the user processes reported last; None before it can have."""
+        if not self._readers:
+            return None
+        async with self._reading:
+            return await asyncio.to_thread(self._readers[local_rank].look, time.monotonic())
+
+    async def look_at_memory(self) -> None:
+        """Look at the kernel's counters; see ``UserProcesses.look_at_memory``."""
+        await self._processes.look_at_memory()
+
+    async def run(self) -> None:
+        """Prepare, run and conclude the start, until ``over``. Only what is a fault of ours is raised."""
+        try:
+            await self._run()
+        finally:
+            await self._close_readiness()
+            await self._inputs.close()
+            await self._outputs.close()
+            if self._mirror is not None:
+                await self._mirror.close()
+            await self._unstored.close()
+            if self._exports is not None:
+                await self._exports.close()
+            self._activity = "ended"
+            self.over.set()
+
+    async def _run(self) -> None:
+        exited = tony_pb2.ProcessExited(generation=self.order.generation, start=self.order.start)
+        try:
+            prepared = await self._prepare()
+            places = {**await self._outputs.open(), **await self._open_inputs()}
+            launches = [attrs.evolve(each, environ={**each.environ, **places}) for each in prepared.launches]
+            self._unstored.start()
+            await self._processes.run(launches, exited, self._started)
+        except PreparationError as error:
+            await self._stay_stopped(error)
+            exited.stopped = True
+        except Cancelled:
+            exited.stopped = True
+        except (OSError, PythonEnvError, LookupError) as error:
+            # A node that is short of something may have it later; nothing else would be mended by another try.
+            exited.exit_code = 1 if isinstance(error, OSError) and error.errno in _SHORT else exit_codes.NOT_EXECUTABLE
+            exited.error = replaced(f"the command could not be started: {error}")
+            if exited.exit_code == 1:
+                exited.node_problem = "its node is short of processes, memory or file handles"
+        await self._close_readiness()
+        await self._end(exited)
+
+    # ---- before it -----------------------------------------------------------------------------------------------
+
+    async def _prepare(self) -> PreparedStart:
+        """What the process is started with. Raises PreparationError, Cancelled, and what a command may fail by."""
+        if self._stopping.asked:
+            raise Cancelled("stopped before its turn came")
+        loop = asyncio.get_running_loop()
+        resume = self.order.resume
+        self._activity = f"restoring {resume.label}" if resume else "starting"
+        preparing = loop.run_in_executor(
+            self._context.preparing, prepare_start, self._context, self.order, self._stopping.cancelled
+        )
+        if not await self._stopping.bound(preparing, lambda: self._stopping.asked_at + _CANCEL_TIMEOUT):
+            raise Cancelled("a copy from the store did not end when it was told to")
+        prepared = preparing.result()
+        self.resumed = prepared.resumed
+        probe = self._context.container.spec.ready
+        if probe is not None:
+            self._readiness = ReadinessWatch(self._context.container, probe, prepared.launches[0].environ)
+        self._readers = await asyncio.to_thread(_progress_readers, self._context)
+        if self._stopping.asked:
+            raise Cancelled("stopped before it had started")
+        return prepared
+
+    async def _open_inputs(self) -> dict[str, str]:
+        """The variables by which the process finds its inputs. Raises PreparationError, Cancelled."""
+        self._activity = "fetching its part of the inputs"
+        opening = asyncio.ensure_future(self._inputs.open())
+        if not await self._stopping.bound(opening, lambda: self._stopping.asked_at):
+            opening.cancel()
+            await asyncio.wait({opening})
+            raise Cancelled("stopped before its part of the inputs was there")
+        try:
+            return opening.result()
+        except OSError as error:  # this node's trouble, as a rule a full disk
+            raise PreparationError(f"its part of the inputs could not be written: {error}") from error
+
+    def _started(self, pid: int) -> None:
+        self._activity = "running"
+        started = tony_pb2.ProcessStarted(generation=self.order.generation, start=self.order.start, pid=pid)
+        self._say(tony_pb2.FromExecutor(started=started))
+        log.info("%s: %s", self.order, ", ".join(f"process {each}" for each in self.pids))
+        if self._mirror is not None:
+            self._mirror.start()
+        if self._exports is not None:
+            self._exports.start()
+        if self._readiness is not None:
+            self._readiness.start()
+
+    async def _close_readiness(self) -> None:
+        if self._readiness is not None:
+            await self._readiness.close()
+
+    async def _stay_stopped(self, error: PreparationError) -> None:
+        """Until another start is wanted, or none."""
+        log.error("%s: %s", self.order, error)
+        what = "its checkpoint could not be restored" if error.uri else "it could not be prepared"
+        self._activity = f"waiting: {what}"
+        failed = tony_pb2.RestoreFailed(
+            generation=self.order.generation,
+            start=self.order.start,
+            uri=error.uri,
+            damaged=error.damaged,
+            reason=replaced(str(error)),
+        )
+        self._say(tony_pb2.FromExecutor(restore_failed=failed))
+        await self._stopping.wait()
+
+    # ---- after it ------------------------------------------------------------------------------------------------
+
+    async def _end(self, exited: tony_pb2.ProcessExited) -> None:
+        ended_at = time.monotonic()
+        await self._withdraw_tokens()
+        progress = await self.progress()
+        if progress is not None:
+            exited.progress.CopyFrom(progress)
+        exited.stopped = exited.stopped or self._stopping.doomed
+        exited.output_problem = self._context.output.problem
+        log.info("%s ended: exit code %d, signal %d", self.order, exited.exit_code, exited.signal)
+        if _succeeded(exited):
+            problem = await self._copy_last(ended_at, succeeded=True)
+            await self._finish_shared(problem)
+            await self._keep_results(exited)
+            self._say(tony_pb2.FromExecutor(exited=exited))
+        else:
+            await self._inspect_disk(exited)
+            self._say(tony_pb2.FromExecutor(exited=exited))
+            problem = await self._copy_last(ended_at, succeeded=False)
+        if problem:
+            log.warning("%s: the newest checkpoint is not on the store: %s", self.order, problem)
+        unstored = await self._unstored.finish(problem)
+        settled = tony_pb2.Settled(
+            generation=self.order.generation,
+            start=self.order.start,
+            problem=replaced(problem),
+            notices=self.notices,
+            unstored=unstored,
+        )
+        self._say(tony_pb2.FromExecutor(settled=settled))
+
+    async def _withdraw_tokens(self) -> None:
+        if self._context.hadoop is not None:
+            try:
+                await asyncio.to_thread(self._context.hadoop.withdraw)
+            except OSError as error:
+                log.warning("the user process's HDFS tokens could not be removed: %s", error)
+
+    async def _copy_last(self, ended_at: float, *, succeeded: bool) -> str:
+        """Why the newest checkpoint is not on the store; empty: it is, or there is none. Exports are copied, too."""
+        self._activity = "copying its last checkpoint"
+        seconds = self._context.container.job.timeouts.checkpoint
+
+        def deadline() -> float:
+            return self._stopping.copy_until(ended_at, seconds)
+
+        mirror, exports = self._mirror, self._exports
+        exporting = asyncio.ensure_future(exports.finish(self._stopping, deadline)) if exports else None
+        problem = await mirror.finish(self._stopping, deadline, succeeded=succeeded) if mirror else ""
+        if exporting is not None:
+            await exporting
+        return problem
+
+    async def _finish_shared(self, problem: str) -> None:
+        shared = self._context.shared
+        if shared is None or not self._leads or problem:
+            return
+        try:
+            await asyncio.to_thread(shared.finished)
+        except OSError as error:
+            log.warning("the shared checkpoint directory stays after the end of the job: %s", error)
+
+    async def _keep_results(self, exited: tony_pb2.ProcessExited) -> None:
+        self._activity = "uploading"
+        try:
+            if self._leads:
+                exited.model_dir = await keep_results(
+                    self._context, self.order, self._stopping, self._uploads, self._warn
+                )
+            exited.outputs.extend(await self._outputs.keep())
+        except UploadCancelledError:
+            exited.stopped = True
+        except NotStoredError as error:
+            exited.not_kept = replaced(str(error))
+
+    async def _inspect_disk(self, exited: tony_pb2.ProcessExited) -> None:
+        """Report a full disk, because the last words of a process that found no room seldom name it."""
+        own = [self._context.workspace.root]
+        if self._context.shared is None:  # otherwise its checkpoints are on a disk that all nodes share
+            own.append(self._context.checkpoints.path)
+        for directory in own:
+            problem = await asyncio.to_thread(disk.disk_problem, directory)
+            if problem and not exited.node_problem and not exited.stopped:
+                exited.node_problem = problem
+
+    async def _reported_step(self) -> Optional[int]:
+        """By its own reports: steps of event files may be epochs, or begin anew with each start."""
+        if not self._readers:
+            return None
+        async with self._reading:
+            progress = await asyncio.to_thread(self._readers[0].reported, time.monotonic())
+        return progress.step or None if progress else None
+
+    def _warn(self, warning: str) -> None:
+        """Add a warning to the log and the notices, once. May be called from any thread."""
+        if warning not in self._left_out:
+            self._left_out.append(warning)
+            log.warning("%s", warning)
+            self._context.output.note(replaced(warning))
+
+    def _send_stacks(self, found: Sequence[tony_pb2.ProcessStack]) -> None:
+        self._send(tony_pb2.FromExecutor(stacks=tony_pb2.Stacks(start=self.order.start, processes=found)))
+
+    def _say(self, message: tony_pb2.FromExecutor) -> None:
+        self._said.append(message)
+        self._send(message)
+
+
+def _progress_readers(context: ExecutorContext) -> list[ProcessProgress]:
+    """One for each of the processes, which have not begun. Blocks."""
+    readers = []
+    for local_rank, workspace in enumerate(context.workspaces):
+        events = None
+        if not context.container.shows_tensorboard:  # there they are those of other tasks
+            others = [each.tensorboard for each in context.workspaces if each.local_rank > local_rank]
+            events = EventScalars(workspace.tensorboard, others)
+        readers.append(ProcessProgress(ProgressReader(workspace.metrics_file), events))
+    return readers
+
+
+def _succeeded(exited: tony_pb2.ProcessExited) -> bool:
+    return not (exited.exit_code or exited.signal or exited.error or exited.stopped)

@@ -1,0 +1,450 @@
+"""The user process's reports of progress: JSON lines in its metrics file, read as it grows."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import stat
+import struct
+from collections import deque
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any, Optional, Union
+
+import attrs
+
+from tony_provider.runtime.common import binary
+from tony_provider.runtime.common.binary import EndlessNumber, read_varint
+from tony_provider.runtime.event_files.event_file_mirror import is_event_file
+from tony_provider.runtime.executor.event_files import LocalEventFile, event_files_below
+from tony_provider.runtime.protocol import tony_pb2
+from tony_provider.runtime.protocol.limits import MOST_METRICS, RESERVED_KEY_REASON, RESERVED_KEYS, is_metric_name
+
+log = logging.getLogger(__name__)
+
+WINDOW = 60.0  # seconds that steps per second are measured over
+_CHUNK = 1 << 20  # bytes read at a time
+_LONGEST_LINE = 1 << 20  # bytes, which hold some ten thousand metrics; a longer one is malformed
+LARGEST_STEP = (1 << 64) - 1
+
+
+class FileTail:
+    """Reads whole lines that were appended to a file since the last look. The file may be cut short or replaced."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._inode: Optional[int] = None
+        self._offset = 0
+        self._rest = b""
+        self._skipping = False  # inside a line that is too long
+
+    def read(self) -> tuple[list[bytes], int]:
+        """The new lines, and how many too long ones there were. Blocks; raises OSError."""
+        lines: list[bytes] = []
+        too_long = 0
+        try:
+            file = open(self._path, "rb", opener=_open_at_once)  # noqa: SIM115 - in the block below
+        except FileNotFoundError:
+            return lines, too_long
+        with file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise OSError(f"{self._path} is no regular file")
+            if status.st_ino != self._inode or status.st_size < self._offset:
+                self._inode, self._offset, self._rest, self._skipping = status.st_ino, 0, b"", False
+            file.seek(self._offset)
+            while data := file.read(_CHUNK):
+                self._offset += len(data)
+                *whole, self._rest = (self._rest + data).split(b"\n")
+                if self._skipping and whole:
+                    del whole[0]  # the end of the line that was too long
+                    self._skipping = False
+                fitting = [line for line in whole if len(line) <= _LONGEST_LINE]
+                lines += fitting
+                too_long += len(whole) - len(fitting)
+                if len(self._rest) > _LONGEST_LINE:
+                    too_long += not self._skipping
+                    self._rest, self._skipping = b"", True
+        return lines, too_long
+
+
+@attrs.define
+class SpeedMeter:
+    """Steps per second over the last ``WINDOW`` seconds, or over the last step when that took longer."""
+
+    _seen: deque[tuple[float, int]] = attrs.field(factory=deque)  # when each step count was first seen
+
+    def add(self, now: float, step: int) -> None:
+        if self._seen and step < self._seen[-1][1]:
+            self._seen.clear()  # it began again
+        if not self._seen or step > self._seen[-1][1]:
+            self._seen.append((now, step))
+        while len(self._seen) > 2 and self._seen[0][0] < now - WINDOW:
+            self._seen.popleft()
+
+    def speed(self, now: float) -> float:
+        """The present speed in steps per second; 0 while unknown."""
+        if len(self._seen) < 2:
+            return 0.0
+        (began, first), (_, last) = self._seen[0], self._seen[-1]
+        return (last - first) / (now - began) if now > began else 0.0
+
+
+class ProgressReader:
+    """Reads one user process's reports, and keeps the newest value of each."""
+
+    def __init__(self, path: Path) -> None:
+        self.malformed = 0  # lines
+        self._tail = FileTail(path)
+        self._speed = SpeedMeter()
+        self._step: Optional[int] = None
+        self._total: Optional[int] = None
+        self._metrics: dict[str, float] = {}
+        self._warned: set[str] = set()
+
+    def look(self, now: float) -> Optional[tony_pb2.Progress]:
+        """Read what is new; None while nothing was reported. ``now`` in seconds of any steady clock. Blocks."""
+        try:
+            lines, too_long = self._tail.read()
+        except OSError as error:
+            self._warn("unreadable", f"the metrics file cannot be read: {error}")
+            lines, too_long = [], 0
+        if too_long:
+            self._refuse(f"longer than {_LONGEST_LINE} bytes", too_long)
+        for line in lines:
+            if line.strip():
+                self._take(line)
+        if self._step is not None:
+            self._speed.add(now, self._step)
+        return self._newest(now)
+
+    def _newest(self, now: float) -> Optional[tony_pb2.Progress]:
+        if self._step is None and not self._metrics:
+            return None
+        return tony_pb2.Progress(
+            step=self._step or 0,
+            total_steps=self._total or 0,
+            steps_per_second=self._speed.speed(now),
+            metrics=self._metrics,
+        )
+
+    def _take(self, line: bytes) -> None:
+        try:
+            report = json.loads(line)
+        except (ValueError, RecursionError):
+            return self._refuse(f"not JSON: {line[:200]!r}")
+        if not isinstance(report, dict):
+            return self._refuse(f"not a JSON object: {line[:200]!r}")
+        counts = {name: _count(report.pop(name)) for name in ("step", "total_steps") if report.get(name) is not None}
+        if None in counts.values():
+            return self._refuse(f"step and total_steps must be whole numbers, not negative: {line[:200]!r}")
+        self._step = counts.get("step", self._step)
+        self._total = counts.get("total_steps", self._total)
+        for name, value in report.items():
+            self._take_metric(name, value)
+        return None
+
+    def _take_metric(self, name: str, value: Any) -> None:
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            return None  # text, lists and the like are the user's own business
+        if name in RESERVED_KEYS:
+            return self._warn("reserved", f"the metric {name!r} is left out: its name {RESERVED_KEY_REASON}")
+        if not is_metric_name(name):
+            return self._warn("name", f"metrics without a proper name are left out, such as {name[:100]!a}")
+        if name not in self._metrics and len(self._metrics) >= MOST_METRICS:
+            return self._warn("many", f"only the first {MOST_METRICS} metrics are reported; {name!r} is left out")
+        try:
+            self._metrics[name] = float(value)
+        except OverflowError:
+            self._metrics[name] = float("inf") if value > 0 else float("-inf")
+        return None
+
+    def _refuse(self, why: str, lines: int = 1) -> None:
+        self.malformed += lines
+        self._warn("malformed", f"a line of the metrics file is ignored, {why} (further ones are only counted)")
+
+    def _warn(self, kind: str, text: str) -> None:
+        if kind not in self._warned:
+            self._warned.add(kind)
+            log.warning("%s", text)
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """A FIFO in the file's place would otherwise be waited for until somebody writes."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def _count(value: Any) -> Optional[int]:
+    """None for what is not a count; 10.0 is one."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        whole = int(value)
+    except (ValueError, OverflowError):
+        return None  # NaN, infinity
+    return whole if whole == value and 0 <= whole <= LARGEST_STEP else None
+
+
+_TIMES = (
+    r"(?:19|20)\d{6}[-_T]?\d{6}",  # 20260105-093000, as in TensorFlow's examples
+    r"(?:19|20)\d\d-\d\d-\d\d[-_T ]\d\d[-:_.]\d\d(?:[-:_.]\d\d)?",  # 2026-01-05T09:30:00
+    r"[A-Z][a-z]{2}\d\d_\d\d-\d\d-\d\d(?:_.+)?",  # Jan05_09-30-00_host, as PyTorch's SummaryWriter calls them
+)
+_TIME = re.compile(f"(?:{'|'.join(_TIMES)})")
+
+
+def run_name(directory: str) -> str:
+    """The name of a run by its directory below the process's own, such as ``train``; empty for that directory itself.
+
+    Directories that are named after the time are left out: with them each training's metrics would have names of
+    their own, and no two could be compared.
+    """
+    return "/".join(part for part in directory.split("/") if not _TIME.fullmatch(part))
+
+
+HEADER = 12  # bytes before a record: its length, and a checksum of that
+FOOTER = 4  # bytes after it: a checksum of the record, which takes Python too long to look at
+_PLUGIN = b"scalars"
+_NUMBERS = {1: ("<f", 5), 2: ("<d", 6)}  # by data type: how tensor_content has it, and the field of its own
+
+Field = Union[int, bytes]
+
+
+class NotAnEventError(Exception):
+    """The bytes are none of an event file."""
+
+
+@attrs.frozen
+class Scalar:
+    """One point of a curve."""
+
+    step: int
+    tag: str
+    value: float
+    of_plugin: bool  # whether it says itself that it is one of the plugin's
+
+
+def record_length(header: bytes) -> int:
+    """The bytes of the record behind a header. Raises NotAnEventError."""
+    length, checksum = struct.unpack("<QI", header)
+    if binary.masked_crc32c(binary.crc32c(header[:8])) != checksum:
+        raise NotAnEventError("the checksum of a record's length is not right")
+    return int(length)
+
+
+def read_scalars(record: bytes) -> Iterator[Scalar]:
+    """The scalars of an ``Event``, and other tensors of one number. Raises NotAnEventError."""
+    step = 0
+    summaries = []
+    for number, value in _fields(record):
+        if number == 2 and isinstance(value, int):
+            step = value if value < 1 << 63 else value - (1 << 64)
+        elif number == 5 and isinstance(value, bytes):
+            summaries.append(value)
+    for summary in summaries:
+        for number, value in _fields(summary):
+            if number == 1 and isinstance(value, bytes):
+                yield from _scalar(step, value)
+
+
+def _scalar(step: int, data: bytes) -> Iterator[Scalar]:
+    """From a ``Summary.Value``."""
+    tag, plain, tensor, plugin = b"", None, None, b""
+    for number, value in _fields(data):
+        if number == 1 and isinstance(value, bytes):
+            tag = value
+        elif number == 2 and isinstance(value, bytes) and len(value) == 4:
+            (plain,) = struct.unpack("<f", value)
+        elif number == 8 and isinstance(value, bytes):
+            tensor = value
+        elif number == 9 and isinstance(value, bytes):
+            plugin = _within(_within(value, 1), 1)  # SummaryMetadata.plugin_data.plugin_name
+    found = plain if tensor is None else _one_number(tensor)
+    if found is not None and tag:
+        yield Scalar(step, tag.decode("utf-8", "replace"), found, of_plugin=plain is not None or plugin == _PLUGIN)
+
+
+def _one_number(tensor: bytes) -> Union[float, None]:
+    """That of a ``TensorProto`` of one float or double."""
+    fields = dict(_fields(tensor))
+    kind = fields.get(1)
+    if not isinstance(kind, int) or kind not in _NUMBERS:
+        return None
+    form, own_field = _NUMBERS[kind]
+    for data in (fields.get(4), fields.get(own_field)):
+        if isinstance(data, bytes) and len(data) == struct.calcsize(form):
+            return float(struct.unpack(form, data)[0])
+    return None
+
+
+def _within(message: bytes, wanted: int) -> bytes:
+    """A field of bytes; empty where there is none."""
+    return next((value for number, value in _fields(message) if number == wanted and isinstance(value, bytes)), b"")
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, Field]]:
+    """Number and value of each: whole numbers as such, all else as its bytes. Raises NotAnEventError."""
+    at, end = 0, len(message)
+    while at < end:
+        key, at = _varint(message, at)
+        kind = key & 7
+        if kind == 0:
+            value, at = _varint(message, at)
+            yield key >> 3, value
+            continue
+        if kind == 2:
+            length, at = _varint(message, at)
+        elif kind in (1, 5):
+            length = 8 if kind == 1 else 4
+        else:
+            raise NotAnEventError(f"a field is of the unknown kind {kind}")
+        if at + length > end:
+            raise NotAnEventError("a field ends behind its message")
+        yield key >> 3, message[at : at + length]
+        at += length
+
+
+def _varint(message: bytes, at: int) -> tuple[int, int]:
+    """The number at a place, and where it ends."""
+    try:
+        value, at = read_varint(message, at)
+    except (IndexError, EndlessNumber) as error:
+        raise NotAnEventError("a number does not end") from error
+    return value & ((1 << 64) - 1), at
+
+
+_BYTES_AT_ONCE = 1 << 20  # for each look: some ten thousand scalars, a fifth of a second of work
+_LARGEST = 64 << 10  # bytes of a record; larger ones are pictures, graphs and the like
+_MOST_FILES = 50
+
+
+@attrs.define
+class _EventFile:
+    """One event file, and how far it was read."""
+
+    path: Path
+    offset: int
+    inode: Optional[int] = None  # None: not opened yet
+    given_up: bool = False
+
+    def read(self, most: int) -> tuple[list[bytes], int]:
+        """The next whole records without the large ones, and how many bytes were read: about ``most``.
+
+        Raises NotAnEventError, OSError.
+        """
+        records = []
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+        with os.fdopen(descriptor, "rb") as file:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise NotAnEventError("it is no regular file")
+            if self.inode not in (None, status.st_ino) or status.st_size < self.offset:
+                self.offset = 0  # another file, or written anew
+            self.inode = status.st_ino
+            spent = 0
+            while spent < most and self.offset + HEADER <= status.st_size:
+                file.seek(self.offset)
+                length = record_length(file.read(HEADER))
+                behind = self.offset + HEADER + length + FOOTER
+                if behind > status.st_size:
+                    break  # its end is still to come
+                spent += HEADER
+                if length <= _LARGEST:
+                    records.append(file.read(length))
+                    spent += length
+                self.offset = behind
+        return records, spent
+
+
+class EventScalars:
+    """What the event files of one user process say of its progress: the highest step, and the newest of each scalar."""
+
+    def __init__(self, directory: Path, others: Collection[Path] = ()) -> None:
+        """What lies in ``directory`` by now is a former process's; ``others`` are directories below it not to read.
+
+        Blocks.
+        """
+        self._directory = directory
+        self._others = tuple(others)
+        self._files: dict[str, _EventFile] = {}
+        self._scalars: set[str] = set()  # names that were once said to be of the plugin
+        self._metrics: dict[str, float] = {}
+        self._step: Optional[int] = None
+        self._speed = SpeedMeter()
+        self._former = {found.name: found.size for found in self._found()}
+
+    def look(self, now: float) -> Optional[tony_pb2.Progress]:
+        """Read what is new; None while there was nothing. ``now`` in seconds of any steady clock. Blocks."""
+        self._find()
+        left = _BYTES_AT_ONCE
+        for name, file in self._files.items():
+            if left > 0 and not file.given_up:
+                left -= self._read(name, file, left)
+        if self._step is None:
+            return None
+        self._speed.add(now, self._step)
+        return tony_pb2.Progress(step=self._step, steps_per_second=self._speed.speed(now), metrics=dict(self._metrics))
+
+    def _find(self) -> None:
+        """Files that are new, or have grown since this was made."""
+        for found in self._found():
+            if len(self._files) >= _MOST_FILES:
+                return
+            former = self._former.get(found.name, 0)
+            if found.name not in self._files and found.size != former:
+                self._files[found.name] = _EventFile(found.path, former)
+
+    def _found(self) -> Iterator[LocalEventFile]:
+        return (
+            found
+            for found in event_files_below(self._directory)
+            if is_event_file(found.name) and not self._is_others(found.path)
+        )
+
+    def _is_others(self, path: Path) -> bool:
+        return any(other in path.parents for other in self._others)
+
+    def _read(self, name: str, file: _EventFile, most: int) -> int:
+        """Returns how many bytes were read."""
+        try:
+            records, spent = file.read(most)
+            for record in records:
+                for scalar in read_scalars(record):
+                    self._take(run_name(name.rpartition("/")[0]), scalar)
+        except (NotAnEventError, OSError) as error:
+            file.given_up = True
+            log.warning("the scalars of %s are not read any further: %s", file.path, error)
+            return 0
+        return spent
+
+    def _take(self, run: str, scalar: Scalar) -> None:
+        name = f"{run}/{scalar.tag}" if run else scalar.tag
+        known = name in self._scalars
+        if not (known or scalar.of_plugin) or not is_metric_name(name):
+            return
+        if 0 <= scalar.step <= LARGEST_STEP:
+            self._step = max(self._step or 0, scalar.step)
+        if known or len(self._scalars) < MOST_METRICS:
+            self._scalars.add(name)
+            self._metrics[name] = scalar.value
+
+
+class ProcessProgress:
+    """Reads what one user process says. Its own reports count alone, once there is one."""
+
+    def __init__(self, reports: ProgressReader, events: Optional[EventScalars]) -> None:
+        self._reports = reports
+        self._events = events
+
+    def reported(self, now: float) -> Optional[tony_pb2.Progress]:
+        """What it has reported itself. Blocks; ``now`` in seconds of any steady clock."""
+        return self._reports.look(now)
+
+    def look(self, now: float) -> Optional[tony_pb2.Progress]:
+        """What is known of it; None: nothing yet. Blocks; ``now`` in seconds of any steady clock."""
+        reported = self._reports.look(now)
+        if reported is not None:
+            self._events = None
+        return self._events.look(now) if self._events else reported

@@ -1,0 +1,148 @@
+"""The order to stop one start of the user process, and by when."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Callable, Optional
+
+import attrs
+
+from tony_provider.runtime.checkpoint.resume_point import ResumePoint
+from tony_provider.runtime.executor.checkpoint_directory import CheckpointDirectory
+from tony_provider.runtime.executor.checkpoint_paths import CheckpointLink, SharedCheckpoints
+from tony_provider.runtime.executor.executor_container import ExecutorContainer
+from tony_provider.runtime.executor.gpus import ContainerGpus
+from tony_provider.runtime.executor.output import Output
+from tony_provider.runtime.executor.ports import HeldPorts
+from tony_provider.runtime.executor.workspace import JobFiles, Workspace
+from tony_provider.runtime.frameworks.base import ClusterSpec
+from tony_provider.runtime.jobspec.task_types import ranks
+from tony_provider.runtime.protocol import messages, tony_pb2
+from tony_provider.runtime.storage import Storage
+
+if TYPE_CHECKING:
+    from tony_provider.runtime.executor.hadoop_access import HadoopAccess
+
+Deadline = Callable[[], float]
+"""In seconds of ``time.monotonic``. Asked again and again, since it may come to be earlier."""
+
+
+class StopRequest:
+    """Whether and by when a start is to be over. What is asked for again can only come sooner."""
+
+    def __init__(self) -> None:
+        self.cancelled = threading.Event()  # once something was asked, for threads
+        self.stacks = False  # the threads' stacks are wanted in the log first
+        self.doomed = False  # the whole container goes: whatever the process does about it counts as stopped
+        self.asked_at = float("inf")  # of time.monotonic
+        self._news = asyncio.Event()
+        self._kill_at = float("inf")
+        self._copy_seconds = float("inf")
+
+    @property
+    def asked(self) -> bool:
+        return self.cancelled.is_set()
+
+    def ask(self, grace: float, copy_seconds: float, *, stacks: bool = False, doomed: bool = False) -> None:
+        """Have the process end: SIGKILL comes ``grace`` seconds from now; then the last copies get ``copy_seconds``."""
+        now = time.monotonic()
+        self._kill_at = min(self._kill_at, now + grace)
+        self._copy_seconds = min(self._copy_seconds, copy_seconds)
+        self.asked_at = min(self.asked_at, now)
+        self.stacks = self.stacks or stacks
+        self.doomed = self.doomed or doomed
+        self.cancelled.set()
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+    def kill_at(self) -> float:
+        """When SIGKILL comes, by ``time.monotonic``; infinite until something is asked."""
+        return self._kill_at
+
+    def copy_until(self, ended_at: float, seconds: float) -> float:
+        """When the last copies are given up: so many seconds after the end of the process, or as was asked.
+
+        All times are of ``time.monotonic``.
+        """
+        if not self.asked:
+            return ended_at + seconds
+        return max(ended_at, self.asked_at) + self._copy_seconds
+
+    async def wait(self) -> None:
+        """Wait until something is asked."""
+        while not self.asked:
+            await self._news.wait()
+
+    async def bound(self, work: asyncio.Future[Any], deadline: Deadline) -> bool:
+        """Wait for ``work`` until the deadline; returns whether it is done. It is not cancelled."""
+        while not work.done() and (left := deadline() - time.monotonic()) > 0:
+            news = asyncio.ensure_future(self._news.wait())
+            try:
+                timeout = left if left < float("inf") else None
+                await asyncio.wait({work, news}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                news.cancel()
+        return work.done()
+
+
+@attrs.frozen
+class StartOrder:
+    """An order by a rendezvous: start the user process among these others, and let it go on from there."""
+
+    start: int  # counts the starts of this task's process, over containers and application masters
+    cluster: ClusterSpec
+    resume: Optional[ResumePoint] = None  # None: from the beginning
+    keep_checkpoints: bool = False  # the checkpoint directory stays as it is; the process goes on from what it holds
+
+    @classmethod
+    def of_message(cls, rendezvous: tony_pb2.Rendezvous) -> StartOrder:
+        resume = messages.resume_point_of(rendezvous.resume) if rendezvous.HasField("resume") else None
+        cluster = messages.unpack_cluster(rendezvous.generation, rendezvous.cluster)
+        return cls(rendezvous.start, cluster, resume, rendezvous.keep_checkpoints)
+
+    @property
+    def generation(self) -> int:
+        return self.cluster.generation
+
+    def rank(self, task_type: str, index: int) -> Optional[int]:
+        """The task's rank; None for tasks outside the cluster: evaluators, side-cars."""
+        return ranks(self.cluster.tasks).get((task_type, index))
+
+    def __str__(self) -> str:
+        return f"start {self.start} (generation {self.generation})"
+
+
+@attrs.define(eq=False)
+class ExecutorContext:
+    """The parts of an executor that all starts of its user process use."""
+
+    container: ExecutorContainer
+    workspace: Workspace
+    ports: HeldPorts
+    output: Output
+    storage: Storage
+    checkpoints: CheckpointDirectory
+    checkpoint_link: CheckpointLink
+    files: JobFiles
+    hadoop: Optional[HadoopAccess] = None  # None: user processes get none
+    shared: Optional[SharedCheckpoints] = None  # None: the checkpoint directory is the container's own
+    gpus: Optional[ContainerGpus] = None  # None: user processes see those that the node shows
+    # One thread: what was given up and hangs must be over before something else is put into the same directories.
+    preparing: ThreadPoolExecutor = attrs.field(factory=lambda: ThreadPoolExecutor(1, "prepare"))
+
+    @property
+    def workspaces(self) -> list[Workspace]:
+        """The workspace as each user process has it, by local rank."""
+        return [self.workspace.of_process(local_rank) for local_rank in range(self.container.process_count)]
+
+    def close(self) -> None:
+        """Give back what the container holds."""
+        self.checkpoint_link.close()
+        if self.shared is not None:
+            self.shared.close()
+        self.ports.close()
+        self.output.close()
+        self.storage.close()

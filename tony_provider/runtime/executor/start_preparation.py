@@ -1,0 +1,318 @@
+"""The files of an earlier model, from which the user process takes its initial weights: copied once per container.
+
+A checkpoint chain stands for its newest checkpoint at that time.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+from collections.abc import Mapping
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from functools import partial
+from pathlib import Path
+from typing import Callable, Optional, TypeVar
+
+import attrs
+
+from tony_provider.runtime.checkpoint.checkpoint_restore import copy_checkpoint
+from tony_provider.runtime.checkpoint.stored_checkpoint import DamagedCheckpoint, is_checkpoint
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.common.archives import ArchiveError
+from tony_provider.runtime.common.concurrency import Cancelled, retry_blocking
+from tony_provider.runtime.executor.checkpoint_directory import Resumed
+from tony_provider.runtime.executor.executor_container import ExecutorContainer, own_address
+from tony_provider.runtime.executor.gpus import NoGpusError
+from tony_provider.runtime.executor.start_context import ExecutorContext, StartOrder
+from tony_provider.runtime.executor.user_environment import python_bin, user_environment
+from tony_provider.runtime.executor.workspace import ChangedFileError, Workspace
+from tony_provider.runtime.frameworks import get_framework
+from tony_provider.runtime.frameworks.base import HelperProcess
+from tony_provider.runtime.frameworks.task_environment import task_environment
+from tony_provider.runtime.frameworks.task_type_rules import takes_gang_along
+from tony_provider.runtime.jobspec.model import MirrorScope, Role
+from tony_provider.runtime.jobspec.task_types import in_cluster, saves_checkpoints
+from tony_provider.runtime.storage import Storage, StorageError, StorageNotFound, StorageUnreachable, uris, walk
+from tony_provider.runtime.storage.base import CHUNK
+
+_AT_ONCE = 4  # files
+
+
+def fetch_warm_start(storage: Storage, uri: str, directory: Path, cancelled: threading.Event) -> None:
+    """Copy the directory at ``uri`` to ``directory``, completely or not at all. A second call has no effect.
+
+    Blocks. Raises StorageError, OSError, Cancelled; of a checkpoint chain also DamagedCheckpoint.
+    """
+    if directory.exists():
+        return
+    if _is_chain(storage, uri):
+        copy_checkpoint(storage, uri, directory, 0, cancelled)
+        return
+    partial = directory.with_name(directory.name + ".part")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(mode=0o700)
+    _copy(storage, uri, partial, cancelled)
+    partial.rename(directory)
+
+
+def _is_chain(storage: Storage, uri: str) -> bool:
+    """Return whether ``uri`` names a checkpoint chain, or one of its checkpoints."""
+    if is_checkpoint(uri):
+        return True
+    try:
+        return not storage.status(uris.join(uri, contract.CHAIN_FILE)).is_directory
+    except StorageNotFound:
+        return False
+
+
+def _copy(storage: Storage, uri: str, directory: Path, cancelled: threading.Event) -> None:
+    files = []
+    root = uris.parse(uri).path
+    for status in walk(storage, uri):
+        target = directory / uris.parse(status.path).path[len(root) :].lstrip("/")
+        if status.is_directory:
+            target.mkdir(mode=0o700)
+        else:
+            files.append((status.path, target))
+
+    def copy(source: str, target: Path) -> None:
+        with storage.open_read(source) as stream, target.open("xb") as file:
+            while chunk := stream.read(CHUNK):
+                if cancelled.is_set():
+                    raise Cancelled(f"copying {uri} was cancelled")
+                file.write(chunk)
+
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="warm-start") as pool:
+        copying = [pool.submit(copy, source, target) for source, target in files]
+        done, rest = wait(copying, return_when=FIRST_EXCEPTION)
+        for future in rest:
+            future.cancel()
+    for future in done:
+        future.result()
+
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+# Seconds for a store that is out of reach, which is every container's trouble: longer than a NameNode's restart or
+# failover takes as a rule. Then it may be this node's own, and a container on another one is worth its price.
+_STORE_TIMEOUT = 300.0
+
+
+class PreparationError(Exception):
+    """A user process cannot start from where it was to."""
+
+    def __init__(self, reason: str, *, uri: str = "", damaged: bool = False) -> None:
+        super().__init__(reason)
+        self.uri = uri  # of the checkpoint; empty: it was something else
+        self.damaged = damaged  # the checkpoint itself: another try finds the same
+
+
+@attrs.frozen
+class ProcessLaunch:
+    """What one user process is started with."""
+
+    environ: dict[str, str]
+    command: str  # for /bin/sh
+    before: str = ""  # commands that stand before it
+    rank: int = 0
+    name: str = ""  # of one among several in the container, for people
+    helpers: tuple[HelperProcess, ...] = ()  # start with it, in its environment
+
+
+@attrs.frozen
+class PreparedStart:
+    """What the user processes of a start are started with, once everything is in its place."""
+
+    resumed: Optional[Resumed]  # what they go on from; None: from the beginning
+    launches: tuple[ProcessLaunch, ...]  # by local rank
+
+
+def prepare_start(context: ExecutorContext, order: StartOrder, cancelled: threading.Event) -> PreparedStart:
+    """Put everything in its place that the user processes need.
+
+    Blocks. Raises PreparationError, Cancelled; PythonEnvError, LookupError where no other try would mend it.
+    """
+    _put_files(context, cancelled)
+    gpus = _take_gpus(context, cancelled)
+    _fetch_warm_start(context, cancelled)
+    if context.shared is None:  # the path of a shared directory is the same everywhere
+        context.checkpoints.known_as = context.checkpoint_link.path(cancelled)
+        if context.checkpoint_link.problem:
+            context.output.note(context.checkpoint_link.problem)
+    resumed = _put_checkpoint(context, order, cancelled)
+    try:
+        return _prepared(context, order, resumed, gpus, cancelled)
+    except OSError as error:  # this node's trouble, as a rule a full disk
+        raise PreparationError(f"its files could not be written: {error}") from error
+
+
+def _put_files(context: ExecutorContext, cancelled: threading.Event) -> None:
+    try:
+        context.files.put(cancelled)
+    except (ChangedFileError, ArchiveError) as error:
+        raise PreparationError(str(error)) from error
+    except OSError as error:
+        raise PreparationError(f"the job's files could not be put into the container: {error}") from error
+
+
+def _take_gpus(context: ExecutorContext, cancelled: threading.Event) -> dict[str, str]:
+    """The variables that tell the user process which ones are its own."""
+    try:
+        return context.gpus.environment(cancelled) if context.gpus else {}
+    except NoGpusError as error:
+        raise PreparationError(str(error)) from error
+
+
+def wait_for_store(work: Callable[[], T], cancelled: threading.Event) -> T:
+    """Do what needs the store, and wait for it while it is out of reach.
+
+    Blocks. Raises what ``work`` does, in the end also StorageUnreachable; Cancelled.
+    """
+
+    def told(error: StorageUnreachable) -> None:
+        log.warning("waiting up to %g s for the store: %s", _STORE_TIMEOUT, error)
+
+    return retry_blocking(work, _STORE_TIMEOUT, StorageUnreachable, told, cancelled)
+
+
+def _fetch_warm_start(context: ExecutorContext, cancelled: threading.Event) -> None:
+    warm = context.container.description.warm_start
+    try:
+        if warm is not None:
+            fetch = partial(fetch_warm_start, context.storage, warm, context.workspace.warm_start, cancelled)
+            wait_for_store(fetch, cancelled)
+    except (StorageError, DamagedCheckpoint, OSError) as error:
+        raise PreparationError(f"the warm start could not be copied: {error}") from error
+
+
+def _put_checkpoint(context: ExecutorContext, order: StartOrder, cancelled: threading.Event) -> Optional[Resumed]:
+    uri = order.resume.uri if order.resume else ""
+    try:
+        return wait_for_store(partial(_resume, context, order, cancelled), cancelled)
+    except DamagedCheckpoint as error:
+        raise PreparationError(str(error), uri=uri, damaged=True) from error
+    except (StorageError, OSError) as error:
+        raise PreparationError(f"the checkpoint directory could not be prepared: {error}", uri=uri) from error
+
+
+def _resume(context: ExecutorContext, order: StartOrder, cancelled: threading.Event) -> Optional[Resumed]:
+    rank = order.rank(context.container.task_type, context.container.index)
+    shared = context.shared
+    if shared is None:
+        return _resume_own(context, order, rank, cancelled)
+    shared.open()
+    if rank is None:
+        return None
+    if rank > 0:
+        resumed = shared.wait_ready(order.generation, cancelled)
+        return resumed if _resumes(context) else None
+    shared.wait_for_former(cancelled)
+    resumed = _resume_own(context, order, rank, cancelled)
+    shared.ready(order.generation, resumed)
+    return resumed
+
+
+def _resume_own(
+    context: ExecutorContext, order: StartOrder, rank: Optional[int], cancelled: threading.Event
+) -> Optional[Resumed]:
+    """Prepare the directory that this task stores."""
+    if order.keep_checkpoints:
+        resumed = context.checkpoints.keep(rank, cancelled)
+        return resumed if _resumes(context) else None
+    if order.resume is None or not _resumes(context):
+        context.checkpoints.empty()
+        return None
+    return context.checkpoints.restore(order.resume, rank, cancelled)
+
+
+def _resumes(context: ExecutorContext) -> bool:
+    """Parameter servers get their values from the others; side-cars do not train."""
+    role = context.container.role
+    return role is Role.EVALUATOR or saves_checkpoints(role)
+
+
+def _prepared(
+    context: ExecutorContext,
+    order: StartOrder,
+    resumed: Optional[Resumed],
+    gpus: Mapping[str, str],
+    cancelled: threading.Event,
+) -> PreparedStart:
+    container = context.container
+    own_bin = python_bin(container, context.workspace, cancelled)
+    after = f", from {resumed.point.label}" if resumed else ""
+    which = f", generation {order.generation}," if order.generation > 1 else ""
+    context.output.note(f"{container.identity.task}{which} on {container.node_host}{after}")
+    checkpoints = {contract.ENV_CHECKPOINT_DIR: str(context.checkpoints.known_as)}
+    before = {**_hadoop(context), **_listening(container, order), **checkpoints}
+    launches = tuple(
+        _launch(context, workspace, order, resumed, own_bin, before, gpus) for workspace in context.workspaces
+    )
+    ranks = [int(each.environ.get(contract.ENV_RANK, 0)) for each in launches]
+    world_size = int(launches[0].environ.get(contract.ENV_WORLD_SIZE, 1))
+    context.checkpoints.begin(world_size, ranks, alone=_saves_alone(container, order))
+    return PreparedStart(resumed, launches)
+
+
+def _saves_alone(container: ExecutorContainer, order: StartOrder) -> bool:
+    """Whether no other task writes checkpoints that belong together with this one's."""
+    job, savers = container.job, [task for task in order.cluster.tasks if saves_checkpoints(task.role)]
+    scope = container.spec.restart or get_framework(job.framework).scope(container.role)
+    is_independent = not takes_gang_along(job, container.role, scope)
+    return len(savers) <= 1 or is_independent or job.checkpoint.stored is MirrorScope.LEADER
+
+
+def _launch(
+    context: ExecutorContext,
+    workspace: Workspace,
+    order: StartOrder,
+    resumed: Optional[Resumed],
+    own_bin: Path,
+    before: Mapping[str, str],
+    after: Mapping[str, str],
+) -> ProcessLaunch:
+    """``before`` and ``after`` are further variables: those under the cluster's, and those over them."""
+    container = context.container
+    workspace.renew()
+    found = task_environment(
+        container.job,
+        order.cluster,
+        container.task_type,
+        container.index,
+        local_rank=workspace.local_rank,
+        directory=str(workspace.files),
+    )
+    for name, text in found.files.items():
+        Path(workspace.files, name).write_text(text)
+    environ = user_environment(
+        container, workspace, {**before, **found.env, **container.framework_secrets, **after}, resumed, own_bin
+    )
+    launch = ProcessLaunch(environ, container.command, found.before, helpers=found.helpers)
+    if container.process_count == 1:
+        return launch
+    rank = int(found.env[contract.ENV_RANK])
+    return attrs.evolve(launch, rank=rank, name=f"rank {rank} (local rank {workspace.local_rank})")
+
+
+def _listening(container: ExecutorContainer, order: StartOrder) -> dict[str, str]:
+    """Where the processes should listen; nothing where that is everywhere. What the node says of it stands."""
+    if not in_cluster(container.role):
+        return {}
+    own = own_address(container.host, {task.host for task in order.cluster.tasks})
+    if own is None:
+        return {}
+    variables = get_framework(container.job.framework).interface_variables if own.interface else frozenset()
+    interfaces = {variable: own.interface for variable in variables if variable not in container.environ}
+    return {contract.ENV_LISTEN_ADDRESS: own.address, **interfaces}
+
+
+def _hadoop(context: ExecutorContext) -> Mapping[str, str]:
+    """What the processes find of Hadoop."""
+    if context.hadoop is None:
+        return {}
+    found = context.hadoop.environment()
+    context.output.note(context.hadoop.told())
+    return found

@@ -1,0 +1,477 @@
+"""Copies of shards on the node of their task, for programs that cannot read the store themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+import shutil
+import threading
+from collections.abc import Awaitable, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO, Callable, Optional, Protocol, TypeVar
+
+import attrs
+
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.common.concurrency import Cancelled
+from tony_provider.runtime.common.text import masked
+from tony_provider.runtime.executor import workspace
+from tony_provider.runtime.executor.master_link import InputRequests
+from tony_provider.runtime.executor.start_context import ExecutorContext
+from tony_provider.runtime.executor.start_preparation import PreparationError, wait_for_store
+from tony_provider.runtime.executor.task_outputs import NotCopiedError, ShardCopies, TaskOutputs
+from tony_provider.runtime.inputs.shard_queue import MOST_AT_ONCE
+from tony_provider.runtime.inputs.shards import InputShard
+from tony_provider.runtime.jobspec.model import InputDeal
+from tony_provider.runtime.protocol import limits, tony_pb2
+from tony_provider.runtime.storage import StorageNotFound, uris
+from tony_provider.runtime.storage.base import CHUNK
+from tony_provider.runtime.storage.stores import JobStores
+
+log = logging.getLogger(__name__)
+
+_AT_ONCE = 4  # files in transfer
+
+
+class ShardChangedError(Exception):
+    """What is on the store is not what was listed: another try finds the same."""
+
+
+class FetchedShards:
+    """The copies that one start of a task has. A copy keeps its file's name, in a directory of its own."""
+
+    def __init__(self, stores: JobStores, directory: Path) -> None:
+        self._stores = stores
+        self._directory = directory
+        self._cancelled = threading.Event()
+
+    def copy(self, name: str, number: int, shard: InputShard) -> Path:
+        """Copy one shard of an input; a file of the node itself is left where it is.
+
+        Blocks, also while the store is out of reach. Raises ShardChangedError, StorageError, OSError, Cancelled.
+        """
+        path = self._place(name, str(number), shard)
+        if path.exists():
+            return path
+        self._check_room(shard.size)
+        self._fetch(shard, path)
+        return path
+
+    def remove(self, name: str, number: int) -> None:
+        """Remove the copy of one shard. Blocks shortly."""
+        shutil.rmtree(self._directory / name / str(number), ignore_errors=True)
+
+    def copy_part(self, name: str, part: Path) -> None:
+        """Copy all shards whose lines are in the file ``part``, and write into each line the path of its copy.
+
+        What a former start has copied is used again. Blocks, see ``copy``, and raises what it does.
+        """
+        lines = [json.loads(line) for line in part.read_bytes().splitlines()]
+        shards = [InputShard.of_line(json.dumps(line).encode()) for line in lines]
+        paths = [self._place(name, _key(shard), shard) for shard in shards]
+        missing = {path: shard for path, shard in zip(paths, shards) if not path.exists()}
+        self._remove_others(name, paths)
+        self._check_room(sum(shard.size for shard in missing.values()))
+        self._fetch_all(missing)
+        written = [{**line, "path": str(path)} for line, path in zip(lines, paths)]
+        part.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in written), encoding="utf-8")
+
+    def cancel(self) -> None:
+        """Have whoever copies end soon, with Cancelled."""
+        self._cancelled.set()
+
+    def _place(self, name: str, mark: str, shard: InputShard) -> Path:
+        if uris.scheme(shard.uri) == "file":
+            return Path(uris.parse(shard.uri).path)
+        return self._directory / name / mark / (uris.name(shard.uri) or "shard")
+
+    def _remove_others(self, name: str, paths: Sequence[Path]) -> None:
+        """Of a former start, which had other shards."""
+        wanted = {path.parent.name for path in paths}
+        directory = self._directory / name
+        for each in directory.iterdir() if directory.exists() else ():
+            if each.name not in wanted:
+                shutil.rmtree(each, ignore_errors=True)
+
+    def _check_room(self, size: int) -> None:
+        self._directory.mkdir(mode=0o700, exist_ok=True)
+        if problem := workspace.disk_reserve_problem(self._directory, size):
+            raise OSError(f"{problem}, and {size} bytes are to be copied")
+
+    def _fetch_all(self, missing: dict[Path, InputShard]) -> None:
+        ordered = sorted(missing.items(), key=lambda each: -each[1].size)  # so that no large one is alone at the end
+        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="shards") as pool:
+            copying = [pool.submit(self._fetch, shard, path) for path, shard in ordered]
+            done, rest = wait(copying, return_when=FIRST_EXCEPTION)
+            for future in rest:
+                future.cancel()
+        for future in done:
+            future.result()
+
+    def _fetch(self, shard: InputShard, path: Path) -> None:
+        if path.exists():
+            return
+        try:
+            wait_for_store(partial(self._download, shard, path), self._cancelled)
+        except StorageNotFound as error:
+            raise ShardChangedError(f"{shard.uri} was listed, and is not there any more") from error
+
+    def _download(self, shard: InputShard, path: Path) -> None:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        arriving = path.parent / ".part"
+        size = 0
+        with self._stores.of(shard.uri).open_read(shard.uri) as source, arriving.open("wb") as target:
+            while chunk := source.read(CHUNK):
+                if self._cancelled.is_set():
+                    raise Cancelled(f"copying {shard.uri} was cancelled")
+                target.write(chunk)
+                size += len(chunk)
+        if size != shard.size:
+            raise ShardChangedError(f"{shard.uri} has changed since it was listed")
+        arriving.rename(path)
+
+
+def _key(shard: InputShard) -> str:
+    """Of a copy that the next start may have again: the same file, as it was listed."""
+    return hashlib.sha256(f"{shard.uri}\n{shard.size}\n{shard.modified_ms}".encode()).hexdigest()[:16]
+
+
+async def fetch_part(requests: InputRequests, name: str, path: Path) -> None:
+    """Have the lines of the part in the file. Raises PreparationError, OSError."""
+    file = await asyncio.to_thread(path.open, "wb")
+    try:
+        while not await _fetch_one_deal(requests, name, file):
+            file.seek(0)
+            await asyncio.to_thread(file.truncate)
+    finally:
+        await asyncio.to_thread(file.close)
+
+
+async def _fetch_one_deal(requests: InputRequests, name: str, file: BinaryIO) -> bool:
+    """False when the input was dealt anew meanwhile, and what has come so far is of no use."""
+    position, parts = 0, 0
+    while True:
+        answer = await requests.part(tony_pb2.InputPartWanted(name=name, position=position))
+        if answer.problem:
+            raise PreparationError(f"its part of the input {name} is not to be had: {answer.problem}")
+        if parts and answer.parts != parts:
+            return False
+        await asyncio.to_thread(file.write, answer.lines)
+        if answer.last:
+            return True
+        position, parts = answer.position, answer.parts
+
+
+_LONGEST_LINE = 1 << 20  # bytes
+
+CopyOutputs = Callable[[Sequence[str]], Awaitable[ShardCopies]]
+"""Has on the store what was made of a shard, see ``RunOutputs.copy``."""
+
+
+@attrs.frozen
+class TakenShard:
+    """A shard as the program gets it."""
+
+    problem: str = ""  # why nobody can read it; empty: it can be read
+    path: str = ""  # of its copy on this node, where there is one
+
+
+class NotFetchedError(Exception):
+    """A shard that could not be copied here; somebody else may have better luck."""
+
+
+class TakenShards(Protocol):
+    """What is done about shards on this node. Both block, and are called in threads."""
+
+    def take(self, name: str, number: int, line: bytes) -> TakenShard:
+        """Look at a shard of this line, and have it here if it is wanted here. Raises NotFetchedError."""
+
+    def settle(self, name: str, number: int) -> None:
+        """Nothing more is done with it."""
+
+
+T = TypeVar("T")
+
+
+class QuestionError(ValueError):
+    """A line that is no question."""
+
+
+@attrs.frozen
+class ShardQuestion:
+    """What a program asks."""
+
+    name: str
+    done: Optional[int] = None
+    back: Optional[int] = None
+    failed: Optional[int] = None
+    reason: str = ""
+    outputs: list[str] = attrs.field(factory=list)
+    take: bool = False
+
+    @classmethod
+    def of_line(cls, line: bytes) -> ShardQuestion:
+        """Raises QuestionError."""
+        try:
+            fields = json.loads(line)
+            known = {field.name for field in attrs.fields(cls)} - {"name"}
+            question = cls(fields["input"], **{key: fields[key] for key in known & fields.keys()})
+            texts = [question.name, question.reason, *question.outputs]
+            "".join(texts).encode()  # half of a surrogate pair can be written in JSON, and not sent on
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise QuestionError(f"not a question: {line[:200]!r}") from error
+        shards = [each for each in (question.done, question.back, question.failed) if each is not None]
+        if len(shards) > 1 or not all(map(_is_number, shards)) or not isinstance(question.outputs, list):
+            raise QuestionError(f"not a question: {line[:200]!r}")
+        return question
+
+    def message(self, start: int) -> tony_pb2.ShardRequest:
+        return tony_pb2.ShardRequest(
+            start=start,
+            name=self.name,
+            done=self.done,
+            back=self.back,
+            failed=self.failed,
+            reason=self.reason,
+            outputs=self.outputs,
+            take=bool(self.take),
+        )
+
+
+class ShardServer:
+    """Passes the questions of one start's user process on to the application master."""
+
+    def __init__(
+        self,
+        path: Path,
+        requests: InputRequests,
+        start: int,
+        shards: TakenShards,
+        copy: CopyOutputs,
+        secrets: Sequence[str] = (),
+    ) -> None:
+        """``secrets``: values that are masked in what the program says of a failure, which others read."""
+        self._secrets = tuple(secrets)
+        self._path = path
+        self._requests = requests
+        self._start = start
+        self._shards = shards
+        self._copy = copy
+        # Own threads: a store that hangs is not to take those that heartbeats need.
+        self._working = ThreadPoolExecutor(_AT_ONCE, "shards")
+        self._server: Optional[asyncio.AbstractServer] = None
+        self._connections: set[asyncio.Task[None]] = set()
+        self._held: set[tuple[str, int]] = set()  # by all connections
+
+    @property
+    def held(self) -> list[tony_pb2.HeldShards]:
+        """The shards that were taken, and are not done with."""
+        by_name: dict[str, list[int]] = {}
+        for name, shard in sorted(self._held):
+            by_name.setdefault(name, []).append(shard)
+        return [tony_pb2.HeldShards(start=self._start, name=name, shards=shards) for name, shards in by_name.items()]
+
+    async def open(self) -> None:
+        """Listen. Raises OSError."""
+        self._server = await asyncio.start_unix_server(self._accept, self._path, limit=_LONGEST_LINE)
+
+    async def close(self) -> None:
+        """Hear nobody any more. What is held is free again as soon as the master knows that the process has ended."""
+        if self._server is not None:
+            self._server.close()
+            await asyncio.to_thread(self._path.unlink, missing_ok=True)
+        connections = list(self._connections)
+        for task in connections:
+            task.cancel()
+        await asyncio.gather(*connections, return_exceptions=True)
+        self._working.shutdown(wait=False)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - a coroutine that runs
+        if len(self._connections) >= MOST_AT_ONCE:
+            writer.write(json.dumps({"error": f"more than {MOST_AT_ONCE} connections of one task"}).encode() + b"\n")
+            writer.close()
+            return
+        self._connections.add(task)
+        held: set[tuple[str, int]] = set()
+        try:
+            await self._converse(reader, writer, held)
+            for name, shard in sorted(held):
+                await self._ask(ShardQuestion(name, back=shard), held)
+        except asyncio.CancelledError:  # asyncio would log it as a fault
+            return
+        finally:
+            self._connections.discard(task)
+
+    async def _converse(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, held: set[tuple[str, int]]
+    ) -> None:
+        """Answer until the program has closed its end."""
+        try:
+            while line := await reader.readline():
+                answer = await self._answer(line, held)
+                writer.write(json.dumps(answer).encode() + b"\n")
+                await writer.drain()
+        except (ConnectionError, ValueError) as error:  # it went away, or wrote a line without an end
+            log.warning("a program that takes shards: %s", error)
+        finally:
+            writer.close()
+
+    async def _answer(self, line: bytes, held: set[tuple[str, int]]) -> Mapping[str, Any]:
+        try:
+            question = ShardQuestion.of_line(line)
+            copies = await self._copy(question.outputs) if question.done is not None else ShardCopies([], [])
+        except (QuestionError, NotCopiedError) as error:
+            return {"error": str(error)}
+        question = attrs.evolve(question, outputs=copies.names, reason=masked(question.reason, self._secrets))
+        if question.message(self._start).ByteSize() > limits.size_limit("shard_request"):
+            copies.settle(committed=False)
+            return {"error": f"what was made of the shard has too many files to be named: {len(copies.names)}"}
+        while True:
+            answer = await self._ask(question, held)
+            copies.settle(committed=not answer.problem)
+            copies = ShardCopies([], [])
+            if answer.problem:
+                return {"error": answer.problem}
+            if not question.take:
+                return {}
+            if not answer.HasField("shard"):
+                return {"end": True, "failed": answer.failed, "failures": answer.failures}
+            try:
+                taken = await self._do(self._shards.take, question.name, answer.shard, answer.line.encode())
+            except NotFetchedError as error:
+                await self._ask(ShardQuestion(question.name, back=answer.shard), held)
+                return {"error": str(error)}
+            if not taken.problem:
+                here = {"path": taken.path} if taken.path else {}
+                return {"shard": answer.shard, **json.loads(answer.line), **here}
+            log.warning("%s: %s", question.name, taken.problem)
+            question = ShardQuestion(question.name, failed=answer.shard, reason=taken.problem, take=True)
+
+    async def _do(self, work: Callable[..., T], *args: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._working, work, *args)
+
+    async def _ask(self, question: ShardQuestion, held: set[tuple[str, int]]) -> tony_pb2.ShardAnswer:
+        answer = await self._requests.shard(question.message(self._start))
+        for settled in (question.done, question.back, question.failed):
+            if settled is not None:
+                held.discard((question.name, settled))
+                self._held.discard((question.name, settled))
+                await self._do(self._shards.settle, question.name, settled)
+        if answer.HasField("shard"):
+            held.add((question.name, answer.shard))
+            self._held.add((question.name, answer.shard))
+        return answer
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63
+
+
+class TaskInputs:
+    """What one start finds of the job's inputs. ``open`` it at most once, and ``close`` it."""
+
+    def __init__(self, context: ExecutorContext, start: int, requests: InputRequests, outputs: TaskOutputs) -> None:
+        container = context.container
+        job = container.job
+        read = [name for name in job.inputs if container.task_type in job.readers(name)]
+        self._queued = [name for name in read if job.inputs[name].deal is InputDeal.QUEUE]
+        self._static = [name for name in read if name not in self._queued]
+        self._workspace = context.workspace
+        self._requests = requests
+        self._stores = JobStores(context.storage, container.description.application_dir)
+        self._socket = Path(context.workspace.tmpdir, f"inputs-{start}")
+        self._copies = FetchedShards(self._stores, context.workspace.inputs)
+        self._copied = frozenset(name for name in read if job.inputs[name].fetch)
+        shards = NodeShards(self._stores, self._copies, self._copied)
+        self._server = ShardServer(
+            self._socket, requests, start, shards, outputs.copy, list(container.user_secrets.values())
+        )
+
+    @property
+    def held(self) -> list[tony_pb2.HeldShards]:
+        """The shards that the process has taken, and is not done with."""
+        return self._server.held
+
+    async def open(self) -> dict[str, str]:
+        """Fetch the parts and open the socket; returns the variables that say where they are.
+
+        Raises PreparationError, OSError.
+        """
+        environ = {}
+        directory = self._workspace.inputs
+        for name in self._queued:  # what a former start has left
+            await asyncio.to_thread(shutil.rmtree, directory / name, ignore_errors=True)
+        for name in self._static:
+            await asyncio.to_thread(directory.mkdir, mode=0o700, exist_ok=True)
+            path = directory / f"{name}.jsonl"
+            await fetch_part(self._requests, name, path)
+            if name in self._copied:
+                await self._copy_part(name, path)
+            environ[contract.ENV_INPUT_PREFIX + name.upper()] = str(path)
+        if self._queued:
+            await self._server.open()
+            environ[contract.ENV_INPUT_QUEUES] = ",".join(self._queued)
+            environ[contract.ENV_INPUT_SOCKET] = str(self._socket)
+        return environ
+
+    async def close(self) -> None:
+        """Hear the process no more: it has ended."""
+        self._copies.cancel()
+        await self._server.close()
+        self._stores.close()
+
+    async def _copy_part(self, name: str, part: Path) -> None:
+        try:
+            await asyncio.to_thread(self._copies.copy_part, name, part)
+        except asyncio.CancelledError:
+            self._copies.cancel()
+            raise
+        except Cancelled:
+            raise
+        except Exception as error:  # the drivers of other stores raise whatever they like
+            raise PreparationError(f"its part of the input {name} could not be copied: {error}") from error
+
+
+@attrs.frozen
+class NodeShards:
+    """Looks at the shards that are taken, and copies those that are wanted here."""
+
+    stores: JobStores
+    copies: FetchedShards
+    copied: frozenset[str]  # names of inputs
+
+    def take(self, name: str, number: int, line: bytes) -> TakenShard:
+        problem = shard_problem(self.stores, line)
+        if problem or name not in self.copied:
+            return TakenShard(problem)
+        try:
+            return TakenShard(path=str(self.copies.copy(name, number, InputShard.of_line(line))))
+        except ShardChangedError as error:
+            return TakenShard(str(error))
+        except Exception as error:  # the drivers of other stores raise whatever they like
+            raise NotFetchedError(f"shard {number} could not be copied: {error}") from error
+
+    def settle(self, name: str, number: int) -> None:
+        if name in self.copied:
+            self.copies.remove(name, number)
+
+
+def shard_problem(stores: JobStores, line: bytes) -> str:
+    """Why a shard is not what was listed. Blocks. What only the store's state says, the program is left to find."""
+    shard = InputShard.of_line(line)
+    try:
+        now = InputShard.of_status(stores.of(shard.uri).status(shard.uri))
+    except StorageNotFound:
+        return f"{shard.uri} was listed, and is not there any more"
+    except Exception:  # the drivers of other stores raise whatever they like
+        log.warning("whether %s is as it was listed cannot be seen", shard.uri, exc_info=True)
+        return ""
+    if now.size != shard.size or (now.modified_ms and now.modified_ms != shard.modified_ms):
+        return f"{shard.uri} has changed since it was listed"
+    return ""

@@ -1,0 +1,112 @@
+"""The task types whose success is the job's, and those that could begin only when there is no job any more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+
+from tony_provider.runtime.frameworks import get_framework
+from tony_provider.runtime.frameworks.base import Framework
+from tony_provider.runtime.jobspec.model import JobSpec, RestartScope, Role, StartRule, SuccessRule
+from tony_provider.runtime.jobspec.task_types import in_cluster, succeeded_before
+
+
+def deciding_types(job: JobSpec, framework: Framework) -> Sequence[str]:
+    """The task types that decide."""
+    return [name for name in _by_rule(job, framework) if job.tasks[name].decides]
+
+
+def _by_rule(job: JobSpec, framework: Framework) -> Sequence[str]:
+    if job.success is None:
+        return [*framework.decisive(job), *(name for name, role in job.roles.items() if role is Role.ONCE)]
+    chief_only = job.success is SuccessRule.CHIEF
+    once = [name for name, role in job.roles.items() if role is Role.ONCE and job.success is SuccessRule.ALL]
+    tracked = [name for name, role in job.roles.items() if role is Role.CHIEF or (role.is_tracked and not chief_only)]
+    return [*tracked, *once]
+
+
+def types_that_end_the_job_before(job: JobSpec, framework: Framework, task_type: str) -> frozenset[str]:
+    """The task types whose success ends the job before this one could begin; empty when it can."""
+    deciding = frozenset(deciding_types(job, framework))
+    succeeded = deciding & succeeded_before(job, task_type)
+    return succeeded if succeeded == deciding or job.success is SuccessRule.ANY else frozenset()
+
+
+def takes_gang_along(job: JobSpec, role: Role, scope: RestartScope) -> bool:
+    """Whether the failure of a task is the gang's. A side-car's never is: the job can do without it."""
+    if role is Role.SIDECAR:
+        return False
+    if scope is RestartScope.NEVER:
+        # Where tasks begin, or may fail, without the others, the failure of one says nothing about another's.
+        independent = job.start is StartRule.FIRST_COME or job.most_failures > 0
+        return in_cluster(role) and not independent
+    return scope is RestartScope.GANG
+
+
+class PeakDemand:
+    """The sets of task types that may hold containers at the same time."""
+
+    def __init__(self, job: JobSpec) -> None:
+        """Raises LookupError for a framework that is not there."""
+        self._job = job
+        gone = {name: self._gone_before(name) for name in job.tasks}
+        self._apart = {
+            name: frozenset(
+                other
+                for other in job.tasks
+                if other != name
+                and (
+                    other in gone[name] or name in gone[other] or (self._comes_alone(name) and self._comes_alone(other))
+                )
+            )
+            for name in job.tasks
+        }
+
+    def heaviest(self, weights: Mapping[str, int]) -> frozenset[str]:
+        """Of all types that may be there at the same time, those of the largest sum of weights.
+
+        ``weights``: of each type, none below 0. Types without any weight are left out.
+        """
+
+        @cache
+        def best(names: frozenset[str]) -> frozenset[str]:
+            """Type by type, with it or without. Types that have nothing to do with each other are looked at alone."""
+            if not names:
+                return names
+            most = max(sorted(names), key=lambda name: len(self._apart[name] & names))
+            if not self._apart[most] & names:
+                return names
+            part = self._connected(most, names)
+            if part != names:
+                return best(part) | best(names - part)
+            return max(best(names - {most}), best(names - {most} - self._apart[most]) | {most}, key=total)
+
+        def total(names: frozenset[str]) -> int:
+            return sum(weights[name] for name in names)
+
+        return best(frozenset(name for name, weight in weights.items() if weight))
+
+    def _connected(self, name: str, names: frozenset[str]) -> frozenset[str]:
+        found, left = {name}, [name]
+        while left:
+            new = (self._apart[left.pop()] & names) - found
+            found |= new
+            left += new
+        return frozenset(found)
+
+    def _comes_alone(self, name: str) -> bool:
+        """Whether its tasks need nobody else of their kind: each begins when there is room, and ends by itself."""
+        role = self._job.role(name)
+        return self._job.start is StartRule.FIRST_COME and (role.is_tracked or role is Role.ONCE)
+
+    def _gone_before(self, name: str) -> frozenset[str]:
+        """The types whose containers were given back when this one begins."""
+        succeeded = succeeded_before(self._job, name)
+        gang = {other for other in self._job.tasks if in_cluster(self._job.role(other)) or self._is_of_gang(other)}
+        whole = {other for other in gang if self._job.role(other) is not Role.PS} <= succeeded
+        return frozenset(other for other in succeeded if whole or not self._is_of_gang(other))
+
+    def _is_of_gang(self, name: str) -> bool:
+        role = self._job.role(name)
+        scope = self._job.tasks[name].restart or get_framework(self._job.framework).scope(role)
+        return takes_gang_along(self._job, role, scope)

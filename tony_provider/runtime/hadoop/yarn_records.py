@@ -1,0 +1,410 @@
+"""The ids of applications, attempts, containers and nodes: as the text that YARN writes, and as its messages.
+
+The forms are those of Hadoop's ApplicationId, ApplicationAttemptId, ContainerId and NodeId (2.10 to 3.4).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import grp
+import os
+import pwd
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Optional
+from urllib.parse import SplitResult, unquote, urlsplit
+
+import attrs
+
+from tony_provider.runtime.common.network import Address
+from tony_provider.runtime.common.quantities import MEMORY, VCORES
+from tony_provider.runtime.hadoop.proto import yarn_pb2
+from tony_provider.runtime.hadoop.proto import yarn_pb2 as yarn
+from tony_provider.runtime.hadoop.proto.yarn_service_pb2 import StartContainerRequestProto
+from tony_provider.runtime.hadoop.tokens import Credentials
+
+_APPLICATION = re.compile(r"application_(\d{1,18})_(\d{1,9})", re.ASCII)
+_ATTEMPT = re.compile(r"appattempt_(\d{1,18})_(\d{1,9})_(\d{1,9})", re.ASCII)
+_CONTAINER = re.compile(r"container_(?:e(\d{1,7})_)?(\d{1,18})_(\d{1,9})_(\d{1,9})_(\d{1,12})", re.ASCII)
+
+_EPOCH_SHIFT = 40
+_NUMBER_MASK = (1 << _EPOCH_SHIFT) - 1
+
+
+def _match(pattern: re.Pattern[str], text: str, what: str) -> list[int]:
+    matched = pattern.fullmatch(text)
+    if matched is None:
+        raise ValueError(f"{text!r} is not {what} id")
+    return [int(group or 0) for group in matched.groups()]
+
+
+@attrs.frozen(order=True)
+class ApplicationId:
+    """The id of an application, such as ``application_1700000000000_0001``."""
+
+    cluster_timestamp: int  # when the ResourceManager began to count, milliseconds since 1970
+    number: int
+
+    @classmethod
+    def parse(cls, text: str) -> ApplicationId:
+        """The id that the text is. Raises ValueError."""
+        return cls(*_match(_APPLICATION, text, "an application"))
+
+    @classmethod
+    def from_proto(cls, proto: yarn_pb2.ApplicationIdProto) -> ApplicationId:
+        return cls(proto.cluster_timestamp, proto.id)
+
+    def to_proto(self) -> yarn_pb2.ApplicationIdProto:
+        return yarn_pb2.ApplicationIdProto(id=self.number, cluster_timestamp=self.cluster_timestamp)
+
+    def __str__(self) -> str:
+        return f"application_{self.cluster_timestamp}_{self.number:04d}"
+
+
+def is_application_id(text: str) -> bool:
+    """Whether a text has the form of an application's id, and so is no part of a path or of an address."""
+    return _APPLICATION.fullmatch(text) is not None
+
+
+@attrs.frozen(order=True)
+class ApplicationAttemptId:
+    """The id of an attempt, which is one application master of an application."""
+
+    application: ApplicationId
+    number: int  # from 1
+
+    @classmethod
+    def parse(cls, text: str) -> ApplicationAttemptId:
+        """The id that the text is. Raises ValueError."""
+        timestamp, application, attempt = _match(_ATTEMPT, text, "an application attempt")
+        return cls(ApplicationId(timestamp, application), attempt)
+
+    @classmethod
+    def from_proto(cls, proto: yarn_pb2.ApplicationAttemptIdProto) -> ApplicationAttemptId:
+        return cls(ApplicationId.from_proto(proto.application_id), proto.attemptId)
+
+    def to_proto(self) -> yarn_pb2.ApplicationAttemptIdProto:
+        return yarn_pb2.ApplicationAttemptIdProto(application_id=self.application.to_proto(), attemptId=self.number)
+
+    def __str__(self) -> str:
+        application = self.application
+        return f"appattempt_{application.cluster_timestamp}_{application.number:04d}_{self.number:06d}"
+
+
+@attrs.frozen(order=True)
+class ContainerId:
+    """The id of a container, with the attempt that it was allocated to; a later attempt may have adopted it."""
+
+    attempt: ApplicationAttemptId
+    number: int  # from 1, which is the application master's own
+    epoch: int = 0  # how often the ResourceManager was restarted with its state
+
+    @classmethod
+    def parse(cls, text: str) -> ContainerId:
+        """The id that the text is. Raises ValueError."""
+        epoch, timestamp, application, attempt, number = _match(_CONTAINER, text, "a container")
+        return cls(ApplicationAttemptId(ApplicationId(timestamp, application), attempt), number, epoch)
+
+    @classmethod
+    def from_proto(cls, proto: yarn_pb2.ContainerIdProto) -> ContainerId:
+        attempt = ApplicationAttemptId.from_proto(proto.app_attempt_id)
+        return cls(attempt, proto.id & _NUMBER_MASK, proto.id >> _EPOCH_SHIFT)
+
+    def to_proto(self) -> yarn_pb2.ContainerIdProto:
+        return yarn_pb2.ContainerIdProto(
+            app_attempt_id=self.attempt.to_proto(), id=self.epoch << _EPOCH_SHIFT | self.number
+        )
+
+    def __str__(self) -> str:
+        application = self.attempt.application
+        epoch = f"e{self.epoch:02d}_" if self.epoch else ""
+        return (
+            f"container_{epoch}{application.cluster_timestamp}_{application.number:04d}"
+            f"_{self.attempt.number:02d}_{self.number:06d}"
+        )
+
+
+def node_address(proto: yarn_pb2.NodeIdProto) -> Address:
+    """The address of a NodeManager, which is its id."""
+    return Address(proto.host, proto.port)
+
+
+VIEW_APP, MODIFY_APP = "VIEW_APP", "MODIFY_APP"  # YARN's names for an application's two lists
+_EVERYBODY = "*"
+
+
+@attrs.frozen
+class AccessList:
+    """An access list of YARN's: the users and groups that may do something."""
+
+    users: frozenset[str] = frozenset()
+    groups: frozenset[str] = frozenset()
+    everybody: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> AccessList:
+        """The access list of a text, as Hadoop's AccessControlList reads it; nothing is an error."""
+        if text.strip() == _EVERYBODY:
+            return cls(everybody=True)
+        users, _, groups = text.partition(" ")
+        return cls(_names(users), _names(groups))
+
+    @classmethod
+    def of(cls, users: Iterable[str], groups: Iterable[str]) -> AccessList:
+        """The access list of these names; ``*`` among the users is everybody."""
+        users = frozenset(users)
+        return cls(everybody=True) if _EVERYBODY in users else cls(users, frozenset(groups))
+
+    @property
+    def text(self) -> str:
+        """As ``parse`` reads it: a blank where nobody is in it."""
+        return _EVERYBODY if self.everybody else f"{','.join(sorted(self.users))} {','.join(sorted(self.groups))}"
+
+    async def allows(self, user: str) -> bool:
+        if self.everybody or user in self.users:
+            return True
+        return bool(user and self.groups) and not self.groups.isdisjoint(await asyncio.to_thread(groups_of, user))
+
+
+def groups_of(user: str) -> set[str]:
+    """The groups that this node knows the user to be in, as Hadoop's default mapping finds them. Blocks.
+
+    Empty for a user that this node does not know.
+    """
+    try:
+        own = pwd.getpwnam(user).pw_gid
+    except KeyError:
+        return set()
+    found = set()
+    for number in os.getgrouplist(user, own):
+        try:
+            found.add(grp.getgrgid(number).gr_name)
+        except KeyError:
+            continue  # a group without a name
+    return found
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(name.strip() for name in text.split(",") if name.strip())
+
+
+ANYWHERE = "*"
+_OWN_FIELDS = (MEMORY, VCORES)  # Hadoop 3 also lists these two among the named resources
+
+
+def resource(
+    memory: int,
+    vcores: int,
+    others: Optional[Mapping[str, int]] = None,
+    units: Optional[Mapping[str, str]] = None,
+) -> yarn.ResourceProto:
+    """An amount of resources.
+
+    ``memory`` in MiB; ``others`` by YARN's names, such as ``yarn.io/gpu``. ``units`` are YARN's, such as ``Gi``, for
+    those that are not in the unit that the cluster counts them in.
+    """
+    # Left out, that is the cluster's own unit; "" would be one, and YARN would convert it, rounding down to 0.
+    values = [
+        yarn.ResourceInformationProto(key=name, value=value, units=(units or {}).get(name), type=yarn.COUNTABLE)
+        for name, value in (others or {}).items()
+    ]
+    return yarn.ResourceProto(memory=memory, virtual_cores=vcores, resource_value_map=values)
+
+
+def other_resources(proto: yarn.ResourceProto) -> dict[str, int]:
+    """What an amount holds beside memory and cores, by YARN's names."""
+    return {entry.key: entry.value for entry in proto.resource_value_map if entry.key not in _OWN_FIELDS}
+
+
+def units(proto: yarn.ResourceProto) -> dict[str, str]:
+    """The units of ``other_resources``, where they are not counted one by one."""
+    listed = proto.resource_value_map
+    return {entry.key: entry.units for entry in listed if entry.key not in _OWN_FIELDS and entry.units}
+
+
+def resource_request(
+    capability: yarn.ResourceProto,
+    count: int,
+    *,
+    priority: int,
+    allocation_request_id: int,
+    node_label: Optional[str] = None,
+    where: str = ANYWHERE,
+    relax_locality: bool = True,
+) -> yarn.ResourceRequestProto:
+    """A request for ``count`` containers on a node, on a rack or anywhere; 0 withdraws them.
+
+    It counts for this (priority, allocation_request_id, capability, where) in all. ``relax_locality``: for a rack, that
+    it may be any node of it; for anywhere, that it may be any node at all, and not only those that are asked for, too.
+    """
+    return yarn.ResourceRequestProto(
+        priority=yarn.PriorityProto(priority=priority),
+        resource_name=where,
+        capability=capability,
+        num_containers=count,
+        relax_locality=relax_locality,
+        node_label_expression=node_label,
+        execution_type_request=yarn.ExecutionTypeRequestProto(
+            execution_type=yarn.GUARANTEED, enforce_execution_type=True
+        ),
+        allocation_request_id=allocation_request_id,
+    )
+
+
+def local_resource(
+    uri: str,
+    *,
+    size: int,
+    modified_ms: int,
+    archive: bool = False,
+    visibility: yarn.LocalResourceVisibilityProto = yarn.APPLICATION,
+) -> yarn.LocalResourceProto:
+    """A file on the store for a container; size in bytes and modification time exactly as the store reports them.
+
+    ``uri`` is percent-encoded, as URIs are. Raises ValueError for one that the nodes cannot resolve (no scheme, no
+    absolute path, a port that is none).
+    """
+    parts = urlsplit(uri)
+    if not parts.scheme or not parts.path.startswith("/"):
+        raise ValueError(f"{uri!r} is not a full URI such as hdfs://namenode/path")
+    return yarn.LocalResourceProto(
+        resource=yarn.URLProto(
+            scheme=parts.scheme,
+            host=_host(parts),
+            port=parts.port or -1,  # Java's way to say that there is none
+            file=unquote(parts.path),
+            userInfo=parts.username,
+        ),
+        size=size,
+        timestamp=modified_ms,
+        type=yarn.ARCHIVE if archive else yarn.FILE,
+        visibility=visibility,
+    )
+
+
+def _host(parts: SplitResult) -> str:
+    # Not ``hostname``, which is in lower case: the name of an HDFS nameservice keeps its letters.
+    host_and_port = parts.netloc.rpartition("@")[2]
+    return host_and_port.rpartition(":")[0] if parts.port else host_and_port
+
+
+def access_lists(acls: Iterable[yarn.ApplicationACLMapProto]) -> dict[str, str]:
+    """An application's access lists by what they allow, VIEW_APP or MODIFY_APP."""
+    prefix = "APPACCESS_"
+    return {yarn.ApplicationAccessTypeProto.Name(each.accessType)[len(prefix) :]: each.acl for each in acls}
+
+
+def launch_context(
+    *,
+    commands: Iterable[str],
+    environment: Mapping[str, str],
+    local_resources: Mapping[str, yarn.LocalResourceProto],
+    credentials: Credentials,
+    acls: Iterable[yarn.ApplicationACLMapProto] = (),
+) -> yarn.ContainerLaunchContextProto:
+    """How a container is started. ``local_resources`` by the name they get in its directory.
+
+    The commands' words are joined and become ``exec /bin/bash -c "<command>"``: a ``$`` expands in the outer shell.
+    ``acls`` are to be those of the ResourceManager's register answer, so that the users named there may read the logs.
+    """
+    return yarn.ContainerLaunchContextProto(
+        localResources=[
+            yarn.StringLocalResourceMapProto(key=name, value=value) for name, value in local_resources.items()
+        ],
+        tokens=credentials.to_bytes(),
+        environment=[yarn.StringStringMapProto(key=name, value=value) for name, value in environment.items()],
+        command=commands,
+        application_ACLs=acls,
+    )
+
+
+def start_request(
+    context: yarn.ContainerLaunchContextProto, container: yarn.ContainerProto
+) -> StartContainerRequestProto:
+    """The request to start one container. Its own token, from the allocation, says what the node may start."""
+    return StartContainerRequestProto(container_launch_context=context, container_token=container.container_token)
+
+
+_NODE = "node"
+_NODE_PARTITION = "yarn_node_partition/"  # a node label, as a target (PlacementConstraints.NODE_PARTITION)
+_ANY_NUMBER = 2**31 - 1  # Java's Integer.MAX_VALUE
+
+Target = yarn.PlacementConstraintTargetProto
+Simple = yarn.SimplePlacementConstraintProto
+
+
+def tag_constraint(
+    scope: str, namespace: str, tags: Sequence[str], *, least: int = 0, most: Optional[int] = None
+) -> yarn.SimplePlacementConstraintProto:
+    """From ``least`` to ``most`` containers with these tags on the node or rack, before this one is there.
+
+    Of several tags the largest number counts for ``least``, and the smallest for ``most``.
+    """
+    target = Target(targetType=Target.ALLOCATION_TAG, targetKey=namespace, targetValues=tags)
+    return Simple(
+        scope=scope,
+        targetExpressions=[target],
+        minCardinality=least,
+        maxCardinality=_ANY_NUMBER if most is None else most,
+    )
+
+
+def attribute_constraint(name: str, value: str, *, equal: bool) -> yarn.SimplePlacementConstraintProto:
+    """An attribute of the node is this, or is not this, which it also is where the node has none of that name."""
+    target = Target(targetType=Target.NODE_ATTRIBUTE, targetKey=name, targetValues=[value])
+    return Simple(
+        scope=_NODE,
+        targetExpressions=[target],
+        minCardinality=1,
+        maxCardinality=_ANY_NUMBER,
+        attributeOpCode=yarn.EQ if equal else yarn.NE,
+    )
+
+
+def combined_constraint(
+    rules: Sequence[yarn.SimplePlacementConstraintProto], node_label: Optional[str]
+) -> Optional[yarn.PlacementConstraintProto]:
+    """All the rules, on nodes with the label; None where nothing is said.
+
+    YARN heeds a label in a constraint of one rule only: with several it goes by the queue's own label.
+    """
+    if len(rules) > 1:
+        composite = yarn.CompositePlacementConstraintProto(
+            compositeType=yarn.CompositePlacementConstraintProto.AND,
+            childConstraints=[yarn.PlacementConstraintProto(simpleConstraint=rule) for rule in rules],
+        )
+        return yarn.PlacementConstraintProto(compositeConstraint=composite)
+    label = [Target(targetType=Target.NODE_ATTRIBUTE, targetKey=_NODE_PARTITION, targetValues=[node_label or ""])]
+    if rules:
+        rule = Simple()
+        rule.CopyFrom(rules[0])
+        rule.targetExpressions.extend(label if node_label else [])
+        return yarn.PlacementConstraintProto(simpleConstraint=rule)
+    if node_label:
+        anywhere = Simple(scope=_NODE, targetExpressions=label, minCardinality=1, maxCardinality=_ANY_NUMBER)
+        return yarn.PlacementConstraintProto(simpleConstraint=anywhere)
+    return None
+
+
+def scheduling_request(
+    capability: yarn.ResourceProto,
+    count: int,
+    *,
+    priority: int,
+    allocation_request_id: int,
+    tags: Sequence[str],
+    constraint: Optional[yarn.PlacementConstraintProto],
+) -> yarn.SchedulingRequestProto:
+    """A request for ``count`` containers where the constraint holds; 0 withdraws them.
+
+    It counts for this (priority, allocation_request_id) in all. YARN refuses it when anything else has changed since it
+    was made.
+    """
+    return yarn.SchedulingRequestProto(
+        allocationRequestId=allocation_request_id,
+        priority=yarn.PriorityProto(priority=priority),
+        executionType=yarn.ExecutionTypeRequestProto(execution_type=yarn.GUARANTEED, enforce_execution_type=True),
+        allocationTags=tags,
+        resourceSizing=yarn.ResourceSizingProto(numAllocations=count, resources=capability),
+        placementConstraint=constraint,
+    )

@@ -1,0 +1,247 @@
+"""A sample of a task: one line of the series that an application keeps."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Callable, ClassVar, Optional
+
+import attrs
+
+from tony_provider.runtime.common.codec import dump_json
+from tony_provider.runtime.history.segment_files import GZIP, read_content
+
+
+@attrs.frozen(kw_only=True)
+class TaskSample:
+    """What a task did during some seconds. What was not measured, or not reported, is None."""
+
+    WRITER_MAY_BE_NEWER: ClassVar[bool] = True  # see ``codec``
+
+    time_ms: int  # epoch, the end of these seconds
+    seconds: float
+    task: str  # such as worker:0
+    attempt: int = 1  # its container, counted from 1
+    generation: int = 0
+    rss_bytes: Optional[int] = None  # the most
+    cpu_percent: Optional[float] = None  # mean; 100 is one core
+    read_bytes: Optional[int] = None  # from disks, in these seconds; so the next three
+    written_bytes: Optional[int] = None
+    received_bytes: Optional[int] = None  # by network, where that can be told for the container
+    sent_bytes: Optional[int] = None
+    gpu_percent: Optional[float] = None  # mean over its GPUs; 100 is one of them, busy all the time
+    gpu_bytes: Optional[int] = None  # the most, of all its GPUs together
+    step: Optional[int] = None  # newest; so the rest
+    steps_per_second: Optional[float] = None
+    metrics: dict[str, float] = attrs.field(factory=dict)
+
+
+SAMPLES_VERSION = 1  # of the form of segments
+_NAME = re.compile(r"series-(\d{1,9})-(\d{1,9})\.jsonl\.gz")
+_NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+_EXACT = 2.0**53  # whole numbers below it are written as they are
+_LARGEST = 1 << 64  # of a counter
+_LONGEST = 1 << 20  # bytes of a line
+
+
+@attrs.frozen(kw_only=True)
+class SampleSegmentHeader:
+    """The first line of a segment. What was left out counts from the beginning of this application master."""
+
+    WRITER_MAY_BE_NEWER: ClassVar[bool] = True  # see ``codec``
+
+    version: int = SAMPLES_VERSION
+    application_id: str = ""
+    samples_left_out: int = 0  # while the store did not take any, or beyond the bound
+    metrics_left_out: int = 0  # names of tasks' metrics, beyond those that are kept
+    such_as: list[str] = attrs.field(factory=list)  # some of these names
+
+
+@attrs.frozen
+class SampleSegment:
+    """A segment as it was read, as far as that was possible."""
+
+    header: SampleSegmentHeader
+    samples: list[TaskSample]
+    problems: list[str]  # what is missing of it, and why, for people
+    size: int = 0  # bytes of its text
+
+
+def segment_name(am_attempt: int, number: int) -> str:
+    """The file of the segment with this number, from 1, of this attempt of the application master."""
+    return f"series-{am_attempt}-{number:04}.jsonl.gz"
+
+
+def segment_order(name: str) -> Optional[tuple[int, int]]:
+    """The attempt and the number in the name of a segment; None: it is the name of none."""
+    match = _NAME.fullmatch(name)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+# ---- writing -----------------------------------------------------------------------------------------------------
+
+
+def encode_segment(header: SampleSegmentHeader, samples: Iterable[TaskSample]) -> bytes:
+    """A whole segment's file."""
+    compressor = SampleCompressor()
+    for sample in samples:
+        compressor.add(encode_sample(sample))
+    return encode_header(header) + compressor.finish()
+
+
+def encode_header(header: SampleSegmentHeader) -> bytes:
+    """The beginning of a segment's file; what a ``SampleCompressor`` gives follows."""
+    compressor = zlib.compressobj(wbits=GZIP)
+    return compressor.compress(dump_json(header) + b"\n") + compressor.flush()
+
+
+class SampleCompressor:
+    """The samples of one segment, compressed as they come."""
+
+    def __init__(self) -> None:
+        self._compressor = zlib.compressobj(wbits=GZIP)
+        self._chunks = [self._compressor.compress(b"")]
+        self._written = len(self._chunks[0])
+        self._pending = 0  # bytes that zlib holds, before compression
+
+    @property
+    def most_bytes(self) -> int:
+        """How many bytes the samples can take at most as they are: what zlib still holds may not become any smaller."""
+        return self._written + self._pending + self._pending // 1000 + 64
+
+    def add(self, line: bytes) -> None:
+        """Add a sample's line, see ``encode_sample``."""
+        self._pending += len(line)
+        if chunk := self._compressor.compress(line):
+            self._written += len(chunk)
+            self._chunks.append(chunk)
+            self._pending = 0
+
+    def finish(self) -> bytes:
+        """The compressed samples. To be called once."""
+        return b"".join((*self._chunks, self._compressor.flush()))
+
+
+def encode_sample(sample: TaskSample) -> bytes:
+    """The line of a sample; numbers of metrics with seven digits, whole ones exactly."""
+    fields = {name: value for name, value in _values(sample) if value is not None}
+    if sample.metrics:
+        fields["metrics"] = {name: _number(value) for name, value in sample.metrics.items()}
+    return (
+        json.dumps(fields, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+        + b"\n"
+    )
+
+
+def _values(sample: TaskSample) -> Iterator[tuple[str, Any]]:
+    for name, tidy in _WRITTEN.items():
+        value = getattr(sample, name)
+        yield name, value if value is None or tidy is None else tidy(value)
+
+
+def _number(value: float) -> Any:
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if value == int(value) and abs(value) < _EXACT:
+        return int(value)
+    return float(f"{value:.7g}")
+
+
+def _tenths(value: float) -> Any:
+    return _number(round(value, 1))
+
+
+_WRITTEN: dict[str, Optional[Callable[[float], Any]]] = {
+    "time_ms": None,
+    "seconds": _tenths,
+    "task": None,
+    "attempt": None,
+    "generation": None,
+    "rss_bytes": None,
+    "cpu_percent": _tenths,
+    "read_bytes": None,
+    "written_bytes": None,
+    "received_bytes": None,
+    "sent_bytes": None,
+    "gpu_percent": _tenths,
+    "gpu_bytes": None,
+    "step": None,
+    "steps_per_second": _number,
+}
+
+
+# ---- reading -----------------------------------------------------------------------------------------------------
+
+
+def read_segment(data: bytes, *, most_bytes: int, most_samples: int) -> SampleSegment:
+    """A segment by the bytes of its file, which may be cut short, or be no segment at all.
+
+    ``most_bytes``: so much of its text is read; ``most_samples``: so many of its samples.
+    """
+    found = read_content(data, SampleSegmentHeader(), _sample, most_bytes=most_bytes, most=most_samples)
+    return SampleSegment(found.header, found.values, found.problems, found.size)
+
+
+def _sample(line: bytes) -> Optional[TaskSample]:
+    """None when it is none. Quick, since there may be a hundred thousand; unknown keys are passed over."""
+    if len(line) > _LONGEST:
+        return None
+    try:
+        plain = json.loads(line)
+        values = {name: read(plain[name]) for name, read in _READ.items() if plain.get(name) is not None}
+        return TaskSample(**values)
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
+        return None
+
+
+def _int(value: Any) -> int:
+    if type(value) is not int or abs(value) >= _LARGEST:
+        raise TypeError(value)
+    return value
+
+
+def _time(value: Any) -> int:
+    if not 0 <= _int(value) < _EXACT:
+        raise ValueError(value)
+    return int(value)
+
+
+def _seconds(value: Any) -> float:
+    seconds = _float(value)
+    if not 0 <= seconds < _EXACT:  # nor NaN
+        raise ValueError(value)
+    return seconds
+
+
+def _float(value: Any) -> float:
+    if isinstance(value, str):
+        return _NON_FINITE[value]
+    if type(value) not in (int, float):
+        raise TypeError(value)
+    return float(value)
+
+
+def _str(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return sys.intern(value)  # a hundred thousand samples have the same ones
+
+
+def _metrics(value: Any) -> dict[str, float]:
+    if not isinstance(value, Mapping):
+        raise TypeError(value)
+    return {sys.intern(name): _float(each) for name, each in value.items()}
+
+
+_READ: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(_WRITTEN, _int),
+    **dict.fromkeys(("cpu_percent", "gpu_percent", "steps_per_second"), _float),
+    "time_ms": _time,
+    "seconds": _seconds,
+    "task": _str,
+    "metrics": _metrics,
+}

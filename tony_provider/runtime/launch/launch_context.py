@@ -1,0 +1,188 @@
+"""Generate the names under which a NodeManager links a job's files into a container's directory.
+
+NodeManagers write the names between double quotes into a shell script. So YARN gets generated names, and the executor
+links each file to the name that the job specifies.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Optional
+
+import attrs
+
+from tony_provider.runtime import launch
+from tony_provider.runtime.application import ApplicationDescription, LocalizedResource, ResourceKind
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.common.text import one_line
+from tony_provider.runtime.jobspec.container_content import (
+    EnvironmentKind,
+    docker_keys,
+    image_of,
+    image_of_master,
+    is_docker_image,
+    node_directory,
+    python_env_kind,
+)
+from tony_provider.runtime.jobspec.model import Docker, JobSpec, PythonEnv
+
+
+def generated_names(resources: Iterable[LocalizedResource]) -> Mapping[str, str]:
+    """Return the generated name of each file by its URI. A file to which a job gives several names has only one."""
+    uris = dict.fromkeys(resource.uri for resource in resources)
+    return {uri: f"{contract.FILES_DIR}/{number}" for number, uri in enumerate(uris)}
+
+
+def container_files(
+    runtime: LocalizedResource, description: LocalizedResource, resources: Iterable[LocalizedResource]
+) -> dict[str, LocalizedResource]:
+    """Return all files of a container by their names in its directory."""
+    resources = list(resources)
+    names = generated_names(resources)
+    own = {contract.RUNTIME_FILE: runtime, contract.APPLICATION_FILE: description}
+    return {**own, **{names[resource.uri]: resource for resource in resources}}
+
+
+_TYPE = "YARN_CONTAINER_RUNTIME_TYPE"
+_DOCKER, _RUNC = "YARN_CONTAINER_RUNTIME_DOCKER_", "YARN_CONTAINER_RUNTIME_RUNC_"
+
+
+def plain_variables() -> dict[str, str]:
+    """For a plain process, also where the nodes' default is an image."""
+    return {_TYPE: "default"}
+
+
+def image_variables(image: Docker) -> dict[str, str]:
+    """For a container in an image."""
+    if not is_docker_image(image):
+        return {_TYPE: "runc", f"{_RUNC}IMAGE": image.image or "", **_mounts(_RUNC, image.mounts)}
+    variables = {
+        "IMAGE": image.image,
+        "CONTAINER_NETWORK": image.network,
+        "CONTAINER_PID_NAMESPACE": image.pid_namespace.value if image.pid_namespace else None,
+        "RUNTIME": image.oci_runtime,
+        "TMPFS_MOUNTS": ",".join(image.tmpfs or ()),
+        "RUN_PRIVILEGED_CONTAINER": "true" if image.privileged else None,  # no other value is allowed
+        "DELAYED_REMOVAL": "true" if image.delayed_removal else None,
+        # Else the image's own entry point is started in place of our program where the NodeManager's environment has
+        # made that the default.
+        "RUN_OVERRIDE_DISABLE": "false",
+    }
+    said = {f"{_DOCKER}{name}": value for name, value in variables.items() if value}
+    return {_TYPE: "docker", **said, **_mounts(_DOCKER, image.mounts)}
+
+
+def _mounts(prefix: str, mounts: Optional[Sequence[str]]) -> dict[str, str]:
+    return {f"{prefix}MOUNTS": ",".join(map(_with_mode, mounts))} if mounts else {}
+
+
+def _with_mode(mount: str) -> str:
+    """Before Hadoop 3.2 each needs one."""
+    return mount if mount.count(":") > 1 else f"{mount}:rw"
+
+
+_OF_IMAGES = ("python3", "python")  # on the PATH of an image
+
+
+def launch_command(
+    program: str, runtime: LocalizedResource, pythons: Sequence[str], resources: Sequence[LocalizedResource] = ()
+) -> list[str]:
+    """Return the command that starts ``am`` or ``executor`` in a container's working directory.
+
+    ``resources`` are the job's files in this container. If the node has no suitable Python, the launcher uses the
+    Python of a packed environment among these files.
+    """
+    words = ["/bin/sh", "-c", launch.text("launcher.sh"), "tony", launch.text("prepare.py"), program]
+    words += [runtime.sha256 or "", ", ".join(pythons)]
+    packed = [each for each in resources if each.name == contract.PYTHON_ENV_DIR and each.kind is ResourceKind.ARCHIVE]
+    for archive in packed[:1]:
+        words += [generated_names(resources)[archive.uri], archive.sha256 or ""]
+    return words
+
+
+def launch_environment(description: ApplicationDescription, task_type: Optional[str] = None) -> dict[str, str]:
+    """Return the variables of a task type's containers, or of the application master's. They contain no secrets."""
+    return job_launch_environment(description.job, description.python, task_type)
+
+
+def job_launch_environment(
+    job: JobSpec, node_pythons: Sequence[str], task_type: Optional[str] = None
+) -> dict[str, str]:
+    """Return the variables for a job; ``node_pythons`` are the interpreters that the connection names."""
+    python_env = job.python_env if task_type is None else job.python_env_of(task_type)
+    image = image_of_master(job) if task_type is None else image_of(job, task_type)
+    variables = {}
+    if candidates := _interpreters(python_env, node_pythons, in_image=image is not None):
+        variables[contract.ENV_PYTHON_CANDIDATES] = ":".join(candidates)
+    if image is not None:
+        variables.update(image_variables(image))
+    elif docker_keys(job):
+        variables.update(plain_variables())
+    return variables
+
+
+def _interpreters(python_env: Optional[PythonEnv], of_nodes: Sequence[str], *, in_image: bool) -> list[str]:
+    """Return the interpreters that the launcher tries first: an environment's, an image's, then the connection's.
+
+    The image's interpreters come before the connection's, because the connection names interpreters of nodes. A packed
+    environment is not in the list, because the launcher must verify it before it runs.
+    """
+    is_directory = python_env is not None and python_env_kind(python_env) is EnvironmentKind.DIRECTORY
+    brought = [f"{node_directory(python_env)}/bin/python"] if python_env is not None and is_directory else []
+    return [*brought, *(_OF_IMAGES if in_image else ()), *of_nodes]
+
+
+LOG_DIR = "<LOG_DIR>"  # NodeManagers replace it by the container's log directory (ApplicationConstants)
+_REPLACED = re.compile(r"\{\{|\}\}|<LOG_DIR>|<CPS>")
+_INTERPRETED = re.compile(r'[$`"\\\x00-\x1f\x7f]|' + _REPLACED.pattern)
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_FILE = re.compile(r"[A-Za-z0-9._/-]+")
+
+
+class UnsafeValue(ValueError):  # noqa: N818 - named for what is wrong
+    """A value that a NodeManager's launch script would interpret."""
+
+
+@attrs.frozen
+class ScriptValues:
+    """Values of a launch context that the launch script does not interpret."""
+
+    command: str
+    variables: dict[str, str]
+    files: dict[str, LocalizedResource]  # by their names in the container's directory
+
+
+def script_values(
+    words: Sequence[str], variables: Mapping[str, str], files: Mapping[str, LocalizedResource]
+) -> ScriptValues:
+    """Return the values for a command of plain words, its variables and files. Raises UnsafeValue."""
+    for name, value in variables.items():
+        if not _NAME.fullmatch(name):
+            raise UnsafeValue(f"{name!a} is not a valid name of an environment variable")
+        _check(f"the variable {name}", value)
+    for name, resource in files.items():
+        if not _FILE.fullmatch(name):
+            raise UnsafeValue(f"{name!a} is not a generated file name")
+        _check("the file", resource.uri.rpartition("/")[2])
+    return ScriptValues(_command(words), {**variables, contract.ENV_LOG_DIR: LOG_DIR}, dict(files))
+
+
+def _check(what: str, value: str) -> None:
+    if found := _INTERPRETED.search(value):
+        raise UnsafeValue(
+            f"{what} {one_line(value)!a} contains {found[0]!a}, which YARN's launch script would interpret; change it"
+        )
+
+
+def _command(words: Sequence[str]) -> str:
+    """Return the shell command. It begins with ``exec``, so that no shell leads the process group.
+
+    A shell that leads the group would end the container at SIGTERM, before the program has stopped.
+    """
+    line = " ".join(["exec", *map(shlex.quote, words)])
+    if found := _REPLACED.search(line):
+        raise UnsafeValue(f"the command contains {found[0]}, which YARN would replace")
+    escaped = re.sub(r'([$`"\\])', r"\\\1", line)
+    return f"{escaped} 1>{LOG_DIR}/stdout 2>{LOG_DIR}/stderr"

@@ -1,0 +1,71 @@
+"""A container's directory on the local cluster: the same as on YARN, made of links and variables.
+
+All functions block.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from tony_provider.runtime.application import LocalizedResource
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.common.directories import remove_tree
+from tony_provider.runtime.storage import local_path
+
+NODE_HOST = "127.0.0.1"
+NODE_PORT = "0"  # there is no NodeManager to reach
+TOKEN_FILE = "container_tokens"  # as on YARN
+PID_FILE = "container_pid"  # in the container's directory: number and start time (/proc/<pid>/stat, field 22)
+
+# What a container inherits; everything else, such as Airflow's settings, is not its business.
+_INHERITED = (
+    *("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME", "LD_LIBRARY_PATH"),
+    *("JAVA_HOME", "HADOOP_HOME", "HADOOP_COMMON_HOME", "HADOOP_HDFS_HOME", "HADOOP_CONF_DIR"),  # as NodeManagers do
+    *(contract.ENV_TICKET, "KRB5_CONFIG"),
+)
+
+
+def materialise(directory: Path, files: Mapping[str, LocalizedResource]) -> None:
+    """Create ``directory`` and link each file (a ``file://`` URI) into it under its name, as NodeManagers do.
+
+    A directory that exists is removed first: a program of another container made it, and a link in it could have
+    credentials written to another place.
+    Raises FileNotFoundError if a file does not exist, FileExistsError if the directory cannot be removed.
+    """
+    if directory.exists():
+        remove_tree(directory)
+    directory.mkdir(parents=True, mode=0o700)
+    for name, resource in files.items():
+        source = local_path(resource.uri)
+        if not source.exists():
+            raise FileNotFoundError(f"{resource.uri} does not exist; it should become {resource.name} in a container")
+        target = directory / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.symlink_to(source)
+
+
+def container_environment(
+    container_id: str, directory: Path, log_dir: Path, inherited: Mapping[str, str] = os.environ
+) -> dict[str, str]:
+    """The variables that a NodeManager would set; the token file is to be at ``directory / TOKEN_FILE``."""
+    kept = {name: inherited[name] for name in _INHERITED if name in inherited}
+    return {
+        "PATH": os.defpath,
+        **kept,
+        contract.ENV_CONTAINER_ID: container_id,
+        contract.ENV_NODE_HOST: NODE_HOST,
+        contract.ENV_NODE_PORT: NODE_PORT,
+        contract.ENV_LOCAL_DIRS: str(directory),
+        contract.ENV_LOG_DIR: str(log_dir),
+        contract.ENV_TOKEN_FILE: str(directory / TOKEN_FILE),
+        "PWD": str(directory),
+    }
+
+
+def write_tokens(directory: Path, credentials: bytes) -> None:
+    """Write the token file, which only its owner may read from its first moment on. Raises OSError."""
+    descriptor = os.open(directory / TOKEN_FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(credentials)

@@ -1,0 +1,312 @@
+"""Reading plain values into the model's classes, by their annotations; notes every problem, not just the first."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from typing import Any, Union, get_args, get_origin
+
+import attrs
+
+from tony_provider.runtime.common.quantities import ResourceAmount
+from tony_provider.runtime.common.text import is_writable
+from tony_provider.runtime.jobspec.model import (
+    AclSpec,
+    AmSpec,
+    CheckpointSpec,
+    ContainerRuntime,
+    Docker,
+    Duration,
+    InputSpec,
+    JobSpec,
+    LogSpec,
+    Memory,
+    Moment,
+    OpenHours,
+    OutputSpec,
+    PortRange,
+    Processes,
+    PythonEnv,
+    Resource,
+    RestartPolicy,
+    TaskSpec,
+    TensorBoardSpec,
+    Timeouts,
+    Tolerance,
+    Windows,
+    unmarked,
+)
+from tony_provider.runtime.jobspec.placement import Placement, PlacementConstraint
+from tony_provider.runtime.jobspec.problems import NOT_GIVEN, Problem, child, item
+from tony_provider.runtime.jobspec.units import (
+    UnitError,
+    parse_boolean,
+    parse_duration,
+    parse_integer,
+    parse_memory,
+    parse_moment,
+    parse_open_hours,
+    parse_processes,
+    parse_python_env,
+    parse_resource_amount,
+    parse_tolerance,
+)
+
+_UNREADABLE: Any = object()
+_STAND_INS: dict[Any, Any] = {
+    str: "",
+    int: 0,
+    Resource: Resource(""),
+    OpenHours: OpenHours(""),
+    PlacementConstraint: PlacementConstraint(),
+}  # for a list's element that could not be read
+
+_AMOUNTS: dict[Any, Callable[[object], Any]] = {
+    Memory: parse_memory,
+    Duration: parse_duration,
+    Moment: parse_moment,
+    Tolerance: parse_tolerance,
+    OpenHours: parse_open_hours,
+    Processes: parse_processes,
+    PythonEnv: parse_python_env,
+    ResourceAmount: parse_resource_amount,
+    int: parse_integer,
+    bool: parse_boolean,
+}
+
+# What other systems call the same thing, where the spelling is too far off to guess.
+_OTHER_NAMES = {
+    "cores": "vcores",
+    "count": "instances",
+    "cpu": "vcores",
+    "cpus": "vcores",
+    "num_instances": "instances",
+    "replicas": "instances",
+    "venv": "python_env",
+}
+
+_LEVELS: tuple[tuple[type[Any], str], ...] = (
+    (JobSpec, "the top level"),
+    (TaskSpec, "tasks.<type>"),
+    (Placement, "tasks.<type>.placement"),
+    (PlacementConstraint, "tasks.<type>.placement.constraints"),
+    (AmSpec, "am"),
+    (Timeouts, "timeouts"),
+    (Windows, "windows"),
+    (Docker, "docker"),
+    (RestartPolicy, "restart"),
+    (CheckpointSpec, "checkpoint"),
+    (AclSpec, "acls"),
+    (LogSpec, "logs"),
+    (TensorBoardSpec, "tensorboard"),
+    (InputSpec, "inputs.<name>"),
+    (OutputSpec, "outputs.<name>"),
+)
+
+
+def suggestion(name: str, allowed: list[str]) -> str:
+    """The hint ``; did you mean x?`` when one of ``allowed`` is close, else empty."""
+    other = _OTHER_NAMES.get(name.lower())
+    close = [other] if other in allowed else difflib.get_close_matches(name.lower(), allowed, n=1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+class Reader:
+    """Reads one specification. ``problems`` has what is wrong; what could not be read has its default meanwhile."""
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+        self.rendered: dict[str, object] = {}  # amounts by path, as they were written
+        self.incomplete: set[str] = set()  # paths of mappings that lack an element which is a problem
+
+    def read_job(self, value: Mapping[str, Any]) -> JobSpec:
+        """The job as far as it can be read; valid only when there are no problems."""
+        job = self._object(JobSpec, value, "")
+        assert isinstance(job, JobSpec)  # noqa: S101 - every required key of it has a stand-in
+        return job
+
+    def _fail(self, path: str, value: object, message: str) -> Any:
+        self.problems.append(Problem(path, value, message))
+        return _UNREADABLE
+
+    def _read(self, wanted: Any, value: object, path: str) -> Any:
+        origin = get_origin(wanted)
+        if origin is Union:  # Optional is the only union here; null was dealt with by the caller
+            return None if value == "" else self._read(get_args(wanted)[0], value, path)
+        if origin is list:
+            return self._list(get_args(wanted)[0], value, path)
+        if origin is dict:
+            return self._dict(get_args(wanted)[1], value, path)
+        if wanted in _AMOUNTS:
+            return self._amount(_AMOUNTS[wanted], value, path)
+        if wanted is str:
+            return self._text(value, path)
+        if wanted is Resource:
+            return self._resource(value, path)
+        if wanted is PortRange:
+            return self._port_range(value, path)
+        if wanted is TensorBoardSpec:
+            return self._tensorboard(value, path)
+        if wanted is Docker:
+            return self._docker(value, path)
+        if wanted is InputSpec and isinstance(value, str):
+            return self._object(InputSpec, {"paths": [value]}, path)
+        if wanted is OutputSpec and isinstance(value, str):
+            return self._object(OutputSpec, {"path": value}, path)
+        if wanted is Windows and isinstance(value, (str, list)):
+            return self._object(Windows, {"open": [value] if isinstance(value, str) else value}, path)
+        if issubclass(wanted, Enum):
+            return self._enum(wanted, value, path)
+        return self._object(wanted, value, path)
+
+    def _amount(self, parse: Callable[[object], Any], value: object, path: str) -> Any:
+        self.rendered[path] = value
+        try:
+            return parse(value)
+        except UnitError as error:
+            return self._fail(path, value, str(error))
+
+    def _text(self, value: object, path: str) -> Any:
+        if not isinstance(value, str):
+            return self._fail(path, value, "must be text")
+        if "\0" in value:
+            return self._fail(path, value, "must not hold a NUL character")
+        if not is_writable(value):
+            return self._fail(path, value, "must not hold half a surrogate pair")
+        return value
+
+    def _scalar_as_text(self, value: object, path: str) -> Any:
+        """For environments: numbers and truth values become the text that YAML and JSON have for them."""
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, (int, float)):
+            try:
+                return repr(value)
+            except ValueError as error:  # Python refuses to write thousands of digits
+                return self._fail(path, NOT_GIVEN, str(error))
+        return self._text(value, path)
+
+    def _enum(self, wanted: type[Enum], value: object, path: str) -> Any:
+        allowed = [str(member.value) for member in wanted]
+        if isinstance(value, str) and value in allowed:
+            return wanted(value)
+        hint = suggestion(value, allowed) if isinstance(value, str) else ""
+        return self._fail(path, value, f"must be one of {', '.join(allowed)}{hint}")
+
+    def _list(self, wanted: Any, value: object, path: str) -> Any:
+        if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
+            return self._fail(path, value, "must be a list")
+        result = []
+        for index, element in enumerate(value):
+            below = item(path, index)
+            if element is None:
+                read = self._fail(below, element, "must not be null")
+            else:
+                read = self._read(wanted, element, below)
+            # A stand-in keeps the places of those that follow.
+            result.append(_STAND_INS[wanted] if read is _UNREADABLE else read)
+        return result
+
+    def _dict(self, wanted: Any, value: object, path: str) -> Any:
+        if not isinstance(value, Mapping):
+            return self._fail(path, value, "must be a mapping")
+        result = {}
+        for key, element in value.items():
+            below = child(path, key)
+            if not isinstance(key, str):
+                self._fail(below, key, "a key must be text")
+                self.incomplete.add(path)
+            elif element is not None:
+                read = self._scalar_as_text(element, below) if wanted is str else self._read(wanted, element, below)
+                if read is _UNREADABLE:
+                    self.incomplete.add(path)
+                else:
+                    result[key] = read
+        return result
+
+    def _object(self, wanted: type[Any], value: object, path: str) -> Any:
+        if not isinstance(value, Mapping):
+            return self._fail(path, value, "must be a mapping")
+        fields = attrs.fields(attrs.resolve_types(wanted))
+        self._refuse_unknown(wanted, [field.name for field in fields], value, path)
+        arguments: dict[str, Any] = {}
+        for field in fields:
+            below = child(path, field.name)
+            given = value.get(field.name)
+            read = _UNREADABLE
+            if given is not None:
+                read = self._read(field.type, given, below)
+            elif field.default is attrs.NOTHING:
+                self._fail(below, NOT_GIVEN, "is required")
+            if read is not _UNREADABLE:
+                arguments[field.name] = read
+            elif field.default is attrs.NOTHING:
+                origin = get_origin(field.type)
+                arguments[field.name] = origin() if origin else "?"  # a stand-in, never returned
+        return wanted(**arguments)
+
+    def _refuse_unknown(self, level: type[Any], allowed: list[str], value: Mapping[Any, Any], path: str) -> None:
+        for key in value:
+            if key in allowed:
+                continue
+            hint = ""
+            if isinstance(key, str):
+                hint = suggestion(key, allowed)
+                others = [where for cls, where in _LEVELS if cls is not level and key in attrs.fields_dict(cls)]
+                if not hint and others:
+                    hint = f"; it belongs under {' or '.join(others)}"
+            self._fail(child(path, key), value[key], f"unknown key{hint or '; allowed: ' + ', '.join(allowed)}")
+
+    def _resource(self, value: object, path: str) -> Any:
+        if isinstance(value, Mapping):
+            return self._object(Resource, value, path)
+        if not isinstance(value, str):
+            return self._fail(path, value, "must be SRC, SRC::NAME or {source: …, name: …}")
+        text = self._text(value, path)
+        if text is _UNREADABLE:
+            return text
+        written, stored = unmarked(text)
+        source, separator, name = written.partition("::")
+        if "::" in name or (separator and not name):
+            return self._fail(path, value, "must be SRC or SRC::NAME; {source: …, name: …} takes a source with '::'")
+        return Resource(source, name or None, stored)
+
+    def _tensorboard(self, value: object, path: str) -> Any:
+        if isinstance(value, Mapping):
+            return self._object(TensorBoardSpec, value, path)
+        try:
+            return TensorBoardSpec() if parse_boolean(value) else None
+        except UnitError:
+            return self._fail(path, value, "must be true, false or a mapping such as {memory: 1GiB}")
+
+    def _docker(self, value: object, path: str) -> Any:
+        if isinstance(value, Mapping):
+            return self._object(Docker, value, path)
+        try:
+            if not parse_boolean(value):
+                return Docker(runtime=ContainerRuntime.NONE)
+        except UnitError:
+            pass
+        return self._fail(path, value, "must be a mapping such as {image: registry/name:tag}, or false: no image")
+
+    def _port_range(self, value: object, path: str) -> Any:
+        if isinstance(value, Mapping):
+            before = len(self.problems)
+            fields = {key: value.get(key) for key in ("first", "last")}
+            self._refuse_unknown(PortRange, list(fields), value, path)
+            ends = [
+                self._fail(child(path, key), NOT_GIVEN, "is required")
+                if end is None
+                else self._amount(parse_integer, end, child(path, key))
+                for key, end in fields.items()
+            ]
+            return PortRange(*ends) if len(self.problems) == before else _UNREADABLE
+        if isinstance(value, str):
+            first, separator, last = value.partition("-")
+            try:
+                if separator:
+                    return PortRange(parse_integer(first), parse_integer(last))
+            except UnitError:
+                pass
+        return self._fail(path, value, "must be two ports: 20000-31999")

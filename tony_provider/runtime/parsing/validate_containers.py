@@ -1,0 +1,281 @@
+"""What the keys ``docker`` of a job, its master and its task types must be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Optional
+
+import attrs
+
+from tony_provider.runtime.jobspec.container_content import (
+    HOST_NETWORK,
+    MASTER_DOCKER_KEY,
+    NO_MASTER_NETWORK,
+    docker_keys,
+    images,
+    is_docker_image,
+)
+from tony_provider.runtime.jobspec.model import ContainerRuntime, Docker, JobSpec
+from tony_provider.runtime.jobspec.placement import (
+    SELF,
+    AttributeRule,
+    Placement,
+    PlacementConstraint,
+    PlacementScope,
+    TagTarget,
+    own_tags,
+)
+from tony_provider.runtime.jobspec.problems import NOT_GIVEN, Problem, child, item
+from tony_provider.runtime.parsing.reader import suggestion
+
+JOBS_OWN = "docker"  # the path of the job's, under those of the types
+
+# YARN's own (DockerLinuxContainerRuntime); a name that it does not take it refuses when the container is to start.
+_IMAGE = re.compile(
+    r"(?:[a-zA-Z0-9.-]+(?::[0-9]+)?/)?[a-z0-9_./-]+(?::\w[\w.-]*)?(?:@sha256:[a-z0-9]{12,64})?", re.ASCII
+)
+_PATH = r"/[^:,;\s\"'`$\\{}]*"  # without what YARN's lists, and the shell that sets the variables, have a meaning for
+_MOUNT = re.compile(rf"{_PATH}:{_PATH}(?::(?:ro|rw)(?:\+r?(?:shared|slave|private))?)?")
+_TMPFS = re.compile(_PATH)
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)  # of a network, and of a runtime of Docker's
+_OF_RUNC = frozenset({"image", "mounts", "runtime"})
+
+
+def docker_problems(job: JobSpec) -> Iterator[Problem]:
+    """What is wrong with the images that containers are to run in."""
+    for path, docker in docker_keys(job).items():
+        yield from _values(path, docker)
+        yield from _contradictions(path, docker)
+    every = images(job)
+    told: dict[str, Problem] = {}  # what is wrong with the job's own is so with every kind of container that keeps it
+    for path, image in every.items():
+        for problem in _as_a_whole(job, path, image):
+            told.setdefault(problem.path, problem)
+    yield from told.values()
+    if job.docker is not None and job.docker.client_config and not any(map(is_docker_image, every.values())):
+        yield Problem("docker.client_config", job.docker.client_config, "means nothing: no container is Docker's")
+
+
+def _values(path: str, docker: Docker) -> Iterator[Problem]:
+    if docker.image is not None and not _IMAGE.fullmatch(docker.image):
+        yield Problem(
+            child(path, "image"),
+            docker.image,
+            "must be an image's name that YARN takes: registry/name:tag or registry/name@sha256:…, in lower case",
+        )
+    yield from _each(child(path, "mounts"), docker.mounts, _MOUNT, "SOURCE:TARGET:MODE, absolute paths and ro or rw")
+    yield from _each(child(path, "tmpfs"), docker.tmpfs, _TMPFS, "an absolute path")
+    for name in ("network", "oci_runtime"):
+        value = getattr(docker, name)
+        if value is not None and not _NAME.fullmatch(value):
+            yield Problem(child(path, name), value, "must be a name of letters, digits, _, . and -")
+    if docker.client_config is not None and not (docker.client_config.strip() and docker.client_config.isprintable()):
+        yield Problem(child(path, "client_config"), docker.client_config, "must be a path or URI")
+
+
+def _each(path: str, values: Optional[Sequence[str]], pattern: re.Pattern[str], form: str) -> Iterator[Problem]:
+    for index, value in enumerate(values or ()):
+        if not pattern.fullmatch(value):
+            yield Problem(item(path, index), value, f"must be {form}, without blanks and any of , ; \" ' ` $ \\ {{ }}")
+
+
+def _contradictions(path: str, docker: Docker) -> Iterator[Problem]:
+    given = _given(docker)
+    if docker.runtime is ContainerRuntime.NONE:
+        for name in given - {"runtime"}:
+            yield Problem(child(path, name), getattr(docker, name), "means nothing with runtime: none")
+    if docker.client_config is not None and path != JOBS_OWN:
+        yield Problem(
+            child(path, "client_config"),
+            docker.client_config,
+            f"is the job's: {JOBS_OWN}.client_config, which may hold the credentials of any number of registries",
+        )
+
+
+def _as_a_whole(job: JobSpec, path: str, docker: Optional[Docker]) -> Iterator[Problem]:
+    """What is wrong with the keys that one kind of container has, the job's and its own."""
+    if docker is None:
+        return
+    own = docker_keys(job).get(path)
+
+    def place(name: str) -> str:
+        return child(path if own is not None and getattr(own, name) is not None else JOBS_OWN, name)
+
+    if docker.image is None:
+        yield Problem(child(path if own else JOBS_OWN, "image"), NOT_GIVEN, "is required")
+    if docker.runtime is ContainerRuntime.RUNC:
+        for name in sorted(_given(docker) - _OF_RUNC):
+            yield Problem(place(name), getattr(docker, name), "YARN's runc has image and mounts only")
+        for mount in docker.mounts or ():
+            if "+" in mount.rpartition(":")[2]:
+                yield Problem(place("mounts"), docker.mounts, "YARN's runc mounts ro or rw, and no other way")
+    if docker.network == "none":
+        yield Problem(place("network"), docker.network, "without a network no task reaches its application master")
+    elif path == MASTER_DOCKER_KEY and docker.network not in (None, HOST_NETWORK):
+        yield Problem(place("network"), docker.network, NO_MASTER_NETWORK)
+
+
+def _given(docker: Docker) -> set[str]:
+    return {field.name for field in attrs.fields(Docker) if getattr(docker, field.name) is not None}
+
+
+_HOST = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
+_RACK = re.compile(r"(/[\w.-]+)+", re.ASCII)
+_TAG = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
+_LONGEST_TAG = 100  # characters
+
+
+def placement_problems(job: JobSpec) -> Iterator[Problem]:
+    """What is wrong with ``placement`` of the task types."""
+    problems = [*_of_each(job)]
+    yield from problems or _never_placed(job)
+
+
+def _of_each(job: JobSpec) -> Iterator[Problem]:
+    own = {tag for name, task in job.tasks.items() for tag in own_tags(name, task.placement)}
+    for task_type, task in job.tasks.items():
+        if task.placement is not None:
+            path = child(child("tasks", task_type), "placement")
+            problems = [*_written(task.placement, path, sorted(own))]
+            yield from problems or _placement_contradictions(job, task_type, task.placement, path)
+
+
+def _written(placement: Placement, path: str, own: list[str]) -> Iterator[Problem]:
+    for key, form, what in (
+        ("nodes", _HOST, "a node is named by its host, as YARN lists it, without a port"),
+        ("racks", _RACK, "a rack is named as in YARN's topology, such as /rack1"),
+    ):
+        for index, name in enumerate(getattr(placement, key)):
+            if not form.fullmatch(name):
+                yield Problem(item(child(path, key), index), name, what)
+    for index, tag in enumerate(placement.tags):
+        if not _TAG.fullmatch(tag) or len(tag) > _LONGEST_TAG:
+            message = f"a tag has 1 to {_LONGEST_TAG} letters, digits, -, _ and ., and begins with a letter or digit"
+            yield Problem(item(child(path, "tags"), index), tag, message)
+    for index, text in enumerate(placement.attributes):
+        try:
+            AttributeRule.parse(text)
+        except ValueError as error:
+            yield Problem(item(child(path, "attributes"), index), text, str(error))
+    for index, rule in enumerate(placement.constraints):
+        yield from _rule(rule, item(child(path, "constraints"), index), own)
+
+
+def _rule(rule: PlacementConstraint, path: str, own: list[str]) -> Iterator[Problem]:
+    kinds = [kind for kind in ("affinity", "anti_affinity", "cardinality") if getattr(rule, kind)]
+    if len(kinds) != 1:
+        yield Problem(path, kinds or NOT_GIVEN, "one of affinity, anti_affinity and cardinality is given")
+        return
+    namespaces: set[str] = set()
+    for text in rule.tags:
+        try:
+            target = TagTarget.parse(text)
+        except ValueError as error:
+            yield Problem(child(path, kinds[0]), text, str(error))
+            continue
+        namespaces.add(target.namespace)
+        if target.namespace == SELF and target.tag not in own:
+            known = (
+                suggestion(target.tag, own) or f"; it has {', '.join(own)}; tags of others are not-self/{target.tag}"
+            )
+            yield Problem(child(path, kinds[0]), text, f"the job has no task type and no tag of this name{known}")
+    if rule.affinity and len(namespaces) > 1:
+        message = "tags are alternatives to YARN where the same stands before them (not-self/ …); give others a rule"
+        yield Problem(child(path, "affinity"), rule.affinity, message)
+    if rule.cardinality is None:
+        for key in ("min", "max"):
+            if getattr(rule, key):
+                yield Problem(child(path, key), getattr(rule, key), "belongs to cardinality")
+    elif rule.min < 0:
+        yield Problem(child(path, "min"), rule.min, "must be at least 0")
+    elif rule.max is not None and rule.max < max(1, rule.min):
+        yield Problem(
+            child(path, "max"), rule.max, f"must be at least {max(1, rule.min)}; for none at all: anti_affinity"
+        )
+    elif rule.max is None and not rule.min:
+        yield Problem(child(path, "cardinality"), rule.cardinality, "says nothing without min or max")
+
+
+def _placement_contradictions(job: JobSpec, task_type: str, placement: Placement, path: str) -> Iterator[Problem]:
+    if (placement.nodes or placement.racks) and job.placed_by_rules(task_type):
+        key = "nodes" if placement.nodes else "racks"
+        message = "YARN places by nodes and racks, or by rules and tags, which this type has, or others' rules name it"
+        yield Problem(child(path, key), getattr(placement, key), message)
+    elif placement.required and not placement.nodes and not placement.racks:
+        yield Problem(child(path, "required"), True, "belongs to nodes and racks")
+    label = job.tasks[task_type].node_label or job.node_label
+    if label and _rules_for_yarn(placement) > 1:
+        message = (
+            f"YARN heeds one rule together with a node label ({label}), not several; leave the label out, or the others"
+        )
+        yield Problem(child(path, "constraints"), _rules_for_yarn(placement), message)
+    yield from _of_attributes(placement, path)
+    yield from _of_rules(job, task_type, placement, path)
+
+
+def _rules_for_yarn(placement: Placement) -> int:
+    """How many constraints of YARN's a type's placement becomes, see Ask."""
+    rules = sum(max(1, len(rule.anti_affinity)) for rule in placement.constraints)
+    return rules + len(placement.attributes)
+
+
+def _of_attributes(placement: Placement, path: str) -> Iterator[Problem]:
+    wanted: dict[str, str] = {}
+    rules = [AttributeRule.parse(text) for text in placement.attributes]
+    for index, rule in enumerate(rules):
+        value = wanted.setdefault(rule.name, rule.value) if rule.equal else wanted.get(rule.name)
+        if value is not None and (value != rule.value) is rule.equal:
+            where = item(child(path, "attributes"), index)
+            yield Problem(where, placement.attributes[index], f"no node has this and {rule.name}={value}")
+
+
+def _of_rules(job: JobSpec, task_type: str, placement: Placement, path: str) -> Iterator[Problem]:
+    """Rules of which no node, or no second container, could keep all."""
+    together = [(target, rule) for rule in placement.constraints for target in map(TagTarget.parse, rule.affinity)]
+    own = own_tags(task_type, placement)
+    for index, rule in enumerate(placement.constraints):
+        where = item(child(path, "constraints"), index)
+        for target in map(TagTarget.parse, rule.tags):
+            beside = [other for tag, other in together if tag == target and _within(other.scope, rule.scope)]
+            if rule.anti_affinity and beside:
+                message = f"contradicts the affinity to {target.tag} on the same {beside[0].scope.value}"
+                yield Problem(child(where, "anti_affinity"), rule.anti_affinity, message)
+            if rule.cardinality is None or target.tag not in own or not target.own:
+                continue
+            if rule.min:
+                message = "counts those that are there before, so that the first one would wait for ever; leave it out"
+                yield Problem(child(where, "min"), rule.min, message)
+            if beside and rule.max is not None and rule.max < job.at_once(task_type):
+                message = f"{job.at_once(task_type)} are to be together on one {beside[0].scope.value}"
+                yield Problem(child(where, "max"), rule.max, message)
+
+
+def _never_placed(job: JobSpec) -> Iterator[Problem]:
+    """Types that are to be beside each other, so that none of them would come first."""
+    tags = {name: own_tags(name, task.placement) for name, task in job.tasks.items()}
+    wanted = {name: list(_wanted(task.placement or Placement(), tags[name])) for name, task in job.tasks.items()}
+    waiting = {name for name in job.tasks if wanted[name]}
+    coming = waiting
+    while coming:
+        there = {tag for name in job.tasks if name not in waiting for tag in tags[name]}
+        coming = {name for name in waiting if all(each & there for each in wanted[name])}
+        waiting = waiting - coming
+    for name in sorted(waiting):
+        path = child(child(child("tasks", name), "placement"), "constraints")
+        others = " and ".join(sorted(waiting))
+        yield Problem(path, NOT_GIVEN, f"{others} wait for each other, and none would come first; leave a rule out")
+
+
+def _wanted(placement: Placement, own: list[str]) -> Iterator[set[str]]:
+    """For each rule the tags of which one must be there before, where only others of the job have them."""
+    for rule in placement.constraints:
+        beside = [*rule.affinity, *([rule.cardinality] if rule.cardinality is not None and rule.min else [])]
+        targets = [TagTarget.parse(text) for text in beside]
+        if targets and all(target.namespace == SELF and target.tag not in own for target in targets):
+            yield {target.tag for target in targets}
+
+
+def _within(inner: PlacementScope, outer: PlacementScope) -> bool:
+    """Whether those who share the inner one share the outer one, too."""
+    return inner is outer or inner is PlacementScope.NODE

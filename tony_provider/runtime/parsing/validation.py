@@ -1,0 +1,472 @@
+"""What a specification's values must be for a job to run, beyond their types."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Optional
+
+from tony_provider.runtime.common import contract, quantities
+from tony_provider.runtime.common.network import HIGHEST_PORT
+from tony_provider.runtime.frameworks import UnknownFrameworkError, get_framework
+from tony_provider.runtime.frameworks import names as framework_names
+from tony_provider.runtime.frameworks.base import Framework, fits_variable
+from tony_provider.runtime.frameworks.task_type_rules import takes_gang_along
+from tony_provider.runtime.jobspec.container_content import (
+    PYTHON_ENV_FORMS,
+    env_by_path,
+    named_environments,
+    parts,
+    python_env_kind,
+    tensorboard_task,
+)
+from tony_provider.runtime.jobspec.model import (
+    PER_GPU,
+    TENSORBOARD,
+    GrowRule,
+    JobSpec,
+    MirrorScope,
+    Resource,
+    Role,
+    SuccessRule,
+    TaskSpec,
+    role_of,
+    unmarked,
+)
+from tony_provider.runtime.jobspec.problems import NOT_GIVEN, Problem, child, item
+from tony_provider.runtime.jobspec.task_types import saves_checkpoints
+from tony_provider.runtime.jobspec.units import ENV_NAME, NODE_LABEL, QUEUE, TAG
+from tony_provider.runtime.parsing.reader import suggestion
+from tony_provider.runtime.parsing.validate_containers import docker_problems, placement_problems
+from tony_provider.runtime.parsing.validate_data import acl_problems, export_problems, input_problems, output_problems
+from tony_provider.runtime.parsing.validate_starts import start_problems, windows_problems
+
+MAX_NAME = 512  # characters; Airflow's longest dag.task has 501
+MAX_TASK_TYPE = 32
+MAX_TAGS = 8  # YARN takes 10, two are ours
+MAX_TAG = 100  # YARN's limit
+LOWEST_PORT = 1024
+_LARGEST_EXIT_CODE = 255
+_MOST_TASKS = 10_000  # that one application master has been seen to serve, see docs/how-it-works.md
+_STORED = "is marked as stored, so it must be a URI of the job's store, such as hdfs:///data/model"
+AM_PORTS = 2  # gRPC, and one kept for a page of its own
+
+_TASK_TYPE = re.compile(r"[a-z][a-z0-9_]*")
+_RESOURCE_NAME = re.compile(r"(?:[0-9A-Za-z.-]+/)?\w[\w.-]*", re.ASCII)  # YARN's ResourceUtils
+
+_OWN_RESOURCES = {
+    "memory": "memory",
+    quantities.MEMORY: "memory",
+    quantities.VCORES: "vcores",
+    "cpu": "vcores",
+    quantities.GPU: "gpus",
+    "gpu": "gpus",
+}
+# What YARN and the local backend write into a container's working directory, and what we do.
+_TAKEN_NAMES = {
+    contract.RUNTIME_DIR,
+    contract.PYTHON_ENV_DIR,
+    "container_pid",
+    "container_tokens",
+    "default_container_executor.sh",
+    "default_container_executor_session.sh",
+    "docker_container_executor.sh",
+    "launch_container.sh",
+    "sysfs",
+    "tmp",
+}
+_OWN_FILES = "tony-"
+_NOT_UNPACKED = (".bz2", ".tbz2", ".xz", ".txz", ".zst", ".squashfs")  # which conda-pack writes, too
+_ANOTHER = "another package adds one by an entry point in the group tony_provider.frameworks"
+
+
+def validate(job: JobSpec) -> list[Problem]:
+    """Everything that is wrong with ``job``, its framework's view included; empty when it can be run."""
+    return [
+        *_framework(job),
+        *_tasks(job),
+        *_names(job),
+        *_tags(job),
+        *_master(job),
+        *placement_problems(job),
+        *_localized(job),
+        *docker_problems(job),
+        *_environment(job),
+        *acl_problems(job),
+        *_timeouts(job),
+        *windows_problems(job),
+        *_restart(job),
+        *_checkpoint(job),
+        *export_problems(job),
+        *_tensorboard(job),
+        *input_problems(job),
+        *output_problems(job, _known_framework(job)),
+        *_port_range(job),
+    ]
+
+
+def _framework(job: JobSpec) -> Iterator[Problem]:
+    try:
+        framework = get_framework(job.framework)
+    except UnknownFrameworkError:
+        known = framework_names()
+        hint = suggestion(job.framework, list(known)) or f"; {_ANOTHER}"
+        yield Problem("framework", job.framework, f"must be one of {', '.join(known)}{hint}")
+    except LookupError as error:
+        yield Problem("framework", job.framework, str(error))
+    else:
+        yield from framework.problems(job)
+        yield from start_problems(job, framework)
+
+
+def _known_framework(job: JobSpec) -> Optional[Framework]:
+    """None where ``_framework`` says what is wrong with it."""
+    try:
+        return get_framework(job.framework)
+    except LookupError:
+        return None
+
+
+def _tasks(job: JobSpec) -> Iterator[Problem]:
+    if not job.tasks:
+        yield Problem("tasks", job.tasks, "at least one task type is needed")
+        return
+    if job.size > _MOST_TASKS:
+        largest = max(job.tasks, key=lambda each: job.tasks[each].instances)
+        what = f"the job has {job.size} tasks in all, and one application master serves {_MOST_TASKS}; give fewer"
+        yield Problem(
+            child(child("tasks", largest), "instances"),
+            job.tasks[largest].instances,
+            f"{what}, with several processes in each (processes), or several jobs",
+        )
+    chiefs = []
+    for task_type, task in job.tasks.items():
+        path = child("tasks", task_type)
+        if not _TASK_TYPE.fullmatch(task_type) or len(task_type) > MAX_TASK_TYPE:
+            yield Problem(
+                path,
+                task_type,
+                f"a task type's name has lower-case letters, digits and _, begins with a letter, and has at most "
+                f"{MAX_TASK_TYPE} characters",
+            )
+        yield from _command(job, task_type, task)
+        yield from _task(task, path)
+        yield from _processes(job, task_type, task)
+        if role_of(task_type, task) is Role.CHIEF:
+            chiefs.append(path)
+            if not task.decides:
+                yield Problem(child(path, "decides"), False, "a chief decides")
+            if task.instances > 1:
+                yield Problem(child(path, "instances"), task.instances, "a chief has one instance")
+    if job.success is SuccessRule.CHIEF and not chiefs:
+        yield Problem("success", job.success.value, "there is no chief; name a task type so, or give one that role")
+    for path in chiefs[1:]:
+        yield Problem(path, "chief", f"a job has at most one task type with the role chief; {chiefs[0]} has it, too")
+    if not any(role_of(task_type, task).is_tracked and task.decides for task_type, task in job.tasks.items()):
+        yield Problem("tasks", sorted(job.tasks), "nothing would end the job; a chief or worker that decides is needed")
+
+
+def _command(job: JobSpec, task_type: str, task: TaskSpec) -> Iterator[Problem]:
+    path = child(child("tasks", task_type), "command")
+    if task.command and not task.command.strip():
+        yield Problem(path, task.command, "must not be empty")
+    framework = _known_framework(job)
+    if not task.command and not (framework and framework.default_command(role_of(task_type, task))):
+        yield Problem(path, NOT_GIVEN, "is required")
+
+
+def _task(task: TaskSpec, path: str) -> Iterator[Problem]:
+    yield from _at_least(1, child(path, "instances"), task.instances)
+    yield from _at_least(1, child(path, "vcores"), task.vcores)
+    yield from _at_least(0, child(path, "gpus"), task.gpus)
+    for name, amount in task.resources.items():
+        where = child(child(path, "resources"), name)
+        yield from _at_least(1, where, amount.value)
+        if name in _OWN_RESOURCES:
+            yield Problem(where, amount.plain, f"is given as {child(path, _OWN_RESOURCES[name])}")
+        elif not _RESOURCE_NAME.fullmatch(name):
+            yield Problem(where, amount.plain, "a resource's name is YARN's: name or domain/name, such as yarn.io/fpga")
+    yield from _node_label(task.node_label, child(path, "node_label"))
+
+
+def _processes(job: JobSpec, task_type: str, task: TaskSpec) -> Iterator[Problem]:
+    path = child(child("tasks", task_type), "processes")
+    if task.processes == PER_GPU and task.gpus == 0:
+        yield Problem(path, task.processes, "is one process for each GPU, and gpus is 0; give gpus, or a number")
+    framework, role = _known_framework(job), role_of(task_type, task)
+    if task.process_count > 1 and framework is not None and not framework.several_processes(role):
+        what = f"{job.framework} runs one process in each container of the role {role.value}"
+        yield Problem(path, task.processes, f"{what}; leave it out, and give instances")
+
+
+def _at_least(least: int, path: str, value: int) -> Iterator[Problem]:
+    if value < least:
+        yield Problem(path, value, f"must be at least {least}")
+
+
+def _node_label(label: object, path: str) -> Iterator[Problem]:
+    if isinstance(label, str) and not NODE_LABEL.fullmatch(label):
+        yield Problem(path, label, "a node label has letters, digits, - and _, and is one label, no expression")
+
+
+def _names(job: JobSpec) -> Iterator[Problem]:
+    if not job.name.strip() or len(job.name) > MAX_NAME or not job.name.isprintable():
+        yield Problem("name", job.name, f"must be 1 to {MAX_NAME} printable characters in one line")
+    if job.queue is not None and not QUEUE.fullmatch(job.queue):
+        yield Problem("queue", job.queue, "must be a queue's name or path, such as ml or root.ml, without blanks")
+    if job.priority is not None:
+        yield from _at_least(0, "priority", job.priority)
+    yield from _node_label(job.node_label, "node_label")
+    if job.docker is not None and job.docker.client_config is not None:
+        yield from _marks("docker.client_config", unmarked(job.docker.client_config))
+    for path, _, environment in named_environments(job):
+        yield from _marks(path, *map(unmarked, parts(environment)))
+        if python_env_kind(environment) is None:
+            yield Problem(path, environment, f"several are wheels, and nothing else; one is {PYTHON_ENV_FORMS}")
+        elif environment.lower().endswith(_NOT_UNPACKED):
+            yield Problem(path, environment, f"is packed in a way that YARN does not unpack; it is {PYTHON_ENV_FORMS}")
+
+
+def _marks(path: str, *sources: tuple[str, bool]) -> Iterator[Problem]:
+    """Report sources that are marked as stored but are no URIs. Each source comes with whether it is marked."""
+    for source, stored in sources:
+        if stored and "://" not in source:
+            yield Problem(path, source, _STORED)
+
+
+def _tags(job: JobSpec) -> Iterator[Problem]:
+    if len(job.tags) > MAX_TAGS:
+        yield Problem("tags", job.tags, f"at most {MAX_TAGS} tags: YARN takes 10, and two are ours")
+    seen: set[str] = set()
+    for index, tag in enumerate(job.tags):
+        path = item("tags", index)
+        if len(tag) > MAX_TAG or not TAG.fullmatch(tag):
+            yield Problem(path, tag, f"a tag has 1 to {MAX_TAG} printable ASCII characters, no blank and no comma")
+        if tag.lower().startswith(contract.TAG_PREFIX):
+            yield Problem(path, tag, f"tags that begin with {contract.TAG_PREFIX} are ours")
+        if tag.lower() in seen:
+            yield Problem(path, tag, "is there twice (YARN turns tags to lower case)")
+        seen.add(tag.lower())
+
+
+def _master(job: JobSpec) -> Iterator[Problem]:
+    yield from _at_least(1, "am.vcores", job.am.vcores)
+    yield from _at_least(1, "am.attempts", job.am.attempts)
+    if job.am.attempts_window <= 0:
+        yield Problem("am.attempts_window", job.am.attempts_window, "must be more than zero")
+    yield from _node_label(job.am.node_label, "am.node_label")
+
+
+def _localized(job: JobSpec) -> Iterator[Problem]:
+    of_all, above_all = dict[str, str](), dict[str, str]()
+    yield from _targets({"files": job.files, "archives": job.archives}, of_all, above_all)
+    for name, task in job.tasks.items():
+        path = child("tasks", name)
+        lists = {child(path, "files"): task.files, child(path, "archives"): task.archives}
+        yield from _targets(lists, {**of_all}, {**above_all})
+
+
+def _targets(
+    lists: Mapping[str, Sequence[Resource]], taken: dict[str, str], above: dict[str, str]
+) -> Iterator[Problem]:
+    """``taken``: where each name is given that the same containers have; these names are added to it.
+
+    ``above``: of each directory that one of these names lies in, the first such name.
+    """
+    for key, resources in lists.items():
+        for index, resource in enumerate(resources):
+            path = item(key, index)
+            if not resource.source.strip() or not resource.source.isprintable():
+                yield Problem(path, resource.source, "the source must be a path or URI")
+                continue
+            yield from _marks(path, (resource.source, resource.stored))
+            target = resource.target
+            problem = _bad_target(target)
+            if problem:
+                yield Problem(path, target, problem)
+                continue
+            parents = [str(each) for each in PurePosixPath(target).parents][:-1]
+            other = next((each for each in [target, *parents] if each in taken), above.get(target))
+            if other is not None:
+                yield Problem(path, target, f"the name is the same as, or inside, that of {taken[other]} ({other})")
+            taken.setdefault(target, path)
+            for each in parents:
+                above.setdefault(each, target)
+
+
+def _bad_target(target: str) -> str:
+    parts = target.split("/")
+    if not target or not target.isprintable() or any(part in ("", ".", "..") for part in parts):
+        return "the name in the working directory must be relative and without '..'; give one with SRC::NAME"
+    if parts[0] in _TAKEN_NAMES or parts[0].startswith(_OWN_FILES):
+        return "the name is used by YARN or by us in the working directory; give another with SRC::NAME"
+    return ""
+
+
+def _environment(job: JobSpec) -> Iterator[Problem]:
+    by_path = env_by_path(job)
+    for path, env in by_path.items():
+        for name, value in env.items():
+            yield from _env_name(name, child(path, name), value)
+            if not fits_variable(name, value):
+                yield Problem(child(path, name), value, "too long: Linux takes at most 128 KiB; use a file")
+    for index, name in enumerate(job.secrets):
+        path = item("secrets", index)
+        yield from _env_name(name, path, name)
+        if name in job.secrets[:index]:
+            yield Problem(path, name, "is there twice")
+        also = [where for where, env in by_path.items() if name in env]
+        if also:
+            yield Problem(path, name, f"is a secret and stands in {also[0]}, too")
+    for task_type, task in job.tasks.items():
+        for index, name in enumerate(task.secrets):
+            if name not in job.secrets:
+                path = item(child(child("tasks", task_type), "secrets"), index)
+                known = ", ".join(job.secrets) or "none"
+                yield Problem(path, name, f"is none of the job's secrets, which are: {known}")
+
+
+def _env_name(name: str, path: str, value: object) -> Iterator[Problem]:
+    if not ENV_NAME.fullmatch(name):
+        yield Problem(path, value, "a variable's name has letters, digits and _, and begins with no digit")
+    elif name.startswith(contract.OWN_ENV_PREFIX):
+        yield Problem(path, value, f"variables that begin with {contract.OWN_ENV_PREFIX} are ours")
+
+
+def _timeouts(job: JobSpec) -> Iterator[Problem]:
+    timeouts = job.timeouts
+    for name in ("queue", "dependency", "allocation", "registration", "lifetime", "replacement", "spare", "stall"):
+        value = getattr(timeouts, name)
+        if value is not None and value <= 0:
+            yield Problem(f"timeouts.{name}", value, "must be more than zero")
+    if timeouts.queue is not None and timeouts.lifetime is not None and timeouts.queue >= timeouts.lifetime > 0:
+        yield Problem(
+            "timeouts.queue", timeouts.queue, f"must be less than timeouts.lifetime ({timeouts.lifetime:g} s)"
+        )
+
+
+def _restart(job: JobSpec) -> Iterator[Problem]:
+    policy = job.restart
+    for name in ("budget", "node_losses"):
+        yield from _at_least(0, f"restart.{name}", getattr(policy, name))
+    yield from _at_least(1, "restart.same_failure", policy.same_failure)
+    if policy.window <= 0:
+        yield Problem("restart.window", policy.window, "must be more than zero")
+    if policy.max_backoff < policy.backoff:
+        yield Problem("restart.max_backoff", policy.max_backoff, f"must be at least backoff ({policy.backoff:g} s)")
+    for index, code in enumerate(policy.permanent_exit_codes):
+        if not 1 <= code <= _LARGEST_EXIT_CODE:
+            yield Problem(item("restart.permanent_exit_codes", index), code, "must be 1 to 255")
+    if policy.memory_limit is not None and policy.memory_step is None:
+        yield Problem("restart.memory_limit", policy.memory_limit, "means nothing without memory_step")
+    for task_type, task in job.tasks.items():
+        yield from _min_instances(job, task_type, task)
+        yield from _max_instances(job, task_type, task)
+        yield from _grow(task_type, task)
+
+
+def _min_instances(job: JobSpec, task_type: str, task: TaskSpec) -> Iterator[Problem]:
+    if task.min_instances is None:
+        return
+    path = child(child("tasks", task_type), "min_instances")
+    yield from _at_least(1, path, task.min_instances)
+    if task.min_instances > task.instances:
+        yield Problem(path, task.min_instances, f"must not be more than instances ({task.instances})")
+    framework = _known_framework(job)
+    if framework is not None and not framework.elastic(role_of(task_type, task)):
+        role = role_of(task_type, task).value
+        yield Problem(path, task.min_instances, f"{job.framework} cannot go on with fewer tasks of the role {role}")
+
+
+def _max_instances(job: JobSpec, task_type: str, task: TaskSpec) -> Iterator[Problem]:
+    if task.max_instances is None:
+        return
+    path, role = child(child("tasks", task_type), "max_instances"), role_of(task_type, task)
+    if task.max_instances < task.instances:
+        yield Problem(path, task.max_instances, f"must not be less than instances ({task.instances})")
+    framework = _known_framework(job)
+    if framework is None:
+        return
+    if not framework.elastic(role):
+        message = f"{job.framework} cannot go on with another number of tasks of the role {role.value}"
+        yield Problem(path, task.max_instances, message)
+    elif not takes_gang_along(job, role, task.restart or framework.scope(role)):
+        message = "only tasks that start again with the whole gang can become more or fewer; leave `restart` out"
+        yield Problem(path, task.max_instances, message)
+
+
+def _grow(task_type: str, task: TaskSpec) -> Iterator[Problem]:
+    """Whether the type can be resized at all is said of ``max_instances``: tasks that come as they may cannot."""
+    if task.grow is GrowRule.SPARE and task.most_instances <= task.instances:
+        path = child(child("tasks", task_type), "grow")
+        yield Problem(path, task.grow.value, f"needs max_instances, more than instances ({task.instances}), to grow to")
+
+
+def _checkpoint(job: JobSpec) -> Iterator[Problem]:
+    yield from _at_least(1, "checkpoint.keep", job.checkpoint.keep)
+    if job.checkpoint.keep_every is not None:
+        yield from _at_least(1, "checkpoint.keep_every", job.checkpoint.keep_every)
+    for index, pattern in enumerate(job.checkpoint.exclude):
+        if problem := _bad_exclusion(pattern):
+            yield Problem(item("checkpoint.exclude", index), pattern, problem)
+    if job.checkpoint.shared:
+        yield from _shared_checkpoints(job)
+
+
+def _bad_exclusion(pattern: str) -> str:
+    if not pattern.isprintable() or any(part in ("", ".", "..") for part in pattern.split("/")):
+        return "must be a name or a path below the checkpoint directory, such as *.log or cache/*, without . and .."
+    if not pattern.strip("*/"):
+        return "excludes everything; to store no checkpoints at all, set checkpoint.mirror to off"
+    return ""
+
+
+def _shared_checkpoints(job: JobSpec) -> Iterator[Problem]:
+    if job.checkpoint.mirror is MirrorScope.OFF:
+        yield Problem("checkpoint.shared", True, "is stored by the leader; leave checkpoint.mirror: off out")
+    framework = _known_framework(job)
+    savers = {name: task for name, task in job.tasks.items() if saves_checkpoints(job.role(name))}
+    if framework is None or sum(task.most_instances for task in savers.values()) <= 1:
+        return
+    for name, task in savers.items():
+        if not takes_gang_along(job, job.role(name), task.restart or framework.scope(job.role(name))):
+            path = child(child("tasks", name), "restart")
+            message = "checkpoint.shared needs tasks that restart together; give gang"
+            yield Problem(path, task.restart.value if task.restart else NOT_GIVEN, message)
+
+
+def _tensorboard(job: JobSpec) -> Iterator[Problem]:
+    if job.tensorboard is None:
+        return
+    yield from _at_least(1, "tensorboard.vcores", job.tensorboard.vcores)
+    yield from _node_label(job.tensorboard.node_label, "tensorboard.node_label")
+    own = child("tasks", TENSORBOARD)
+    if job.tasks.get(TENSORBOARD, tensorboard_task(job.tensorboard)) != tensorboard_task(job.tensorboard):
+        yield Problem("tensorboard", True, f"is a task of its own, and {own} is there, too; leave one of them out")
+
+
+def _port_range(job: JobSpec) -> Iterator[Problem]:
+    ports = job.port_range
+    written = f"{ports.first}-{ports.last}"
+    if not LOWEST_PORT <= ports.first <= ports.last <= HIGHEST_PORT:
+        yield Problem(
+            "port_range",
+            written,
+            f"must be FIRST-LAST, within {LOWEST_PORT}-{HIGHEST_PORT}, first not above last",
+        )
+    elif ports.last - ports.first + 1 < AM_PORTS + _most_ports(job):
+        needed = AM_PORTS + _most_ports(job)  # all of them may meet on one node, but need not
+        yield Problem(
+            "port_range", written, f"must have at least {needed} ports, for the application master and a task"
+        )
+
+
+def _most_ports(job: JobSpec) -> int:
+    framework = _known_framework(job)
+    if framework is None:
+        return 0
+    return max(
+        (len(framework.ports(name, role_of(name, task))) * task.process_count for name, task in job.tasks.items()),
+        default=0,
+    )

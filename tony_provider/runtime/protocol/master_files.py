@@ -1,0 +1,159 @@
+"""The address of an application's current master: a signed file in the application's directory.
+
+Each master writes it once it listens; executors that have lost theirs read it. The key is one that the masters and the
+executors of this application share, so that nobody else who can write to the directory can call the executors to him.
+Every function blocks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import os
+import secrets
+from pathlib import Path
+from typing import Optional
+
+import attrs
+
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.common.codec import CodecError, dump_json, load_json
+from tony_provider.runtime.common.network import Address
+from tony_provider.runtime.protocol.status import FinalStatus
+from tony_provider.runtime.storage import Storage, StorageError, StorageNotFound, read_bytes, uris, write_atomically
+
+log = logging.getLogger(__name__)
+
+_MOST_BYTES = 4096
+
+
+@attrs.frozen
+class MasterAddress:
+    """Where a master listens, and which one it is."""
+
+    address: Address  # of its gRPC server
+    attempt: int  # of the application master, counted by the cluster
+
+
+@attrs.frozen
+class _File:
+    address: str
+    attempt: int
+    signature: str
+
+
+def write_master_address(storage: Storage, application_dir: str, address: Address, attempt: int, key: bytes) -> None:
+    """Write where a master listens, in place of what a former one wrote.
+
+    ``key`` is SECRET_ADDRESS_KEY. Raises StorageError.
+    """
+    content = _File(str(address), attempt, _signature(key, str(address), attempt))
+    write_atomically(storage, uris.join(application_dir, contract.MASTER_FILE), dump_json(content))
+
+
+def read_master_address(storage: Storage, application_dir: str, key: bytes) -> Optional[MasterAddress]:
+    """Where the current master listens.
+
+    None when there is no such file, or none that can be read and was written with this key; the log says why.
+    """
+    try:
+        return load_master_address(storage, application_dir, key)
+    except (StorageError, OSError) as error:
+        log.warning("the application master's address cannot be read: %s", error)
+        return None
+
+
+def load_master_address(storage: Storage, application_dir: str, key: bytes) -> Optional[MasterAddress]:
+    """Where the current master listens, like ``read``; but a store that does not answer is no missing file.
+
+    Raises StorageError.
+    """
+    uri = uris.join(application_dir, contract.MASTER_FILE)
+    try:
+        content = load_json(read_bytes(storage, uri, length=_MOST_BYTES), _File)
+        address = Address.parse(content.address)
+    except StorageNotFound:
+        return None
+    except (CodecError, ValueError) as error:
+        log.warning("the application master's address cannot be read from %s: %s", uri, error)
+        return None
+    expected = _signature(key, content.address, content.attempt)
+    if hmac.compare_digest(expected.encode(), content.signature.encode("utf-8", "replace")):
+        return MasterAddress(address, content.attempt)
+    log.warning("the application master's address in %s is not signed by one of this application", uri)
+    return None
+
+
+def _signature(key: bytes, address: str, attempt: int) -> str:
+    return hmac.new(key, f"{attempt} {address}".encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+
+
+FINISHED_FILE = "finished.json"  # in LocalAccess.root
+
+
+@attrs.frozen
+class FinalReport:
+    """How an application ended, in the words of its master."""
+
+    final_status: FinalStatus
+    diagnostics: str
+    tracking_url: str
+    finished_ms: int  # epoch
+
+
+def write_report(root: Path, report: FinalReport) -> None:
+    """Write the report in one act. Raises OSError."""
+    partial = root / f".{FINISHED_FILE}.part"
+    partial.write_bytes(dump_json(report))
+    partial.replace(root / FINISHED_FILE)
+
+
+def read_report(root: Path) -> Optional[FinalReport]:
+    """The report; None: the application master has not said how it ended, or not yet. Raises CodecError, OSError."""
+    try:
+        return load_json((root / FINISHED_FILE).read_bytes(), FinalReport)
+    except FileNotFoundError:
+        return None
+
+
+TRACKING_FILE = "tracking-url"  # in LocalAccess.root, as is the next
+SECRET_FILE = "tracking-secret"
+
+
+def write_tracking_url(root: Path, url: str) -> None:
+    """Write the address in one act. Raises OSError."""
+    _write(root / TRACKING_FILE, url)
+
+
+def read_tracking_url(root: Path) -> Optional[str]:
+    """The address; None: no master has registered. Raises OSError."""
+    return _read(root / TRACKING_FILE)
+
+
+def make_tracking_secret(root: Path) -> str:
+    """Make and write a new secret, one for each master; returns it. Raises OSError."""
+    secret = secrets.token_hex(32)
+    _write(root / SECRET_FILE, secret)
+    return secret
+
+
+def read_tracking_secret(root: Path) -> Optional[str]:
+    """The secret; None: there is none. Raises OSError."""
+    return _read(root / SECRET_FILE)
+
+
+def _write(path: Path, text: str) -> None:
+    partial = path.with_name(f".{path.name}.part")
+    partial.unlink(missing_ok=True)
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with open(descriptor, "w", encoding="ascii") as file:  # noqa: PTH123 - of a descriptor
+        file.write(text)
+    partial.replace(path)
+
+
+def _read(path: Path) -> Optional[str]:
+    try:
+        return path.read_text(encoding="ascii")
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,172 @@
+"""The identity of an executor towards its application master, and how each end of a connection proves its own.
+
+Both ends show a certificate of the application's own authority (TLS, mutual). Which task an executor is, it proves with
+an HMAC that the application master made for exactly that container, task and attempt, sent with each call.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Iterable, Mapping
+from typing import Any, Union
+
+import attrs
+import grpc
+
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.protocol import limits, timing
+
+METADATA_TASK = "tony-task"
+METADATA_CONTAINER = "tony-container"
+METADATA_ATTEMPT = "tony-attempt"
+METADATA_TOKEN = "tony-token"
+
+_MOST_WAITING = 1 << 20  # streams that are open and not looked at yet
+_LONGEST_WAITING = 600  # seconds
+_ENVELOPE = 1024  # bytes around what a message says
+_MOST_STREAMS = 4  # of one connection; an executor has one
+_HANDSHAKE = 10.0  # seconds that a connection has for TLS at least
+
+Options = list[tuple[str, Union[int, str]]]
+
+
+class IdentityError(Exception):
+    """A caller did not prove to be the task that it says it is. The message holds no secret."""
+
+
+class MissingSecretError(IdentityError):
+    """The container's credentials lack what is needed to prove or check an identity."""
+
+
+@attrs.frozen
+class TaskIdentity:
+    """Which executor it is: of which application, container and task."""
+
+    application_id: str
+    container_id: str
+    task: str  # such as worker:0
+    attempt: int  # counts the containers that this task has had, from 1
+
+    @property
+    def task_type(self) -> str:
+        return self.task.rpartition(":")[0]
+
+
+def make_token(key: bytes, identity: TaskIdentity) -> str:
+    """The proof of an identity, for the container's executor to show; printable.
+
+    ``key`` is the application master's ``SECRET_TASK_KEY``.
+    """
+    fields = (identity.application_id, identity.container_id, identity.task, str(identity.attempt))
+    # Each field with its length: no two identities give the same message.
+    message = b"".join(len(field).to_bytes(4, "big") + field for field in (text.encode() for text in fields))
+    return hmac.new(key, message, hashlib.sha256).hexdigest()
+
+
+def call_metadata(identity: TaskIdentity, token: str) -> tuple[tuple[str, str], ...]:
+    """The metadata that an executor sends with each call: its identity and the proof."""
+    return (
+        (METADATA_TASK, identity.task),
+        (METADATA_CONTAINER, identity.container_id),
+        (METADATA_ATTEMPT, str(identity.attempt)),
+        (METADATA_TOKEN, token),
+    )
+
+
+def verify(key: bytes, application_id: str, metadata: Iterable[tuple[str, Union[str, bytes]]]) -> TaskIdentity:
+    """The identity of whoever sent this call's metadata. Raises IdentityError when the sender cannot prove it.
+
+    Whether that container is still the task's current one is for the caller to know.
+    """
+    values: dict[str, str] = {}
+    for name, value in metadata:
+        if isinstance(value, bytes):
+            continue  # only names that end in -bin carry bytes, and none of ours does
+        if name in values:
+            raise IdentityError(f"{name} was sent twice")
+        values[name] = value
+    missing = [n for n in (METADATA_TASK, METADATA_CONTAINER, METADATA_ATTEMPT, METADATA_TOKEN) if n not in values]
+    if missing:
+        raise IdentityError(f"the call's metadata lacks {', '.join(missing)}")
+    attempt = values[METADATA_ATTEMPT]
+    if not (attempt.isascii() and attempt.isdigit() and len(attempt) <= 9):
+        raise IdentityError(f"{METADATA_ATTEMPT} is not a number")
+    identity = TaskIdentity(application_id, values[METADATA_CONTAINER], values[METADATA_TASK], int(attempt))
+    expected = make_token(key, identity).encode()
+    if not hmac.compare_digest(expected, values[METADATA_TOKEN].encode()):
+        raise IdentityError(
+            f"the token is not the one of {identity.task} in {identity.container_id}, attempt {identity.attempt}"
+        )
+    return identity
+
+
+def secret(secrets: Mapping[str, bytes], name: str) -> bytes:
+    """The secret with this name. Raises MissingSecretError when there is none."""
+    try:
+        return secrets[name]
+    except KeyError:
+        raise MissingSecretError(f"the container's credentials hold no {name}") from None
+
+
+def server_credentials(secrets: Mapping[str, bytes]) -> Any:
+    """The TLS credentials of the master's gRPC server; callers must show a certificate of the same authority.
+
+    Raises MissingSecretError.
+    """
+    pair = (secret(secrets, contract.SECRET_AM_KEY), secret(secrets, contract.SECRET_AM_CERTIFICATE))
+    authority = secret(secrets, contract.SECRET_CA)
+    return grpc.ssl_server_credentials([pair], root_certificates=authority, require_client_auth=True)
+
+
+def channel_credentials(secrets: Mapping[str, bytes]) -> Any:
+    """The TLS credentials of an executor's channel. Raises MissingSecretError."""
+    return grpc.ssl_channel_credentials(
+        root_certificates=secret(secrets, contract.SECRET_CA),
+        private_key=secret(secrets, contract.SECRET_CLIENT_KEY),
+        certificate_chain=secret(secrets, contract.SECRET_CLIENT_CERTIFICATE),
+    )
+
+
+def channel_options(application_id: str, tasks: int = 1) -> Options:
+    """The options of an executor's channel: the server must be this application's master, whatever host it runs on.
+
+    ``tasks``: how many the application has.
+    """
+    return [
+        ("grpc.ssl_target_name_override", application_id),
+        ("grpc.enable_http_proxy", 0),
+        ("grpc.use_local_subchannel_pool", 1),  # a new channel starts without the back-off of the one before
+        ("grpc.min_reconnect_backoff_ms", _milliseconds(timing.connect_timeout(tasks))),
+        ("grpc.keepalive_time_ms", _milliseconds(timing.KEEPALIVE_INTERVAL)),
+        ("grpc.keepalive_timeout_ms", _milliseconds(timing.KEEPALIVE_TIMEOUT)),
+        ("grpc.http2.max_pings_without_data", 0),
+    ]
+
+
+def server_options(connections: int = 1024, tasks: int = 1) -> Options:
+    """The options of the application master's server, so that it bears the executors' pings and sends its own.
+
+    ``connections``: how many it takes in at all, those that have proven nothing included; further ones are closed at
+    once. ``tasks``: how many the application has.
+    """
+    return [
+        ("grpc.max_allowed_incoming_connections", connections),
+        ("grpc.server_handshake_timeout_ms", _milliseconds(max(_HANDSHAKE, timing.connect_timeout(tasks)))),
+        ("grpc.max_concurrent_streams", _MOST_STREAMS),
+        ("grpc.so_reuseport", 0),  # the port is this server's alone
+        # Thousands come at once, and gRPC would turn away whom it has not looked at: they would come again, and again.
+        ("grpc.server.max_pending_requests", _MOST_WAITING),
+        ("grpc.server.max_pending_requests_hard_limit", _MOST_WAITING),
+        ("grpc.server_max_unrequested_time_in_server", _LONGEST_WAITING),
+        ("grpc.max_receive_message_length", limits.LARGEST_MESSAGE + _ENVELOPE),
+        ("grpc.keepalive_time_ms", _milliseconds(timing.KEEPALIVE_INTERVAL)),
+        ("grpc.keepalive_timeout_ms", _milliseconds(timing.KEEPALIVE_TIMEOUT)),
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", _milliseconds(timing.KEEPALIVE_INTERVAL / 2)),
+        ("grpc.http2.max_ping_strikes", 0),
+    ]
+
+
+def _milliseconds(seconds: float) -> int:
+    return int(seconds * 1000)

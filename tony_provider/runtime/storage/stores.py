@@ -1,0 +1,202 @@
+"""Opening the store that a URI is in."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, BinaryIO, Optional
+
+from tony_provider.runtime.common import contract
+from tony_provider.runtime.storage import errors, uris
+from tony_provider.runtime.storage.base import (
+    PRIVATE_DIRECTORY,
+    PRIVATE_FILE,
+    Before,
+    FileStatus,
+    QuotaRoom,
+    Readers,
+    Right,
+    SharedFiles,
+    Source,
+    Storage,
+    is_temporary,
+    without_waiting,
+)
+from tony_provider.runtime.storage.errors import StorageNotFound
+from tony_provider.runtime.storage.fsspec_store import FsspecStorage
+from tony_provider.runtime.storage.local import LocalStorage, local_path
+from tony_provider.runtime.storage.webhdfs.store import SCHEMES, WebHdfsStorage
+from tony_provider.runtime.storage.webhdfs.transport import Negotiate, WebHdfsConfig
+
+# Of fsspec's. What somebody else has said is not to be a file of this machine is told by the scheme.
+_OTHER_WORDS_FOR_FILE = ("local", "asynclocal")
+
+
+def open_storage(
+    uri: str,
+    *,
+    webhdfs: Optional[WebHdfsConfig] = None,
+    delegation_token: Optional[str] = None,
+    negotiate: Optional[Negotiate] = None,
+    fsspec_options: Optional[Mapping[str, Any]] = None,
+    shared: Optional[SharedFiles] = None,
+    confined: bool = False,
+) -> Storage:
+    """The store that ``uri`` is in: HDFS, this machine (``file://`` or a bare path), or fsspec's of its scheme.
+
+    ``shared``: files that others may read, too, where the store is HDFS; elsewhere they stay their owner's.
+    ``confined``: on this machine's disk, what is read below ``uri`` must lie there after all links are followed.
+    Nothing is asked of the store yet. Close what is returned. Raises StorageInvalidPath, and StorageUnsupported for an
+    HDFS URI without ``webhdfs`` and for a scheme that no installed driver knows.
+    """
+    scheme = uris.scheme(uri)
+    if scheme == "file":
+        return LocalStorage.confined_to(local_path(uri)) if confined else LocalStorage()
+    if scheme in _OTHER_WORDS_FOR_FILE:
+        raise errors.StorageUnsupported(uri, "open", "it is another word for this machine's disk", "write file://")
+    if scheme not in SCHEMES:
+        return FsspecStorage(scheme, fsspec_options)
+    if webhdfs is None:
+        raise errors.StorageUnsupported(
+            uri, "open", "no WebHDFS addresses are known", "name a WebHDFS connection in the tony connection"
+        )
+    return WebHdfsStorage(webhdfs, delegation_token=delegation_token, negotiate=negotiate, shared=shared)
+
+
+class SeveralHdfs(Storage):
+    """Each URI goes to the HDFS that it names; ``own`` has those that none of the others is named by."""
+
+    def __init__(self, own: WebHdfsStorage, others: Mapping[str, WebHdfsStorage]) -> None:
+        """``others``: by what their URIs name them by. All are closed with this one."""
+        self._own = own
+        self._others = {name.lower(): each for name, each in others.items()}
+
+    def status(self, uri: str) -> FileStatus:
+        return self._of(uri).status(uri)
+
+    def list(self, uri: str) -> list[FileStatus]:
+        return self._of(uri).list(uri)
+
+    def open_read(self, uri: str, *, offset: int = 0, length: Optional[int] = None) -> BinaryIO:
+        return self._of(uri).open_read(uri, offset=offset, length=length)
+
+    def write(
+        self,
+        uri: str,
+        source: Source,
+        *,
+        overwrite: bool = False,
+        permission: int = PRIVATE_FILE,
+        before_it_appears: Before = without_waiting,
+    ) -> int:
+        return self._of(uri).write(
+            uri, source, overwrite=overwrite, permission=permission, before_it_appears=before_it_appears
+        )
+
+    def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
+        if self._of(source) is not self._of(target):
+            raise errors.StorageInvalidPath(source, "rename", f"{target} is on another HDFS")
+        self._of(source).rename(source, target, overwrite=overwrite)
+
+    def make_directories(self, uri: str, *, permission: int = PRIVATE_DIRECTORY) -> None:
+        self._of(uri).make_directories(uri, permission=permission)
+
+    def remove(self, uri: str, *, recursive: bool = False) -> bool:
+        return self._of(uri).remove(uri, recursive=recursive)
+
+    def checksum(self, uri: str) -> Optional[str]:
+        return self._of(uri).checksum(uri)
+
+    def version(self, uri: str) -> Optional[str]:
+        return self._of(uri).version(uri)
+
+    def quota_room(self, uri: str) -> Optional[QuotaRoom]:
+        return self._of(uri).quota_room(uri)
+
+    def share(self, uri: str, readers: Readers, right: Right) -> None:
+        self._of(uri).share(uri, readers, right)
+
+    def let_pass(self, status: FileStatus, readers: Readers) -> None:
+        self._of(status.path).let_pass(status, readers)
+
+    def take_token(self, token: str, name: str = "") -> None:
+        if not name:
+            self._own.take_token(token)
+        elif (other := self._others.get(name.lower())) is not None:
+            other.take_token(token)
+
+    @property
+    def clock_ahead(self) -> Optional[float]:
+        return self._own.clock_ahead
+
+    def close(self) -> None:
+        for each in (self._own, *self._others.values()):
+            each.close()
+
+    def _of(self, uri: str) -> WebHdfsStorage:
+        return self._others.get(uris.parse(uri).authority.lower(), self._own)
+
+
+class JobStores:
+    """Opens each store once: the job's own, the machine's disk, or fsspec's of a scheme."""
+
+    def __init__(self, own: Storage, own_uri: str) -> None:
+        """``own`` is the store that ``own_uri`` is in; it stays open."""
+        self._by_scheme = {uris.scheme(own_uri): own}
+        self._opened: list[Storage] = []
+        self._lock = threading.Lock()
+
+    def of(self, uri: str) -> Storage:
+        """The store of a URI. Raises StorageUnsupported for a scheme that no installed driver knows."""
+        scheme = uris.scheme(uri)
+        with self._lock:
+            if scheme not in self._by_scheme:
+                opened = open_storage(uri)
+                self._opened.append(opened)
+                self._by_scheme[scheme] = opened
+            return self._by_scheme[scheme]
+
+    def close(self) -> None:
+        """Close what was opened here."""
+        for storage in self._opened:
+            storage.close()
+
+
+# A model, or an export of one, on its way: see executor/result_upload.py.
+_ON_ITS_WAY = re.compile(rf"({contract.MODEL_DIR}|{contract.export_name(0)[:-1]}\d+)\.tmp-[0-9a-f]+")
+
+
+def is_leftover(status: FileStatus) -> bool:
+    """Whether a file is a leftover, where nobody writes any more."""
+    return is_temporary(status.name) or (status.is_directory and _ON_ITS_WAY.fullmatch(status.name) is not None)
+
+
+def leftovers(storage: Storage, uri: str, *, without: Collection[str] = ()) -> Iterator[FileStatus]:
+    """The leftovers below a directory, but not in those of its own directories that ``without`` names.
+
+    Nor behind symbolic links, which may lead anywhere. Raises StorageError.
+    """
+    left, apart = [uri], without
+    while left:
+        try:
+            found = storage.list(left.pop())
+        except StorageNotFound:
+            continue
+        for status in found:
+            if is_leftover(status):
+                yield status
+            elif status.is_directory and not status.is_link and status.name not in apart:
+                left.append(status.path)
+        apart = ()
+
+
+def remove_leftovers(storage: Storage, uri: str, *, without: Collection[str] = ()) -> int:
+    """Remove the leftovers below a directory; returns how many there were. Raises StorageError.
+
+    Only where nobody writes any more: one that still does would fail.
+    """
+    found = list(leftovers(storage, uri, without=without))
+    for status in found:
+        storage.remove(status.path, recursive=status.is_directory)
+    return len(found)

@@ -1,0 +1,232 @@
+"""The base of triggers that are told when a user's action on their task has ended them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import attrs
+from airflow.providers.common.compat.sdk import TaskInstanceState, conf
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from tony_provider.cluster.errors import ClusterError
+from tony_provider.cluster.training.identity import Identity
+from tony_provider.compat import TRIGGERS_ARE_KILLED
+from tony_provider.configuration import ConfigurationProblem
+from tony_provider.hooks.mlflow_server import OpenMlflowRun
+from tony_provider.runtime.common.codec import from_plain, to_plain
+from tony_provider.runtime.common.concurrency import wait_with_timeout
+from tony_provider.runtime.storage.errors import StorageError
+from tony_provider.watching.job_poller import FollowedJob, following
+from tony_provider.watching.job_watch import JobWatch, WatchEnd, WatchLimits, WatchResult
+from tony_provider.watching.observation import TrainTask, TrainTaskState
+from tony_provider.watching.task_output import OutputDisplay, OutputPosition, OutputSelection, output_display
+from tony_provider.watching.termination import KillOrder, end_from_triggerer
+from tony_provider.watching.token_refresher import TokenRefresher
+
+KILL_SECONDS = 30.0  # that on_kill may take: Airflow's default for [triggerer] on_kill_timeout
+
+
+class KilledTrigger(BaseTrigger):
+    """A trigger whose ``on_kill`` is called when a user marks or clears its task, by any Airflow.
+
+    Those before 3.3 cancel triggers for many a reason, and tell none: ``on_kill`` has to ask what became of the task.
+    """
+
+    has_told = False  # that there is nothing more to wait for: to be set before an event is yielded
+
+    if not TYPE_CHECKING and not TRIGGERS_ARE_KILLED.is_here:
+
+        async def cleanup(self) -> None:
+            """Called by Airflow when ``run`` has ended, however that was. What it raises Airflow would swallow."""
+            if self.has_told:
+                return
+            try:
+                await wait_with_timeout(self.on_kill(), KILL_SECONDS)
+            except Exception:
+                self.log.exception("What the cancelled trigger had to do is not done")
+
+
+class DeferredByNewerRelease(Exception):  # noqa: N818 - named for what is wrong
+    """A trigger was given arguments of a newer release, which it cannot read.
+
+    Its job runs on undisturbed, and its task may defer anew.
+    """
+
+
+def refuse_newer(version: int, known: int) -> None:
+    """Check that a trigger knows the version of its arguments. Raises DeferredByNewerRelease.
+
+    To be called when the trigger runs: what its constructor raises would end the whole triggerer.
+    """
+    if version > known:
+        raise DeferredByNewerRelease(
+            f"this task was deferred by a newer release of tony-provider than the triggerer has (version {version} of "
+            f"its arguments, and {known} is known); bring the triggerers up to the workers' release"
+        )
+
+
+_SUPERVISOR_SECONDS = 5.0  # Airflow's default for [workers] min_heartbeat_interval: between two looks of a supervisor
+_SCHEDULER_SECONDS = 5.0  # that a scheduler may take to hear of the end, where it has much to do
+
+
+def earliest_wake_up() -> float:
+    """The moment, in epoch seconds, from which on a task that is deferred now may be woken up."""
+    looks: float = conf.getfloat("workers", "min_heartbeat_interval", fallback=_SUPERVISOR_SECONDS)
+    return time.time() + looks + _SCHEDULER_SECONDS
+
+
+async def wait_until_earliest(moment: float | None) -> None:
+    """Wait for the moment that ``earliest_event`` gave; None: nothing is waited for."""
+    if moment is not None:
+        await asyncio.sleep(max(0.0, moment - time.time()))
+
+
+VERSION = 1  # of what is defined here
+
+
+@attrs.frozen
+class DeferredJob:
+    """A job that is waited for in a triggerer, which may know the task by nothing else."""
+
+    tony_conn_id: str
+    proxy_user: str | None
+    slug: str  # of the training's identity
+    digest: str
+    application_id: str
+    kill: bool  # whether a user's action on the task ends the application
+    output: OutputSelection | None = None  # whose output is shown in the task's log; None: nobody's
+    mlflow: OpenMlflowRun | None = None  # what is closed where a user's action ends the application
+
+    @property
+    def identity(self) -> Identity:
+        return Identity(self.slug, self.digest)
+
+
+@attrs.frozen
+class WatchEvent:
+    """What the trigger tells the task at last: one of ``reason`` and ``error``."""
+
+    job: DeferredJob
+    reason: WatchEnd | None = None  # why there is nothing more to wait for
+    last_message: str = ""  # the job's own last word on what it was doing or waiting for
+    error: str | None = None  # why it could not be watched any more
+    told: dict[str, OutputPosition] = attrs.field(factory=dict)  # by task, up to where its output is in the log
+    version: int = VERSION
+
+
+STATE_SECONDS = 5.0  # that Airflow may take to tell the task's state; it ends on_kill after 30
+MEANWHILE = 5.0  # seconds between two chances to tell that there is no news
+KILL_REASON = "the deferred task was marked or cleared by a user"
+
+
+class TonyJobTrigger(KilledTrigger):
+    """Yields one event when there is nothing more to wait for: a ``WatchEvent``, as plain JSON.
+
+    All state is in its arguments, so that another triggerer can go on with it. Only a user's action on the task ends
+    the application (``on_kill``), and only this one; being cancelled does not.
+
+    :param job: a ``DeferredJob``, as plain JSON.
+    :param poll_interval: seconds between two looks at its steps and metrics, at least.
+    :param end, queue: epoch seconds, see ``WatchLimits``.
+    :param earliest: epoch seconds, see ``earliest_event``; None: at once.
+    :param whose: the name of the try; the application's diagnostics hold it when the try's end was its end.
+    :param version: of these arguments; a task may have been deferred by another release.
+    """
+
+    def __init__(
+        self,
+        *,
+        job: Mapping[str, Any],
+        poll_interval: float,
+        end: float | None,
+        queue: float | None,
+        whose: str,
+        earliest: float | None = None,
+        version: int = VERSION,
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._plain_job = dict(job)
+        self.poll_interval = poll_interval
+        self.limits = WatchLimits(end, queue)
+        self.whose = whose
+        self.earliest = earliest
+        self.version = version
+
+    @cached_property
+    def job(self) -> DeferredJob:
+        # Not in the constructor: what that raises would end the whole triggerer.
+        return from_plain(self._plain_job, DeferredJob, ignore_unknown=True)
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        return "tony_provider.triggers.job_trigger.TonyJobTrigger", {
+            "job": self._plain_job,
+            "poll_interval": self.poll_interval,
+            "end": self.limits.end,
+            "queue": self.limits.queue,
+            "whose": self.whose,
+            "earliest": self.earliest,
+            "version": self.version,
+        }
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        refuse_newer(self.version, VERSION)
+        try:
+            output = output_display(self.job.application_id, self.job.output)
+            ending = await self._watch(output)
+            told = output.told() if output is not None else {}
+            event = WatchEvent(self.job, ending.reason, ending.last_message, told=told)
+        except (ClusterError, StorageError, ConfigurationProblem) as problem:
+            event = WatchEvent(self.job, error=str(problem))
+        await wait_until_earliest(self.earliest)
+        self.has_told = True
+        yield TriggerEvent(to_plain(event))  # type: ignore[no-untyped-call]
+
+    async def on_kill(self) -> None:
+        job = self.job
+        if not job.kill:
+            return
+        task = await self._task_states()
+        if task.state == TaskInstanceState.DEFERRED.value:
+            # No user has ended it. A triggerer that was silent for a while finds its triggers handed to another one,
+            # and is told to cancel them in the words of a user's action. Or the task was cleared, and its next try is
+            # deferred by now: that one has ended the application before.
+            return
+        if not task.state and not TRIGGERS_ARE_KILLED.is_here:
+            return  # all that is known is that this trigger was cancelled, as by a triggerer that goes down
+        # A next try goes on with the run.
+        run = job.mlflow if task.is_over is not False else None
+        kill = KillOrder(KILL_REASON, self.whose)
+        await end_from_triggerer(job.tony_conn_id, job.proxy_user, job.identity, job.application_id, kill, run)
+
+    async def _task_states(self) -> TrainTaskState:
+        task = self.task_instance
+        if task is None:
+            return TrainTaskState()
+        asked = TrainTask(task.dag_id, task.run_id, task.task_id, task.map_index)
+        return await asked.ask(STATE_SECONDS)
+
+    async def _watch(self, output: OutputDisplay | None) -> WatchResult:
+        renewal = TokenRefresher(self.job.identity, self.job.application_id)
+        followed = FollowedJob(self.job.identity, self.job.application_id, self.poll_interval, output, renewal)
+        async with following(self.job.tony_conn_id, self.job.proxy_user, followed) as poller:
+            watch = JobWatch(self.job.application_id, self.limits, self.log.info, contact=poller.contact)
+            ending = watch.judge(None)
+            while ending is None:
+                now = watch.now
+                deadline = self.limits.next_after(now)
+                seen = await followed.next(MEANWHILE if deadline is None else min(MEANWHILE, deadline - now))
+                self._tell(output, renewal)
+                ending = watch.judge(seen)
+                followed.ask_master = watch.silence.wants_master
+                if ending is None and seen is not None and watch.wants_look(seen):
+                    poller.hurry(followed)
+        self._tell(output, renewal)
+        return ending
+
+    def _tell(self, output: OutputDisplay | None, renewal: TokenRefresher) -> None:
+        for line in (*(output.lines() if output is not None else ()), *renewal.lines()):
+            self.log.info(line)

@@ -1,0 +1,360 @@
+"""The conditions that sensors wait for: each judges one observation of a job after another, in a worker, poke by poke,
+and in a triggerer alike.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from enum import StrEnum
+from typing import Any
+
+import attrs
+
+from tony_provider.cluster.interface import ApplicationState
+from tony_provider.runtime.common.codec import to_plain
+from tony_provider.runtime.common.quantities import number, span
+from tony_provider.runtime.protocol.status import FinalStatus, JobState, JobStatus, TaskState, TaskStatus
+from tony_provider.watching.job_poller import FoundApplication, JobObservation, JobTarget
+from tony_provider.watching.job_watch import FORGOTTEN_SECONDS, OUTAGE_SECONDS, outage_start
+from tony_provider.watching.observation import TrainTaskState, UnansweredCalls
+from tony_provider.watching.progress_log import ProgressLog, ReachabilityLog
+
+
+class SensorEnd(StrEnum):
+    """Why a sensor has nothing more to look at."""
+
+    REACHED = "reached"  # what it waits for is there
+    MISSED = "missed"  # it can never come any more
+    STALE = "stale"  # the job runs, and does not do what it should
+    START_TIMEOUT = "start_timeout"  # there was no application for so long
+    TIMEOUT = "timeout"  # the sensor's own, or its execution_timeout
+
+
+@attrs.frozen
+class SensorResult:
+    """What a sensor returns. Keys whose value is not known are there with ``None``."""
+
+    application_id: str  # the one looked at last
+    state: str  # of the job; of the application where the job tells nothing
+    step: int | None = None  # the last one that the chief, or rank 0, reported
+    total_steps: int | None = None  # as the chief, or rank 0, reported last
+    steps_per_second: float | None = None  # as measured last
+
+    @classmethod
+    def of(cls, seen: JobObservation, application_id: str) -> SensorResult:
+        status = seen.status
+        if status is None:
+            return cls(application_id, state_of(seen))
+        return cls(application_id, state_of(seen), status.step, status.total_steps, to_plain(status.steps_per_second))
+
+
+@attrs.frozen
+class SensorOutcome:
+    """How a sensor's wait has ended, and what the sensor returns or says."""
+
+    end: SensorEnd
+    message: str = ""
+    found: FoundApplication | None = None
+    result: SensorResult | None = None
+
+
+@attrs.define
+class SensorMemory:
+    """What a condition must remember from one look to the next, perhaps in another process.
+
+    Times are epoch seconds of the watcher's clock.
+    """
+
+    application_id: str | None = None  # looked at last
+    absent_since: float | None = None
+    ended_since: float | None = None
+    outage_since: float | None = None
+    updated_ms: int | None = None  # of the newest status, by the clock of its application master
+    updated_seen: float = 0.0  # when it was first seen
+    slow_since: dict[str, float] = attrs.field(factory=dict)  # by task
+
+    @classmethod
+    def beginning(cls, began: float) -> SensorMemory:
+        return cls(absent_since=began)
+
+    def forget_pulse(self) -> None:
+        self.updated_ms = None
+        self.slow_since = {}
+
+
+class SensorConditions(ABC):
+    """Base of what sensors wait for: judges each observation, and ends the wait for a job that will not come.
+
+    :param start_timeout: seconds that there may be no application; None: no limit.
+    :param log: is given lines for the task's log.
+    """
+
+    def __init__(
+        self,
+        target: JobTarget,
+        memory: SensorMemory,
+        *,
+        start_timeout: float | None,
+        log: Callable[[str], None],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.memory = memory
+        self._target = target
+        self._start_timeout = start_timeout
+        self._log = log
+        self._clock = clock
+        self._progress = ProgressLog()
+        self._silence = ReachabilityLog(UnansweredCalls(clock), log, clock)
+        self._found: FoundApplication | None = None
+        self._told = ""
+
+    def judge(self, seen: JobObservation, task_states: TrainTaskState) -> SensorOutcome | None:
+        """The sensor's outcome by what was seen; None while there is something to wait for.
+
+        ``task_states``: from before the look, so that what it rules out cannot have happened in between. A cluster or
+        store that does not answer is waited for, OUTAGE_SECONDS long; then its ClusterError or StorageError is raised.
+        """
+        now = self._clock()
+        if seen.outage is not None:
+            self.memory.forget_pulse()  # the job may have had an outage of its own
+            since = self.memory.outage_since
+            self.memory.outage_since = outage_start(seen.outage, since, now)
+            self._silence.look(seen)
+            return None
+        self._answers(now)
+        self._tell_of(seen)
+        self._silence.look(seen)
+        if seen.is_live:
+            self.memory.absent_since = self.memory.ended_since = None
+            return self._of_live(seen, now)
+        self.memory.forget_pulse()
+        return self._of_ended(seen, task_states, now) if seen.has_ended else self._of_absent(seen, task_states, now)
+
+    @abstractmethod
+    def _of_live(self, seen: JobObservation, now: float) -> SensorOutcome | None: ...
+
+    @abstractmethod
+    def _is_good_end(self, seen: JobObservation) -> bool: ...
+
+    def _outcome(self, end: SensorEnd, seen: JobObservation, message: str = "") -> SensorOutcome:
+        result = SensorResult.of(seen, seen.found.application_id) if seen.found is not None else None
+        return SensorOutcome(end, message, seen.found, result)
+
+    def _of_ended(self, seen: JobObservation, task_states: TrainTaskState, now: float) -> SensorOutcome | None:
+        self.memory.absent_since = None
+        if self._is_good_end(seen):
+            return self._outcome(SensorEnd.REACHED, seen)
+        if self.memory.ended_since is None:
+            self.memory.ended_since = now
+        told = _how_ended(seen)
+        if state_of(seen) != JobState.SUCCEEDED.value and self._may_be_followed(
+            task_states, now - self.memory.ended_since
+        ):
+            task = f" (its task is {task_states.state})" if task_states.state else ""
+            self._tell_once(f"{told}; waiting for the training's next application{task}")
+            return None
+        return self._outcome(SensorEnd.MISSED, seen, told)
+
+    def _may_be_followed(self, task_states: TrainTaskState, seconds: float) -> bool:
+        """Whether another application may come, so long after this one's end."""
+        if self._target.identity is None:
+            return False
+        if task_states.is_over is None:  # Airflow may be slow to answer
+            return seconds < (OUTAGE_SECONDS if self._start_timeout is None else self._start_timeout)
+        return not task_states.is_over
+
+    def _of_absent(self, seen: JobObservation, task_states: TrainTaskState, now: float) -> SensorOutcome | None:
+        self.memory.ended_since = None
+        if self.memory.absent_since is None:
+            self.memory.absent_since = now
+        seconds = now - self.memory.absent_since
+        state = f"; its task is {task_states.state}" if task_states.state else ""
+        if task_states.is_over:
+            return self._outcome(SensorEnd.MISSED, seen, f"there is no {self._target}, and none will come{state}")
+        self._tell_once(f"There is no {self._target} now; waiting for it{state}")
+        if self._start_timeout is not None:
+            if seconds <= self._start_timeout:
+                return None
+            message = f"there was no {self._target} within start_timeout ({self._start_timeout:g} s){state}"
+            return self._outcome(SensorEnd.START_TIMEOUT, seen, message)
+        was_there = self._target.application_id is not None or seen.found is not None
+        if was_there and task_states.is_over is None and seconds > FORGOTTEN_SECONDS:
+            name = seen.found.application_id if seen.found is not None else self._target
+            return self._outcome(
+                SensorEnd.MISSED,
+                seen,
+                f"the cluster does not know {name}, and its result is not in the staging directory",
+            )
+        return None
+
+    def _answers(self, now: float) -> None:
+        """Another process than this one may have told of the outage."""
+        if self.memory.outage_since is not None and not self._silence.lines:
+            self._log(f"The cluster and its store answer again, after {span(now - self.memory.outage_since)}")
+        self.memory.outage_since = None
+
+    def _tell_of(self, seen: JobObservation) -> None:
+        if seen.found is not None and seen.found != self._found:
+            self._log(f"Looking at {seen.found.application_id}")
+            if seen.found.identity is None:
+                self._log("Nothing of it is in the staging directory: only what the cluster says of it can be seen")
+            self._found, self._progress = seen.found, ProgressLog()
+            self._silence.begin_anew()
+            if seen.found.application_id != self.memory.application_id:
+                self.memory.application_id = seen.found.application_id
+                self.memory.forget_pulse()
+        if seen.unreadable is not None:
+            self._tell_once(f"Its status cannot be read: {seen.unreadable}")
+        if seen.application is not None:
+            for line in self._progress.lines(seen.application, seen.status):
+                self._log(line)
+
+    def _tell_once(self, line: str) -> None:
+        if line != self._told:
+            self._told = line
+            self._log(line)
+
+
+def state_of(seen: JobObservation) -> str:
+    """The job's state by its name; the application's where the job tells nothing, ABSENT where neither does."""
+    application, status = seen.application, seen.status
+    if status is not None and status.state.is_final:
+        return status.state.value
+    if application is None:
+        return "ABSENT"
+    if application.state is ApplicationState.FINISHED:
+        return (application.final_status or FinalStatus.FAILED).value
+    if application.state is ApplicationState.RUNNING and status is not None:
+        return status.state.value
+    return application.state.value
+
+
+def _how_ended(seen: JobObservation) -> str:
+    status, application = seen.status, seen.application
+    name = seen.found.application_id if seen.found is not None else "it"
+    why = application.diagnostics.strip() if application is not None else ""
+    if status is not None and status.state.is_final:
+        why = (status.failure.message if status.failure else status.message) or why
+    return f"{name} has ended: {state_of(seen)}" + (f", {why}" if why else "")
+
+
+class StateCondition(SensorConditions):
+    """Condition of the job sensor: met when the job is in one of ``states``.
+
+    :param states: see ``states_of``.
+    """
+
+    def __init__(self, *arguments: Any, states: frozenset[str], **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._states = states
+
+    def _of_live(self, seen: JobObservation, now: float) -> SensorOutcome | None:
+        return self._outcome(SensorEnd.REACHED, seen) if self._states & _states_seen(seen) else None
+
+    def _is_good_end(self, seen: JobObservation) -> bool:
+        return bool(self._states & _states_seen(seen))
+
+
+def _states_seen(seen: JobObservation) -> set[str]:
+    """RUNNING is the job's word for its tasks where the job can be asked, and not the application's for its master."""
+    states = {state_of(seen)}
+    if seen.application is not None and seen.application.state is not ApplicationState.RUNNING:
+        states.add(seen.application.state.value)
+    elif seen.status is None and seen.found is not None and seen.found.identity is not None:
+        states.discard(ApplicationState.RUNNING.value)  # its master has not said anything yet
+    return states
+
+
+_MOST_NAMED = 10  # tasks in one message
+
+
+@attrs.frozen
+class HeartbeatLimits:
+    """What the heartbeat sensor demands of the tasks that it judges; a limit of None is not judged."""
+
+    max_heartbeat_age: float | None  # seconds
+    min_steps_per_second: float | None
+    slow_for: float  # seconds that a task may be slower than that
+    task_types: Sequence[str] | None  # None: all
+
+
+class HeartbeatCondition(SensorConditions):
+    """The heartbeat sensor's condition: met when the job has succeeded, missed when a task is silent or slow for long.
+
+    Tasks are judged while the job is RUNNING only: what restarts, or waits for containers, is not heard of. Two clocks
+    are never compared: a heartbeat's age is the status's own time less the heartbeat's, both by the clock of the
+    application master's node, and what has gone by here since that status was first seen.
+    """
+
+    def __init__(self, *arguments: Any, limits: HeartbeatLimits, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._limits = limits
+
+    def _of_live(self, seen: JobObservation, now: float) -> SensorOutcome | None:
+        if not seen.whole:
+            return None  # the status is one that was judged already
+        status, application = seen.status, seen.application
+        runs = application is not None and application.state is ApplicationState.RUNNING
+        if status is None or status.state is not JobState.RUNNING or not runs:
+            self.memory.forget_pulse()
+            return None
+        if not (stale := [*self._unheard(status, now), *self._slow(status, now)]):
+            return None
+        more = f"; and {len(stale) - _MOST_NAMED} more" if len(stale) > _MOST_NAMED else ""
+        return self._outcome(
+            SensorEnd.STALE, seen, f"{status.application_id}: " + "; ".join(stale[:_MOST_NAMED]) + more
+        )
+
+    def _is_good_end(self, seen: JobObservation) -> bool:
+        return state_of(seen) == JobState.SUCCEEDED.value
+
+    def _unheard(self, status: JobStatus, now: float) -> Iterator[str]:
+        if status.updated_ms != self.memory.updated_ms:
+            self.memory.updated_ms, self.memory.updated_seen = status.updated_ms, now
+        if (limit := self._limits.max_heartbeat_age) is None:
+            return
+        silence = now - self.memory.updated_seen
+        ages = {
+            _named(task): (status.updated_ms - task.heartbeat_ms) / 1000 + silence
+            for task in self._running(status)
+            if task.heartbeat_ms is not None
+        }
+        unheard = {name: age for name, age in ages.items() if age > limit}
+        # A task's last heartbeat is some seconds older than its master's last word: who is silent is told all the same.
+        if silence > (limit / 2 if unheard else limit):
+            yield f"its application master has told nothing for {span(silence)}"
+        for name, age in unheard.items():
+            yield f"{name} was last heard of {span(age)} ago"
+
+    def _slow(self, status: JobStatus, now: float) -> Iterator[str]:
+        if (limit := self._limits.min_steps_per_second) is None:
+            return
+        slow = {task.name: task for task in self._running(status) if _speed(task, limit) < limit}
+        since = self.memory.slow_since
+        self.memory.slow_since = {name: since.get(name, now) for name in slow}
+        for name, task in slow.items():
+            seconds = now - self.memory.slow_since[name]
+            if seconds > self._limits.slow_for:
+                yield f"{_named(task)} takes {number(_speed(task, limit))} steps per second, for {span(seconds)}"
+
+    def _running(self, status: JobStatus) -> Iterator[TaskStatus]:
+        types = self._limits.task_types
+        for task in status.tasks:
+            if task.state is TaskState.RUNNING and (types is None or task.type in types):
+                yield task
+
+
+def _speed(task: TaskStatus, otherwise: float) -> float:
+    """``otherwise`` of one that has not reported two steps yet, or has reported its last."""
+    progress = task.progress
+    if progress is None or progress.steps_per_second is None:
+        return otherwise
+    if progress.total_steps and progress.step >= progress.total_steps:
+        return otherwise
+    return progress.steps_per_second
+
+
+def _named(task: TaskStatus) -> str:
+    return f"{task.name} on {task.node}" if task.node else task.name

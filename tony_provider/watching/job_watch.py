@@ -1,0 +1,426 @@
+"""How the watch over a job has ended, and until when it may go on."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, TypeVar
+
+import attrs
+
+from tony_provider.cluster import lifetime
+from tony_provider.cluster.errors import ClusterError, RecordUnreadable, is_unforeseen
+from tony_provider.cluster.interface import Application, ApplicationState
+from tony_provider.cluster.submission.preparation import with_defaults
+from tony_provider.cluster.training.identity import Identity
+from tony_provider.cluster.training.results import is_of_result
+from tony_provider.hooks.tony import TonyHook
+from tony_provider.runtime.common.clock import difference
+from tony_provider.runtime.jobspec.model import JobSpec
+from tony_provider.runtime.protocol.status import FinalStatus, JobState, JobStatus
+from tony_provider.runtime.storage.errors import StorageError, StorageUnreachable
+from tony_provider.watching.kill_switch import KillSwitch
+from tony_provider.watching.observation import Observation, UnansweredCalls, peer_of_error
+from tony_provider.watching.progress_log import OngoingProblems, ProgressLog, ReachabilityLog
+
+if TYPE_CHECKING:
+    from airflow.sdk.types import Logger
+
+if TYPE_CHECKING:
+    from airflow.sdk.types import Logger
+
+_DEFER_SLACK = 300.0  # seconds after a deadline, until which a triggerer that is down may come back
+
+
+class WatchEnd(StrEnum):
+    """Why there is nothing more to watch."""
+
+    FINISHED = "finished"  # well or not
+    FORGOTTEN = "forgotten"  # the cluster does not know it, and it left no result
+    DEADLINE = "deadline"  # of this try of the task
+    QUEUE_TIMEOUT = "queue_timeout"
+
+
+@attrs.frozen
+class WatchResult:
+    """How a watch has ended, with what was last seen of the application."""
+
+    reason: WatchEnd
+    last_message: str = ""  # the job's own last word on what it was doing or waiting for
+    application: Application | None = None  # as last seen
+    status: JobStatus | None = None  # as last seen
+
+
+@attrs.frozen
+class WatchLimits:
+    """When a watch ends at the latest: epoch seconds by the cluster's clock; None: no limit.
+
+    The processes of Airflow that count them may run on machines whose clocks differ.
+    """
+
+    end: float | None = None  # of this try of the task
+    queue: float | None = None  # until which the job may wait for its containers, before they were ever all there
+
+    def next_after(self, now: float) -> float | None:
+        """The earliest limit that is still to come; None: there is none."""
+        return min((each for each in (self.end, self.queue) if each is not None and each > now), default=None)
+
+
+def deferral_timeout(end: float, now: float) -> timedelta:
+    """The timeout of a deferral for a task that may wait until ``end``, in epoch seconds by the clock of ``now``.
+
+    An expired deferral calls nobody, so the trigger minds the deadline; this is for when there is no trigger.
+    """
+    return timedelta(seconds=max(0.0, end - now) + _DEFER_SLACK)
+
+
+T = TypeVar("T")
+
+OUTAGE_SECONDS = 600.0  # the cluster may be out of reach this long before a try of the task gives up on it
+_PAUSE = 5.0  # seconds
+
+
+def call_through_outage(call: Callable[[], T], log: Logger) -> T:
+    """Call until the cluster and the store answer, for as long as an outage may last; returns what ``call`` returns.
+
+    Blocks. Raises the call's ClusterError or StorageError in the end.
+    """
+    deadline = time.monotonic() + OUTAGE_SECONDS
+    troubles = OngoingProblems(log.warning)
+    while True:
+        try:
+            found = call()
+        except (ClusterError, StorageError) as error:
+            passing = not error.permanent if isinstance(error, ClusterError) else isinstance(error, StorageUnreachable)
+            if not passing or time.monotonic() >= deadline:
+                raise
+            troubles.goes_on(call, f"{peer_of_error(error)} does not answer", str(error))
+            time.sleep(_PAUSE)
+        else:
+            troubles.is_over(call, "There is an answer")
+            return found
+
+
+def outage_start(error: ClusterError | StorageError, since: float | None, now: float) -> float:
+    """When the outage began that ``error`` is one more sign of: ``since`` if it went on already, else ``now``.
+
+    Times are seconds of one clock. Raises the error when it is permanent, or the outage has lasted for OUTAGE_SECONDS.
+    """
+    since = now if since is None else since
+    permanent = isinstance(error, ClusterError) and error.permanent
+    if permanent or now - since > OUTAGE_SECONDS:
+        raise error
+    return since
+
+
+FORGOTTEN_SECONDS = 30.0  # so long must the cluster not know the application before we believe it
+
+
+class JobWatch:
+    """Judges observations of one application until it has ended, and tells of it meanwhile.
+
+    ``log`` is given lines for the task's log.
+    """
+
+    def __init__(
+        self,
+        application_id: str,
+        deadlines: WatchLimits,
+        log: Callable[[str], None],
+        *,
+        contact: UnansweredCalls | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``contact`` knows who was asked and has not answered yet."""
+        self.contact = contact or UnansweredCalls(clock)
+        self.silence = ReachabilityLog(self.contact, log, clock)
+        self._application_id = application_id
+        self._clock = clock
+        self._deadlines = deadlines
+        self._log = log
+        self._progress = ProgressLog()
+        self._outage_since: float | None = None
+        self._unreadable: RecordUnreadable | None = None
+        self._unknown_since: float | None = None
+        self._last_message = ""
+        self._ahead: float | None = None  # seconds by which the cluster's clock is ahead; None before its first answer
+        self._told_of_clock = False
+        self._application: Application | None = None
+        self._status: JobStatus | None = None
+
+    def judge(self, seen: Observation | None) -> WatchResult | None:
+        """The result of the watch; None while the job goes on.
+
+        ``seen`` is None when there is no news, and only the time has gone by. A cluster or store that does not answer
+        is waited for, OUTAGE_SECONDS long; then its ClusterError or StorageError is raised, and the application is left
+        as it is. A status that cannot be read is done without; RecordUnreadable is raised for a result, where nothing
+        else tells how the application ended.
+        """
+        reason = None
+        self.silence.look(seen)
+        if seen is not None:
+            self._note_clock(seen.application)
+        if seen is not None and seen.outage is not None:
+            self._outage_since = outage_start(seen.outage, self._outage_since, self._clock())
+            self._tell_what_the_master_says(seen)
+        elif seen is not None:
+            self._outage_since = None
+            reason = self._look(seen)
+        if reason is None and self._is_over(self._deadlines.end):
+            reason = WatchEnd.DEADLINE
+        return WatchResult(reason, self._last_message, self._application, self._status) if reason else None
+
+    def wants_look(self, seen: Observation) -> bool:
+        """Whether the job itself must be looked at: its time in the queue is over, and it may still wait there."""
+        return (
+            self._is_over(self._deadlines.queue)
+            and not seen.whole
+            and (seen.status is None or not _counts_itself(seen.status))
+        )
+
+    @property
+    def now(self) -> float:
+        """The time by the cluster's clock, as far as it is known, in epoch seconds."""
+        return time.time() + (self._ahead or 0.0)
+
+    def _is_over(self, limit: float | None) -> bool:
+        """Whether a limit is over. Not before the cluster's clock is known: another machine has set the limit."""
+        return limit is not None and self._ahead is not None and self.now > limit
+
+    def _note_clock(self, application: Application | None) -> None:
+        if application is not None:
+            self._ahead = application.clock_ahead
+        elif self._ahead is None:
+            self._ahead = 0.0  # without an answer, this machine's clock must do
+        if self._ahead and not self._told_of_clock:
+            self._told_of_clock = True
+            self._log(
+                f"The clock of this machine is {difference(-self._ahead)} the cluster's clock. Time limits are counted "
+                "by the cluster's clock"
+            )
+
+    def _look(self, seen: Observation) -> WatchEnd | None:
+        self._tell_unreadable(seen.unreadable)
+        self._application, self._status = seen.application, seen.newest
+        reason = self._reason(seen)
+        unread = self._unreadable
+        if unread is not None and is_of_result(unread) and _needs_result(reason, seen.application):
+            raise unread
+        return reason
+
+    def _tell_what_the_master_says(self, seen: Observation) -> None:
+        """While its status cannot be read from the store."""
+        if seen.application is not None and isinstance(seen.master, JobStatus):
+            for line in self._progress.lines(seen.application, seen.master):
+                self._log(line)
+
+    def _tell_unreadable(self, error: RecordUnreadable | None) -> None:
+        if error is not None and self._unreadable is None:
+            self._log(f"Going on without the status of {self._application_id}: {error}")
+        self._unreadable = error
+
+    def _reason(self, seen: Observation) -> WatchEnd | None:
+        application, status = seen.application, seen.newest
+        if application is None:
+            return self._reason_unknown(status)
+        self._unknown_since = None
+        self._last_message = status.message if status else application.diagnostics
+        for line in self._progress.lines(application, status):
+            self._log(line)
+        if application.is_final:
+            return WatchEnd.FINISHED
+        late = seen.whole and self._is_over(self._deadlines.queue)
+        return WatchEnd.QUEUE_TIMEOUT if late and _waits(application, status) else None
+
+    def _reason_unknown(self, status: JobStatus | None) -> WatchEnd | None:
+        """ResourceManagers forget; a result on the store is the truth then."""
+        if status is not None and status.state.is_final:
+            return WatchEnd.FINISHED
+        if self._unknown_since is None:
+            self._unknown_since = self._clock()
+            self._log(f"The cluster does not know {self._application_id}")
+        return WatchEnd.FORGOTTEN if self._clock() - self._unknown_since > FORGOTTEN_SECONDS else None
+
+
+def _needs_result(reason: WatchEnd | None, application: Application | None) -> bool:
+    """Whether the cluster's word does not do in place of the job's own.
+
+    It does for an application that has failed. But a success is of no use without what it has reached, and of one that
+    the cluster has forgotten, only its result can tell whether it has succeeded.
+    """
+    if reason is WatchEnd.FINISHED:
+        return application is not None and application.final_status is FinalStatus.SUCCEEDED
+    return reason is WatchEnd.FORGOTTEN
+
+
+def _waits(application: Application, status: JobStatus | None) -> bool:
+    """Whether the gang has never been together: the application master's container is still missing, or its tasks'.
+
+    Later on, an application may wait for containers that it has lost, or for its next master; that is no waiting in a
+    queue, and its own timeouts bound it. So they do for one that was suspended: its time in the queue counts anew.
+    """
+    if status is not None and _counts_itself(status):
+        return False
+    if application.state is not ApplicationState.RUNNING:
+        return True
+    return status is not None and status.state is JobState.WAITING
+
+
+def _counts_itself(status: JobStatus) -> bool:
+    """Whether only the application master knows how long the job has been waiting for containers by now."""
+    was_suspended = status.times is not None and status.times.suspended > 0
+    return status.generation > 0 or was_suspended
+
+
+MEANWHILE = 1.0  # seconds between two chances to tell, and to heed a kill, while a look takes long
+
+
+class Looker:
+    """Looks at a job in a thread of its own and judges what is seen.
+
+    ``look`` blocks, perhaps for minutes. A process does not wait for it at its end.
+    """
+
+    def __init__(self, look: Callable[[], Observation], watch: JobWatch) -> None:
+        self._look = look
+        self._watch = watch
+        self._wanted: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self._seen: queue.SimpleQueue[Observation | BaseException] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="tony-looker", daemon=True)
+
+    def __enter__(self) -> Looker:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._wanted.put(False)
+
+    def until_the_end(
+        self,
+        pause: Callable[[], None],
+        meanwhile: Callable[[], None],
+        seen: Callable[[Observation | None], None] = lambda _: None,
+    ) -> WatchResult:
+        """``pause`` comes between two looks, and may raise; ``seen`` is given each; for ``meanwhile`` see ``judge``."""
+        while True:
+            result, observation = self.judge(meanwhile)
+            seen(observation)
+            if result is not None:
+                return result
+            pause()
+
+    def judge(self, meanwhile: Callable[[], None] = lambda: None) -> tuple[WatchResult | None, Observation | None]:
+        """Look once more: returns the watch's result, if it has one, and what was seen.
+
+        While the look takes long, ``meanwhile`` is called, and may raise.
+        """
+        self._wanted.put(True)
+        while True:
+            try:
+                seen = self._seen.get(timeout=MEANWHILE)
+            except queue.Empty:
+                meanwhile()
+                if (ending := self._watch.judge(None)) is not None:
+                    return ending, None
+            else:
+                if isinstance(seen, BaseException):
+                    raise seen
+                return self._watch.judge(seen), seen
+
+    def _run(self) -> None:
+        while self._wanted.get():
+            try:
+                self._seen.put(self._look())
+            except BaseException as fault:  # noqa: BLE001 - raised where it is waited for
+                self._seen.put(fault)
+
+
+FIRST_POLL = 0.3  # seconds; the pauses grow from there by POLL_GROWTH, up to the task's poll_interval
+POLL_GROWTH = 1.05  # so that an end is known late by a twentieth of the job's time at most
+LIFETIME_SLACK = 600.0  # seconds after the deadline: first the trigger minds it, then Airflow's own end of a deferral
+
+
+def deadlines_of(
+    hook: TonyHook,
+    application_id: str,
+    job: JobSpec,
+    *,
+    started: datetime | None,
+    execution_timeout: timedelta | None,
+) -> WatchLimits:
+    """The limits of a try's wait for its application.
+
+    ``execution_timeout`` counts from when this try ``started``, the job's queue timeout from its submission.
+    """
+    if not execution_timeout and job.timeouts.queue is None:
+        return WatchLimits()
+    application = hook.application(application_id)
+    local = time.time()
+    now = local + (application.clock_ahead if application else 0.0)  # by the cluster's clock
+    end = queue = None
+    if execution_timeout:
+        # A start that is yet to come was written by a machine with another clock.
+        gone = max(0.0, local - started.timestamp()) if started else 0.0
+        end = now - gone + execution_timeout.total_seconds()
+    if job.timeouts.queue is not None:
+        submitted = application.started_ms / 1000 if application and application.started_ms else now
+        queue = submitted + job.timeouts.queue
+    return WatchLimits(end, queue)
+
+
+def limit_application_lifetime(
+    hook: TonyHook, identity: Identity, application_id: str, job: JobSpec, end: float, *, attached: bool, log: Logger
+) -> None:
+    """Have the cluster itself end the application soon after ``end``, should all of Airflow be gone.
+
+    ``end``: epoch seconds by the cluster's clock.
+
+    One that an earlier try has started had that try's time. The job's own limits hold all the same.
+    """
+    try:
+        application = hook.application(application_id)
+        if application is None or application.is_final or (attached and _is_ending(hook, identity, application_id)):
+            return
+        latest = end + LIFETIME_SLACK
+        timeouts = with_defaults(job, hook.settings).timeouts
+        if (own := lifetime.seconds_left(timeouts, application.started_ms / 1000)) is not None:
+            latest = min(latest, application.started_ms / 1000 + own)
+        now = time.time() + application.clock_ahead
+        hook.limit(application_id, latest - now, "the task's execution_timeout is over", prolong=True)
+    except Exception as error:  # what the job says of itself is read for it
+        said = "%s goes on without a limit set by the cluster: %s"
+        log.warning(said, application_id, error, exc_info=is_unforeseen(error))
+
+
+def _is_ending(hook: TonyHook, identity: Identity, application_id: str) -> bool:
+    """It was stopped: the cluster was told how long that may take, and is not to be told otherwise."""
+    status = hook.job_status(identity, application_id)
+    return status is not None and status.state is JobState.FINISHING
+
+
+def wait_in_worker(
+    look: Callable[[], Observation],
+    watch: JobWatch,
+    switch: KillSwitch,
+    poll_interval: float,
+    heed_kill: Callable[[], None],
+    seen: Callable[[Observation | None], None] = lambda _: None,
+) -> WatchResult:
+    """Look at the job until there is nothing more to watch; returns why.
+
+    ``heed_kill`` raises once the switch was pulled; ``seen`` is given what each look has seen.
+    """
+    seconds = min(FIRST_POLL, poll_interval)
+
+    def pause() -> None:
+        nonlocal seconds
+        switch.sleep(seconds)
+        heed_kill()
+        seconds = min(seconds * POLL_GROWTH, poll_interval)
+
+    with Looker(look, watch) as looker:
+        return looker.until_the_end(pause, heed_kill, seen)

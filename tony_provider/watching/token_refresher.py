@@ -1,0 +1,88 @@
+"""Bringing a job newer tokens of its store, as long as somebody watches it."""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Iterator
+
+from tony_provider.cluster.errors import ClusterError
+from tony_provider.cluster.training.identity import Identity
+from tony_provider.hooks.tony import TonyHook
+from tony_provider.runtime.common.clock import moment
+from tony_provider.runtime.protocol.status import JobStatus, TokenLife
+from tony_provider.runtime.storage.errors import StorageError
+from tony_provider.watching.observation import Observation
+
+_TRIES = 8  # in the time between the half of a token's life and its last quarter
+_SHORTEST, _LONGEST = 5.0, 1800.0  # seconds between two tries
+
+
+class TokenRefresher:
+    """Brings one application a newer token once half the life of its own is over, and to each later master at once.
+
+    A later master begins with the token that the application was submitted with, however old that is.
+    """
+
+    def __init__(self, identity: Identity | None, application_id: str) -> None:
+        """``identity``: None when nothing of the application is in the staging directory."""
+        self._identity = identity
+        self._application_id = application_id
+        self._next = 0.0  # epoch seconds: no try before
+        self._attempt: str | None = None  # the master that a token was brought to
+        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._problem = ""
+
+    def is_due(self, seen: Observation) -> bool:
+        """Whether ``renew`` is to be called."""
+        now, status = _now(seen), seen.newest
+        life = status.store_token if status is not None else None
+        if self._identity is None or life is None or status is None or not seen.runs or now < self._next:
+            return False
+        return now * 1000 >= life.half_ms or self._has_later_master(seen, status)
+
+    def renew(self, hook: TonyHook, seen: Observation) -> bool:
+        """Bring it one; whether that went well. Blocks.
+
+        Raises nothing of the cluster's or the store's: what fails is told, and tried again.
+        """
+        life = seen.newest.store_token if seen.newest else None
+        self._next = _now(seen) + _pause(life)
+        if self._identity is None:
+            return False
+        try:
+            newer = hook.renew_store_token(self._identity, self._application_id)
+        except (ClusterError, StorageError) as error:
+            if str(error) != self._problem:
+                self._problem = str(error)
+                self._lines.put(f"No newer HDFS token for {self._application_id} yet: {error}")
+            return False
+        self._problem, self._attempt = "", seen.application.attempt if seen.application else None
+        if newer is not None:
+            self._next = max(self._next, newer.half_ms / 1000)  # one of several may be older
+            self._lines.put(f"{self._application_id} has a newer HDFS token, until {moment(newer.until_ms)}")
+        return newer is not None
+
+    def lines(self) -> Iterator[str]:
+        """What there is to tell since the last call."""
+        while not self._lines.empty():
+            yield self._lines.get()
+
+    def _has_later_master(self, seen: Observation, status: JobStatus) -> bool:
+        """Whether another master runs than the one whose status is known, and nobody has brought that one a token."""
+        attempt = seen.application.attempt if seen.application else None
+        if attempt is None or attempt == self._attempt:
+            return False
+        number = attempt.rpartition("_")[2]
+        return number.isdecimal() and int(number) > status.am_attempt
+
+
+def _now(seen: Observation) -> float:
+    """Return the time by the cluster's clock, which tokens go by."""
+    return time.time() + (seen.application.clock_ahead if seen.application else 0.0)
+
+
+def _pause(life: TokenLife | None) -> float:
+    if life is None:
+        return _LONGEST
+    return min(_LONGEST, max(_SHORTEST, (life.last_quarter_ms - life.half_ms) / 1000 / _TRIES))
