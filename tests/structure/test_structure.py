@@ -38,12 +38,6 @@ def test_a_class_without_a_docstring_is_found(monkeypatch: pytest.MonkeyPatch) -
     assert broken(checks.class_docstrings, monkeypatch, found) == ["a.py:3: Mute has no docstring"]
 
 
-def test_a_circle_is_found_also_where_it_is_closed_for_type_checkers(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = of(a="from b import c", b="if TYPE_CHECKING:\n    import c", c="def f():\n    from a import A")
-    (said,) = broken(checks.file_circles, monkeypatch, found)
-    assert set(said.split(" imports ")) == {"a", "b", "c"}
-
-
 def test_what_is_taken_from_a_module_counts_as_the_module() -> None:
     found = {**of(p=""), "p.q": of(q="")["q"], "r": of(r="from p import q, other\nimport os")["r"]}
     assert imports(found)["r"] == {"p.q", "p"}
