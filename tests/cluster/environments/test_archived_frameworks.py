@@ -70,8 +70,8 @@ def test_a_node_finds_it(install: Install, tmp_path: Path) -> None:
         try:
             runpy.run_path("tony/start.py")
         except SystemExit:
-            from tony_provider.runtime.frameworks import plugins
-            print([point.value for point in plugins.entry_points()], plugins.entry_points()[0].load())
+            from tony_provider.runtime.frameworks import base
+            print([point.value for point in base.entry_points()], base.entry_points()[0].load())
     """
     words = [sys.executable, "-I", "-S", "-c", program]
     done = subprocess.run(words, cwd=container, capture_output=True, text=True, check=False)

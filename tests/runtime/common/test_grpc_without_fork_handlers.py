@@ -12,7 +12,7 @@ import sys
 VARIABLE = "GRPC_ENABLE_FORK_SUPPORT"
 PROGRAM = f"""
 import asyncio, collections, os, subprocess
-from tony_provider.runtime import grpc_without_fork_handlers
+from tony_provider.runtime.common import grpc_without_fork_handlers
 import grpc.aio
 
 async def echo(requests, context):

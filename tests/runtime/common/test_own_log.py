@@ -12,8 +12,8 @@ from tony_provider.runtime.common import helper_processes
 
 _PROGRAM = """
 import logging, sys
-from tony_provider.runtime import own_log
-own_log.configure()
+from tony_provider.runtime.common import helper_processes
+helper_processes.configure_log()
 for number in range(int(sys.argv[1])):
     logging.info("%06d %s", number, "x" * 1000)
 print("went on")

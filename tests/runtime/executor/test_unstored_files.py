@@ -19,8 +19,8 @@ from tony_provider.runtime.protocol import tony_pb2
 
 # The times are short, so that the tests do not wait for minutes.
 IMPATIENT = """
-from tony_provider.runtime.executor import mirror, unstored_files
-unstored_files._INTERVAL, unstored_files._PATIENCE_NS, mirror._PATIENCE = 0.5, 4 * 10**9, 3.0
+from tony_provider.runtime.executor import checkpoint_mirror, unstored_files
+unstored_files._INTERVAL, unstored_files._PATIENCE_NS, checkpoint_mirror._PATIENCE = 0.5, 4 * 10**9, 3.0
 import runpy
 runpy.run_module("tony_provider.runtime.executor", run_name="__main__")
 """

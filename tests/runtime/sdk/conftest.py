@@ -10,8 +10,6 @@ import pytest
 
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.sdk import tony_callbacks, tony_progress, tony_sdk
-from tony_provider.runtime.sdk import tony_progress as tony_stop
-from tony_provider.runtime.sdk import tony_progress as tony_track
 
 Reports = Callable[[], list[dict[str, Any]]]
 
@@ -19,7 +17,7 @@ Reports = Callable[[], list[dict[str, Any]]]
 @pytest.fixture
 def in_a_job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Reports:
     """A process as rank 0 of a job has it; call it for what was reported."""
-    for module in (tony_sdk, tony_callbacks, tony_progress, tony_callbacks, tony_stop, tony_track):
+    for module in (tony_sdk, tony_callbacks, tony_progress):
         monkeypatch.setitem(sys.modules, module.__name__.rpartition(".")[2], module)
     for name in vars(contract).values():
         if isinstance(name, str) and name.startswith(contract.OWN_ENV_PREFIX):

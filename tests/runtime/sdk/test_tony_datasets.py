@@ -16,7 +16,6 @@ from tony_provider.runtime.common import contract
 from tony_provider.runtime.inputs.finding import cut_bytes
 from tony_provider.runtime.inputs.shards import InputShard
 from tony_provider.runtime.sdk import tony_inputs, tony_records, tony_sdk
-from tony_provider.runtime.sdk import tony_inputs as tony_datasets
 from tony_provider.runtime.sdk.tony_inputs import InputError, TaskShard
 
 tf: Any = pytest.importorskip("tensorflow")
@@ -27,7 +26,7 @@ COUNT = 100
 
 @pytest.fixture(autouse=True)
 def beside(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (tony_inputs, tony_records, tony_datasets):  # in a job they lie beside the program
+    for module in (tony_inputs, tony_records):  # in a job they lie beside the program
         monkeypatch.setitem(sys.modules, module.__name__.rpartition(".")[2], module)
     for name in (contract.ENV_INPUT_QUEUES, contract.ENV_TASK_TYPE):
         monkeypatch.delenv(name, raising=False)
