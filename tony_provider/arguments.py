@@ -8,13 +8,13 @@ from datetime import timedelta
 from typing import Any, Literal, cast
 
 DEFAULT_CONN_ID = "tony_default"
-MOST_SHOWN = 8  # tasks whose output one task's log shows
+MOST_SHOWN = 8  # maximum number of tasks whose output one task's log shows
 
 _TASK = re.compile(r"[^\s:]+:\d+")
 
 
 def positive_seconds(name: str, value: timedelta | float) -> float:
-    """The argument ``name`` as a positive number of seconds. Raises ValueError."""
+    """Return the argument ``name`` as a positive number of seconds. Raises ValueError."""
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     if not _is_positive(seconds):
         raise ValueError(f"{name} is {value!r}: a timedelta or a number of seconds, more than 0")
@@ -22,7 +22,7 @@ def positive_seconds(name: str, value: timedelta | float) -> float:
 
 
 def positive_number(name: str, value: float) -> float:
-    """The argument ``name``, checked to be a positive number. Raises ValueError."""
+    """Return the argument ``name``, a positive number. Raises ValueError."""
     if not _is_positive(value):
         raise ValueError(f"{name} is {value!r}: a number, more than 0")
     return float(value)
@@ -33,21 +33,21 @@ def _is_positive(value: Any) -> bool:
 
 
 def yes_or_no(name: str, value: bool) -> bool:
-    """The argument ``name``, checked to be a bool. Raises ValueError: texts are all true, "no" too."""
+    """Return the argument ``name``, a bool. Raises ValueError also for text, because the text "no" would be true."""
     if value is not True and value is not False:
         raise ValueError(f"{name} is {value!r}: True or False")
     return value
 
 
 def names(argument: str, value: Any) -> list[str]:
-    """The argument with this name, checked to be a list of texts. Raises ValueError: of one text each letter is one."""
+    """Return the argument as a list of texts. Raises ValueError, also for a single text instead of its letters."""
     if not isinstance(value, (list, tuple)) or not all(isinstance(each, str) and each.strip() for each in value):
         raise ValueError(f"{argument} is {value!r}: a list of texts")
     return list(value)
 
 
 def output_wanted(value: Any) -> Literal["leader", False] | list[str]:
-    """The argument ``show_output``, checked. Raises ValueError."""
+    """Return the argument ``show_output`` after a check. Raises ValueError."""
     if value is False or value == "leader":
         return cast(Literal["leader", False], value)
     names = value if isinstance(value, (list, tuple)) else []
@@ -60,9 +60,9 @@ def output_wanted(value: Any) -> Literal["leader", False] | list[str]:
 
 
 def empty_to_none(task: Any, names: Iterable[str]) -> None:
-    """Set those rendered arguments of ``task`` to None that gave no value.
+    """Set rendered arguments of ``task`` without a value to None.
 
-    Jinja writes None as text, such as that of a parameter that was left empty.
+    Jinja renders None as text, for example for a parameter that was left empty.
     """
     for name in names:
         value = getattr(task, name)

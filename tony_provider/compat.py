@@ -1,6 +1,6 @@
-"""What differs between the supported versions of Airflow: their capabilities, and names that have moved.
+"""Differences between the supported versions of Airflow: capabilities, and names that have moved.
 
-``X as X`` says that other modules take the name from here.
+``X as X`` marks a name that other modules import from here.
 """
 
 from __future__ import annotations
@@ -22,22 +22,25 @@ AIRFLOW_VERSION: str = airflow.__version__
 
 
 def is_at_least(major: int, minor: int) -> bool:
-    """Whether the installed Airflow is of this minor version, or a newer one."""
+    """Whether the installed Airflow has at least this minor version."""
     mine, of_it, *_ = AIRFLOW_VERSION.split(".")
     return (int(mine), int(of_it)) >= (major, minor)
 
 
 class AirflowTooOld(RuntimeError):  # noqa: N818 - named for what is wrong
-    """Something was used that the installed Airflow is too old for; the message says what, and since when there is."""
+    """The installed Airflow is too old for a feature.
+
+    The message names the feature and the version that introduced it.
+    """
 
 
 @attrs.frozen
 class Capability:
-    """Something of Airflow that this provider uses where it is there, and people miss where it is not."""
+    """A feature of Airflow that this provider uses if it is available, and whose lack limits the provider."""
 
     name: str
     since: tuple[int, int]
-    without: str  # what there is instead, as a sentence
+    without: str  # the replacement, as a sentence
 
     @property
     def is_here(self) -> bool:
@@ -45,7 +48,7 @@ class Capability:
         return is_at_least(*self.since)
 
     def refuse(self, what: str) -> NoReturn:
-        """Raise AirflowTooOld for ``what``, which somebody uses and which needs this."""
+        """Raise AirflowTooOld for ``what``, which needs this capability."""
         since = ".".join(map(str, self.since))
         raise AirflowTooOld(
             f"{what} needs Airflow {since} or newer, and this is Airflow {AIRFLOW_VERSION}. {self.without}"
@@ -102,7 +105,7 @@ else:
 
 
 class RefusedRetryPolicy:
-    """Stands for RetryPolicy in an Airflow that has none: each instance is refused when the DAG file is parsed."""
+    """Replaces RetryPolicy in an Airflow without it: an instance raises an error when the DAG file is parsed."""
 
     def __new__(cls, *_: Any, **__: Any) -> NoReturn:
         """Raise AirflowTooOld."""
@@ -114,7 +117,7 @@ if TYPE_CHECKING or RETRY_POLICIES.is_here:
     from airflow.sdk.definitions.retry_policy import RetryPolicy as RetryPolicy
 else:
     RetryPolicy = RefusedRetryPolicy
-    RetryDecision = None  # no policy is ever asked for one
+    RetryDecision = None  # unused, since no policy exists
 
 MASKER = (
     "airflow.sdk._shared.secrets_masker.secrets_masker"
@@ -124,24 +127,24 @@ MASKER = (
 
 
 def without_empty_xcoms(result: Mapping[str, Any]) -> dict[str, Any]:
-    """The result as this Airflow can take it: before 3.1 it fails a task that returns a key without a value."""
+    """Return the result without empty keys if needed: Airflow before 3.1 fails a task with such a key."""
     return {key: value for key, value in result.items() if value is not None or EMPTY_XCOMS.is_here}
 
 
 T = TypeVar("T")
 
-_asked: set[asyncio.Future[Any]] = set()  # those that are under way, before Airflow 3.2
+_asked: set[asyncio.Future[Any]] = set()  # calls in progress, before Airflow 3.2
 
 
 async def in_thread(act: Callable[[], T], pool: ThreadPoolExecutor | None = None) -> T:
-    """What ``act`` returns, called in a thread of ``pool``; None: of the event loop's own."""
+    """Return the result of ``act`` in a thread of ``pool``, or of the event loop's default pool for None."""
     if is_at_least(3, 2):
         return await asyncio.get_running_loop().run_in_executor(pool, act)
-    # A question is then asked in the triggerer's event loop, and asgiref's threads alone find the way there: from any
-    # other one it goes out, and its answer is taken for that to another question, which ends the triggerer.
+    # Before 3.2, a request to Airflow runs in the triggerer's event loop, and only asgiref's threads find that loop.
+    # From another thread, the answer would be mistaken for that to another request, which ends the triggerer.
     from asgiref.sync import sync_to_async
 
-    # Nor may a question be given up while its answer is on the way: whoever is cancelled leaves it to its end.
+    # A request must not be abandoned before its answer arrives, so a cancelled caller leaves it to its end.
     asked = asyncio.ensure_future(sync_to_async(act, thread_sensitive=False, executor=pool)())
     _asked.add(asked)
     asked.add_done_callback(_done)
@@ -150,31 +153,31 @@ async def in_thread(act: Callable[[], T], pool: ThreadPoolExecutor | None = None
 
 def _done(asked: asyncio.Future[Any]) -> None:
     _asked.discard(asked)
-    _ = asked.cancelled() or asked.exception()  # asyncio complains of exceptions that nobody looked at
+    _ = asked.cancelled() or asked.exception()  # asyncio logs exceptions that were never retrieved
 
 
 class TaskStore(Protocol):
-    """A task's part of a store. All methods may raise anything."""
+    """A task's part of a store. All methods may raise any exception."""
 
     is_airflows: ClassVar[bool]
-    name: ClassVar[str]  # for people
+    name: ClassVar[str]  # name for messages
 
     def get(self, key: str, *, forever: bool) -> JsonValue:
-        """``forever``: whether it was kept so."""
+        """Return the value; ``forever`` must be as in ``keep``."""
         ...
 
     def keep(self, key: str, value: JsonValue, *, forever: bool) -> bool:
-        """Returns whether it was taken."""
+        """Store the value. Return whether it was accepted."""
         ...
 
     def delete(self, key: str) -> None:
-        """Of what was kept forever."""
+        """Delete a value that was stored with ``forever``."""
         ...
 
 
 @attrs.frozen
 class _StateStore:
-    """Airflow's own."""
+    """Airflow's task state store."""
 
     is_airflows: ClassVar[bool] = True
     name: ClassVar[str] = "Airflow's task_state_store"
@@ -195,7 +198,7 @@ class _StateStore:
 
 @attrs.frozen
 class _XComs:
-    """The task's own XComs, which last as long as a try, deferrals included. They take nothing that outlives it."""
+    """XComs of the task, which last for one try including its deferrals. Values with ``forever`` are not accepted."""
 
     is_airflows: ClassVar[bool] = False
     name: ClassVar[str] = "What stands in for Airflow's task_state_store"
@@ -223,5 +226,5 @@ class _XComs:
 
 
 def task_store_of(context: Context) -> TaskStore:
-    """Return the store of the task that runs."""
+    """Return the store of the running task."""
     return _StateStore(context) if TASK_STATES.is_here else _XComs(context["ti"])

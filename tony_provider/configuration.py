@@ -1,4 +1,4 @@
-"""The section ``[tony]`` of Airflow's configuration: what an installation sets once, read when it is needed."""
+"""The section ``[tony]`` of Airflow's configuration, with settings of the whole installation, read on use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SECTION = "tony"
 
 
 class ConfigurationProblem(ValueError):  # noqa: N818 - named for what is wrong
-    """An option of the section ``[tony]`` holds a value that it cannot have."""
+    """An option of the section ``[tony]`` has an invalid value."""
 
 
 @attrs.frozen
@@ -24,7 +24,7 @@ class Option:
 
     @property
     def info(self) -> dict[str, Any]:
-        """The option as Airflow's provider data describe it, see ``airflow/provider_info.schema.json``."""
+        """The option in the form of Airflow's provider data, see ``airflow/provider_info.schema.json``."""
         return {
             "description": self.description,
             "version_added": "0.1.0",
@@ -34,8 +34,8 @@ class Option:
         }
 
     def read(self) -> float:
-        """The option's value as it is configured, else its default. Raises ConfigurationProblem."""
-        from airflow.providers.common.compat.sdk import conf  # here: Airflow asks for ``info`` while it starts
+        """Return the option's configured value, otherwise its default. Raises ConfigurationProblem."""
+        from airflow.providers.common.compat.sdk import conf  # here: Airflow reads ``info`` at its start
 
         text = str(conf.get(SECTION, self.name, fallback=self.default))
         try:
@@ -69,12 +69,12 @@ OPTIONS = (_POLL_INTERVAL, _LIST_INTERVAL, _DETAILS_PER_SECOND)
 
 
 def poll_interval() -> float:
-    """``[tony] poll_interval``: seconds between two looks at a job. Raises ConfigurationProblem."""
+    """Return ``[tony] poll_interval``: seconds between two polls of a job. Raises ConfigurationProblem."""
     return _POLL_INTERVAL.read()
 
 
 def list_interval() -> float:
-    """``[tony] list_interval``: seconds between two requests for the list of applications.
+    """Return ``[tony] list_interval``: seconds between two requests for the list of applications.
 
     Raises ConfigurationProblem.
     """
@@ -82,12 +82,12 @@ def list_interval() -> float:
 
 
 def details_per_second() -> float:
-    """``[tony] details_per_second``: looks at single jobs, per second. Raises ConfigurationProblem."""
+    """Return ``[tony] details_per_second``: requests about single jobs per second. Raises ConfigurationProblem."""
     return _DETAILS_PER_SECOND.read()
 
 
 def provider_config() -> dict[str, Any]:
-    """The section ``[tony]`` as the entry ``config`` of Airflow's provider data."""
+    """Return the section ``[tony]`` as the entry ``config`` of Airflow's provider data."""
     return {
         SECTION: {
             "description": "Distributed training on YARN.",

@@ -1,4 +1,4 @@
-"""The exceptions with which a training task fails in Airflow. Those that no retry can mend fail the task at once."""
+"""Exceptions of a training task in Airflow. Those that no retry can fix fail the task immediately."""
 
 from __future__ import annotations
 
@@ -11,24 +11,23 @@ if TYPE_CHECKING:
 
 
 class TonySpecError(AirflowFailException):
-    """The job specification is wrong. Nothing was started; the message lists every problem."""
+    """The job specification is invalid. No application was started; the message lists every problem."""
 
 
 class TonyJobRejected(AirflowFailException):
-    """The job was not started: a person must change the job, the connection, the cluster or a file on the store first.
+    """The job was not started. The job, the connection, the cluster or a file on the store must be changed first.
 
-    Nothing was started by this try.
+    This try started no application.
     """
 
 
 class TonyJobFailed(AirflowException):
     """The application ended without success.
 
-    ``failure`` says which task failed and how; it is None when the application master died before it could say so.
-    ``resumed_step`` is the step that its tasks had gone on from at last, None when they had begun at the beginning, or
-    nothing says a step.
-    ``permanent`` says that the same job would fail again, as its application master has decided: its program's exit
-    code was declared to mean that, or its command cannot be run.
+    ``failure`` names the task that failed and the reason; None if the application master died before it could report
+    it. ``resumed_step`` is the step from which the tasks last resumed; None if they started at the beginning, or if the
+    step is unknown. ``permanent`` is True if the same job would fail again according to its application master: the job
+    declares the program's exit code as permanent, or its command cannot run.
     """
 
     def __init__(
@@ -51,20 +50,20 @@ class TonyQueueTimeout(TonyJobFailed):
 
 
 class TonyKilledExternally(TonyJobFailed):
-    """Someone else ended the application: a user, an administrator, or the cluster."""
+    """A user, an administrator or the cluster ended the application."""
 
 
 class TonyResultRefused(AirflowFailException):
-    """The job succeeded, and what it returned cannot be handed to other tasks key by key."""
+    """The job succeeded, but its return value cannot be pushed as one XCom per key."""
 
 
 class TonyTaskKilled(AirflowException):
-    """This try of the task was asked to end, by a user's action or because its worker goes down."""
+    """This try of the task must end, because of a user's action or because its worker shuts down."""
 
 
 class TonyJobMissed(AirflowFailException):
-    """What a sensor waits for can never come any more: the job ended otherwise, or there will be none."""
+    """The condition of a sensor can no longer be met: the job ended differently, or no job will come."""
 
 
 class TonyJobStale(AirflowFailException):
-    """A job runs on, but its tasks are not heard of or are too slow; the message names each."""
+    """A job runs, but some tasks are silent or too slow; the message names each."""

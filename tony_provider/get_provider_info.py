@@ -1,4 +1,4 @@
-"""The provider data: what Airflow is told of this provider, in the form of ``airflow/provider_info.schema.json``."""
+"""The provider data for Airflow, in the form of ``airflow/provider_info.schema.json``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tony_provider.configuration import provider_config
 from tony_provider.hooks.fields import CONNECTION_FIELDS, FIELD_BEHAVIOUR
 
 _INTEGRATION = "TonY"
-# By name: Airflow asks for all this before its own classes can be imported.
+# Names instead of imports, because Airflow calls this before its own classes can be imported.
 _LINKS = ("TrainingJobLink", "YarnApplicationLink", "JobPageLink", "TensorBoardLink", "FilesLink")
 
 

@@ -1,6 +1,6 @@
 """Functions for templates: ``{{ macros.tony.newest_model("digits/models") }}``.
 
-Every process of Airflow imports this module: it loads what it needs of a cluster where it is called.
+Every process of Airflow imports this module, so it imports modules for clusters only on use.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ def newest_model(
     tony_conn_id: str = "tony_default",
     proxy_user: str | None = None,
 ) -> str:
-    """URI of the newest published model of an earlier period, for ``warm_start``; empty when there is none.
+    """Return the URI of the newest published model of an earlier period, for ``warm_start``, or an empty string.
 
-    :param models: where models are published: a URI of the job's store, or a path below its staging directory. Each
-        version is a directory ``versions/<anything>`` with a ``version.json`` that holds at least ``model_dir`` and
-        ``period_end`` (ISO 8601), as the example DAGs write it.
-    :param before: models of periods that ended earlier than this; default: the end of this run's period.
+    :param models: the directory of published models: a URI of the job's store, or a path below its staging directory.
+        Each version is a directory ``versions/<anything>`` with a ``version.json`` that contains at least ``model_dir``
+        and ``period_end`` (ISO 8601), as the example DAGs write it.
+    :param before: the model's period must have ended earlier than this; default: the end of this run's period.
 
-    Raises ClusterError, StorageError, ValueError for a version.json that says something else, and UndatedRun if the
-    run is for a partition without a date and ``before`` is not given.
+    Raises ClusterError, StorageError, ValueError for a version.json with other content, and UndatedRun if the run is
+    for a partition without a date and ``before`` is not given.
     """
     from tony_provider.cluster.records.published_models import newest_model_before
     from tony_provider.hooks.tony import TonyHook
@@ -48,7 +48,7 @@ def newest_model(
 
 @pass_context
 def run_date(context: Context) -> datetime:
-    """Return the date that the run is for, as the portal and mails name it: ``{{ macros.tony.run_date() | ds }}``.
+    """Return the date of the run, like the portal and mails: ``{{ macros.tony.run_date() | ds }}``.
 
     Raises UndatedRun if the run is for a partition without a date.
     """
@@ -56,12 +56,12 @@ def run_date(context: Context) -> datetime:
 
 
 def quote(value: object) -> str:
-    """A value as one word of a command, whatever is in it: ``--day {{ macros.tony.quote(params.day) }}``.
+    """Quote any value as one word of a command: ``--day {{ macros.tony.quote(params.day) }}``.
 
-    For ``command`` of a job, which /bin/sh reads: without it a value such as ``1; id`` ends the command, and begins
-    another. Stands by itself, outside of other quotes.
+    Use it in ``command`` of a job, which /bin/sh reads: without it, a value such as ``1; id`` ends the command and
+    starts another. Do not put it inside other quotes.
 
-    Raises ValueError for text that no command can hold: a NUL character.
+    Raises ValueError for a NUL character, which no command can contain.
     """
     text = str(value)
     if "\0" in text:

@@ -1,7 +1,7 @@
-"""How errors reach the log of a task: once, and with the place of a template that is wrong.
+"""Shorten errors in a task's log, and add the location of an invalid template.
 
-Airflow writes an exception with all its causes and every frame of each. What a person is to mend is in the message of
-ours, and the cause says the same once more.
+Airflow logs an exception with all its causes and all stack frames. The message of our exceptions already contains the
+information that a user needs, and the cause only repeats it.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
     _Operator = BaseOperator
 else:
-    _Operator = object  # it comes before Airflow's own class
+    _Operator = object  # before Airflow's own class in the bases
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def with_readable_errors(method: Method) -> Method:
-    """An operator's method that Airflow calls: our own errors leave it without causes, and without our frames.
+    """Decorator for an operator's method that Airflow calls: removes causes and stack frames from our own errors.
 
-    Those go to the log at level DEBUG. All other errors, which may be mistakes of this provider, stay as they are.
+    The removed parts are logged at level DEBUG. All other errors may be bugs of this provider, and are unchanged.
     """
 
     @functools.wraps(method)
@@ -47,7 +47,7 @@ def with_readable_errors(method: Method) -> Method:
 
 
 def _is_ours(error: Exception) -> bool:
-    # Here, as DAG files pay for what is imported above.
+    # Imported here to keep DAG files fast.
     from tony_provider.cluster.errors import ClusterError
     from tony_provider.runtime.storage.errors import StorageError
 
@@ -57,7 +57,7 @@ def _is_ours(error: Exception) -> bool:
 
 
 class ReadableTemplates(_Operator):
-    """What operators and sensors have in common: an error of a template says which field it is in."""
+    """Base class of operators and sensors that adds the field's name to template errors."""
 
     def render_template(
         self,
@@ -66,7 +66,7 @@ class ReadableTemplates(_Operator):
         jinja_env: Environment | None = None,
         seen_oids: set[int] | None = None,
     ) -> Any:
-        """Raises as ``naming_templates`` says."""
+        """Render ``content``. Raises the errors of ``naming_templates``."""
         env = jinja_env or self.get_template_env()
         with naming_templates(self, content, env):
             return super().render_template(content, context, env, seen_oids)
@@ -74,10 +74,10 @@ class ReadableTemplates(_Operator):
 
 @contextmanager
 def naming_templates(task: BaseOperator, content: Any, env: Environment) -> Iterator[None]:
-    """Around the rendering of ``content``, which may be a field of the task, or a part of one.
+    """Context manager around the rendering of ``content``, a field of the task or a part of one.
 
-    Raises TonySpecError for a template that Jinja cannot read; TemplateNotFound, which a retry may mend, for a file
-    that is not there; UndefinedError. Each says the field, and the text or the file that is wrong.
+    Raises TonySpecError for invalid template syntax, TemplateNotFound for a missing file, which a retry may fix, and
+    UndefinedError. Each error names the field, and the invalid text or file.
     """
     try:
         with naming_text(content, env):
@@ -110,7 +110,7 @@ def naming_field(name: str) -> Iterator[None]:
 
 
 def _with_text(error: Exception, content: Any, env: Environment) -> Exception:
-    """As said of the innermost text; whatever that is in has it said already."""
+    """Add the innermost text to an error. Errors of nested text contain it already."""
     if not isinstance(content, str):
         return error
     if isinstance(error, TemplateSyntaxError):
@@ -124,7 +124,7 @@ def _with_text(error: Exception, content: Any, env: Environment) -> Exception:
 
 
 def _line(error: TemplateSyntaxError, content: str) -> str:
-    """The one that Jinja stumbled over, of the text or of the file that it names."""
+    """Return the line with the error, of the text or of the file that the error names."""
     lines = (error.source or content).splitlines()
     line = lines[error.lineno - 1].strip() if 0 < error.lineno <= len(lines) else content
     if error.name:

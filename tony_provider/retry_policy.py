@@ -1,4 +1,4 @@
-"""A retry policy for training tasks, of Airflow's own kind: what is tried again, how soon, and what is not."""
+"""A retry policy for training tasks: decides by the cause of a failure whether and when to retry."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 _AT_ONCE = timedelta(0)
 
-# What the cluster did: the next application goes on from the newest checkpoint, on other nodes.
+# Caused by the cluster: the next application resumes from the newest checkpoint, on other nodes.
 _OF_THE_CLUSTER = (FailureKind.CONTAINER_LOST, FailureKind.NODE, FailureKind.PREEMPTED, FailureKind.FENCED)
-# What a node, the network or the store did not manage, and may do in a while.
+# Temporary failures of a node, the network or the store.
 _PASSING = (
     FailureKind.LAUNCH,
     FailureKind.REGISTRATION_TIMEOUT,
@@ -34,11 +34,11 @@ _PASSING = (
 class TonyRetryPolicy(RetryPolicy):
     """A retry policy by the cause of a failure: ``TonyTrainOperator(..., retries=5, retry_policy=TonyRetryPolicy())``.
 
-    Tried again at once: what the cluster took away, a master that died, a worker that went down. After a delay: a full
-    queue, a cluster or store out of reach, containers that could not be started. Not again: exit codes that the job
-    calls permanent, commands that are not there, and what somebody ended. All else, such as a training that failed more
-    often than its own restarts mend, keeps the task's ``retry_delay``. ``retries`` bounds it all; Airflow does not ask
-    a policy about errors that no retry can mend, such as a wrong job.
+    Immediate retry: containers that the cluster took away, a master that died, a worker that shut down. Retry after a
+    delay: a full queue, an unreachable cluster or store, containers that could not start. No retry: exit codes that the
+    job declares as permanent, missing commands, and applications that a user or the cluster ended. All other failures,
+    such as a training that failed after all its own restarts, keep the task's ``retry_delay``. ``retries`` limits all
+    of them. Airflow does not call a policy for errors that no retry can fix, such as an invalid job.
 
     :param queue_delay: how long to wait after a queue timeout.
     :param outage_delay: how long to wait after an outage.

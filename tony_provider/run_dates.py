@@ -1,6 +1,6 @@
-"""The date of a DAG run: the only place that decides it.
+"""The date of a DAG run: the only module that determines it.
 
-Summaries, the portal, notifications, templates and the example DAGs all call these functions, so that they name the
+Summaries, the portal, notifications, templates and the example DAGs all call these functions, so that they show the
 same date for a run.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from tony_provider.runtime.jobspec.problems import shown
 
-# A day or a month, with or without a time. Digits alone may be the number of a customer.
+# A day or a month, with or without a time. Digits alone are no date, since they may be the number of a customer.
 _DATE = re.compile(r"(?P<day>\d{4}-\d{2}(?P<of_month>-\d{2})?)(?P<time>[T ].*)?")
 
 
@@ -56,7 +56,7 @@ def known_run_date(run: Any) -> datetime | None:
 def period_end(run: Any) -> datetime:
     """Return the end of the period that a DAG run is for: of its data interval, or its date if it has no interval.
 
-    Compare periods by it, not by ``run_date``: a model must not begin with the weights of a later one.
+    Compare periods by their ends, not by ``run_date``: a model must not start with the weights of a later one.
     Raises UndatedRun if the run is for a partition without a date.
     """
     end = None if _field(run, "partition_key") is not None else _field(run, "data_interval_end")

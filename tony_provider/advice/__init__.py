@@ -1,1 +1,1 @@
-"""Advice: rules that look at what a job has left, and say what should be changed for the next one."""
+"""Advice: rules that examine the history of a job and recommend changes for its next run."""

@@ -1,4 +1,7 @@
-"""What the documents say of a rule, for those who have the package alone."""
+"""Apply the advice rules to a finished job, and select advice for its next run.
+
+Also formats advice for the log and reads the documentation of a rule from the packaged ``advice.md``.
+"""
 
 from __future__ import annotations
 
@@ -31,29 +34,32 @@ _PAGES = (  # in an installed package, and in the repository
 
 
 def rule_documentation(rule: str) -> str:
-    """The section of a rule, without its title; empty: it has none. Raises FileNotFoundError where there is no page."""
+    """Return the section of a rule without its title, or "" if there is none.
+
+    Raises FileNotFoundError if no page exists.
+    """
     page = next((each for each in _PAGES if each.exists()), _PAGES[0]).read_text(encoding="utf-8")
     _, _, section = page.partition(f"\n## {rule}\n")
     return section.partition("\n## ")[0].strip()
 
 
 def advice_lines(advice: Sequence[Advice], application_id: str) -> list[str]:
-    """A line for each piece of advice on an application, for a log; and one that says where there is more about it."""
+    """Return a log line for each piece of advice, and a last line with the command that explains the advice."""
     lines = [f"Advice: {each.text} ({each.confidence.value} confidence)" for each in advice]
     return [*lines, f"What is behind it: airflow tony advise {application_id} --explain"] if lines else []
 
 
 log = logging.getLogger(__name__)
 
-MOST = 3  # pieces of advice: who is told more does nothing
+MOST = 3  # pieces of advice: users ignore longer lists
 
 
 def advise(job: JobHistory, former: Sequence[JobSummary] = (), rules: Iterable[Rule] = RULES) -> list[Advice]:
-    """What should be changed for the next application, the greatest gain first; at most MOST pieces of advice.
+    """Return advice for the next application, the greatest gain first, at most MOST pieces.
 
-    :param former: what is known of earlier applications of the same task of the DAG, oldest first.
+    :param former: summaries of earlier applications of the same task of the DAG, oldest first.
 
-    Raises nothing for what is damaged or missing: a rule that cannot do with it is left out, and the log says so.
+    Damaged or missing data raises no error: a rule that fails because of it is skipped and logged.
     """
     case = Case(job, [each for each in former if each.application_id != job.application_id])
     found = sorted(_asked(case, rules), key=lambda each: -each.gain)[:MOST]
@@ -61,7 +67,7 @@ def advise(job: JobHistory, former: Sequence[JobSummary] = (), rules: Iterable[R
 
 
 def merged_change(advice: Iterable[Advice]) -> dict[str, Any]:
-    """The changes of all as one merge patch, as ``overrides`` takes it; where two differ, the first one's counts."""
+    """Return one merge patch for ``overrides`` from all changes. If two changes conflict, the first one applies."""
     changes = [each.change for each in advice if each.change]
     return functools.reduce(merge, reversed(changes), {})
 
@@ -70,7 +76,7 @@ def _asked(case: Case, rules: Iterable[Rule]) -> Iterator[Advice]:
     for rule in rules:
         try:
             said = rule.advise(case)
-        except Exception as error:  # noqa: BLE001 - one rule's trouble with a damaged history is not the others'
+        except Exception as error:  # noqa: BLE001 - a failing rule must not stop the others
             log.warning("The rule %s cannot judge %s: %r", rule.name, case.job.application_id, error)
         else:
             if said is not None:
@@ -78,7 +84,7 @@ def _asked(case: Case, rules: Iterable[Rule]) -> Iterator[Advice]:
 
 
 def _checked(case: Case, advice: Advice) -> Advice:
-    """Without its change where the job would be refused with it."""
+    """Return the advice without its change if the job would be invalid with the change."""
     if advice.change is None:
         return advice
     try:
@@ -95,17 +101,17 @@ APPLIED_RULES = (MemoryTooLittle(), MemoryTooMuch(), VcoresIdle())
 
 @attrs.frozen
 class NextRun:
-    """Advice for the next run, and the application whose figures it is by."""
+    """Advice for the next run, and the id of the application that the figures come from."""
 
     application_id: str
     advice: Sequence[Advice]
 
 
 def advise_next(job: JobSpec, former: Sequence[JobSummary]) -> NextRun | None:
-    """What the job should ask for; None: nothing is known of an application that tells.
+    """Return advice on the resources of the job, or None if no former application is suitable.
 
-    That is the last one that has succeeded, or one since then that was killed for its memory. It is judged as if it had
-    asked for what ``job`` does.
+    The advice uses the last application that succeeded, or a later one that was killed for its memory. The rules
+    compare its use with the resources that ``job`` requests.
     """
     at = next((n for n in reversed(range(len(former))) if _tells(former[n])), None)
     if at is None:
@@ -122,7 +128,7 @@ def _tells(run: JobSummary) -> bool:
 
 
 def _as_if(job: JobSpec, run: JobSummary) -> JobHistory:
-    """The history of ``run``, as one of ``job``: rules compare with what that asks for."""
+    """Return the history of ``run`` with the specification of ``job``, because rules compare use with requests."""
     failed = _is_out_of_memory(run)
     status = JobStatus(
         run.application_id,

@@ -1,11 +1,11 @@
-"""What the names of metrics say, as people give them."""
+"""Classify metrics by their names: evaluation or training, and whether lower values are better."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
-INPUT_WAIT = "input_wait"  # the share of the time, 0 to 1, that a program has waited for its input
+INPUT_WAIT = "input_wait"  # share of the time, 0 to 1, in which the program waited for its input
 
 _EVALUATION = {"val", "valid", "validation", "eval", "evaluation", "test", "dev", "holdout"}
 _LOWER = {"loss", "error", "err", "rmse", "mse", "mae", "mape", "perplexity", "ppl", "wer", "cer", "logloss", "nll"}
@@ -17,13 +17,13 @@ def _words(metric: str) -> set[str]:
 
 
 def is_of_evaluation(metric: str) -> bool:
-    """Whether it is measured on data that is not trained on, by its name: ``val_loss``, ``eval/accuracy``, ``auc``."""
+    """Return whether the name indicates data that is not trained on: ``val_loss``, ``eval/accuracy``, ``auc``."""
     words = _words(metric)
     return bool(words & _EVALUATION) or bool(words & (_HIGHER - {"accuracy", "acc"}) and "train" not in words)
 
 
 def gets_lower(metric: str) -> bool | None:
-    """Whether a better value is lower, by its name; None: that cannot be told."""
+    """Return whether lower values are better according to the name, or None if the name does not indicate it."""
     words = _words(metric)
     if words & _LOWER:
         return True
@@ -31,7 +31,7 @@ def gets_lower(metric: str) -> bool | None:
 
 
 def ranked(metrics: Iterable[str]) -> list[str]:
-    """All of them in the order of interest: first what is ``telling``, last what the program does itself."""
+    """Return all metrics by relevance: first those of ``telling``, last settings such as the learning rate."""
     names = list(metrics)
     first = telling(names)
     rest = sorted(set(names) - set(first), key=lambda each: (_is_of_its_doing(each), each))
@@ -44,6 +44,6 @@ def _is_of_its_doing(metric: str) -> bool:
 
 
 def telling(metrics: Iterable[str]) -> list[str]:
-    """Those whose better values are known, those of an evaluation first."""
+    """Return the metrics with a known direction of improvement, evaluation metrics first."""
     known = [each for each in metrics if gets_lower(each) is not None]
     return sorted(known, key=lambda each: (not is_of_evaluation(each), not gets_lower(each), each))

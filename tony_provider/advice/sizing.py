@@ -1,4 +1,7 @@
-"""How much memory a container should be given for what its tasks have used."""
+"""Recommended memory and vcores of containers, from the use in past runs.
+
+Also parses the operator's ``apply_advice``, which limits the changes that may be applied to a job.
+"""
 
 from __future__ import annotations
 
@@ -16,56 +19,56 @@ from tony_provider.runtime.parsing.reader import suggestion
 from tony_provider.runtime.protocol.status import TypeUse
 
 MIB = 1 << 20
-MEMORY_HEAD_ROOM = 1.25  # times the most that was used: samples miss short peaks, and data grows
-EXECUTOR_MEMORY = 64  # MiB, of our own process in each container
-MEMORY_STEP = 256  # MiB: what is advised is a multiple of it
+MEMORY_HEAD_ROOM = 1.25  # factor on the peak: samples miss short peaks, and data grows
+EXECUTOR_MEMORY = 64  # MiB for our own process in each container
+MEMORY_STEP = 256  # MiB: recommended values are multiples of this
 LEAST_MEMORY = 512  # MiB
 
 
 def needed_memory(most_rss_bytes: int) -> int:
-    """The memory in MiB to ask for when tasks have used so many bytes at most."""
+    """Return the memory in MiB to request if no task used more than ``most_rss_bytes``."""
     wanted = most_rss_bytes * MEMORY_HEAD_ROOM / MIB + EXECUTOR_MEMORY
     return max(LEAST_MEMORY, -int(-wanted // MEMORY_STEP) * MEMORY_STEP)
 
 
 def most_used_memory(runs: TypeRuns) -> int | None:
-    """The most bytes that a task of the type has used in any run that is known; None: nobody says."""
+    """Return the peak in bytes over all tasks of the type and all known runs, or None if no run has a figure."""
     known = [each.most_rss_bytes for each in (runs.now, *runs.former) if each.most_rss_bytes]
     return max(known, default=None)
 
 
 def asked_memory(runs: TypeRuns) -> int:
-    """The memory in MiB that this run asked for."""
+    """Return the memory in MiB that this run requested per container."""
     return runs.now.memory_bytes // MIB
 
 
 def memory_value(mebibytes: int) -> str:
-    """As the specification takes it: ``2GiB``, ``1536MiB``."""
+    """Format memory for a specification: ``2GiB``, ``1536MiB``."""
     return f"{mebibytes}MiB" if mebibytes % 1024 else f"{mebibytes // 1024}GiB"
 
 
 def memory_text(mebibytes: float) -> str:
-    """For people: ``1.5 GiB``; what can be asked for is told exactly, such as ``1.25 GiB``."""
+    """Format memory for users: ``1.5 GiB``. Values that can be requested are exact, such as ``1.25 GiB``."""
     if mebibytes >= 1024 and mebibytes % MEMORY_STEP == 0:
         return f"{mebibytes / 1024:g} GiB"
     return size(mebibytes * MIB)
 
 
 def memory_change(wanted: Iterable[tuple[str, int]]) -> dict[str, dict[str, dict[str, str]]]:
-    """The merge patch for the memory, in MiB, of task types."""
+    """Return the merge patch that sets the memory, in MiB, of task types."""
     return {"tasks": {task_type: {"memory": memory_value(memory)} for task_type, memory in wanted}}
 
 
-_HEAD_ROOM = 1.5  # times the mean
-_NOISE = 0.05  # of a core: one that is busy all the time may measure so much more
-_FULL = 0.9  # of what it was given: it may have wanted more
+_HEAD_ROOM = 1.5  # factor on the mean
+_NOISE = 0.05  # of a core: measurements of a fully busy core may exceed it by this much
+_FULL = 0.9  # share of the granted vcores: a run above it may have needed more
 
 
 def needed_vcores(use: TypeUse, asked: int) -> int:
-    """The vcores to ask for by what one run used, of a job that asks for ``asked``.
+    """Return the vcores to request for a job that requests ``asked``, from the use in one run.
 
-    For the mean with head-room, and for what it kept busy for half a minute. A run that was given fewer, and has used
-    them all, does not tell what it would have used: then half again as many as it had.
+    The number covers the mean with head-room, and the busiest half minute. If the run had fewer vcores than ``asked``
+    and used them all, its real need is unknown. The result is then at least 1.5 times the vcores that it had.
     """
     mean, most = use.mean_cpu_percent or 0.0, use.most_cpu_percent or 0.0
     most = max(mean, most)
@@ -77,19 +80,25 @@ def needed_vcores(use: TypeUse, asked: int) -> int:
 
 _READ = {"memory": parse_memory, "vcores": parse_integer}
 _BOUNDS = ("at_least", "at_most")
-_LESS = 4  # a quarter of the job's own
-_MORE = 2  # twice the job's own
+_LESS = 4  # divisor of the job's own value, for the default of at_least
+_MORE = 2  # factor on the job's own value, for the default of at_most
 
 
 @attrs.frozen
 class Limits:
-    """What may be changed, and within which limits: memory in MiB, vcores. None: as the job's own value says."""
+    """Keys that advice may change, with limits in MiB or vcores.
+
+    A limit of None is derived from the job's own value.
+    """
 
     by_key: Mapping[str, tuple[int | None, int | None]]
 
     @classmethod
     def parse(cls, given: Any) -> Limits | None:
-        """The operator's ``apply_advice``; None: nothing is to be applied. Raises ValueError, with the path."""
+        """Parse the operator's ``apply_advice``. Return None if no advice is to be applied.
+
+        Raises ValueError with the path of the invalid value.
+        """
         if isinstance(given, bool):
             return cls(dict.fromkeys(_READ, (None, None))) if given else None
         if not isinstance(given, Mapping) or not given:
@@ -100,7 +109,7 @@ class Limits:
         return cls({key: _bounds(key, bounds) for key, bounds in given.items()})
 
     def within(self, change: Mapping[str, Any], job: JobSpec) -> dict[str, Any]:
-        """What of ``change`` may be laid over the job, as far as it may; empty: nothing."""
+        """Return the part of ``change`` that may be applied to the job, limited to the allowed values."""
         found: dict[str, dict[str, Any]] = {}
         for task_type, wanted in change.get("tasks", {}).items():
             for key, value in wanted.items():
@@ -111,7 +120,7 @@ class Limits:
         return {"tasks": found} if found else {}
 
     def _bounded(self, key: str, own: int, wanted: int) -> int:
-        """As near to ``wanted`` as may be. Less than what is wanted is never given in place of more."""
+        """Return the allowed value nearest to ``wanted``. Never lower a value that should be raised."""
         least, most = self.by_key[key]
         least = -(-own // _LESS) if least is None else least
         most = own * _MORE if most is None else most

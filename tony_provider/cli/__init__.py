@@ -1,1 +1,1 @@
-"""The commands ``airflow tony …``: a small file for each, defined in ``definition.py``."""
+"""The commands ``airflow tony …``, which ``definition.py`` defines and the other modules implement."""

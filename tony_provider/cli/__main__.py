@@ -1,4 +1,7 @@
-"""``python -m tony_provider.cli …``: as ``airflow tony …``, also by an Airflow that takes no commands of providers."""
+"""``python -m tony_provider.cli …``: the same as ``airflow tony …``.
+
+Also works with an Airflow that does not support commands of providers.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from tony_provider.cli.definition import get_tony_cli_commands
 
 
 def run() -> None:
-    """One of the commands, as Airflow runs its own."""
+    """Run one of the commands like Airflow runs its own."""
     for command in get_tony_cli_commands():
         ALL_COMMANDS_DICT.setdefault(command.name, command)
     sys.argv[1:1] = ["tony"]

@@ -1,4 +1,7 @@
-"""``airflow tony env build``: build a Python environment for jobs, once for each content."""
+"""The commands ``airflow tony env build`` and ``airflow tony runtime build``.
+
+They build a Python environment for jobs, and a runtime archive for the nodes' versions of Python.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ _OLDEST = 9
 
 @command
 def build_env(args: Namespace) -> None:
-    """The command. Prints the environment's URI alone, so that a shell can take it; all else is for people."""
+    """Build an environment. Prints only the URI to stdout, so that shells can use it; the rest goes to stderr."""
     target = BuildTarget.of(_version(args.python), args.platform)
     requirements = read_requirements(Path(args.requirements))
     with hook_of(args) as hook:
@@ -55,7 +58,7 @@ _RUNTIME_OLDEST = (3, 9)
 
 
 def build_runtime(args: Namespace) -> None:
-    """The command. Exits with a message for what cannot be done."""
+    """Build a runtime archive. Exits with a message if that fails."""
     pythons = [version.strip() for version in args.python.split(",") if version.strip()]
     for version in pythons:
         if not _RUNTIME_PYTHON.fullmatch(version) or tuple(map(int, version.split("."))) < _RUNTIME_OLDEST:

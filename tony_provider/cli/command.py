@@ -1,4 +1,7 @@
-"""Where answers are written: a terminal, whose width most tables keep to, or a file or pipe, where nothing is cut."""
+"""Common parts of the commands: error handling, output, and the connection and applications that a command names.
+
+A terminal limits the width of most tables. Output to a file or pipe is never cut.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +38,11 @@ _WIDE = 1 << 14  # characters; wider than any path
 
 
 def print_rows(rows: Sequence[Mapping[str, object]], output: str, *, whole: bool = False) -> None:
-    """As ``--output`` says. ``whole``: a terminal breaks lines, never cells, so that ids and paths can be copied."""
+    """Print rows in the format ``output``. With ``whole``, a terminal breaks lines but not cells, for IDs and paths."""
     console = AirflowConsole(emoji=False)
     if output == "table" and (whole or not console.is_terminal):  # JSON would be padded with blanks up to the width
         console.width = _WIDE
-    if output not in ("json", "yaml"):  # those write what a terminal obeys in ASCII
+    if output not in ("json", "yaml"):  # those formats escape control characters
         rows = [{key: _cell(value, output) for key, value in row.items()} for row in rows]
     console.print_as(rows, output)
 
@@ -51,17 +54,17 @@ def _cell(value: object, output: str) -> object:
 
 
 def as_text(text: str, style: str = "") -> Text:
-    """A text of somebody else's as rich takes one: no markup, and nothing that a terminal obeys."""
+    """Convert untrusted text for rich: without markup, and without control sequences."""
     return Text(printable(text), style=style)
 
 
 def say(text: str) -> None:
-    """Print an answer of a command that is no table, whoever's names and words are in it."""
-    print(printable(text), flush=True)  # noqa: T201 - its answer
+    """Print output of a command that is no table. The text may contain untrusted names."""
+    print(printable(text), flush=True)  # noqa: T201 - output of the command
 
 
 def print_whole(renderable: RenderableType) -> None:
-    """What is no table of rows, such as a job."""
+    """Print an object that is no table of rows, such as a job."""
     console = Console(soft_wrap=True)
     if not console.is_terminal:
         console.width = _WIDE
@@ -69,19 +72,19 @@ def print_whole(renderable: RenderableType) -> None:
 
 
 def age_of(epoch_ms: int) -> str:
-    """How long ago."""
+    """Format the time since ``epoch_ms``."""
     return span(time.time() - epoch_ms / 1000)
 
 
 def utc_time(epoch_ms: int | None) -> str:
-    """In UTC, which the column's title says; empty when there is none."""
+    """Format a time in UTC, which the column's title states. Return an empty string for None."""
     return clock.moment(epoch_ms).removesuffix(" UTC") if epoch_ms else ""
 
 
 def seconds_of(option: str, text: str) -> float:
-    """The seconds that a duration such as ``30d``, ``12h`` or ``90s`` stands for.
+    """Return the seconds of a duration such as ``30d``, ``12h`` or ``90s``.
 
-    ``option`` is the command's, for the message with which this exits when ``text`` is no duration.
+    ``option`` is the command's option, for the message with which this exits if ``text`` is no duration.
     """
     try:
         return float(parse_duration(text))
@@ -94,7 +97,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def until_interrupted() -> Iterator[threading.Event]:
-    """Gives what is set by Ctrl-C, and by the signals that end a process: none of them disturbs the end itself."""
+    """Yield an event that Ctrl-C and terminating signals set, so that none of them interrupts the cleanup."""
     over = threading.Event()
     before = {each: signal.signal(each, lambda *_: over.set()) for each in _ENDING}
     try:
@@ -106,14 +109,14 @@ def until_interrupted() -> Iterator[threading.Event]:
 
 Command = Callable[[Namespace], None]
 
-_INTERRUPTED = 130  # as shells say it
+_INTERRUPTED = 130  # exit code of shells
 
 
 def command(function: Command) -> Command:
     """Decorator for the function of a command: hides log lines and turns known errors into a message.
 
-    Airflow's log lines are not for those who look at a command (``--verbose`` shows them). What a person can mend is
-    told in one message in place of a traceback; the exit code is 1 then.
+    Users see Airflow's log lines only with ``--verbose``. For errors that a user can fix, one message replaces the
+    traceback, and the exit code is 1.
     """
 
     @functools.wraps(function)
@@ -123,10 +126,10 @@ def command(function: Command) -> Command:
                 function(args)
         except (ClusterError, StorageError, TonySpecError, ConfigurationProblem, AirflowTooOld) as error:
             sys.stdout.flush()
-            raise SystemExit(printable(str(error))) from error  # with names and words of a job's
+            raise SystemExit(printable(str(error))) from error  # may contain names and text of a job
         except KeyboardInterrupt:
             raise SystemExit(_INTERRUPTED) from None
-        except BrokenPipeError:  # as when it is piped into head
+        except BrokenPipeError:  # for example of a pipe into head
             sys.stdout = None
             raise SystemExit(1) from None
 
@@ -134,16 +137,16 @@ def command(function: Command) -> Command:
 
 
 class NotFound(ClusterError):  # noqa: N818 - named for what is wrong
-    """The application that a command names does not exist, or nothing of it is in the staging directory."""
+    """The application that a command names does not exist, or the staging directory has no files of it."""
 
 
 def hook_of(args: Namespace) -> TonyHook:
-    """The hook for the connection that the command line names."""
+    """Return the hook for the connection that the command line names."""
     return TonyHook(args.conn_id, args.proxy_user)
 
 
 def application_of(hook: TonyHook, args: Namespace) -> ApplicationRef:
-    """The application that the arguments name, by its id or by its training's tag. Raises NotFound."""
+    """Return the application that the arguments name by ID or by its training's tag. Raises NotFound."""
     application_id, tag = args.application_id or "", getattr(args, "tag", None) or ""
     if bool(application_id) == bool(tag):
         raise NotFound("name one application: by its id, or by its training's tag with --tag")
@@ -152,7 +155,7 @@ def application_of(hook: TonyHook, args: Namespace) -> ApplicationRef:
 
 
 def applications_of(hook: TonyHook, args: Namespace) -> list[ApplicationRef]:
-    """All applications that the arguments name: by ids, tags, or a DAG, its task and runs. Raises NotFound."""
+    """Return all applications that the arguments name: by IDs, tags, or a DAG, its task and runs. Raises NotFound."""
     tags = [(tag, tag) for tag in args.tag or []]
     training = (args.dag_id, args.task_id, args.run_id)
     if any(training):
@@ -178,7 +181,7 @@ def _found(hook: TonyHook, what: str, found: ApplicationRef | None) -> Applicati
 
 
 def identity_of(hook: TonyHook, found: ApplicationRef) -> Identity:
-    """The identity of the training that the application is of. Raises NotFound where it has no directory."""
+    """Return the identity of the application's training. Raises NotFound if it has no directory."""
     if found.identity is None:
         raise NotFound(
             f"{found.application_id} has no directory in {hook.layout.root}; check that --conn-id names the connection "

@@ -1,4 +1,7 @@
-"""The commands under ``airflow tony``. Imported by every `airflow` command, so it imports nothing heavy."""
+"""Definitions of the commands below ``airflow tony``.
+
+Every `airflow` command imports this module, so it imports nothing heavy.
+"""
 
 from __future__ import annotations
 
@@ -439,7 +442,7 @@ _PORTAL_REBUILD = ActionCommand(
 
 
 def get_tony_cli_commands() -> list[CLICommand]:
-    """The group ``tony`` of commands that the provider adds to Airflow's command line."""
+    """Return the command group ``tony`` that the provider adds to Airflow's command line."""
     runtime = GroupCommand(name="runtime", help="The runtime that travels to the nodes", subcommands=(_RUNTIME_BUILD,))
     env = GroupCommand(name="env", help="Python environments of jobs", subcommands=(_ENV_BUILD,))
     portal = GroupCommand(name="portal", help="The portal in Airflow's pages", subcommands=(_PORTAL_REBUILD,))

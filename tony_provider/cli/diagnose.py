@@ -1,4 +1,4 @@
-"""``airflow tony doctor``: find what is wrong with a connection."""
+"""``airflow tony doctor`` checks a connection, and ``airflow tony advise`` suggests changes to a job."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tony_provider.cluster.records.summary import Advice
 from tony_provider.runtime.common.codec import to_plain
 from tony_provider.runtime.common.text import one_line
 
-_TIDYING_SECONDS = 5.0  # after all was told, for a slow store to remove the file that was tried
+_TIDYING_SECONDS = 5.0  # extra time for a slow store to remove the test file, after the output is complete
 
 
 @command
 def doctor(args: Namespace) -> None:
-    """The command. Exits with 1 when something keeps jobs from running."""
+    """Check a connection. Exits with 1 if a problem keeps jobs from running."""
     with hook_of(args) as hook:
         report = hook.diagnose()
     rows = [
@@ -48,7 +48,7 @@ def doctor(args: Namespace) -> None:
 
 @command
 def advise(args: Namespace) -> None:
-    """The command. Prints at most three pieces of advice, or with ``--patch`` their changes as one merge patch."""
+    """Print at most three pieces of advice, or with ``--patch`` a merge patch of their changes."""
     with hook_of(args) as hook:
         found = application_of(hook, args)
         job = hook.history(identity_of(hook, found), found.application_id)

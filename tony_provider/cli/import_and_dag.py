@@ -1,4 +1,7 @@
-"""``airflow tony dag``: a DAG file around a job, with its parameters as a trigger form."""
+"""The commands ``airflow tony dag`` and ``airflow tony import``.
+
+They write a DAG file around a job, with its parameters as a trigger form, and convert jobs of other systems.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +21,12 @@ from tony_provider.job_files.write_dag import DagFile, dag_id_of
 from tony_provider.job_files.write_job import job_text, with_moved_paths
 from tony_provider.runtime.parsing.parse import load_source, parse_job
 
-_CONNECTION = "tony_conn_id"  # of the operator
+_CONNECTION = "tony_conn_id"  # argument of the operator
 
 
 @command
 def dag(args: Namespace) -> None:
-    """The command. Before, the job is checked, with its parameters' defaults or what ``--param`` gives."""
+    """Write a DAG. Checks the job before, with the defaults of its parameters or the values of ``--param``."""
     path = Path(args.job)
     file = read_job_file(path)
     required = [name for name, each in file.parameters.items() if each.is_required]
@@ -65,7 +68,7 @@ _HEAD = "Not carried over, or otherwise:"
 
 @command
 def import_job(args: Namespace) -> None:
-    """The command. Without ``--output`` and ``--dag`` the job is its answer. What is no valid job is not written."""
+    """Convert a job. Prints the job without ``--output`` and ``--dag``. Does not write an invalid job."""
     try:
         imported = imported_from(
             args.words, system=args.system, command=args.command, given=overrides_of(args.set or [])
@@ -99,7 +102,7 @@ def _job(imported: ImportedJob, job: Mapping[str, Any]) -> str:
         comments += [_HEAD, *(f"- {each}" for each in imported.left)]
     text = job_text(job, comments)
     if any(mark in text for mark in MARKS):
-        text = job_text({TEMPLATES: False, **job}, comments)  # no foreign text or comment is a template
+        text = job_text({TEMPLATES: False, **job}, comments)  # foreign text and comments are not templates
     if parse_job(split_parameters(load_source(text))[1]) != parse_job(
         job
     ):  # the written file must give the checked job

@@ -1,4 +1,7 @@
-"""``airflow tony kill``: end a job, with grace."""
+"""Commands that change a running job, or copy its checkpoint or model.
+
+Contains ``kill``, ``suspend``, ``resume``, ``resize``, ``export`` and ``checkpoint`` of ``airflow tony``.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +27,9 @@ BY = "`airflow tony kill`"
 
 @command
 def kill(args: Namespace) -> None:
-    """The command. The job's master is asked to stop it, where it can be asked; else the application is killed.
+    """Stop a job through its master, or kill the application if the master is unreachable.
 
-    Exits with 1 when it has not ended within a while.
+    Exits with 1 if it does not end in time.
     """
     reason = args.reason or f"asked for by {getpass.getuser()} on {socket.gethostname()}"
     order = KillOrder(reason, by=BY, grace=None if args.grace is None else seconds_of("--grace", args.grace))
@@ -36,7 +39,7 @@ def kill(args: Namespace) -> None:
         if application is None or application.is_final:
             say(f"{name} has already ended")
             return
-        if found.identity is None:  # of another staging directory: nothing to tidy up
+        if found.identity is None:  # from another staging directory, so there are no files to remove
             hook.kill(name, str(order))
             say(f"{name} is being killed")
             return
@@ -48,7 +51,7 @@ def kill(args: Namespace) -> None:
 
 @command
 def suspend(args: Namespace) -> None:
-    """The command. The job's master is asked, and does it by itself. One that is suspended already is no error."""
+    """Ask the job's master to suspend the job. A suspended job is no error."""
     with hook_of(args) as hook:
         name, answer = _ask(hook, args, "suspend")
     if answer.get("state") == JobState.SUSPENDED:
@@ -61,7 +64,7 @@ def suspend(args: Namespace) -> None:
 
 @command
 def resume(args: Namespace) -> None:
-    """The command. One that is not suspended is no error: it goes on."""
+    """Resume a suspended job. A job that is not suspended is no error, and continues."""
     with hook_of(args) as hook:
         name, answer = _ask(hook, args, "resume")
     if answer.get("state") == JobState.SUSPENDED:
@@ -81,7 +84,7 @@ def _ask(hook: TonyHook, args: Namespace, action: str) -> tuple[str, dict[str, A
 
 @command
 def resize(args: Namespace) -> None:
-    """The command. The job's master is asked, and does it by itself. What is so already is no error."""
+    """Ask the job's master to resize task types. A count that is already correct is no error."""
     counts = _counts(args.counts)
     reason = args.reason or f"asked for by {getpass.getuser()} on {socket.gethostname()}"
     with hook_of(args) as hook:
@@ -103,7 +106,7 @@ def resize(args: Namespace) -> None:
 
 
 def _counts(written: list[str]) -> dict[str, int]:
-    """Of ``worker=4``."""
+    """Parse counts such as ``worker=4``."""
     counts: dict[str, int] = {}
     for each in written:
         name, equals, number = each.partition("=")
@@ -119,9 +122,10 @@ def _counts(written: list[str]) -> dict[str, int]:
 
 @command
 def export(args: Namespace) -> None:
-    """The command. Prints the URI of the export once it is on the store.
+    """Export the model of a job, and print its URI once it is on the store.
 
-    Exits with 1 when none comes within the timeout. With a timeout of 0 it only asks, and says what there is so far.
+    Exits with 1 if there is no export within the timeout. With a timeout of 0, only sends the request, and prints the
+    newest export and checkpoint so far.
     """
     seconds = seconds_of("--timeout", args.timeout)
     reason = args.reason or f"asked for by {getpass.getuser()} on {socket.gethostname()}"
@@ -146,7 +150,7 @@ def _only_ask(hook: TonyHook, application_id: str, reason: str) -> None:
 
 @command
 def checkpoint(args: Namespace) -> None:
-    """Copy the files of a checkpoint, as the task with this rank finds them. The directory must not exist yet."""
+    """Copy the files of a checkpoint, as the task with the given rank sees them. The directory must not exist yet."""
     directory = Path(args.directory).absolute()
     if directory.exists():
         raise SystemExit(f"{directory} already exists; name a directory that the command can create")

@@ -1,4 +1,4 @@
-"""What a submission from a command line is given beside the job: values of secrets, and where it comes from."""
+"""Read the job file, the overrides, and the secrets that a command line names."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from tony_provider.runtime.parsing.parse import EVERYTHING, Layers
 
 
 def secrets_from_environment(names: Sequence[str]) -> dict[str, str]:
-    """From the environment: what is on a command line can be read by everybody. Raises TonySpecError."""
+    """Return values of secrets from the environment: a command line is public. Raises TonySpecError."""
     if missing := [name for name in names if name not in os.environ]:
         raise TonySpecError(f"--secret: the environment has no {', '.join(missing)}, whose value it should be")
     return {name: os.environ[name] for name in names}
 
 
 def submission_labels(run_id: str) -> dict[str, str]:
-    """Whose submission it is, and which run of the training."""
+    """Return labels with the submitter and the run of the training."""
     return {"submitted_by": getpass.getuser(), "submitted_from": socket.gethostname(), "run_id": run_id}
 
 
 def write_files(texts: Mapping[Path, str], *, force: bool) -> None:
-    """Write each file. Raises TonySpecError before the first one, where one is there or its directory is not."""
+    """Write each file. Raises TonySpecError before the first one if a file exists or its directory does not."""
     for path in texts:
         if path.exists() and not force:
             raise TonySpecError(f"{path} is there already; --force replaces it")
@@ -51,7 +51,7 @@ def write_files(texts: Mapping[Path, str], *, force: bool) -> None:
 
 
 def print_text(text: str) -> None:
-    """A file's text as the answer of a command."""
+    """Print a file's text as the output of a command."""
     sys.stdout.write(text)
     sys.stdout.flush()
 
@@ -61,14 +61,14 @@ _ENDINGS = (".tony.yaml", ".tony.yml", ".tony.json", ".yaml", ".yml", ".json")
 
 @attrs.frozen
 class JobFile:
-    """A job file as it stands: the job, whose texts may name parameters, and these."""
+    """A job file before rendering: the job, whose texts may name parameters, and the parameters."""
 
     job: Mapping[str, Any]
     parameters: Mapping[str, Parameter]
 
 
 def read_job_file(path: Path) -> JobFile:
-    """Raises TonySpecError for a file that cannot be read, and for one whose parameters are wrong."""
+    """Read a job file. Raises TonySpecError for an unreadable file and for invalid parameters."""
     try:
         plain = load_templated(_text(path))
         parameters, job = split_parameters(plain)
@@ -85,9 +85,9 @@ def read_job_file(path: Path) -> JobFile:
 
 
 def read_job(args: Namespace, hook: TonyHook) -> tuple[JobSpec, Layers]:
-    """The job of the file that the command line names, with its options laid over it; and what it is made of.
+    """Return the job that the command line names, with its options applied, and the layers that the job consists of.
 
-    Raises TonySpecError with every problem, and for a file that cannot be read.
+    Raises TonySpecError with all problems, or for an unreadable file.
     """
     path = Path(args.job)
     try:
@@ -100,7 +100,7 @@ def read_job(args: Namespace, hook: TonyHook) -> tuple[JobSpec, Layers]:
             secrets=getattr(args, "secret", None) or [],
             queue_timeout=None,
             overrides=overrides_of(getattr(args, "set", None) or []),
-            allowed_overrides=EVERYTHING,  # who types them may write the file as well
+            allowed_overrides=EVERYTHING,  # a user who types overrides could write the file as well
             presets=lambda: hook.settings.presets,
         )
         return job_of(layers), layers
@@ -116,7 +116,7 @@ def _text(path: Path) -> str:
 
 
 def _filled(args: Namespace) -> Mapping[str, Any]:
-    """The job with the values that the command line gives its parameters. Raises TonySpecError."""
+    """Return the job with the parameter values of the command line. Raises TonySpecError."""
     file = read_job_file(Path(args.job))
     try:
         values = values_of(file.parameters, getattr(args, "param", None) or [])
@@ -126,12 +126,12 @@ def _filled(args: Namespace) -> Mapping[str, Any]:
 
 
 def job_and_overrides(args: Namespace) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """The job of the file, and what is laid over it; ``read_job`` has found nothing wrong with them."""
+    """Return the file's job and its overrides, which ``read_job`` has checked."""
     return _filled(args), overrides_of(args.set or [])
 
 
 def search_path(args: Namespace) -> list[Path]:
-    """The directories in which files that the job names are looked for: the one of the job's file."""
+    """Return the directories to search for the job's files: the directory of the job file."""
     return [Path(args.job).absolute().parent]
 
 
@@ -148,12 +148,12 @@ def typed_files(args: Namespace) -> list[Path]:
 
 
 def name_of(path: Path) -> str:
-    """What a job is called after its file."""
+    """Return the job's name according to its file name."""
     return next((path.name.removesuffix(end) for end in _ENDINGS if path.name.endswith(end)), path.name)
 
 
 def overrides_of(given: Sequence[str]) -> dict[str, Any]:
-    """Of ``tasks.worker.instances=4``; values are read as those of the file are, all of them text."""
+    """Parse overrides such as ``tasks.worker.instances=4``. Values are parsed like those of the file, all from text."""
     overrides: dict[str, Any] = {}
     for each in given:
         key, separator, value = each.partition("=")

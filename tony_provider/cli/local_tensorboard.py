@@ -1,4 +1,7 @@
-"""The event files of jobs, copied to this machine in a thread beside the command, again and again."""
+"""``airflow tony tensorboard``: copy event files of jobs to this machine, and show them with TensorBoard.
+
+``EventFileCopy`` copies new data periodically in a thread. ``TensorBoardServer`` runs TensorBoard as a child process.
+"""
 
 from __future__ import annotations
 
@@ -45,25 +48,25 @@ from tony_provider.runtime.event_files.event_file_mirror import MOST_FILES, Even
 from tony_provider.runtime.jobspec.units import UnitError, parse_memory
 from tony_provider.runtime.storage.errors import StorageError
 
-_SELDOM = 10  # times as long between two looks once no training runs
-_END_SECONDS = 10.0  # for the thread to notice its end
-_PROFILES = "plugins/profile/"  # what TensorBoard's profiler shows
+_SELDOM = 10  # factor for the interval once no training runs
+_END_SECONDS = 10.0  # time for the thread to stop
+_PROFILES = "plugins/profile/"  # data of TensorBoard's profiler
 
 
 def is_copied(name: str) -> bool:
-    """Whether a file of a task is copied: event files and profiles.
+    """Return whether to copy a file of a task: only event files and profiles.
 
-    Nothing else, since some name files of this machine for TensorBoard to show, as a projector's configuration does.
+    Other files, such as a projector's configuration, may name files of this machine for TensorBoard to show.
     """
     return is_event_file(name) or _PROFILES in f"/{name}"
 
 
 class EventFileCopy:
-    """Copies what is new in its thread, from ``start`` to ``stop``. What people should know is in ``news``.
+    """Copies new data in a thread, from ``start`` to ``stop``. Messages for the user are in ``news``.
 
-    :param sources: the directory here for each URI of a directory of event files.
-    :param trainings: whose they are: as long as none of them runs, it looks more seldom.
-    :param refresh: seconds between two looks.
+    :param sources: the local directory for each URI of a directory of event files.
+    :param trainings: the trainings of these files. If none of them runs, the interval is longer.
+    :param refresh: seconds between two rounds.
     """
 
     def __init__(
@@ -83,24 +86,24 @@ class EventFileCopy:
         self._given_up = threading.Event()
         self._thread = threading.Thread(target=self._work, name="event-files", daemon=True)
         self._said_left_out = self._said_cut = False
-        self.looked = threading.Event()  # once at least
+        self.looked = threading.Event()  # set after the first round
         self.news: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self.trouble: Exception | None = None  # that the last look met with
-        self.fault: Exception | None = None  # a mistake in here, which has ended the thread
-        self.runs = True  # one of the trainings does, as far as is known
+        self.trouble: Exception | None = None  # error of the last round
+        self.fault: Exception | None = None  # an unexpected error that ended the thread
+        self.runs = True  # whether a training runs, as far as known
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the copying, also where the store does not answer; closes the hook."""
+        """Stop copying, even if the store does not answer, and close the hook."""
         self._given_up.set()
         self._hook.close()
         if self._thread.ident is not None:
             self._thread.join(_END_SECONDS)
 
     def held(self, directory: Path) -> tuple[int, int]:
-        """How many files were copied to below that directory, and their bytes. Before ``start``, or after a look."""
+        """Return number and bytes of the files below ``directory``. Call before ``start`` or after a round."""
         return self._mirror.held(directory)
 
     def _work(self) -> None:
@@ -117,7 +120,7 @@ class EventFileCopy:
         trouble: Exception | None = None
         try:
             self.runs = any(self._hook.find(training) for training in self._trainings)
-        except (ClusterError, StorageError) as error:  # the copies may go well all the same
+        except (ClusterError, StorageError) as error:  # copying may still succeed
             trouble = error
         try:
             done = self._mirror.round(self._given_up)
@@ -128,7 +131,7 @@ class EventFileCopy:
         self._tell_left_out(done)
 
     def _tell_trouble(self, trouble: Exception | None) -> None:
-        """When it begins, and when it is over; none of it once the end was asked for."""
+        """Report the start and the end of a problem, but none after the stop."""
         if self._given_up.is_set():
             return
         if trouble is not None and self.trouble is None:
@@ -150,19 +153,19 @@ class EventFileCopy:
 
 
 HOST = "127.0.0.1"
-FIRST_PORT = 6006  # TensorBoard's own
+FIRST_PORT = 6006  # TensorBoard's default
 LAST_PORT = 6105
 _SERVER_END_SECONDS = 5.0
-_ANSWER_SECONDS = 5.0  # for one look whether it is there
+_ANSWER_SECONDS = 5.0  # for one request
 _SAID = 2000  # bytes of its output in a message
 
 
 class TensorBoardProblem(ClusterError):  # noqa: N818 - named for what it is
-    """TensorBoard cannot run on this machine, or has ended. The message says what to do."""
+    """TensorBoard cannot run on this machine, or has ended. The message suggests a solution."""
 
 
 def expect_tensorboard() -> None:
-    """Raises TensorBoardProblem where it is not installed."""
+    """Raise TensorBoardProblem if TensorBoard is not installed."""
     if importlib.util.find_spec("tensorboard") is None:
         raise TensorBoardProblem(
             f"the package tensorboard is not installed here: {sys.executable} -m pip install tensorboard"
@@ -170,7 +173,7 @@ def expect_tensorboard() -> None:
 
 
 def choose_port(wanted: int | None) -> int:
-    """The port that was asked for, or the first free one. Raises TensorBoardProblem where there is none."""
+    """Return the requested port, or the first free one. Raises TensorBoardProblem if there is none."""
     if wanted is not None and not 0 < wanted < 1 << 16:
         raise TensorBoardProblem(f"--port {wanted} is no port: from 1 to 65535")
     ports = range(FIRST_PORT, LAST_PORT + 1) if wanted is None else [wanted]
@@ -186,7 +189,7 @@ def _ports(first: int, last: int) -> str:
 
 def _is_free(port: int) -> bool:
     with socket.socket() as own:
-        own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as TensorBoard does
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # like TensorBoard
         try:
             own.bind((HOST, port))
         except OSError:
@@ -195,12 +198,12 @@ def _is_free(port: int) -> bool:
 
 
 class TensorBoardServer:
-    """TensorBoard over one directory, from ``start`` to ``stop``.
+    """TensorBoard for one directory, from ``start`` to ``stop``.
 
-    It answers below a path that only the starter knows: others may have accounts on this machine.
+    It serves a path that only this process knows, because other users may have accounts on this machine.
 
-    :param private: the command's directory, which TensorBoard removes where the command is killed. In it are
-        ``directory``, what it draws, and ``own``, for what it writes itself.
+    :param private: the command's directory, which TensorBoard removes if the command is killed. It contains
+        ``directory`` with the data, and ``own`` for TensorBoard's own files.
     """
 
     def __init__(self, private: Path, directory: Path, own: Path, port: int, title: str) -> None:
@@ -225,27 +228,27 @@ class TensorBoardServer:
             contract.ENV_TENSORBOARD_PATH: self._path,
             contract.ENV_PORT: str(self._port),
             contract.ENV_JOB_NAME: self._title,
-            "TMPDIR": str(self._own),  # it says there that it runs, for everybody
+            "TMPDIR": str(self._own),  # TensorBoard registers itself there, readable by all users
         }
         with self._output.open("wb") as output:
             self._process = subprocess.Popen(
                 [sys.executable, str(program), str(self._private)],
                 cwd=self._own,
                 env=environment,
-                stdin=subprocess.PIPE,  # it ends with the command, also where SIGKILL ends that one
+                stdin=subprocess.PIPE,  # ends it with the command, even after SIGKILL
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C is for the command, which then ends this one
+                start_new_session=True,  # Ctrl-C is for the command, which then ends TensorBoard
             )
 
     @property
     def answers(self) -> bool:
-        """Whether it shows its page. Raises TensorBoardProblem when it has ended."""
+        """Whether TensorBoard shows its page. Raises TensorBoardProblem if it has ended."""
         self.expect_running()
         connection = http.client.HTTPConnection(HOST, self._port, timeout=_ANSWER_SECONDS)
         try:
             connection.connect()
-            if peer_users(connection.sock) - {os.getuid()}:  # before the path, which is a secret, is told
+            if peer_users(connection.sock) - {os.getuid()}:  # checked before sending the secret path
                 raise TensorBoardProblem(
                     f"port {self._port} was taken by another user of this machine; choose another one"
                 )
@@ -257,14 +260,14 @@ class TensorBoardServer:
             connection.close()
 
     def expect_running(self) -> None:
-        """Raises TensorBoardProblem when it has ended, with what it said."""
+        """Raise TensorBoardProblem with TensorBoard's output if it has ended."""
         code = self._process.poll() if self._process is not None else None
         if code is not None:
             said = replaced(self._output.read_bytes()[-_SAID:].decode("utf-8", "replace")).strip()
             raise TensorBoardProblem(f"TensorBoard has ended with exit code {code}:\n{said}")
 
     def stop(self) -> None:
-        """End it. Idempotent."""
+        """End TensorBoard. Idempotent."""
         if self._process is None:
             return
         self._process.terminate()
@@ -281,7 +284,7 @@ class TensorBoardServer:
         return self._own / "output.log"
 
 
-_PERIOD = 0.2  # seconds between two looks at what goes on in here
+_PERIOD = 0.2  # seconds between two checks
 _START_SECONDS = 60.0  # for TensorBoard to answer
 _MEBIBYTE = 1 << 20
 _SHORTEST_REFRESH = 1.0  # seconds
@@ -289,7 +292,7 @@ _SHORTEST_REFRESH = 1.0  # seconds
 
 @command
 def tensorboard(args: Namespace) -> None:
-    """The command. Copies event files, shows them, and leaves nothing behind when it is ended by Ctrl-C or a signal."""
+    """Copy event files and show them until Ctrl-C or a signal. Removes all local files at the end."""
     refresh = max(_SHORTEST_REFRESH, seconds_of("--refresh", args.refresh))
     most_bytes = _bytes_of("--most", args.most)
     expect_tensorboard()
@@ -317,14 +320,14 @@ def tensorboard(args: Namespace) -> None:
 
 @attrs.frozen
 class _Jobs:
-    """What is drawn, and the trainings that it is of."""
+    """The data to show, and its trainings."""
 
     labels: dict[str, str]  # by the URIs of directories of event files on the store
     trainings: list[Identity]
 
 
 def _jobs(hook: TonyHook, args: Namespace) -> _Jobs:
-    """Applications that have trained in the same checkpoint chain have the same curves, and are drawn once."""
+    """Return the jobs to show. Applications of the same checkpoint chain have the same curves, and appear once."""
     labels: dict[str, str] = {}
     trainings = []
     for found in applications_of(hook, args):
@@ -345,9 +348,9 @@ def _private_directory() -> Iterator[Path]:
 
 
 def _first_look(copy: EventFileCopy, sources: Mapping[str, Path], over: threading.Event) -> bool:
-    """Wait for it, and say what is there; False when the end comes before.
+    """Wait for the first round, and print its result. Return False if the end comes before.
 
-    Raises NotFound when there is nothing and nothing will come, and what keeps the store from being read.
+    Raises NotFound if there is no data and none will come. Raises the error that prevents reading the store.
     """
     say(f"Copying the event files of {count(len(sources), 'job')}")
     while not copy.looked.wait(_PERIOD):

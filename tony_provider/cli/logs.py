@@ -1,4 +1,4 @@
-"""``airflow tony logs``: what the tasks of a job have printed."""
+"""``airflow tony logs``: print the output of a job's tasks."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tony_provider.runtime.storage.base import FileStatus, read_bytes
 from tony_provider.runtime.storage.errors import StorageNotFound
 from tony_provider.watching.task_output import TAIL, OutputChunk, OutputFollower, OutputPosition
 
-_SECONDS = 10.0  # that a master may take
-_PAUSE = 2.0  # seconds between two looks at a running task
+_SECONDS = 10.0  # time limit of a master
+_PAUSE = 2.0  # seconds between two polls of a running task
 _AM = "am"  # the application master, in place of a task
 
 
 @command
 def logs(args: Namespace) -> None:
-    """The command. Prints the kept logs of ended tasks, and the end of what running ones print."""
+    """Print the kept logs of ended tasks, or the end of the output of running tasks."""
     with hook_of(args) as hook:
         found = application_of(hook, args)
         if args.task == _AM:
@@ -41,7 +41,7 @@ def logs(args: Namespace) -> None:
 
 
 def _live(hook: TonyHook, identity: Identity, application_id: str, args: Namespace) -> None:
-    """Of one task as it prints, with ``--follow`` until the application ends; of all a last piece each."""
+    """Print the output of running tasks, with ``--follow`` until the application ends."""
     live = _followers(hook, identity, application_id, args.task)
     while True:
         application = hook.application(application_id)
@@ -71,13 +71,13 @@ def _followers(hook: TonyHook, identity: Identity, application_id: str, task: st
 
 
 def _explain(live: list[OutputFollower]) -> None:
-    """What could not be had, when there was nothing at all."""
+    """Raise NotFound with the problems if there was no output at all."""
     if all(each.problem for each in live):
         raise NotFound("; ".join(each.problem for each in live) or "no task has started yet")
 
 
 def _tasks(hook: TonyHook, identity: Identity, application_id: str, task: str | None) -> list[str]:
-    """Those that the job has, or the one that was asked for."""
+    """Return the job's tasks, or only the requested task."""
     if task is not None:
         return [task]
     status = hook.job_status(identity, application_id)
@@ -85,14 +85,14 @@ def _tasks(hook: TonyHook, identity: Identity, application_id: str, task: str | 
 
 
 def _rest(hook: TonyHook, identity: Identity, application_id: str, live: OutputFollower) -> list[OutputChunk]:
-    """What was kept of the task's newest container and has not been shown; nothing where none was kept."""
+    """Return the kept output of the task's newest container that was not shown yet."""
     prefix = contract.log_prefix(live.task)
     wanted = [file for file in _files(hook, identity, application_id) if file.name.startswith(prefix)]
     if not wanted:
         return []
     newest = max(wanted, key=lambda file: file.modified_ms)
     if live.is_of_older_master:
-        # Cut as its master cuts it, so that the end that was seen is found in it.
+        # Cut like the master cuts it, so that the end that was seen is found in it.
         kept = read_bytes(hook.storage(), newest.path, offset=max(0, newest.size - TAIL - 1), length=TAIL + 1)
         return [OutputChunk(live.rest(end_of_log(kept, TAIL)))]
     shown = live.position.offset if newest.name == contract.log_name(live.task, live.position.attempt or 1) else 0
@@ -134,7 +134,7 @@ def _copy(hook: TonyHook, file: FileStatus) -> None:
 
 
 def _print(data: bytes) -> None:
-    """As it is, or to a terminal without what that would obey, but colours and progress bars."""
+    """Print bytes unchanged, or to a terminal without control sequences other than colours and progress bars."""
     sys.stdout.flush()
     sys.stdout.buffer.write(for_terminal(data) if sys.stdout.isatty() else data)
     sys.stdout.buffer.flush()

@@ -1,4 +1,8 @@
-"""``airflow tony gc``: remove what old trainings have left in the staging directory."""
+"""The commands ``airflow tony gc``, ``airflow tony renew`` and ``airflow tony portal rebuild``.
+
+They remove files of old trainings from the staging directory, send running jobs newer HDFS tokens, and list jobs in the
+portal again.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +36,7 @@ _Sized = GarbageItem | OldEnvironment | FileStatus
 
 @command
 def gc(args: Namespace) -> None:
-    """The command. Lists what would go; with ``--yes`` removes it. Exits with 1 when something could not be removed."""
+    """List unused files, or remove them with ``--yes``. Exits with 1 if some could not be removed."""
     before_ms = _before("--older-than", args.older_than)
     history_ms = _before("--keep-history", args.keep_history) if args.keep_history else None
     with hook_of(args) as hook:
@@ -68,7 +72,7 @@ def gc(args: Namespace) -> None:
 
 
 def _before(option: str, text: str) -> int:
-    """Milliseconds since the epoch."""
+    """Return the limit in milliseconds since the epoch."""
     return int((time.time() - seconds_of(option, text)) * 1000)
 
 
@@ -80,7 +84,7 @@ def _show(args: Namespace, rows: Sequence[Mapping[str, object]]) -> None:
 def _remove(
     args: Namespace, garbage: Garbage, going: Sequence[GarbageItem], before_ms: int
 ) -> tuple[list[RemovedGarbage], BaseException | None]:
-    """What was done until the end, or the error that came before it: what has gone is told all the same."""
+    """Return the removed items, and the error that stopped the removal, if any."""
     removing: Iterable[RemovedGarbage] = garbage.remove(going, before_ms)
     if args.output == "table":
         console = Console(stderr=True)
@@ -124,7 +128,7 @@ def _environment_row(item: OldEnvironment) -> dict[str, str]:
 
 
 def _is_in(leftover: FileStatus, items: Sequence[GarbageItem]) -> bool:
-    """Whether it goes with one of these."""
+    """Return whether ``leftover`` is in the directory of one of ``items``."""
     return any(leftover.path.startswith(f"{item.uri}/") for item in items)
 
 
@@ -139,9 +143,9 @@ def _say(args: Namespace, text: str) -> None:
 
 @command
 def renew(args: Namespace) -> None:
-    """The command: for the applications that are named, or for all that run, as they need one.
+    """Send newer tokens to the named applications, or to all running applications, as they need them.
 
-    Exits with 1 when one that needs a token does not get it.
+    Exits with 1 if an application needs a token and does not receive it.
     """
     with hook_of(args) as hook:
         wanted = [_named(hook, each) for each in args.application_ids] or _live(hook)
@@ -163,7 +167,7 @@ def _live(hook: TonyHook) -> list[ApplicationRef]:
 
 
 def _renew(hook: TonyHook, ref: ApplicationRef, *, now: bool) -> bool:
-    """Prints what has become of it; False where it needs a token and has none."""
+    """Print the result for one application. Return False if it needs a token and did not receive it."""
     name = ref.application_id
     seen = observe(hook, ref.identity, name)
     if seen.outage is not None:
@@ -189,9 +193,9 @@ LISTED, KNOWN = "listed", "listed before"
 
 @command
 def rebuild(args: Namespace) -> None:
-    """The command. Reads the staging directory and writes to Airflow's database. Exits with 1 if a job is unreadable.
+    """Write job summaries from the staging directory to Airflow's database. Exits with 1 if a job is unreadable.
 
-    Leaves the jobs alone whose end Airflow knows already.
+    Skips jobs whose end Airflow already knows.
     """
     if not PORTAL.is_here:
         PORTAL.refuse("The portal")

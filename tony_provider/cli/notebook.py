@@ -1,4 +1,7 @@
-"""What a notebook is made of: a job's file, or an application that was submitted before."""
+"""``airflow tony notebook``: run Jupyter in a container like a job's task, and connect to it.
+
+The notebook is based on a job file, or on an application that was submitted before.
+"""
 
 from __future__ import annotations
 
@@ -61,14 +64,14 @@ from tony_provider.watching.termination import clean_up
 
 @attrs.frozen
 class NotebookOrigin:
-    """A job, and what a notebook of it begins with."""
+    """A job, and the files and checkpoint that a notebook of it starts with."""
 
     job: JobSpec
-    overrides: Mapping[str, Any]  # laid over the notebook's job
-    search_path: Sequence[Path] = ()  # where files that the job names are looked for
-    file_roots: Sequence[Path] = ()  # further places where these files may lie
-    checkpoint: str | None = None  # URI of the chain whose newest checkpoint it finds
-    news: Sequence[str] = ()  # for people
+    overrides: Mapping[str, Any]  # overrides for the notebook's job
+    search_path: Sequence[Path] = ()  # where to search for the job's files
+    file_roots: Sequence[Path] = ()  # additional allowed directories of these files
+    checkpoint: str | None = None  # URI of the chain whose newest checkpoint the notebook receives
+    news: Sequence[str] = ()  # messages for the user
 
 
 def origin_of(hook: TonyHook, args: Namespace) -> NotebookOrigin | None:
@@ -80,7 +83,7 @@ def origin_of(hook: TonyHook, args: Namespace) -> NotebookOrigin | None:
     overrides = overrides_of(args.set or [])
     origin = None
     if args.job:
-        file = Namespace(job=args.job, param=args.param)  # what else is given is of the notebook's job
+        file = Namespace(job=args.job, param=args.param)  # the other arguments are for the notebook's job
         origin = NotebookOrigin(read_job(file, hook)[0], overrides, search_path(file), file_roots(args))
     elif args.param:
         raise NotFound("--param is for the parameters of a job's file: name the file")
@@ -119,17 +122,17 @@ def origin_of(hook: TonyHook, args: Namespace) -> NotebookOrigin | None:
 
 log = logging.getLogger(__name__)
 
-_LOOK = 1.0  # seconds between two looks at the job
-_ASK = 0.5  # seconds between two looks whether the server answers
-_LOOK_FOR_WARNINGS = 30.0  # seconds between two looks
+_LOOK = 1.0  # seconds between two polls of the job
+_ASK = 0.5  # seconds between two requests to the server
+_LOOK_FOR_WARNINGS = 30.0  # seconds between two polls
 _ANSWER_SECONDS = 10.0
-_SERVER_SECONDS = 300.0  # from the container's start: Jupyter's libraries come from a slow disk at times
-_END_SECONDS = 60.0  # that an application may take to end once its master has gone
-_MOST_BYTES = 1 << 20  # of a result
+_SERVER_SECONDS = 300.0  # from the container's start: a slow disk may delay the import of Jupyter
+_END_SECONDS = 60.0  # seconds that an application may take to end after its master
+_MOST_BYTES = 1 << 20  # maximum bytes of a response
 
 
 class Interrupted(Exception):  # noqa: N818 - says what happened
-    """Ctrl-C, or a signal."""
+    """Ctrl-C, or a signal, ended the wait."""
 
 
 class _Reached(Exception):  # noqa: N818 - says what happened
@@ -138,18 +141,18 @@ class _Reached(Exception):  # noqa: N818 - says what happened
 
 @attrs.frozen
 class NotebookConnection:
-    """The way to one notebook, which may not run yet."""
+    """The connection to one notebook, which may not run yet."""
 
     hook: TonyHook
     identity: Identity
     application_id: str
     token: str = attrs.field(repr=False)
-    _answers: threading.Event = attrs.field(factory=threading.Event, init=False)  # before, that nobody does is no news
+    _answers: threading.Event = attrs.field(factory=threading.Event, init=False)  # the server has answered
 
     def wait_for_container(self, over: threading.Event) -> None:
-        """Wait until its program runs, and tell what it waits for.
+        """Wait until the container runs, and print the reasons for the wait.
 
-        Raises ToldToEnd once ``over`` is set, JobEndedBadly and TunnelEnded when the notebook ends before.
+        Raises Interrupted once ``over`` is set, and JobEndedBadly or TunnelEnded if the notebook ends before.
         """
 
         def show(seen: Observation | None, _: list[str]) -> None:
@@ -166,7 +169,7 @@ class NotebookConnection:
         raise TunnelEnded(f"{self.application_id} has ended")
 
     def open(self, local_port: int, over: threading.Event) -> TaskTunnel:
-        """A tunnel to it, which nobody waits for once ``over`` is set."""
+        """Open a tunnel to the notebook. Stop waiting for it once ``over`` is set."""
         return self.hook.tunnel(
             self.identity, self.application_id, TASK, local_port=local_port, tell=self._tell, over=over
         )
@@ -176,7 +179,7 @@ class NotebookConnection:
             say(news)
 
     def wait_for_server(self, tunnel: TaskTunnel, over: threading.Event) -> str:
-        """Wait until Jupyter answers; returns the address for a browser. Raises ToldToEnd, ClusterError."""
+        """Wait until Jupyter answers, and return the address for a browser. Raises Interrupted, ClusterError."""
         deadline = time.monotonic() + _SERVER_SECONDS
         while (path := self._asked(tunnel.port)) is None:
             if over.wait(_ASK):
@@ -192,7 +195,7 @@ class NotebookConnection:
 
     @contextmanager
     def telling_warnings(self) -> Iterator[None]:
-        """Tell meanwhile what is wrong with the job: most of all, that work does not get to the store."""
+        """Print the job's warnings meanwhile, in particular those about work that does not reach the store."""
         over = threading.Event()
         threading.Thread(target=self._tell_warnings, args=(over,), name="warnings", daemon=True).start()
         try:
@@ -213,7 +216,7 @@ class NotebookConnection:
             told = warnings
 
     def _asked(self, port: int) -> str | None:
-        """Where its pages begin, as it says itself; None: it does not answer yet."""
+        """Return the start path that Jupyter reports, or None if it does not answer yet."""
         connection = http.client.HTTPConnection(HOST, port, timeout=_ANSWER_SECONDS)
         try:
             connection.request("GET", "/", headers={"Authorization": f"token {self.token}"})
@@ -226,7 +229,10 @@ class NotebookConnection:
             connection.close()
 
     def ending(self, error: TunnelEnded) -> str:
-        """How it has ended, in words. Raises JobEndedBadly where it did not end well; ``error``, where it goes on."""
+        """Describe how the notebook has ended.
+
+        Raises JobEndedBadly if it failed, and ``error`` if it continues.
+        """
         if wait_for_end(lambda: self.hook.application(self.application_id), _END_SECONDS) is not None:
             raise error
         clean_up(self.hook, self.identity, self.application_id, log.warning)
@@ -242,7 +248,7 @@ class NotebookConnection:
         return "\n".join([f"The notebook has {why}. NOT all of its work is kept:", *(f"  - {each}" for each in lost)])
 
     def _returned(self) -> dict[str, Any]:
-        """What its program has left as its result, as far as that can be read."""
+        """Return the result that the notebook's program has left, or an empty dictionary if it is unreadable."""
         try:
             returned: Any = self.hook.returned(self.identity, self.application_id)
         except (ClusterError, StorageError):
@@ -251,7 +257,7 @@ class NotebookConnection:
 
 
 def _lost(returned: dict[str, Any], status: JobStatus | None) -> list[str]:
-    """What of a notebook's work is not on the store: what its program could not keep, and what was not copied there."""
+    """Return descriptions of work that is not on the store: not saved by the program, or not copied there."""
     lost = [str(returned["not_kept"])] if returned.get("not_kept") else []
     newest = returned.get("kept")
     if status is not None and isinstance(newest, int):
@@ -261,19 +267,19 @@ def _lost(returned: dict[str, Any], status: JobStatus | None) -> list[str]:
     return lost
 
 
-_DAG_ID = "notebook"  # in the identity of notebooks, with whose they are after it
+_DAG_ID = "notebook"  # in the identity of notebooks, followed by their user
 _TASK_ID = "notebook"
-_LIFETIME = 12 * 3600.0  # seconds, where neither the command nor the connection says it
-_SHORTEST = 60.0  # seconds of a lifetime
-_BEFORE_THE_END = 300.0  # seconds before the cluster would end it: it ends by itself, with its work
-_SHARE = 0.1  # of the lifetime, at most so much
+_LIFETIME = 12 * 3600.0  # seconds, unless the command or the connection sets it
+_SHORTEST = 60.0  # minimum seconds of a lifetime
+_BEFORE_THE_END = 300.0  # seconds before YARN's limit: the notebook ends by itself, with its work
+_SHARE = 0.1  # maximum share of the lifetime for this
 _MEBIBYTE = 1 << 20
-_PERIOD = 0.2  # seconds between two looks at what goes on
+_PERIOD = 0.2  # seconds between two checks for the end
 
 
 @command
 def notebook(args: Namespace) -> None:
-    """The command. Opens a notebook, and leads to it until Ctrl-C; the notebook goes on."""
+    """Open a notebook, and connect to it until Ctrl-C. The notebook continues."""
     expect_local_port(args.local_port)
     with hook_of(args) as hook:
         origin = origin_of(hook, args)
@@ -291,7 +297,7 @@ def notebook(args: Namespace) -> None:
 
 @attrs.frozen
 class _Notebook:
-    """One that runs, or has been submitted."""
+    """A notebook that runs, or has been submitted."""
 
     name: str
     identity: Identity
@@ -304,7 +310,7 @@ def _identity(hook: TonyHook, name: str) -> Identity:
 
 
 def _running(hook: TonyHook, name: str) -> _Notebook | None:
-    """The notebook of this name that has not ended."""
+    """Return the notebook with this name that has not ended."""
     identity = _identity(hook, name)
     for application in hook.find(identity):
         token = hook.notebook_token(identity, application.id)
@@ -328,7 +334,7 @@ def _started(hook: TonyHook, args: Namespace, name: str, origin: NotebookOrigin 
 
 
 def _request(hook: TonyHook, args: Namespace, name: str, origin: NotebookOrigin) -> SubmissionRequest:
-    """Raises JobRejected, TonySpecError, SourceMissing for what is known to be wrong before anything is started."""
+    """Raise JobRejected, TonySpecError or SourceMissing for problems that are detected before the start."""
     given = secrets_from_environment(args.secret or [])
     lifetime = _lifetime(hook, args)
     wish = NotebookRequest(
@@ -386,7 +392,7 @@ def _bytes_of(option: str, text: str) -> int:
 
 
 def _lead(hook: TonyHook, args: Namespace, found: _Notebook) -> None:
-    """Until Ctrl-C, or the notebook's end."""
+    """Connect to the notebook until Ctrl-C or its end."""
     way = NotebookConnection(hook, found.identity, found.application_id, found.token)
     port = args.local_port
     try:
@@ -413,7 +419,10 @@ def _lead(hook: TonyHook, args: Namespace, found: _Notebook) -> None:
 
 
 def _tell_more(args: Namespace, found: _Notebook, port: int) -> None:
-    """``port``: of this machine, 0: any. By the same one a page that is still open goes on where it was."""
+    """Print how to return to the notebook, and how to end it.
+
+    ``port`` is a port of this machine, or 0 for any. With the same port, a page that is still open keeps working.
+    """
     more = f" --conn-id {args.conn_id}" if args.conn_id != TonyHook.default_conn_name else ""
     back = f" --local-port {port}" if port else ""
     say("The notebook goes on.")

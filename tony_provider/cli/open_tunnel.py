@@ -1,4 +1,7 @@
-"""A port of this machine that somebody has named, looked at before anything is started for it."""
+"""``airflow tony tunnel``: reach a port of a job's task from this machine.
+
+Contains also the check of a local port and the opening of a browser, which ``airflow tony notebook`` shares.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +27,11 @@ from tony_provider.runtime.common.network import HIGHEST_PORT, peer_users
 
 
 def expect_local_port(port: int) -> None:
-    """Exits with a message for one that is none, or that cannot be had now; 0 is any that is free."""
+    """Exit with a message if ``port`` is invalid or in use. 0 means any free port."""
     if not 0 <= port <= HIGHEST_PORT:
         raise SystemExit(f"--local-port {port} is no port: from 1 to {HIGHEST_PORT}")
     with socket.socket() as own:
-        own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the tunnel does
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # like the tunnel
         try:
             own.bind((HOST, port))
         except OSError as error:
@@ -36,19 +39,19 @@ def expect_local_port(port: int) -> None:
 
 
 def cannot_be_had(port: int, error: OSError) -> str:
-    """The message for a port that somebody else has, or may have."""
+    """Return the message for a port that is in use."""
     return f"port {port} of this machine cannot be had: {error}"
 
 
 _HOST = "127.0.0.1"
-_LOOK = 0.5  # seconds between two looks whether the browser has come
-_SECONDS = 120.0  # that it may take to come
+_LOOK = 0.5  # seconds between two checks whether the browser has connected
+_SECONDS = 120.0  # time limit for the browser
 
 
 def open_browser(url: str) -> None:
-    """Have a browser show this address, which is on no command line: everybody on this machine could read it there.
+    """Open a browser at ``url`` without the URL on a command line, which all users of this machine could read.
 
-    What is there leads on to it, once, and only processes of this user.
+    A local server redirects the browser to the URL, once, and only for processes of this user.
     """
     door = _Door(url)
     threading.Thread(target=door.keep, name="browser", daemon=True).start()
@@ -65,7 +68,7 @@ class _Door(ThreadingTCPServer):
         self.is_passed = threading.Event()
 
     def keep(self) -> None:
-        """Until somebody has come in, or nobody has for long."""
+        """Serve until a browser has connected, or the time limit is over."""
         until = time.monotonic() + _SECONDS
         with self:
             while not self.is_passed.is_set() and time.monotonic() < until:
@@ -77,7 +80,7 @@ class _Door(ThreadingTCPServer):
 
 class _Doorman(BaseHTTPRequestHandler):
     server: _Door
-    timeout = _SECONDS  # of a connection by which nothing comes
+    timeout = _SECONDS  # for a connection without data
 
     def do_GET(self) -> None:
         if self.path != "/" or self.server.is_passed.is_set():
@@ -91,16 +94,16 @@ class _Doorman(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
-        """It has the terminal to itself."""
+        """Log nothing, since the command owns the terminal."""
 
 
-_PERIOD = 0.2  # seconds between two looks at what goes on
+_PERIOD = 0.2  # seconds between two checks for the end
 _TARGET = re.compile(r"(?P<task>[^:]+:\d+)(:(?P<port>\d+))?")
 
 
 @command
 def tunnel(args: Namespace) -> None:
-    """The command. Passes connections on until it is ended by Ctrl-C or a signal, or the application ends."""
+    """Forward connections until Ctrl-C, a signal, or the end of the application."""
     target = Target.parse(args.task)
     expect_local_port(args.local_port)
     with hook_of(args) as hook:
@@ -131,14 +134,14 @@ def tunnel(args: Namespace) -> None:
 
 @attrs.frozen
 class Target:
-    """What a tunnel leads to."""
+    """The target of a tunnel: a task and its port."""
 
     task: str  # such as worker:0
-    port: int = 0  # 0: the first that the task was given
+    port: int = 0  # 0 for the first port assigned to the task
 
     @classmethod
     def parse(cls, text: str) -> Target:
-        """Exits with a message for what is none."""
+        """Parse a target. Exits with a message if ``text`` is invalid."""
         found = _TARGET.fullmatch(text)
         port = int(found["port"] or 0) if found else 0
         if found is None or port > HIGHEST_PORT or found["port"] == "0":

@@ -1,4 +1,4 @@
-"""The table of Airflow's database that the portal lists jobs from, for a command that writes to it."""
+"""Write to the table of Airflow's database from which the portal lists jobs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class KeptInstance:
             return found is not None and plain_of(found.value)[0].get("verdict") is not None
 
     def write(self, summary: JobSummary) -> None:
-        """Write the summary as the task itself does: in two parts, and its id among those of the task instance."""
+        """Write the summary as the task itself does: in two parts, and its ID into the list of the task instance."""
         first, details = in_parts(summary)
         with create_session() as session:
             self._put(session, DETAILS_KEY + summary.application_id, details)

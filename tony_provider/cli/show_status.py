@@ -1,4 +1,7 @@
-"""Fetch the present state of a job once, with the reasons why the state may be outdated."""
+"""The commands ``airflow tony status`` and ``airflow tony list``.
+
+The status includes the reasons why the shown state may be outdated.
+"""
 
 from __future__ import annotations
 
@@ -250,10 +253,10 @@ def _coloured(state: str, more: str) -> Text:
 
 @command
 def status(args: Namespace) -> None:
-    """The command. Shows what is known of one job; with ``--watch`` until it ends."""
+    """Show the state of a job; with ``--watch`` until it ends."""
     with hook_of(args) as hook:
         if args.watch:
-            from tony_provider.cli.wait_for_job import wait_for_job  # here: one look needs none of it
+            from tony_provider.cli.wait_for_job import wait_for_job  # imported only when needed
 
             found = application_of(hook, args)
             wait_for_job(hook, identity_of(hook, found), found.application_id)
@@ -274,7 +277,7 @@ def status(args: Namespace) -> None:
 
 
 def _task_rows(job_status: JobStatus | None) -> list[dict[str, Any]]:
-    """A line for each task, for scripts that read columns."""
+    """Return one row per task, for scripts that read columns."""
     return [
         {
             "task": task.name,
@@ -300,7 +303,7 @@ def _whole(seen: JobSnapshot) -> dict[str, Any]:
 
 @command
 def list_applications(args: Namespace) -> None:
-    """The command. Lists live applications, on request also those that the cluster still remembers; newest first."""
+    """List live applications, with options also those that the cluster still remembers; newest first."""
     live = None if args.all else not args.ended
     with hook_of(args) as hook:
         found = hook.get_conn().applications(ApplicationFilter(live=live, user=args.user))
@@ -323,7 +326,7 @@ def _nothing(args: Namespace) -> str:
 
 
 def _last(application: Application) -> str:
-    """Of a queue's path: some versions give it whole."""
+    """Return the last part of the queue's path: some YARN versions report the whole path."""
     return application.queue.rpartition(".")[2]
 
 

@@ -1,4 +1,7 @@
-"""Each key of a job, its value, and whose word that is, in lines."""
+"""The commands ``airflow tony submit`` and ``airflow tony check``.
+
+``check`` also prints the keys of a job, their values and their origins, and the plan of its tasks, inputs and outputs.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +36,9 @@ from tony_provider.runtime.protocol.status import JobStatus
 def describe_key_origins(
     job: JobSpec, completed: JobSpec, layers: Layers, conn_id: str, *, explain: bool
 ) -> Iterator[str]:
-    """A line for each key that somebody has given; ``explain``: for all others, too.
+    """Yield a line for each key that was set, and with ``explain`` also for all others.
 
-    ``completed`` is the job with the defaults of the connection of this id.
+    ``completed`` is the job with the defaults of the connection ``conn_id``.
     """
     own = dict(leaf_keys(_plain(job)))
     whole = dict(leaf_keys(_plain(completed)))
@@ -78,9 +81,9 @@ _COMMITS = {
 
 
 def describe_plan(job: JobSpec, figures: Mapping[str, InputSizes | str]) -> Iterator[str]:
-    """One line for each task type, then one for each input and output, and for when the job has containers.
+    """Yield one line for each task type, then one for each input and output, and one for the windows.
 
-    ``figures`` of the inputs, or why there are none.
+    ``figures`` are the sizes of the inputs, or the reason why a size is unknown.
     """
     found = _ranks(job)
     for task_type, task in job.tasks.items():
@@ -117,7 +120,7 @@ def _amount(amount: Amount) -> str:
 
 
 def _ranks(job: JobSpec) -> dict[str, tuple[int, int]]:
-    """The lowest and the highest rank of each type that has any."""
+    """Return the lowest and the highest rank of each type that has ranks."""
     processes = [
         TaskAddress(task_type, index, job.role(task_type))
         for task_type, task in job.tasks.items()
@@ -137,12 +140,12 @@ def _begins(job: JobSpec, task_type: str) -> str:
     return f"begins {when}"
 
 
-_LONGEST_LOOK = 30.0  # seconds at all that the inputs hold
+_LONGEST_LOOK = 30.0  # seconds for the sizes of all inputs
 
 
 @command
 def check(args: Namespace) -> None:
-    """The command. Exits with 1 and every problem: of the file itself, else of the cluster and the files it names."""
+    """Check a job. Exits with 1 and all problems: of the file, otherwise of the cluster and the named files."""
     problems: list[str] = []
     with hook_of(args) as hook:
         job, layers = read_job(args, hook)
@@ -173,18 +176,18 @@ def _said(job: JobSpec) -> str:
     return f"{job.name} ({job.framework}: {tasks})"
 
 
-DAG_ID = "cli"  # in the identity of trainings that no DAG has started, with whose they are after it
+DAG_ID = "cli"  # in the identity of trainings started without a DAG, followed by their user
 
 
 @command
 def submit(args: Namespace) -> None:
-    """The command. Starts a job and tells how to look at it; with ``--wait``, exits with 1 when it fails."""
+    """Start a job, and print the commands to follow it. With ``--wait``, exits with 1 if the job fails."""
     run_id = args.run_id or datetime.now(UTC).isoformat(timespec="microseconds")
     with hook_of(args) as hook:
         job, _ = read_job(args, hook)
         secrets = secrets_from_environment(args.secret or [])
         hook.expect_servers()
-        # Run ids of people, unlike those of one Airflow, are often the same, such as `nightly`.
+        # Run IDs that people choose are often the same, such as `nightly`, unlike those of one Airflow.
         identity = hook.identity(dag_id=f"{DAG_ID}:{hook.get_conn().user}", run_id=run_id, task_id=job.name)
         given, overrides = job_and_overrides(args)
         request = SubmissionRequest(
@@ -219,7 +222,7 @@ def submit(args: Namespace) -> None:
 
 
 def _tell(args: Namespace, short: str, text: str) -> None:
-    """``--quiet`` leaves the application's id alone, for scripts."""
+    """Print the text, or only ``short`` with ``--quiet``, for scripts."""
     if not args.quiet:
         say(text)
     elif short:

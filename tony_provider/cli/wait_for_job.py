@@ -1,4 +1,4 @@
-"""Following a job from a command until it ends."""
+"""Follow a job from a command until it ends."""
 
 from __future__ import annotations
 
@@ -25,21 +25,20 @@ from tony_provider.watching.token_refresher import TokenRefresher
 log = logging.getLogger(__name__)
 
 NO_LIMITS = WatchLimits()
-_LOOK = 1.0  # seconds between two looks of somebody who watches a table
+_LOOK = 1.0  # seconds between two polls for a table
 
 
 class JobEndedBadly(ClusterError):  # noqa: N818 - named for what it is
-    """The followed job did not succeed: makes the command exit with 1. Its message is the job's own."""
+    """The followed job failed, so the command exits with 1. The message is the job's own."""
 
 
 def wait_for_job(
     hook: TonyHook, identity: Identity, application_id: str, limits: WatchLimits = NO_LIMITS
 ) -> JobStatus | None:
-    """Follow the job until it ends, clear up after it, and return its last status.
+    """Follow the job until it ends, remove files that it no longer needs, and return its last status.
 
-    On a terminal a table follows the job; elsewhere news is printed line by line. A job that waits longer than the
-    limits allow is ended. Raises JobEndedBadly, and ClusterError and StorageError when the cluster is out of reach for
-    long.
+    On a terminal, a table shows the job; elsewhere, news is printed line by line. A job that exceeds the limits of its
+    wait is ended. Raises JobEndedBadly. Raises ClusterError and StorageError if the cluster is unreachable for long.
     """
     console = Console()
     follow = _in_table if console.is_terminal else _in_lines
@@ -66,9 +65,9 @@ def watch_until_end(
     say: Callable[[str], None],
     show: Callable[[Observation | None, list[str]], None],
 ) -> WatchResult:
-    """Look at the job every ``pause`` seconds until it has ended; returns how it did.
+    """Observe the job every ``pause`` seconds until it has ended, and return the result.
 
-    ``say`` is given lines of news; ``show`` is given each observation, and who keeps silent.
+    ``say`` is called with lines of news, and ``show`` with each observation and the unavailable peers.
     """
     watch = JobWatch(application_id, limits, say)
     renewal = TokenRefresher(identity, application_id)
@@ -113,7 +112,7 @@ def _in_table(
         last: list[Observation] = []
 
         def show(seen: Observation | None, troubles: list[str]) -> None:
-            """What was seen last stays where there is nothing to be seen."""
+            """Keep the last observation while there is nothing newer."""
             if seen is not None and (seen.outage is None or seen.master is not None):
                 last[:] = [seen]
             application, status = (last[0].application, last[0].newest) if last else (None, None)

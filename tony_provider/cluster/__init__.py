@@ -1,1 +1,1 @@
-"""Where a job runs, seen from outside: the Cluster interface, YARN and this machine behind it, staging, credentials."""
+"""The cluster that a job runs on, as Airflow uses it: the Cluster interface, its backends, submission."""

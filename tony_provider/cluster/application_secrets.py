@@ -1,7 +1,8 @@
-"""The secrets of an application, made anew for each: what only the job itself may know.
+"""Secrets and registry credentials of one application.
 
-They travel in the application's credentials (YARN's token file) and nowhere else: never in the environment, arguments,
-logs, the specification or on the store.
+Each application gets new certificates and keys, because only the job itself may know them. They travel only in the
+application's credentials (YARN's token file): never in the environment, arguments, logs, the specification or on the
+store. The module also reads credentials of Docker registries from a ``config.json``.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ _HMAC_KEY_BYTES = 32
 
 
 def application_secrets(application_id: str, user_secrets: Mapping[str, str]) -> dict[str, bytes]:
-    """The secrets of one application, by the names that the contract gives them.
+    """Create the secrets of one application, by the names that ``contract`` defines.
 
-    A certificate authority of its own (P-256), whose key is thrown away here, one certificate for the application
-    master, named after the application, one for its clients; the keys of the tasks' HMACs, of the master's address and
-    of what user processes know each other by; the user's own secrets.
+    They are: a certificate authority (P-256), whose private key is discarded here; a certificate for the application
+    master, named after the application; a certificate for its clients; HMAC keys for the tasks, for the master's
+    address and for user processes, which authenticate each other; the user's own secrets.
     """
     authority_key = ec.generate_private_key(ec.SECP256R1())
     authority = _authority(application_id, authority_key)
@@ -59,7 +60,7 @@ def application_secrets(application_id: str, user_secrets: Mapping[str, str]) ->
 
 
 def _name(common_name: str) -> x509.Name:
-    # X.509 allows a common name 64 characters; application ids have about 33.
+    # X.509 limits a common name to 64 characters; application ids have about 33.
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name[:64])])
 
 
@@ -88,7 +89,7 @@ def _authority(application_id: str, key: ec.EllipticCurvePrivateKey) -> x509.Cer
 def _issue(
     authority: x509.Certificate, authority_key: ec.EllipticCurvePrivateKey, name: str, usage: ObjectIdentifier
 ) -> tuple[bytes, bytes]:
-    """A certificate and its private key, in PEM."""
+    """Return a certificate and its private key, both in PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     builder = (
         _builder(_name(name), authority.subject, key.public_key())
@@ -129,7 +130,10 @@ _KEY = "docker.client_config"
 
 
 def read_registries(config: LocalSource | LocalizedResource, storage: Storage) -> dict[str, str]:
-    """The credentials in the file, as ``registries_in``. Raises StorageError, OSError, too."""
+    """Read registry credentials from a file of this machine or the store, see ``registries_in``.
+
+    Log a warning if every user may read the file. Raises JobRejected, StorageError, OSError.
+    """
     where, data, permission = _read(config, storage)
     if permission is not None and permission & stat.S_IROTH:
         log.warning("%s: everybody may read %s, which holds credentials; take that right away", _KEY, where)
@@ -137,9 +141,10 @@ def read_registries(config: LocalSource | LocalizedResource, storage: Storage) -
 
 
 def registries_in(data: bytes, where: str) -> dict[str, str]:
-    """The credentials in a config.json, by registry: base64 of user and password, as Docker has them.
+    """Return the credentials in a config.json by registry: base64 of user and password, as Docker writes them.
 
-    ``where``: what the file is called. Raises JobRejected where it is none, or holds none.
+    ``where`` is the file's name for error messages. Raises JobRejected if the data is not a config.json or holds no
+    credentials.
     """
     try:
         entries = _entries(read_json(data))
@@ -158,7 +163,7 @@ def registries_in(data: bytes, where: str) -> dict[str, str]:
 
 
 def registry_tokens(registries: Mapping[str, str], application_id: str) -> dict[str, Token]:
-    """What goes among the tokens of an application, by their aliases."""
+    """Return the tokens for these registries that go into an application's credentials, by their aliases."""
     return {
         f"{registry}-{application_id}": Token.of_registry(registry, auth, application_id)
         for registry, auth in registries.items()
@@ -166,7 +171,7 @@ def registry_tokens(registries: Mapping[str, str], application_id: str) -> dict[
 
 
 def _read(config: LocalSource | LocalizedResource, storage: Storage) -> tuple[str, bytes, int | None]:
-    """What it is called, its content, and who may read it."""
+    """Return the file's path or URI, its content, and its mode (None if the store has no permissions)."""
     if isinstance(config, LocalSource):
         with config.path.open("rb") as file:
             return str(config.path), file.read(RECORD_LIMIT), config.path.stat().st_mode
@@ -174,7 +179,7 @@ def _read(config: LocalSource | LocalizedResource, storage: Storage) -> tuple[st
 
 
 def _entries(plain: Any) -> dict[str, str]:
-    """Raises ForeignJsonError."""
+    """Return the credentials by registry, empty where a registry has none. Raises BoundedJsonError."""
     auths = plain.get("auths") if isinstance(plain, dict) else None
     if not isinstance(auths, dict):
         raise BoundedJsonError("it has no `auths`")

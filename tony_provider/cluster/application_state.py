@@ -1,4 +1,4 @@
-"""The states of an application on a cluster."""
+"""States of an application on a cluster."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from enum import StrEnum
 
 
 class ApplicationState(StrEnum):
-    """The state of an application, as YARN names it; the local cluster uses the same names."""
+    """State of an application, with YARN's names; the local cluster uses the same names."""
 
     NEW = "NEW"
     NEW_SAVING = "NEW_SAVING"
     SUBMITTED = "SUBMITTED"
     ACCEPTED = "ACCEPTED"  # waits for the application master's container
     RUNNING = "RUNNING"
-    FINISHED = "FINISHED"  # the application master said how it ended, see final_status
-    FAILED = "FAILED"  # the application master died, or never started
+    FINISHED = "FINISHED"  # the application master reported the outcome, see final_status
+    FAILED = "FAILED"  # the application master died or never started
     KILLED = "KILLED"
 
     @property

@@ -1,4 +1,4 @@
-"""The errors between Airflow and a cluster. Each message says what to change."""
+"""Errors of the clusters and of what submissions need from them. Each message names the remedy."""
 
 # ruff: noqa: N818 - named for what is wrong
 
@@ -14,41 +14,40 @@ from tony_provider.runtime.storage.errors import StorageError
 class ClusterError(Exception):
     """Base of all errors between Airflow and a cluster.
 
-    ``permanent`` says that the same call cannot succeed until a person changes something, so that a retry is of no
-    use.
+    ``permanent`` is True if the same call cannot succeed until a person changes something, so a retry is useless.
     """
 
     permanent: ClassVar[bool] = False
 
 
 def is_unforeseen(error: BaseException) -> bool:
-    """Whether an error is none of a cluster or a store: where it is told, the place where it was raised belongs to it.
+    """Return whether an error is neither a ClusterError nor a StorageError, so that its log needs a traceback.
 
-    What a cluster answers, and what an application has left, is foreign, and may raise anything.
+    Answers of a cluster and files of an application come from outside, so code that reads them may raise any error.
     """
     return not isinstance(error, ClusterError | StorageError)
 
 
 class ClusterUnreachable(ClusterError):
-    """No ResourceManager, or no active one, answered until the deadline."""
+    """No ResourceManager, or no active one, answered before the deadline."""
 
 
 class ClusterAuthError(ClusterError):
-    """The cluster does not accept who we say we are, or does not let that user do this."""
+    """The cluster rejects the user's identity, or does not allow the user this action."""
 
 
 class ConfigurationHidden(ClusterAuthError):
-    """The ResourceManager shows its configuration to administrators only; the connection has to say what is needed."""
+    """The ResourceManager shows its configuration only to administrators, so the connection must state the setting."""
 
 
 class ConnectionProblem(ClusterError):
-    """The Airflow connection is missing, or what it says cannot be used."""
+    """The Airflow connection is missing or has an unusable setting."""
 
     permanent = True
 
 
 class JobRejected(ClusterError):
-    """The job cannot run on this cluster as it stands; found before anything was staged or submitted."""
+    """The job cannot run on this cluster as specified; raised before anything is staged or submitted."""
 
     permanent = True
 
@@ -63,16 +62,16 @@ class JobRejected(ClusterError):
 
 
 class JobNotAllowed(JobRejected):
-    """The job asks for what the connection does not allow."""
+    """The job requests something that the connection's policy does not allow."""
 
     def __str__(self) -> str:
         return "the connection does not allow this job:" + "".join(f"\n  - {each}" for each in told(self.problems))
 
 
 class JobTooLarge(JobRejected):
-    """The nodes that the cluster has now, or the queue's share of them, could never hold the whole job."""
+    """The cluster's present nodes, or the queue's share of them, can never hold the whole job."""
 
-    permanent = False  # nodes come back
+    permanent = False  # nodes may come back
 
     def __str__(self) -> str:
         return (
@@ -83,13 +82,13 @@ class JobTooLarge(JobRejected):
 
 
 class SubmissionRefused(ClusterError):
-    """The ResourceManager refused the submission itself; the message is its own."""
+    """The ResourceManager refused the submission itself; the message is the ResourceManager's."""
 
     permanent = True
 
 
 class RestSubmissionDisabled(SubmissionRefused):
-    """The cluster does not take applications over REST, which its administrator can allow."""
+    """The cluster does not accept applications over REST; its administrator can enable that."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -99,31 +98,31 @@ class RestSubmissionDisabled(SubmissionRefused):
 
 
 class MasterOutOfReach(ClusterError):
-    """The application's master does not answer: it has not started yet, has ended, or hangs."""
+    """The application master does not answer: it has not started yet, has ended, or hangs."""
 
 
 class NotServed(MasterOutOfReach):
-    """The application's master answers and has no such thing; it may be of another release."""
+    """The application master answers but does not support this request; it may be of another release."""
 
 
 class UnexpectedAnswer(ClusterError):
-    """A ResourceManager answered with something that its documentation does not know."""
+    """A ResourceManager or an application master sent an answer that its protocol does not define."""
 
 
 class SourceMissing(ClusterError):
-    """Files, archives or an environment that the job names are not there."""
+    """Files, archives or an environment that the job names do not exist."""
 
     permanent = True
 
 
 class Unconfirmed(ClusterError):
-    """A record of a job names objects that a person has to confirm before they are used."""
+    """The record of a job names objects that a person must confirm before they are used."""
 
     permanent = True
 
 
 class RecordUnreadable(ClusterError):
-    """A file that says how a training stands cannot be read: it was changed, or a newer version wrote it."""
+    """A file with the state of a training cannot be read: it was changed, or a newer version wrote it."""
 
     permanent = True
 
@@ -136,12 +135,12 @@ class RecordUnreadable(ClusterError):
 
 
 class StagingFailed(ClusterError):
-    """The job's files could not be put on the store; nothing was submitted and nothing of the job is left."""
+    """The job's files could not be copied to the store; nothing was submitted and no file of the job is left."""
 
 
 class TunnelEnded(ClusterError):
-    """A tunnel is over, for good; the message says why."""
+    """A tunnel has ended and cannot be reopened; the message gives the reason."""
 
 
 class TunnelLost(ClusterError):
-    """The master knows nothing of a tunnel any more; another one can be opened."""
+    """The application master no longer knows a tunnel; another one can be opened."""

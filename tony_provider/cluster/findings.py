@@ -1,4 +1,8 @@
-"""The findings of a diagnosis: one line for each thing that was looked at."""
+"""Findings of a connection diagnosis, and the code that runs its checks.
+
+A Report lists one Finding for each item that was checked. ``run_checks`` runs the checks in parallel within a time
+limit.
+"""
 
 from __future__ import annotations
 
@@ -14,59 +18,59 @@ from tony_provider.runtime.storage.errors import StorageError
 
 
 class Severity(StrEnum):
-    """How bad a finding is."""
+    """Severity of a finding."""
 
     OK = "ok"
-    WARNING = "warning"  # jobs run all the same; somebody should know of it
-    PROBLEM = "problem"  # jobs do not run
-    SKIPPED = "skipped"  # it could not be looked at, because of something else that was found
+    WARNING = "warning"  # jobs run, but users should know about it
+    PROBLEM = "problem"  # jobs cannot run
+    SKIPPED = "skipped"  # the item could not be checked because of another finding
 
 
 @attrs.frozen
 class Finding:
-    """What one check has found out about one thing."""
+    """Result of one check of one item."""
 
-    what: str  # was looked at, such as "NameNode http://nn1:9870"
+    what: str  # the item that was checked, such as "NameNode http://nn1:9870"
     outcome: Severity
     detail: str
-    advice: str = ""  # what to do about it
+    advice: str = ""  # how to fix it
 
     def __str__(self) -> str:
         return f"{self.what}: {self.detail}" + (f"; {self.advice}" if self.advice else "")
 
 
 def ok(what: str, detail: str) -> Finding:
-    """A finding that all is well."""
+    """Return a finding without a problem."""
     return Finding(what, Severity.OK, detail)
 
 
 def warning(what: str, detail: str, advice: str) -> Finding:
-    """A finding that somebody should know of, though jobs run."""
+    """Return a finding that users should know about, though jobs run."""
     return Finding(what, Severity.WARNING, detail, advice)
 
 
 def problem(what: str, detail: str, advice: str) -> Finding:
-    """A finding that keeps jobs from running."""
+    """Return a finding that prevents jobs from running."""
     return Finding(what, Severity.PROBLEM, detail, advice)
 
 
 def skipped(what: str, detail: str) -> Finding:
-    """A finding that could not be made, because of another one."""
+    """Return a finding for an item that could not be checked because of another finding."""
     return Finding(what, Severity.SKIPPED, detail)
 
 
 def softened(finding: Finding) -> Finding:
-    """The finding with a problem made a warning, since it does not keep jobs from running."""
+    """Return the finding with a problem reduced to a warning, because it does not prevent jobs from running."""
     return attrs.evolve(finding, outcome=Severity.WARNING) if finding.outcome is Severity.PROBLEM else finding
 
 
 @attrs.frozen
 class Report:
-    """All findings of one diagnosis, and from where it was made."""
+    """All findings of one diagnosis, with the host and user that made it."""
 
-    host: str  # that it was looked from
-    user: str  # whom jobs would run as; empty when that cannot be known
-    cluster: str  # what kind of one
+    host: str  # that ran the checks
+    user: str  # user of the jobs; empty if it is unknown
+    cluster: str  # its kind, such as yarn
     findings: list[Finding]
 
     @property
@@ -78,9 +82,9 @@ class Report:
         return not self.problems
 
     def __str__(self) -> str:
-        """A few lines for people: the problems, else what is there.
+        """Format the report in a few lines: the problems, or all findings if there are no problems.
 
-        Several problems are numbered, since Airflow's pages show all lines as one.
+        Several problems are numbered, because Airflow's pages show all lines in one line.
         """
         shown = [each for each in self.findings if each.outcome is not Severity.SKIPPED]
         head = f"Looked at the {self.cluster} cluster from host {self.host}"
@@ -102,21 +106,22 @@ def _line(finding: Finding) -> str:
     return f"- {'warning: ' if finding.outcome is Severity.WARNING else ''}{finding}."
 
 
-_NAME = "tony-check"  # of their threads
+_NAME = "tony-check"  # name of the threads
 
 
 @attrs.frozen
 class Check:
-    """One check of a diagnosis: what it looks at, and the function that does it."""
+    """One check of a diagnosis: the item it checks, and the function that does it."""
 
     what: str
     run: Callable[[], Iterable[Finding]]
 
 
 def run_checks(checks: Sequence[Check], seconds: float) -> list[Finding]:
-    """Run all checks at once; returns their findings, in the checks' order, after ``seconds`` at most.
+    """Run all checks in parallel; return their findings in the order of the checks, after at most ``seconds``.
 
-    Names and tickets are looked up by libraries that know no deadline: hence threads that nobody waits for.
+    Libraries that resolve names and read tickets have no deadline, so each check has a daemon thread that may outlive
+    the call.
     """
     found: dict[int, list[Finding]] = {}
 
@@ -139,7 +144,7 @@ def run_checks(checks: Sequence[Check], seconds: float) -> list[Finding]:
 
 
 def await_late_checks(seconds: float) -> None:
-    """Give checks that were cut off so long to tidy up, before the process ends and they with it."""
+    """Wait up to ``seconds`` for checks that were cut off, so that they clean up before the process ends."""
     deadline = time.monotonic() + seconds
     for thread in threading.enumerate():
         if thread.name == _NAME:

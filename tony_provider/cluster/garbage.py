@@ -1,12 +1,17 @@
-"""What old trainings have left in the staging directory, and what of it may go.
+"""Find and remove what old trainings and built environments have left in the staging directory.
 
-A checkpoint chain or an application's directory (its model, logs, events) may go when nothing in it was
-touched for a given time, no application of its training lives, no model in it is published, and no chain names it as
-what it continues or has its first weights from, not even one that may go itself: that one goes first, and what it named
-the next time. So does what advice knows of a task's former runs, when the directories of all these trainings have gone.
-What is kept of a job's history may stay longer than the rest of its directory. An application stays as long as a chain
-that it owns: without its result the training would go on in that chain, whose end has been reached. Whatever cannot be
-judged stays. Files that jobs share (``cache/``) are left alone, but for those that a writer has left half-written.
+A checkpoint chain or an application's directory (its model, logs, events) may be removed under these conditions:
+
+- Nothing in it was changed for a given time.
+- No application of its training lives.
+- No model in it is published.
+- No other chain continues it or was warm-started from it, even if that chain may be removed itself. Then that chain
+  goes first, and this one at the next run.
+
+A task's record of previous runs may be removed when the directories of all their trainings are gone. A job's history
+may stay longer than the rest of its directory. An application stays as long as a chain that it owns: without its
+result, the training would continue in that chain, although it has finished there. Items that cannot be judged stay.
+From ``cache/``, which jobs share, only half-written files and unused built environments are removed.
 """
 
 from __future__ import annotations
@@ -48,14 +53,14 @@ from tony_provider.runtime.storage.stores import leftovers
 
 T = TypeVar("T")
 
-_FRESH_SECONDS = 20.0  # after which all is looked at once more before anything else is removed; at least
-_FRESH_TIMES = 5.0  # as long as that look took
+_FRESH_SECONDS = 20.0  # a full scan is repeated before the next removal if it is older than this
+_FRESH_TIMES = 5.0  # and older than the scan's own duration times this
 _LONGEST_WRITE = 86400.0  # seconds
-_CHEAP_SECONDS = 0.5  # that a look at what is new may take for each single item
+_CHEAP_SECONDS = 0.5  # maximum time to list new chains and models for each single item
 
 
-# What an application's directory has of its history. With the mark a task that is cleared, or tried again, trains anew:
-# the result stays, and what it names has gone.
+# Files and directories of an application's history. They include the mark in DELIVERED_FILE: it makes a cleared or
+# retried task train from the start, because the result stays but the model that it names is gone.
 _HISTORY = frozenset(
     (
         contract.HISTORY_DIR,
@@ -70,7 +75,7 @@ _CHANGED = "it has changed meanwhile"
 
 
 class GarbageKind(StrEnum):
-    """What garbage is: a checkpoint chain, an application's directory, or the file with a task's former runs."""
+    """Kind of a garbage item: a checkpoint chain, an application's directory, or a task's record of previous runs."""
 
     CHAIN = "chain"
     APPLICATION = "application"
@@ -79,29 +84,29 @@ class GarbageKind(StrEnum):
 
 @attrs.frozen
 class GarbageItem:
-    """A directory, or a file, that is kept or removed as a whole."""
+    """A directory or file that is kept or removed as a whole."""
 
     uri: str
     kind: GarbageKind
     identity: Identity
-    size: int  # bytes that may go
-    newest_ms: int  # epoch, when something in it was changed last
-    spared: str = ""  # why it stays though it is old; empty: it may go
-    keeps_history: bool = False  # of an application: its history stays
+    size: int  # bytes that its removal frees
+    newest_ms: int  # epoch, the last change of anything in it
+    spared: str = ""  # why it stays although it is old; empty if it may be removed
+    keeps_history: bool = False  # the history of this application stays
 
 
 class CannotJudge(ClusterError):  # noqa: N818 - named for what is wrong, as the others
-    """Something cannot be read that might say what is still needed: nothing is removed."""
+    """A file that may name items that are still needed cannot be read, so nothing is removed."""
 
     permanent = True
 
 
 @attrs.frozen
 class RemovedGarbage:
-    """A directory that was to be removed, and what became of that."""
+    """A garbage item that was to be removed, and the outcome."""
 
     item: GarbageItem
-    problem: str = ""  # why it is still there; empty: it is gone
+    problem: str = ""  # why it is still there; empty if it was removed
 
 
 @attrs.frozen
@@ -109,11 +114,11 @@ class Garbage:
     """Finds and removes what old trainings have left in the staging directory.
 
     :param models: URIs of further directories below which models are published, as ``versions/<any>/version.json``.
-    :param without: URIs of directories that hold no published models, and are not looked through.
-    :param history_ms: epoch; the history of an application that has changed since then stays. None: it goes with the
-        rest.
+    :param without: URIs of directories that hold no published models and are not searched.
+    :param history_ms: epoch; the history of an application stays if it has changed since then. If None, no history
+        stays.
 
-    All raise ClusterError, StorageError, CannotJudge.
+    All methods raise ClusterError, StorageError, CannotJudge.
     """
 
     cluster: Cluster
@@ -124,21 +129,21 @@ class Garbage:
     history_ms: int | None = None
 
     def look(self, before_ms: int) -> list[GarbageItem]:
-        """Every directory that nobody has touched since then (epoch), what stays all the same included.
+        """Return every item that was not changed since ``before_ms`` (epoch), including those that are spared.
 
         Changes nothing.
         """
         return list(self._look(before_ms).old.values())
 
     def leftovers(self) -> list[FileStatus]:
-        """Half-written files that killed writers have left, in ``cache/`` too: they are older than any write takes."""
+        """Return half-written files that killed writers have left, also in ``cache/``, older than any write lasts."""
         before_ms = int((time.time() - _LONGEST_WRITE) * 1000)
         places = (self.layout.jobs_dir, self.layout.cache_dir)
         found = [status for place in places for status in leftovers(self.storage, place)]
         return [status for status in found if 0 < status.modified_ms < before_ms]
 
     def remove_leftover(self, leftover: FileStatus) -> str:
-        """Remove a half-written file; returns why it is still there, empty when it is gone."""
+        """Remove a half-written file. Return an empty string, or the reason it is still there."""
         try:
             self.storage.remove(leftover.path, recursive=leftover.is_directory)
         except StorageError as error:
@@ -146,10 +151,10 @@ class Garbage:
         return ""
 
     def remove(self, wanted: Sequence[GarbageItem], before_ms: int) -> Iterator[RemovedGarbage]:
-        """Remove those of ``wanted`` that may still go, one after the other; each is looked at again right before.
+        """Remove the items of ``wanted`` one by one, after checking each again immediately before its removal.
 
-        A submission writes what it takes up before its application lives: so do we look, at the store and then at the
-        cluster. Everything is looked at anew now and then only, as it takes its time.
+        A submission records what it uses on the store before its application lives. So this method checks the store
+        first and the cluster second. It repeats the full scan only now and then, because that is slow.
         """
         everything = _TimedCache(lambda: self._look(before_ms), lambda took: max(_FRESH_SECONDS, _FRESH_TIMES * took))
         news = _TimedCache(lambda: self._news(everything.last), lambda took: took - _CHEAP_SECONDS)
@@ -176,7 +181,7 @@ class Garbage:
         return _Scan(items, {uri: judged[uri] for uri in old})
 
     def _news(self, look: _Scan) -> list[_Needed]:
-        """What chains need that were written since, and what is published by now elsewhere than below ``jobs``."""
+        """Return what chains written since the scan need, and models now published outside of ``jobs``."""
         written = []
         for job_dir in self._directories(self.layout.jobs_dir):
             for status in self._directories(job_dir.path):
@@ -185,10 +190,10 @@ class Garbage:
         return [*self._referenced(written), *self._published(self._other_versions())]
 
     def _taken_up(self, item: GarbageItem, needed: Sequence[_Needed]) -> str:
-        """Why it stays, as it and what names it are at this moment; empty: it may go."""
+        """Return why the item must stay, by the present state of the store, or an empty string if it may go."""
         if why := next((each.why for each in needed if each.concerns(item)), ""):
             return why
-        if item.kind is GarbageKind.APPLICATION:  # those of its chains that may go went before it
+        if item.kind is GarbageKind.APPLICATION:  # its removable chains were removed before it
             owners = self._owners(self._chains_of(item.identity))
             if why := next((each.why for each in owners if each.concerns(item)), ""):
                 return why
@@ -202,7 +207,7 @@ class Garbage:
         return "" if alone == [item] else _CHANGED
 
     def _remove(self, item: GarbageItem) -> str:
-        """Why it is still there; empty when it is gone."""
+        """Remove the item. Return an empty string, or the reason it is still there."""
         try:
             if item.kind is GarbageKind.ADVICE:
                 self.storage.remove(item.uri)
@@ -216,7 +221,7 @@ class Garbage:
                         self.storage.remove(each.path, recursive=True)
                 return ""
             self.storage.remove(item.uri, recursive=True)
-            # The training's own directories, once nothing is in them, and the records of those that have gone.
+            # Remove the training's own directories once they are empty, and the records of removed chains.
             self.storage.remove(self.layout.applications_dir(item.identity))
             if not list(self._chains_of(item.identity)):
                 training = self.layout.job_dir(item.identity)
@@ -229,16 +234,16 @@ class Garbage:
             return str(error)
         return ""
 
-    # -- what there is ------------------------------------------------------------------------------------------------
+    # -- list the items ----------------------------------------------------------------------------------------------
 
     def _items(self, versions: list[str]) -> Iterator[GarbageItem]:
-        """What is called otherwise is none of ours, and is not touched.
+        """Yield all items. Files with other names do not belong to this provider and stay untouched.
 
-        :param versions: the version files that are met on the way are added to it.
+        :param versions: version files that are found on the way are added to this list.
         """
         for job_dir in self._directories(self.layout.jobs_dir):
             identity = Identity.parse(job_dir.name)
-            # Chains first: an application may go once those that it owns have gone.
+            # Chains first, because an application may be removed only after the chains that it owns.
             for status in sorted(self._directories(job_dir.path), key=lambda each: each.name == APPLICATIONS):
                 if status.name == APPLICATIONS:
                     for application in self._directories(status.path):
@@ -256,9 +261,9 @@ class Garbage:
     ) -> Iterator[GarbageItem]:
         size, newest = 0, status.modified_ms
         history = _History()
-        if kind is GarbageKind.CHAIN and identity is not None:  # a submission takes the training before it lives
+        if kind is GarbageKind.CHAIN and identity is not None:  # a submission owns it before its application lives
             newest = max(newest, self._taken_ms(identity))
-        for each in self._below(status.path, links=False):  # what they lead to stays when this is removed
+        for each in self._below(status.path, links=False):  # removing a link keeps its target
             size += each.size
             newest = max(newest, each.modified_ms)
             if _is_version(each.path):
@@ -269,7 +274,7 @@ class Garbage:
             return
         keeps_history = self.history_ms is not None and history.newest_ms >= self.history_ms
         if keeps_history and not history.others:
-            return  # nothing else is left of it
+            return  # only its history is left
         size -= history.size if keeps_history else 0
         yield GarbageItem(status.path, kind, identity, size, newest, keeps_history=keeps_history)
 
@@ -299,7 +304,7 @@ class Garbage:
             return
 
     def _other_versions(self) -> Iterator[str]:
-        """Elsewhere than in trainings' directories."""
+        """Yield the version files outside of the trainings' directories."""
         for models in self.models:
             if not self.storage.exists(models):
                 raise CannotJudge(f"nothing can be removed: there is no {models}, where models should be published")
@@ -308,7 +313,7 @@ class Garbage:
         for place in [*places, *self.models]:
             yield from (each.path for each in self._below(place) if _is_version(each.path))
 
-    # -- what is needed -----------------------------------------------------------------------------------------------
+    # -- find what is needed -----------------------------------------------------------------------------------------
 
     def _judged(self, item: GarbageItem, live: _Live, needed: Sequence[_Needed]) -> GarbageItem:
         why = live.reason(item) or next((each.why for each in needed if each.concerns(item)), "")
@@ -319,7 +324,7 @@ class Garbage:
         return attrs.evolve(item, spared=why)
 
     def _known_training(self, item: GarbageItem) -> str:
-        """Why the file with a task's former runs stays; empty: all these trainings have gone."""
+        """Return why the record of previous runs stays, or an empty string if all their trainings are gone."""
         try:
             runs = read_previous_runs(self.storage, self.layout, item.identity)
             trainings = {uris.name(uris.parent(uris.parent(each.application_dir))) for each in runs.summaries}
@@ -329,7 +334,7 @@ class Garbage:
         return f"it knows of {there[0]}, which is there" if there else ""
 
     def _referenced(self, chains: Iterable[str]) -> Iterator[_Needed]:
-        """By chains, old and new."""
+        """Yield the chains and models that these chains began with."""
         for uri in chains:
             try:
                 about = read_chain(self.storage, uri)
@@ -341,7 +346,7 @@ class Garbage:
                 yield _Needed(about.warm_start, uri, f"{uri} was warm-started from it")
 
     def _owners(self, chains: Iterable[GarbageItem]) -> Iterator[_Needed]:
-        """The applications that say how these have ended."""
+        """Yield the directories of the applications whose results report how these chains ended."""
         for item in chains:
             try:
                 owners = TrainingOwners(self.storage, self.layout.job_dir(item.identity))
@@ -376,11 +381,11 @@ class Garbage:
 
 @attrs.define
 class _History:
-    """Of an application, as its directory is walked through."""
+    """The history of one application, collected while its directory is walked."""
 
     size: int = 0
-    newest_ms: int = 0  # epoch; 0: there is none
-    others: bool = False  # there is more than that in the directory
+    newest_ms: int = 0  # epoch; 0 if there is no history
+    others: bool = False  # the directory holds more than the history
 
     def add(self, status: FileStatus, directory: str) -> None:
         name = status.path[len(directory) :].lstrip("/").partition("/")[0]
@@ -388,27 +393,27 @@ class _History:
             self.others = True
         elif not status.is_directory:
             self.size += status.size
-            if name != contract.DELIVERED_FILE:  # which we may have written ourselves
+            if name != contract.DELIVERED_FILE:  # which the removal itself may have written
                 self.newest_ms = max(self.newest_ms, status.modified_ms)
 
 
 @attrs.frozen
 class _Scan:
-    """At everything."""
+    """Result of a full scan."""
 
-    items: Mapping[str, GarbageItem]  # by their URIs
-    old: Mapping[str, GarbageItem]  # judged
+    items: Mapping[str, GarbageItem]  # by URI
+    old: Mapping[str, GarbageItem]  # the old ones, with ``spared`` set
 
     def precedes(self, chain: FileStatus) -> bool:
-        """Whether something was written there since; also where the store does not tell."""
+        """Return whether the chain may have changed since the scan. An unknown modification time counts as a change."""
         known = self.items.get(chain.path)
         return known is None or not 0 < chain.modified_ms <= known.newest_ms
 
 
 class _TimedCache(Generic[T]):
-    """What takes its time, and is done anew when what it gave is too old.
+    """Caches the result of a slow call, and repeats the call when the result is too old.
 
-    :param good_for: from the seconds that it took to those that it is good for from its end.
+    :param good_for: maps the duration of a call to the seconds its result is valid.
     """
 
     def __init__(self, act: Callable[[], T], good_for: Callable[[float], float]) -> None:
@@ -428,11 +433,14 @@ class _TimedCache(Generic[T]):
 @attrs.frozen
 class _Needed:
     uri: str
-    by: str  # URI of the chain that names it; empty: somebody else does
+    by: str  # URI of the chain that needs it; empty if it is needed for another reason
     why: str
 
     def concerns(self, item: GarbageItem) -> bool:
-        """Whether it is the item, in it, or holds it. By paths alone: one file system may go by several names."""
+        """Return whether the needed URI is the item, is in it, or contains it.
+
+        Only paths are compared, because one file system may have several names.
+        """
         if self.by == item.uri:
             return False
         mine, theirs = uris.parse(self.uri).path, uris.parse(item.uri).path
@@ -441,10 +449,10 @@ class _Needed:
 
 @attrs.frozen
 class _Live:
-    """Every application of our kind that has not ended, whoever's it is.
+    """Every live application of this provider, of any user.
 
-    A stranger's with a training's tag spares what that training has left, for as long as it lives: better than removing
-    what a user of the same staging directory trains on.
+    Another user's application that has a training's tag also spares that training's items while it lives. That is
+    better than removing files that a user of a shared staging directory is training on.
     """
 
     by_tag: dict[str, str]
@@ -479,23 +487,23 @@ def _is_version(uri: str) -> bool:
 
 @attrs.frozen
 class OldEnvironment:
-    """A built environment, kept or removed as a whole."""
+    """A built environment that is kept or removed as a whole."""
 
     uri: str  # of its directory
     size: int  # bytes
-    used_ms: int  # epoch, when a job last used it, or it was built
-    spared: str = ""  # why it stays though nobody has used it for long; empty: it may go
+    used_ms: int  # epoch, its last use by a job, or when it was built
+    spared: str = ""  # why it stays although no job used it for long; empty if it may be removed
 
 
 @attrs.frozen
 class OldEnvironments:
-    """Finds and removes those of a staging directory. All raise ClusterError, StorageError."""
+    """Finds and removes unused built environments of a staging directory. Methods raise ClusterError, StorageError."""
 
     cluster: Cluster
     built: BuiltEnvironments
 
     def look(self, before_ms: int) -> list[OldEnvironment]:
-        """Every environment that was last used before then (epoch). Changes nothing."""
+        """Return every environment that was last used before ``before_ms`` (epoch). Changes nothing."""
         old = [each for each in self._all() if each.used_ms < before_ms]
         if not old:
             return []
@@ -503,7 +511,10 @@ class OldEnvironments:
         return [attrs.evolve(each, spared=in_use.get(uris.parse(each.uri).path, unknown)) for each in old]
 
     def remove(self, item: OldEnvironment, before_ms: int) -> str:
-        """Why it is still there; empty: it is gone. It is looked at again right before."""
+        """Remove the environment after checking again that it is unused.
+
+        Return an empty string, or the reason it was kept.
+        """
         now = next((each for each in self.look(before_ms) if each.uri == item.uri), None)
         if now is None or now.used_ms != item.used_ms:
             return "a job has used it meanwhile"
@@ -533,7 +544,10 @@ class OldEnvironments:
         return [each for each in listed if each.is_directory and not each.is_link]
 
     def _in_use(self) -> tuple[dict[str, str], str]:
-        """Why each environment that a live application names must stay, by its path; why all others must, if so."""
+        """Return why each environment used by a live application must stay, by its path.
+
+        Also return why all others must stay, or an empty string if they need not.
+        """
         found, unknown = {}, ""
         finder = ApplicationFinder(self.cluster, self.built.storage, self.built.layout)
         by_tag = {identity.tag: identity for identity in finder.identities()}

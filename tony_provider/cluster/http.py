@@ -1,4 +1,8 @@
-"""Answers over HTTP, read up to a size and by a deadline: what answers may be a job's own, or something else."""
+"""HTTP requests whose answers are limited in size and time, because a job or another untrusted server may answer.
+
+The second part is for the checks of a diagnosis: it sends requests and explains why a server did not answer as
+expected.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +22,16 @@ from tony_provider.runtime.common.bounds import YARN_ANSWER_LIMIT, BoundedJsonEr
 
 
 class AnswerTooLong(requests.RequestException):
-    """An answer has more bytes than any of its kind, or takes longer than it may."""
+    """An answer exceeds the size limit, or takes longer than allowed."""
 
 
 def bounded_request(
     session: requests.Session, method: str, url: str, most_bytes: int, seconds: float, **more: Any
 ) -> Any:
-    """The whole answer to a request, a ``requests.Response``; ``more`` as ``Session.request`` has it.
+    """Send a request and return the whole answer, a ``requests.Response``.
 
-    ``seconds``: from now until its last byte. Raises requests.RequestException, AnswerTooLong among them.
+    ``seconds`` limits the time from now until the last byte, ``most_bytes`` the size. ``more`` are further arguments of
+    ``Session.request``. Raises requests.RequestException, including AnswerTooLong.
     """
     deadline = time.monotonic() + seconds
     response = session.request(method, url, stream=True, **more)
@@ -37,7 +42,7 @@ def bounded_request(
 
 
 def json_object(response: requests.Response) -> dict[str, Any] | None:
-    """The JSON object that was answered; None for what is none. Text in it may be ``surrogateescape``d bytes."""
+    """Return the JSON object of an answer, or None if it is not one. Its text may hold ``surrogateescape``d bytes."""
     try:
         found = read_json(response.content, surrogates=True)
     except BoundedJsonError:
@@ -46,7 +51,7 @@ def json_object(response: requests.Response) -> dict[str, Any] | None:
 
 
 class _Bounded:
-    """urllib3's response as ``requests`` reads one."""
+    """Wraps urllib3's response so that ``requests`` reads it within the limits."""
 
     def __init__(self, raw: Any, most_bytes: int, deadline: float) -> None:
         self._raw = raw
@@ -55,7 +60,7 @@ class _Bounded:
 
     def stream(self, amount: int, decode_content: bool = True) -> Iterator[bytes]:
         left = self._most
-        # What has come, however little it is: the deadline is looked at after each piece.
+        # read1 returns as soon as any bytes arrive, so the deadline is checked after each piece.
         while piece := self._raw.read1(amount, decode_content=decode_content):
             left -= len(piece)
             if left < 0:
@@ -68,12 +73,12 @@ class _Bounded:
         return getattr(self._raw, name)
 
 
-CONNECT_SECONDS = 2.0  # for a connection to open
+CONNECT_SECONDS = 2.0  # to open a connection
 ANSWER_SECONDS = 3.0  # for a server to answer
 _LONGEST_ANSWER = 30.0  # seconds from the request to the last byte
-_IPC = "Hadoop IPC port"  # as every RPC port of Hadoop says to those who speak HTTP to it
+_IPC = "Hadoop IPC port"  # in the answer of Hadoop's RPC ports to an HTTP request
 
-# What Hadoop's servers answer at, what is in that answer, and who they are.
+# For each kind of Hadoop server: a path that it answers, a key of that answer, and its description.
 _NATURES = (
     ("/ws/v1/cluster/info", "clusterInfo", "a ResourceManager's web address"),
     ("/webhdfs/v1/?op=GETHOMEDIRECTORY&user.name=nobody", "Path", "a NameNode's web address"),
@@ -84,7 +89,7 @@ _NATURES = (
 
 @attrs.frozen
 class Unanswered(Exception):  # noqa: N818
-    """Nobody of use answered at an address."""
+    """No server at an address gave a usable answer."""
 
     detail: str
     advice: str
@@ -92,15 +97,15 @@ class Unanswered(Exception):  # noqa: N818
 
 @attrs.frozen
 class RequestOptions:
-    """How requests of a diagnosis are sent: certificates, proxies, authentication."""
+    """Options of a diagnosis' requests: certificates, proxies, authentication."""
 
     verify: bool | str = True
     trust_env: bool = False
     auth: AuthBase | None = None
-    identity: dict[str, str] = attrs.field(factory=dict)  # the parameters that say for whom a request is
+    identity: dict[str, str] = attrs.field(factory=dict)  # request parameters that name the user
 
     def send(self, method: str, url: str, *, authenticated: bool = True) -> requests.Response:
-        """Send one request to one address. Redirects are not followed. Raises Unanswered."""
+        """Send one request to one address without following redirects. Raises Unanswered."""
         if unusable := settings.ca_file_problem(self.verify, [url]):
             raise Unanswered(unusable, settings.CA_FILE_ADVICE)
         with requests.Session() as session:
@@ -124,12 +129,12 @@ class RequestOptions:
 
 
 def json_of(response: requests.Response) -> dict[str, Any]:
-    """The JSON object that was answered; empty for what is none."""
+    """Return the JSON object of an answer, or an empty dictionary if it is not one."""
     return json_object(response) or {}
 
 
 def remote_exception(response: requests.Response) -> str:
-    """The name and message of the Hadoop error that was answered; empty when it is none."""
+    """Return the name and message of the Hadoop error in an answer, or an empty string if there is no error."""
     remote = json_of(response).get("RemoteException")
     if not isinstance(remote, dict):
         return ""
@@ -138,14 +143,14 @@ def remote_exception(response: requests.Response) -> str:
 
 
 def asks_for_kerberos(response: requests.Response) -> bool:
-    """Whether a server has refused a request for want of Kerberos, or of a ticket that it can make use of."""
+    """Return whether a server refused a request because it had no Kerberos authentication or no usable ticket."""
     if response.status_code == requests.codes.forbidden:
         return "GSSException" in response.text
     return bool(response.status_code == requests.codes.unauthorized)
 
 
 def describe_server(base: str, way: RequestOptions, response: requests.Response) -> str:
-    """What seems to be at an address that answered as it should not have."""
+    """Describe the kind of server at an address that gave an unexpected answer."""
     if _IPC in response.text:
         return "a Hadoop RPC port, not a web address"
     for path, key, name in _NATURES:
@@ -185,7 +190,7 @@ def _unanswered(error: requests.RequestException, address: Any) -> Unanswered:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """From what requests says down to what happened."""
+    """Yield an error of ``requests`` and its causes, the innermost last."""
     found: BaseException | None = error
     while found is not None:
         yield found

@@ -1,4 +1,7 @@
-"""The Cluster interface: where a job runs, seen from Airflow's side. ``yarn`` and ``local`` stand behind it."""
+"""The Cluster interface, which Airflow uses to run applications; the packages ``yarn`` and ``local`` implement it.
+
+The module also holds the objects that this interface takes and returns.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +33,11 @@ def _noticeable(ahead: float) -> float:
 
 @attrs.frozen
 class Application:
-    """What the cluster says of one application."""
+    """The cluster's report on one application."""
 
     id: str
     state: ApplicationState
-    final_status: FinalStatus | None = None  # None: not known yet
+    final_status: FinalStatus | None = None  # None if it is not known yet
     name: str = ""
     user: str = ""
     queue: str = ""
@@ -42,7 +45,7 @@ class Application:
     tracking_url: str | None = attrs.field(default=None, converter=_web_address)
     diagnostics: str = ""
     progress: float = 0.0  # 0 to 1
-    started_ms: int = 0  # epoch, when it was submitted
+    started_ms: int = 0  # epoch, time of the submission
     finished_ms: int | None = None
     tags: list[str] = attrs.field(factory=list)
     attempt: str | None = None  # the current application attempt's id
@@ -56,10 +59,10 @@ class Application:
 
 @attrs.frozen
 class ApplicationFilter:
-    """Which of our applications are asked for; a field that is None excludes none."""
+    """Selects applications of this provider. A field that is None excludes none."""
 
-    live: bool | None = None  # have not ended
-    user: str | None = None  # whom they run as
+    live: bool | None = None  # True selects those that have not ended, False the others
+    user: str | None = None  # the user that they run as
     tag: str | None = None
 
     def holds(self, application: Application) -> bool:
@@ -72,19 +75,19 @@ class ApplicationFilter:
 
 @attrs.frozen
 class Pages:
-    """The addresses at which people look at an application in a browser. None: there is no such page."""
+    """URLs of an application's pages for a browser. A field is None if there is no such page."""
 
-    application: str | None = None  # the cluster's
-    job: str | None = None  # its master's own, while it runs; ends with a slash
+    application: str | None = None  # the cluster's page
+    job: str | None = None  # the master's own page, while it runs; ends with a slash
     files: str | None = None  # its directory on the store
 
 
 @attrs.frozen
 class Submission:
-    """Everything a cluster needs to start one application."""
+    """Everything that a cluster needs to start one application."""
 
     description: ApplicationDescription
-    description_file: LocalizedResource  # the same, written to the store, as every container gets it
+    description_file: LocalizedResource  # the description as a file on the store, which every container gets
     am_resources: list[LocalizedResource]  # the job's files that the application master's container gets
     credentials: Credentials
     tags: list[str]
@@ -101,15 +104,14 @@ class Submission:
         return container_files(self.description.runtime, self.description_file, self.am_resources)
 
 
-CONTROL_SECONDS = 20.0  # that a running application's master may take to answer
+CONTROL_SECONDS = 20.0  # time limit for an answer of a running application's master
 
 
 class Cluster(ABC):
-    """Where applications run, seen from Airflow's side: checks, starts, watches and ends them.
+    """A cluster on which applications run: checks, starts, watches and ends them.
 
     All calls block, end by a deadline, and may be made from several threads. All raise ClusterUnreachable,
-    ClusterAuthError or UnexpectedAnswer besides what they name, and try again by themselves for as long as the deadline
-    lets them.
+    ClusterAuthError or UnexpectedAnswer in addition to the errors that they name. They retry until their deadline.
     """
 
     @property
@@ -119,129 +121,131 @@ class Cluster(ABC):
 
     @abstractmethod
     def check(self, job: JobSpec) -> None:
-        """Find what would keep this job from ever running here. Changes nothing.
+        """Find every reason why this job can never run on the cluster. Changes nothing.
 
-        Raises JobRejected with every problem found, SubmissionRefused when the cluster takes no submissions at all.
+        Raises JobRejected with all problems, SubmissionRefused if the cluster accepts no submissions at all.
         """
 
     @abstractmethod
     def queue_problem(self, queue: str) -> str | None:
-        """Why no application could ever be submitted to this queue, and which ones there are; None when it could."""
+        """Return why no application can be submitted to this queue, with a list of valid queues; None if it can."""
 
     @abstractmethod
     def new_application(self) -> str:
-        """A fresh application id. Unused ones cost nothing."""
+        """Return a new application id. Unused ids cost nothing."""
 
     @abstractmethod
     def submit(self, submission: Submission) -> None:
-        """Start the application under its id. Idempotent: the same id is started once.
+        """Start the application under its id. Idempotent: the cluster starts the same id only once.
 
-        Raises SubmissionRefused. After any other error the application may or may not run: ask ``application``.
+        Raises SubmissionRefused. After any other error the application may be running: check with ``application``.
         """
 
     @abstractmethod
     def request(self, submission: Submission) -> dict[str, Any]:
-        """What ``submit`` would ask for, for people to read: nothing is sent, and secrets are masked."""
+        """Return the request that ``submit`` would send, for people to read. Sends nothing and masks secrets."""
 
     @abstractmethod
     def applications(self, which: ApplicationFilter) -> list[Application]:
-        """Our kind of applications that the cluster remembers, newest first. One request, filtered by the cluster."""
+        """Return this provider's applications that the cluster remembers, newest first, with one filtered request."""
 
     def live(self) -> list[Application]:
-        """Our user's applications that have not ended, newest first. One request, whatever their number."""
+        """Return the current user's applications that have not ended, newest first, with one request."""
         return self.applications(ApplicationFilter(live=True, user=self.user))
 
     @abstractmethod
     def application(self, application_id: str) -> Application | None:
-        """What the cluster says of one application.
+        """Return the cluster's report on one application, or None if the cluster does not know it.
 
-        None when the cluster does not know it, which does not prove that it never ran: clusters forget.
+        None does not prove that the application never ran, because clusters forget.
         """
 
     @abstractmethod
     def kill(self, application_id: str, diagnostics: str) -> None:
-        """Ask for the application's end at once; returns before it has ended on YARN, after it on the local cluster.
+        """Request that the application ends at once; return before its end on YARN, after it on the local cluster.
 
-        Idempotent: one that has ended or is unknown is left as it is.
+        Idempotent: an application that has ended or is unknown stays as it is.
         """
 
     @abstractmethod
     def control(
         self, application_id: str, action: str, body: Mapping[str, Any], *, seconds: float = CONTROL_SECONDS
     ) -> dict[str, Any]:
-        """Ask the master of a running application for something; returns its answer. See ``runtime/am/web/control.py``.
+        """Send a request to the master of a running application; return its answer.
 
-        Idempotent. Raises MasterOutOfReach when no master took it within ``seconds``, because it has not started yet,
-        has ended, or does not answer; ClusterAuthError when this user may not.
+        See ``runtime/am/web/control.py``. Idempotent. Raises MasterOutOfReach if no master accepts the request within
+        ``seconds``, because it has not started yet, has ended, or does not answer. Raises ClusterAuthError if the user
+        is not allowed to do this.
         """
 
     @abstractmethod
     def task_log(self, application_id: str, task: str, max_bytes: int, *, seconds: float = CONTROL_SECONDS) -> bytes:
-        """The end of what a task (such as worker:0) of a running application has printed, as its master has it.
+        """Return the end of the output of a task (such as worker:0) of a running application, from its master.
 
-        Begins at the start of a line. Raises MasterOutOfReach when no master answers within ``seconds``, or when it has
-        nothing to show; ClusterAuthError when this user may not.
+        The text begins at the start of a line. Raises MasterOutOfReach if no master answers within ``seconds``, or if
+        it has no output. Raises ClusterAuthError if the user is not allowed to do this.
         """
 
     @abstractmethod
     def task_output(
         self, application_id: str, task: str, attempt: int | None, after: int, *, seconds: float = CONTROL_SECONDS
     ) -> OutputPiece:
-        """What a task has printed in one of its containers after so many bytes of it, without the job's secrets.
+        """Return a task's output in one of its containers from byte ``after`` on, with the job's secrets masked.
 
-        ``attempt`` is the container's number, or None for the newest. Raises NotServed where the master is of a release
-        that has no such answers, MasterOutOfReach when none answers within ``seconds``; ClusterAuthError.
+        ``attempt`` is the container's number, or None for the newest. Raises NotServed if the master's release does not
+        support this, MasterOutOfReach if no master answers within ``seconds``, ClusterAuthError.
         """
 
     @abstractmethod
     def master_status(self, application_id: str, *, seconds: float = CONTROL_SECONDS) -> JobStatus:
-        """The job's status as the master of a running application says it, whatever has become of its ``status.json``.
+        """Return the job's status from the master of a running application, independently of its ``status.json``.
 
-        Raises MasterOutOfReach when no master answers within ``seconds``; ClusterAuthError when this user may not.
+        Raises MasterOutOfReach if no master answers within ``seconds``, ClusterAuthError if the user is not allowed to
+        do this.
         """
 
     @abstractmethod
     def limit(self, application_id: str, seconds: float, diagnostics: str, *, prolong: bool = False) -> None:
-        """Have the cluster kill the application should it still be there after ``seconds``, whoever watches then.
+        """Have the cluster kill the application if it has not ended after ``seconds``, also when no client watches.
 
-        A limit that was set before is shortened, and prolonged only where ``prolong`` says so. An application that has
-        ended or is unknown is left as it is.
+        An earlier limit is shortened; it is extended only if ``prolong`` is set. An application that has ended or is
+        unknown stays as it is.
         """
 
     def pages(self, application_id: str) -> Pages:
-        """The application's pages, also of one that has just been submitted and has none yet."""
+        """Return the application's pages. This also works right after its submission, before the pages exist."""
         return Pages()
 
     @abstractmethod
     def am_log(self, application_id: str, max_bytes: int = 16 << 10) -> str:
-        """The end of the application master's own output, for a master that died before it could say why.
+        """Return the end of the application master's own output, for a master that died without a message.
 
-        At most ``max_bytes`` of it; empty when there is none to be had.
+        Return at most ``max_bytes`` bytes, or an empty string if there is no output.
         """
 
     @abstractmethod
     def forget(self, application_id: str) -> None:
-        """Remove what this machine keeps of an application that has ended. Idempotent; nothing to do on YARN."""
+        """Remove this machine's files of an application that has ended. Idempotent; does nothing on YARN."""
 
     @abstractmethod
     def access(self, application_id: str, job: JobSpec | None = None) -> YarnAccess | LocalAccess:
-        """What the application master needs to reach this cluster from inside, and to know of it for its job."""
+        """Return what the application master needs to reach this cluster from inside and to serve its job."""
 
     def client_configuration(self) -> dict[str, str]:
-        """The properties that Hadoop's clients on the nodes need; none where there is no Hadoop, or it tells none."""
+        """Return the properties that Hadoop clients on the nodes need. Empty without Hadoop or if they are hidden."""
         return {}
 
     @abstractmethod
     def master_lost_after(self) -> float:
-        """Seconds without an application master after which none can come any more.
+        """Return the seconds without an application master after which no new one can come.
 
-        That is longer than the cluster needs to notice the death of one, and to start the next.
+        This is longer than the cluster needs to notice a master's death and to start the next one.
         """
 
     @property
     @abstractmethod
     def user(self) -> str:
-        """The user whom applications run as."""
+        """The user that applications run as."""
 
     @abstractmethod
     def close(self) -> None:
@@ -252,7 +256,7 @@ _POLL = 0.5  # seconds
 
 
 def wait_for_end(look: Callable[[], Application | None], seconds: float) -> Application | None:
-    """The application as it still is after that time; None once it has ended, or is not known to the cluster."""
+    """Wait up to ``seconds`` for the application to end. Return it if it still runs, otherwise None."""
     deadline = time.monotonic() + seconds
     while (application := look()) is not None and not application.is_final:
         if time.monotonic() >= deadline:

@@ -1,4 +1,4 @@
-"""Resizing a running job, as far as it can be told beforehand whether it can be."""
+"""Requests to a running job: check whether it can be resized, and export its model."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ log = logging.getLogger(__name__)
 
 
 class NotResizable(ClusterError):  # noqa: N818 - named for what is wrong
-    """A job cannot have so many tasks: it does not allow that, or the cluster could never hold them."""
+    """A job cannot have this number of tasks: it does not allow that, or the cluster can never hold them."""
 
     permanent = True
 
 
 def check_resize(cluster: Cluster, storage: Storage, application_dir: str, counts: Mapping[str, int]) -> None:
-    """Check that a job could have so many tasks of these types, were nothing else on the cluster.
+    """Check that a job could have these numbers of tasks by type if nothing else ran on the cluster.
 
-    Raises NotResizable. An application whose specification was not kept has its master's word alone.
+    Log a warning instead if the application's specification was not kept or is unreadable; then only its master can
+    judge. Raises NotResizable.
     """
     missing: list[str] = []
     kept = read_specification(storage, application_dir, missing)
@@ -52,7 +53,10 @@ def check_resize(cluster: Cluster, storage: Storage, application_dir: str, count
 
 
 def resized(job: JobSpec, counts: Mapping[str, int]) -> JobSpec:
-    """The job with so many tasks of these types, all of which it needs, whatever the hour is: it runs already."""
+    """Return the job with these numbers of tasks by type, all of them required.
+
+    Its windows are removed, because the job is already running.
+    """
     tasks = {
         name: attrs.evolve(task, instances=counts[name], min_instances=None, max_instances=None, grow=GrowRule.ASKED)
         if name in counts
@@ -62,23 +66,23 @@ def resized(job: JobSpec, counts: Mapping[str, int]) -> JobSpec:
     return attrs.evolve(job, tasks=tasks, windows=None)
 
 
-EXPORT_SECONDS = 300.0  # that a program has to reach its next look at requests, to export its model, and for the upload
+EXPORT_SECONDS = 300.0  # for the program to check for requests, export its model and upload it
 _POLL = 1.0  # seconds
 
 
 class NotExported(ClusterError):  # noqa: N818 - named for what is wrong
-    """No export of the model has come; the message names the newest checkpoint, which there may be all the same."""
+    """The model was not exported in time; the message names the newest checkpoint, if there is one."""
 
 
 def export_model(
     cluster: Cluster, application_id: str, reason: str, seconds: float, result: Callable[[], JobStatus | None]
 ) -> ExportedModel:
-    """Ask a running job for an export of its model; returns it once it is on the store.
+    """Request an export of a running job's model; return it once it is on the store.
 
-    :param seconds: how long it is waited for.
-    :param result: gives the job's result, should it have ended meanwhile.
+    :param seconds: maximum wait.
+    :param result: returns the job's result, in case the job has ended.
 
-    Raises NotExported, MasterOutOfReach, and what ``Cluster.control`` raises.
+    Raises NotExported, MasterOutOfReach, and the errors of ``Cluster.control``.
     """
     deadline = time.monotonic() + seconds
     asked_ms = cluster.control(application_id, "export", {"reason": reason})["asked_ms"]
@@ -104,7 +108,7 @@ def export_model(
 
 
 def _look(cluster: Cluster, application_id: str, result: Callable[[], JobStatus | None]) -> JobStatus | None:
-    """None while nobody tells, as between two application masters."""
+    """Return the job's status or result, or None if no master answers, for example between two masters."""
     try:
         return cluster.master_status(application_id)
     except MasterOutOfReach:

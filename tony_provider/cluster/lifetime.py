@@ -1,4 +1,7 @@
-"""A time zone as nodes are told of it, which may have no data of zones, or older data."""
+"""Time limits of an application, and time zone offsets for the nodes.
+
+A node may have no time zone data, or older data, so the submission computes the offsets.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,11 @@ from tony_provider.runtime.jobspec.opening_hours import Week, ZoneOffset, read_h
 from tony_provider.runtime.jobspec.units import MAX_DURATION
 
 _DAY = 86400.0
-_EXACT = 60.0  # seconds; clocks are changed at whole minutes
+_EXACT = 60.0  # seconds; clocks change at whole minutes
 
 
 def zone_offsets(zone: str, now: float) -> list[ZoneOffset]:
-    """How far a zone is ahead of UTC from ``now`` (epoch) on, for longer than any application lives.
+    """Return the offsets of a zone from UTC, from ``now`` (epoch seconds) on, longer than any application lives.
 
     Raises ZoneInfoNotFoundError.
     """
@@ -29,7 +32,7 @@ def zone_offsets(zone: str, now: float) -> list[ZoneOffset]:
 
 
 def _change(info: ZoneInfo, before: float, after: float) -> ZoneOffset:
-    """The moment in between, to the minute."""
+    """Return the offset change between two moments, to the minute."""
     seconds = _offset(info, after)
     while after - before > _EXACT:
         middle = (before + after) / 2
@@ -43,7 +46,7 @@ def _offset(info: ZoneInfo, moment: float) -> int:
 
 
 def seconds_left(timeouts: Timeouts, now: float) -> float | None:
-    """The seconds from ``now`` (epoch) that an application which begins then may live; None: for ever."""
+    """Return the seconds that an application started at ``now`` (epoch) may live, or None if there is no limit."""
     limits = [
         *([timeouts.lifetime] if timeouts.lifetime is not None else []),
         *([timeouts.deadline - now] if timeouts.deadline is not None else []),
@@ -52,7 +55,7 @@ def seconds_left(timeouts: Timeouts, now: float) -> float | None:
 
 
 def problems(job: JobSpec, now: float) -> list[str]:
-    """What is wrong with the job's limits: there is no time left, or none in its windows; empty when there is."""
+    """Return the problems of the job's limits: no time is left, or none within its windows. Empty if there are none."""
     deadline = job.timeouts.deadline
     if deadline is not None and deadline <= now:
         return [f"timeouts.deadline: {_written(deadline)} is over; name one that is yet to come"]

@@ -1,4 +1,8 @@
-"""The objects of the store and of this machine that a job names."""
+"""Notebook jobs: a Jupyter server in a container like that of a recorded job's task.
+
+The module reads the recorded job and its newest checkpoint, derives the notebook's job from it, checks its environment
+for Jupyter, and keeps the notebook's access token.
+"""
 
 from __future__ import annotations
 
@@ -66,21 +70,21 @@ def named_objects(job: JobSpec) -> Iterator[NamedObject]:
             yield NamedObject(item(child(child("inputs", name), "paths"), index), path, is_input=True)
 
 
-_MASKED = "***"  # as Airflow writes it
+_MASKED = "***"  # Airflow's mask
 
 
 @attrs.frozen
 class KeptJob:
-    """A job as it can be run again: its files are those that the store keeps."""
+    """A recorded job that can run again with the files that the store keeps."""
 
     job: JobSpec
-    masked: list[str]  # variables whose values were not kept: the job is without them
-    left_out: list[str] = attrs.field(factory=list)  # keys that the job lacks, because they named files of this machine
+    masked: list[str]  # variables removed from the job: their values were not kept
+    left_out: list[str] = attrs.field(factory=list)  # keys removed from the job: they named files of this machine
 
 
 @attrs.frozen
 class NewestCheckpoint:
-    """The newest whole checkpoint of a training, and the chain that it is in."""
+    """The newest complete checkpoint of a training, and its chain."""
 
     chain: str  # URI
     newest: ResumePoint
@@ -142,7 +146,7 @@ def _how(why: str) -> str:
 
 
 def with_kept_files(job: JobSpec, resources: list[KeptResource]) -> JobSpec:
-    """The job, whose files, archives and environments are those of the store."""
+    """Return the job with its files, archives and environments replaced by those on the store."""
 
     def level(path: str, own: Any) -> Any:
         return attrs.evolve(
@@ -167,7 +171,7 @@ def _environment(resources: list[KeptResource], path: str, named: PythonEnv | No
 
 
 def _once(resources: list[KeptResource]) -> Iterator[KeptResource]:
-    """The job's own environment may be listed for several task types."""
+    """Yield each resource once, because the job's own environment may be listed for several task types."""
     yield from {(each.key, each.name): each for each in resources}.values()
 
 
@@ -207,7 +211,7 @@ def trained_so_far(
 TASK_TYPE = "notebook"
 _FRAMEWORK = "standalone"
 TASK = f"{TASK_TYPE}:0"
-TOKEN = "JUPYTER_TOKEN"  # the secret that Jupyter takes from its environment
+TOKEN = "JUPYTER_TOKEN"  # the secret that Jupyter reads from its environment
 _OF_JOB = (
     *("queue", "priority", "node_label", "tags", "files", "archives", "python_env", "docker", "env", "logs"),
     *("hadoop", "network", "port_range"),
@@ -215,26 +219,26 @@ _OF_JOB = (
 _OF_TASK = (
     *("memory", "vcores", "gpus", "resources", "node_label", "docker", "env", "python_env", "files", "archives"),
 )
-_OF_PLACEMENT = ("nodes", "racks", "required", "attributes")  # rules are about the containers of the training
-_GRACE = 60.0  # seconds for Jupyter to end, and for the work to be packed
-_LAST_COPY = 600.0  # seconds for the work to get to the store
-_SAVES = 2  # that stay on the store
+_OF_PLACEMENT = ("nodes", "racks", "required", "attributes")  # placement rules only concern the training's containers
+_GRACE = 60.0  # seconds for Jupyter to end and for the work to be packed
+_LAST_COPY = 600.0  # seconds to copy the work to the store
+_SAVES = 2  # copies of the work that stay on the store
 
 
 @attrs.frozen
 class NotebookRequest:
-    """What is wanted of a notebook beside the job that it is made of."""
+    """The user's options for a notebook, in addition to the job that it is made from."""
 
     name: str
     options: NotebookOptions
     lifetime: float  # seconds, of the application
-    task_type: str | None = None  # whose container it has; None: that of the leading tasks
-    queue: str | None = None  # in place of the job's
-    secrets: frozenset[str] = frozenset()  # names of those of the job whose values are given
+    task_type: str | None = None  # whose container to copy; None for the leading task type
+    queue: str | None = None  # replaces the job's queue
+    secrets: frozenset[str] = frozenset()  # names of the job's secrets whose values are given
 
 
 def notebook_job(job: JobSpec, wish: NotebookRequest, overrides: Mapping[str, Any]) -> JobSpec:
-    """The notebook's job, with ``overrides`` laid over it. Raises JobRejected, SpecError."""
+    """Return the notebook's job with ``overrides`` merged over it. Raises JobRejected, SpecError."""
     job = without_tensorboard_task(job)
     task_type = notebook_task_type(job, wish.task_type)
     whole = to_plain(job)
@@ -247,7 +251,7 @@ def notebook_job(job: JobSpec, wish: NotebookRequest, overrides: Mapping[str, An
         "queue": wish.queue or known["queue"],
         "am": {each: whole["am"][each] for each in ("vcores", "node_label", "docker")},
         "secrets": sorted({TOKEN, *(wish.secrets - job.secrets_withheld(task_type))}),
-        "acls": {"view": whole["acls"]["view"]},  # who may modify it has a shell: nobody inherits that
+        "acls": {"view": whole["acls"]["view"]},  # modify access gives a shell, so it is not inherited
         "timeouts": {
             "queue": job.timeouts.queue if (job.timeouts.queue or wish.lifetime) < wish.lifetime else None,
             "lifetime": wish.lifetime,
@@ -272,7 +276,7 @@ def notebook_job(job: JobSpec, wish: NotebookRequest, overrides: Mapping[str, An
 
 
 def notebook_task_type(job: JobSpec, wanted: str | None) -> str:
-    """The task type whose container a notebook has; default: the one that leads. Raises JobRejected."""
+    """Return the task type whose container the notebook copies, by default the leading one. Raises JobRejected."""
     if wanted is None:
         leader = leading_type({name: job.role(name) for name in job.tasks})
         return leader if leader is not None else next(iter(job.tasks))
@@ -282,7 +286,7 @@ def notebook_task_type(job: JobSpec, wanted: str | None) -> str:
 
 
 def secrets_left_out(job: JobSpec, wish: NotebookRequest) -> list[str]:
-    """The secrets of the job that the notebook does not have, since nobody has given their values."""
+    """Return the job's secrets that the notebook does not get because the user gave no values for them."""
     task_type = notebook_task_type(job, wish.task_type)
     return sorted({*job.secrets} - job.secrets_withheld(task_type) - wish.secrets - {TOKEN})
 
@@ -294,19 +298,22 @@ def _placement(placement: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 @attrs.frozen
 class NotebookAccess:
-    """What lets its owner in."""
+    """The token with which the owner of a notebook logs in."""
 
     token: str = attrs.field(repr=False)
     version: int = 1
 
 
 def write_access(storage: Storage, application_dir: str, access: NotebookAccess) -> None:
-    """Raises StorageError."""
+    """Write the notebook's access token to the store. Raises StorageError."""
     write_atomically(storage, _uri(application_dir), dump_json(access))
 
 
 def read_access(storage: Storage, application_dir: str) -> NotebookAccess | None:
-    """None where the application is no notebook, or has ended. Raises StorageError, RecordUnreadable."""
+    """Return the notebook's access token, or None if the application is not a notebook or has ended.
+
+    Raises StorageError, RecordUnreadable.
+    """
     without = "the notebook cannot be reached again"
     return read_record(storage, _uri(application_dir), NotebookAccess, without=without)
 
@@ -315,14 +322,15 @@ def _uri(application_dir: str) -> str:
     return uris.join(application_dir, contract.LAUNCH_DIR, contract.NOTEBOOK_FILE)
 
 
-_SERVER = "jupyter-server"  # what JupyterLab and Notebook 7 are made of
-_KERNELS = ("ipykernel", "xeus")  # a name that begins so, or has the word kernel in it
+_SERVER = "jupyter-server"  # which JupyterLab and Notebook 7 are built on
+_KERNELS = ("ipykernel", "xeus")  # prefixes of kernel packages; so is any name that contains "kernel"
 
 
 def expect_kernel(opened: OpenCluster, job: JobSpec, search_path: Sequence[Path], roots: FileRoots) -> None:
-    """Raises JobRejected where a task's environment is known to have no Jupyter server, or no kernel.
+    """Check the environments of all tasks for a Jupyter server and a kernel.
 
-    SourceMissing, StorageError; what is not known the container finds out.
+    Raises JobRejected if an environment is known to lack one of them; SourceMissing, StorageError. The container finds
+    out what is unknown here.
     """
     job = with_defaults(job, opened.settings)
     sources = SourceFinder(opened.storage, opened.staging_dir, search_path, roots).find(job)
@@ -335,7 +343,7 @@ def expect_kernel(opened: OpenCluster, job: JobSpec, search_path: Sequence[Path]
         key = PYTHON_ENV_KEY if task.python_env is None else child(child("tasks", name), PYTHON_ENV_KEY)
         packages = _known(contents.get(key), sources, key)
         if python_env_kind(named) is EnvironmentKind.DIRECTORY and opened.settings.backend is Backend.LOCAL:
-            packages = packages_of_directory(Path(node_directory(named)))  # the nodes are this machine
+            packages = packages_of_directory(Path(node_directory(named)))  # this machine is the node
         if packages is not None and (missing := missing_notebook_packages(packages)):
             problems.append(
                 f"{key}: {named} has {missing}; build an environment with `airflow tony env build`, of requirements "
@@ -346,7 +354,7 @@ def expect_kernel(opened: OpenCluster, job: JobSpec, search_path: Sequence[Path]
 
 
 def _known(content: EnvironmentContent | None, sources: Sources, key: str) -> Collection[str] | None:
-    """The packages of an environment that has no others; None: that is not known, or it is laid over another one."""
+    """Return the packages of an environment; None if they are unknown or it is laid over another environment."""
     if content is None or content.kind is EnvironmentKind.WHEELS:
         return None
     if content.packages is not None:
@@ -363,7 +371,7 @@ def _local(sources: Sources, key: str) -> Iterator[LocalSource]:
 
 
 def missing_notebook_packages(packages: Collection[str]) -> str:
-    """What is missing among these, in words; empty: nothing is known to be."""
+    """Describe what a notebook lacks among these packages. Return an empty string if it lacks nothing."""
     names = {normalized(each) for each in packages}
     if _SERVER not in names:
         return "no Jupyter server (jupyterlab)"

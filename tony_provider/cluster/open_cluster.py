@@ -1,6 +1,6 @@
-"""Opening the cluster and the store that a connection's settings name.
+"""Open the cluster and the store that a connection's settings name.
 
-Of the two backends only the one that is meant is imported: what talks to YARN loads much, and a command line waits.
+Only the module of the configured backend is imported, because the YARN modules load slowly and delay command lines.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class OpenCluster:
-    """A cluster, the store that it shares with us, and how the nodes reach that store."""
+    """A cluster, the store that it shares with this machine, and the nodes' access to that store."""
 
     settings: Settings
     cluster: Cluster
     storage: Storage
     staging_dir: str  # URI
-    nodes_webhdfs: WebHdfsConfig | None  # how the nodes reach the store, where that is WebHDFS
-    tokens: StoreTokens | None = None  # on clusters with Kerberos
-    other_hdfs: list[OtherHdfs] = attrs.field(factory=list)  # beside the store's, as the nodes reach them
+    nodes_webhdfs: WebHdfsConfig | None  # the nodes' access to the store; None if it is not WebHDFS
+    tokens: StoreTokens | None = None  # only with Kerberos
+    other_hdfs: list[OtherHdfs] = attrs.field(factory=list)  # HDFS other than the store's, as the nodes reach them
 
     def pages(self, application_id: str, application_dir: str) -> Pages:
-        """The application's pages, with that of its files. Raises ClusterError."""
+        """Return the application's pages, including the page of its files. Raises ClusterError."""
         pages = self.cluster.pages(application_id)
         if self.nodes_webhdfs is None:
             return pages
-        # The NameNode's own browser, which needs to be told a path, and shows its logs once they are kept.
+        # The NameNode's file browser takes the path from the fragment. It shows logs only after they are kept.
         path = uris.parse(application_dir).path
         return attrs.evolve(pages, files=f"{self.nodes_webhdfs.addresses[0]}/explorer.html#{quote(path)}")
 
@@ -58,7 +58,7 @@ class OpenCluster:
 def open_cluster(settings: Settings) -> OpenCluster:
     """Open the cluster and its store.
 
-    Raises ConnectionProblem, and for YARN ClusterUnreachable and ClusterAuthError.
+    Raises ConnectionProblem, and for YARN also ClusterUnreachable and ClusterAuthError.
     """
     if settings.yarn is not None:
         return _open_yarn(settings, settings.yarn)
@@ -73,7 +73,7 @@ def _open_local(settings: Settings) -> OpenCluster:
     if uris.scheme(settings.staging_dir) in SCHEMES:
         raise ConnectionProblem("a local cluster's staging_dir is a directory of this machine, not of HDFS")
     staging_dir = str(uris.parse(settings.staging_dir))
-    # Airflow's user executes files in both directories, and signals processes that these files name.
+    # Airflow's user executes files in both directories and signals processes that these files name.
     for field, directory in (("staging_dir", local_path(staging_dir)), ("local_root", settings.local.root)):
         try:
             expect_own_directory(directory)
@@ -98,12 +98,12 @@ def _open_yarn(settings: Settings, yarn: YarnSettings) -> OpenCluster:
     rest = yarn_rest(yarn, user, settings.proxy_user)
 
     def as_who(webhdfs: WebHdfsConfig) -> WebHdfsConfig:
-        # Without Kerberos a user is simply believed, as WebHDFSHook does it.
+        # Without Kerberos the server trusts any user name, so send the user as WebHDFSHook does.
         proxy_user = settings.proxy_user if yarn.kerberos else None
         return attrs.evolve(webhdfs, user=None if yarn.kerberos else user, proxy_user=proxy_user)
 
     def on_nodes(webhdfs: WebHdfsConfig) -> WebHdfsConfig:
-        # A file of this machine is of no use there, and whom they act for, their token or their user says.
+        # Nodes cannot read this machine's CA file, and their token or user name already identifies the proxy user.
         return attrs.evolve(webhdfs, ca_file=yarn.nodes_ca_file, proxy_user=None)
 
     webhdfs = as_who(yarn.webhdfs)
@@ -112,7 +112,7 @@ def _open_yarn(settings: Settings, yarn: YarnSettings) -> OpenCluster:
     storage = open_storage(staging_dir, webhdfs=webhdfs, negotiate=negotiate if yarn.kerberos else None, confined=True)
     if not isinstance(storage, WebHdfsStorage):
         return OpenCluster(settings, cluster, storage, staging_dir, nodes_webhdfs=None)
-    aside = as_storage_errors(negotiate, ClusterAuthError)  # of one server beside the store's
+    aside = as_storage_errors(negotiate, ClusterAuthError)  # authentication to a server other than the store's
     speaks = aside if yarn.kerberos else None
     others = {each.name: WebHdfsStorage(as_who(each.webhdfs), negotiate=speaks) for each in yarn.other_hdfs}
     tokens = None
@@ -135,9 +135,9 @@ def _open_yarn(settings: Settings, yarn: YarnSettings) -> OpenCluster:
 
 
 def yarn_rest(yarn: YarnSettings, user: str, proxy_user: str | None) -> YarnRest:
-    """The ResourceManagers' REST interface; opens nothing yet.
+    """Return the client of the ResourceManagers' REST interface, without opening a connection.
 
-    Raises ConnectionProblem where Kerberos is asked for, and not installed.
+    Raises ConnectionProblem if Kerberos is required but not installed.
     """
     from tony_provider.cluster.yarn.kerberos import spnego_auth
     from tony_provider.cluster.yarn.rest import RestConfig, YarnRest
@@ -156,7 +156,7 @@ def yarn_rest(yarn: YarnSettings, user: str, proxy_user: str | None) -> YarnRest
 
 
 def _staging_uri(directory: str, rest: YarnRest) -> str:
-    """With the file system's name in it: NodeManagers and people read it too."""
+    """Return the directory with the name of its file system, because NodeManagers and people also read it."""
     if "://" in directory:
         return str(uris.parse(directory))
     try:

@@ -1,4 +1,4 @@
-"""The file of authorities that a connection's ``verify`` names."""
+"""Settings of a tony connection: the cluster and store, the policy of allowed values, file roots and presets."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ CA_FILE_ADVICE = "name the PEM file of the servers' authority in `verify`"
 
 
 def ca_file_problem(verify: bool | str, addresses: Iterable[str]) -> str:
-    """Why those of the addresses that are https ones cannot be checked against this file; empty when they can.
+    """Return why the CA file cannot verify the https addresses, or an empty string if it can.
 
-    Empty, too, for what names no file.
+    Also return an empty string if ``verify`` names no file or no address is https.
     """
     if not isinstance(verify, str) or not any(address.startswith("https:") for address in addresses):
         return ""
@@ -83,15 +83,15 @@ class Policy:
     """The limits of one connection. None is no limit (``file_roots``: the default), an empty list allows no value."""
 
     conn_id: str = ""
-    proxy_users: Sequence[str] | None = None  # patterns, as those of queues and images
+    proxy_users: Sequence[str] | None = None  # patterns, like queues and images
     queues: Sequence[str] | None = None
     images: Sequence[str] | None = None
     file_roots: Sequence[Path] | None = None  # directories of the worker
     allowed_overrides: Sequence[str] | None = None
     max_tasks: int | None = None  # of a job
-    max_memory: Memory | None = None  # MiB, of a job: all its containers together
-    max_vcores: int | None = None  # likewise
-    max_gpus: int | None = None  # likewise
+    max_memory: Memory | None = None  # MiB, total of all containers of a job
+    max_vcores: int | None = None  # total of all containers of a job
+    max_gpus: int | None = None  # total of all containers of a job
     max_container_memory: Memory | None = None  # MiB
     max_container_vcores: int | None = None
     max_container_gpus: int | None = None
@@ -109,7 +109,7 @@ class Policy:
         return self._not_among("proxy_user", proxy_user, "proxy_users", self.proxy_users)
 
     def problems(self, job: JobSpec, overrides: Mapping[str, Any] | None, *, has_queues: bool) -> list[str]:
-        """What of a job, given with the connection's defaults, is more than the connection allows."""
+        """Return which values of a job (with the connection's defaults) the connection does not allow."""
         return [
             *self._overrides(overrides or {}),
             *self._names(job, has_queues=has_queues),
@@ -165,7 +165,7 @@ class Policy:
             yield f"{path}: {show(value)} is more than the connection {self.conn_id!r} allows ({limit}: {show(most)})"
 
     def _not_among(self, path: str, value: str, limit: str, allowed: Sequence[str]) -> str:
-        said = f"{path}: {value}"  # what a form says may hold anything
+        said = f"{path}: {value}"  # a trigger form accepts any characters
         return f"{said if said.isprintable() else ascii(said)} {self._allows(limit, allowed)}"
 
     def _allows(self, limit: str, allowed: Sequence[str]) -> str:
@@ -180,14 +180,14 @@ def _matches(value: str, patterns: Sequence[str]) -> bool:
 
 
 def _containers(job: JobSpec) -> list[tuple[str, int, TaskSpec]]:
-    """Path, number and largest size of each kind of container; the application master's too."""
+    """Return path, number and largest size of each kind of container, including the application master's."""
     master = TaskSpec(memory=job.am_memory, vcores=job.am.vcores)
     tasks = [(child("tasks", name), task.most_instances, _grown(job, task)) for name, task in job.tasks.items()]
     return [("am", 1, master), *tasks]
 
 
 def _grown(job: JobSpec, task: TaskSpec) -> TaskSpec:
-    """As large as its containers may become: more memory after a kill for it (``restart.memory_step``)."""
+    """Return the task with the largest memory of its containers after out-of-memory kills (``restart.memory_step``)."""
     if job.restart.memory_step is None:
         return task
     largest = job.restart.memory_limit or 2 * task.memory
@@ -202,18 +202,18 @@ def _seconds(time_span: float) -> str:
     return f"{time_span:g} s"
 
 
-_KEY = "preset"  # of a job
+_KEY = "preset"  # key of a job specification
 
 
 @attrs.frozen
 class Presets:
-    """Those of one connection."""
+    """The presets of one connection."""
 
     conn_id: str = ""
     by_name: Mapping[str, Mapping[str, Any]] = attrs.field(factory=dict)
 
     def layer(self, name: object) -> Layer:
-        """What lies under a job that names it. Raises SpecError for one that the connection has not."""
+        """Return the preset as a layer below the job that names it. Raises SpecError if there is no such preset."""
         if isinstance(name, str) and name in self.by_name:
             return Layer(f"preset {name}", self.by_name[name])
         known = ", ".join(sorted(self.by_name))
@@ -223,7 +223,7 @@ class Presets:
 
 
 def preset_problems(presets: Mapping[Any, Any]) -> list[str]:
-    """What is wrong with presets as a connection gives them."""
+    """Return the problems of the presets in a connection."""
     found = []
     for name, part in presets.items():
         if not isinstance(part, Mapping):
@@ -247,54 +247,57 @@ class Backend(StrEnum):
 
 @attrs.frozen
 class MasterKeytab:
-    """A keytab that application masters get, so that nobody need bring their jobs newer tokens."""
+    """A keytab for application masters, so that no user needs to bring newer tokens to their jobs."""
 
     path: Path  # on the worker
     principal: str
 
     @property
     def user(self) -> str:
-        """The principal's short name, by Hadoop's default rule: what stands before ``/`` or ``@``."""
+        """The principal's short name by Hadoop's default rule: the part before ``/`` or ``@``."""
         return self.principal.split("@")[0].split("/")[0]
 
 
 @attrs.frozen
 class YarnSettings:
-    """How a YARN cluster and its HDFS are reached."""
+    """Access to a YARN cluster and its HDFS."""
 
     resource_managers: list[str]  # http(s)://host:port of each
     webhdfs: WebHdfsConfig
     kerberos: bool = False
-    scheduler: list[str] = attrs.field(factory=list)  # host:port of each; empty: the ResourceManager says
-    rm_principal: str | None = None  # None: the ResourceManager says
-    verify: bool | str = True  # of https ResourceManagers: whether, or the PEM file to check them against
+    scheduler: list[str] = attrs.field(factory=list)  # host:port of each; if empty, the ResourceManager reports them
+    rm_principal: str | None = None  # if None, the ResourceManager reports it
+    verify: bool | str = True  # whether to verify https ResourceManagers, or the PEM file for that
     trust_env: bool = False  # use the environment's proxy variables for REST
-    timeout: float = defaults.CALL_SECONDS  # seconds for one call, with every retry and failover
-    autoscaling: bool = False  # nodes are added where jobs wait for them
-    insecure_http: bool = False  # send keys and tokens over plain http, too
-    nodes_ca_file: str | None = None  # PEM file on the nodes that https NameNodes are checked against
+    timeout: float = defaults.CALL_SECONDS  # seconds for one call, including all retries and failovers
+    autoscaling: bool = False  # the cluster adds nodes when jobs wait for them
+    insecure_http: bool = False  # allow sending keys and tokens over plain http
+    nodes_ca_file: str | None = None  # PEM file on the nodes that verifies https NameNodes
     master_keytab: MasterKeytab | None = None
-    tokens_renewed: bool = False  # somebody runs `airflow tony renew` regularly, for jobs that nobody waits for
+    tokens_renewed: bool = False  # `airflow tony renew` runs regularly, for jobs that no task waits for
 
-    other_hdfs: list[OtherHdfs] = attrs.field(factory=list)  # beside the staging directory's
-    key_server: str | None = None  # its URI, or NO_KEY_SERVER; None: as HDFS says
+    other_hdfs: list[OtherHdfs] = attrs.field(factory=list)  # HDFS other than the staging directory's
+    key_server: str | None = None  # its URI, or NO_KEY_SERVER; if None, HDFS reports it
 
     @property
     def plain_addresses(self) -> list[str]:
-        """Of a cluster with Kerberos, where jobs' keys and tokens would be read along; see ``plain_http.py``."""
+        """The http addresses of a cluster with Kerberos, where keys and tokens of jobs could be read in transit.
+
+        See ``refuse_plain_http`` in ``checks/job_checks.py``.
+        """
         others = (address for each in self.other_hdfs for address in each.webhdfs.addresses)
         every = [*self.resource_managers, *self.webhdfs.addresses, *others] if self.kerberos else []
         return [address for address in every if address.startswith("http://")]
 
     @property
     def renews_tokens(self) -> bool:
-        """Whether jobs get newer tokens of the store also where nobody waits for them."""
+        """Whether jobs that no task waits for also get newer tokens of the store."""
         return self.tokens_renewed or self.master_keytab is not None
 
 
 @attrs.frozen
 class LocalSettings:
-    """The local backend's directory, and how much of this machine one application may have."""
+    """The local backend's directory and its resource limits for one application."""
 
     root: Path  # where the local cluster keeps its state
     memory: int  # MiB
@@ -304,21 +307,21 @@ class LocalSettings:
 
 @attrs.frozen
 class Settings:
-    """All that a tony connection says, with its defaults filled in."""
+    """All settings of a tony connection, with defaults filled in."""
 
-    user: str | None  # whom jobs run as; None: whose Kerberos ticket it is
-    proxy_user: str | None = None  # act for this user instead
+    user: str | None  # user of the jobs; if None, the owner of the Kerberos ticket
+    proxy_user: str | None = None  # impersonate this user
     namespace: str = defaults.NAMESPACE  # keeps several Airflow installations on one cluster apart
     queue: str | None = None
-    log_size: Memory | None = None  # of what a task prints on its node, in jobs that do not say it
-    network: Network | None = None  # who reaches the ports of jobs that do not say it; None: nobody has looked
-    staging_dir: str | None = None  # a URI, or a path of the cluster's default file system; None: /user/<user>/.tony
-    runtime_archive: str | None = None  # a file on the worker, or a URI of the store; None: pack the worker's packages
-    shared_dir: Path | None = None  # that all nodes have mounted; None: there is none
-    shared_cache: str | None = None  # a directory of the store with environments for all users; None: there is none
+    log_size: Memory | None = None  # default size limit of a task's output on its node
+    network: Network | None = None  # default answer to who can reach a job's ports; None if it is unknown
+    staging_dir: str | None = None  # URI, or path on the default file system; default: /user/<user>/.tony
+    runtime_archive: str | None = None  # file of the worker or URI of the store; if None, pack the worker's packages
+    shared_dir: Path | None = None  # mounted on all nodes; None if there is none
+    shared_cache: str | None = None  # directory of the store with environments for all users; None if there is none
     python: list[str] = attrs.field(factory=list)  # interpreters on the nodes to try first
-    gpu_dealing: GpuDealing | None = None  # None: the nodes isolate GPUs, or nobody minds
-    policy: Policy = attrs.field(factory=Policy)  # what may be asked for
+    gpu_dealing: GpuDealing | None = None  # None if the nodes isolate GPUs, or if no assignment is wanted
+    policy: Policy = attrs.field(factory=Policy)  # limits of what jobs may request
     presets: Presets = attrs.field(factory=Presets)
     yarn: YarnSettings | None = None  # exactly one of yarn and local
     local: LocalSettings | None = None

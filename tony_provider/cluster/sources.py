@@ -1,4 +1,7 @@
-"""The directory in which a user's submissions cache runtime archives and hashes of large files."""
+"""Find the files, archives and environments that a job names, and compute their hashes.
+
+The module also has the user's cache directory of hashes and runtime archives, and the rules of ignore files.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +42,10 @@ from tony_provider.runtime.storage.errors import StorageNotFound
 
 
 def user_cache(wanted: Path | None = None) -> Path:
-    """Return the directory, which defaults to ``tony-provider`` in the user's cache directory.
+    """Return the user's cache directory, which defaults to ``tony-provider`` in the user's general cache directory.
 
-    Raises OSError, or StagingFailed if another user could write there.
+    It holds runtime archives and the hashes of large files. Raises OSError, or StagingFailed if another user could
+    write there.
     """
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     directory = wanted or base / "tony-provider"
@@ -111,33 +115,33 @@ def _write(note: Path, sha256: str) -> None:
 
 
 IGNORED_DIRECTORIES = frozenset({"__pycache__", ".git"})
-IGNORE_FILES = (".gitignore", ".tonyignore")  # the later one has the last word
+IGNORE_FILES = (".gitignore", ".tonyignore")  # rules of the later file take precedence
 _SLASH_AT_END = re.compile(r"(?<=[^/!\\])/ *$")
 
 
 class IgnoreFileError(ValueError):
-    """An ignore file cannot be read, or has a line that is no rule."""
+    """An ignore file cannot be read, or has a line that is not a valid rule."""
 
 
 @attrs.frozen
 class _Rules:
-    """Those of one directory."""
+    """The ignore rules of one directory."""
 
     directory: Path
     of_files: GitIgnoreSpec
-    of_directories: GitIgnoreSpec  # as of files: a rule for directories alone does without its slash
+    of_directories: GitIgnoreSpec  # the rules for directories, whose trailing slash is removed for the match
 
     @classmethod
     def of_lines(cls, directory: Path, lines: Sequence[str]) -> _Rules:
-        """Raises ValueError for a line that is no rule."""
+        """Parse the rules. Raises ValueError for a line that is not a rule."""
         without_slashes = [_SLASH_AT_END.sub("", line) for line in lines]
         return cls(directory, GitIgnoreSpec.from_lines(lines), GitIgnoreSpec.from_lines(without_slashes))
 
     def ignores(self, path: Path, *, is_directory: bool) -> bool | None:
-        """None: they say nothing of it.
+        """Return whether the rules ignore the path, or None if no rule applies.
 
-        Of a directory it counts what is said of itself: ``data/**`` is all that is in it, and after ``*`` it is ``!*/``
-        that has directories entered.
+        A directory counts as ignored only by rules for itself. ``data/**`` only ignores what is in ``data``. After
+        ``*``, ``!*/`` makes the search enter directories.
         """
         spec = self.of_directories if is_directory else self.of_files
         return spec.check_file(path.relative_to(self.directory).as_posix()).include
@@ -146,10 +150,10 @@ class _Rules:
 def files_below(
     directory: Path, left_behind: list[Path], above: Sequence[_Rules] = (), way: Sequence[Path] = ()
 ) -> Iterator[Path]:
-    """Every file, and what cannot be entered: directories that may not be read, links to where they lie in.
+    """Yield every file, and directories that cannot be entered: unreadable ones, and links to a directory above.
 
-    What ignore files say to ignore is added to ``left_behind``. ``way``: the directories that lead here, without links.
-    Raises IgnoreFileError.
+    Append paths that ignore files exclude to ``left_behind``. ``way`` lists the directories that lead here, with links
+    resolved. Raises IgnoreFileError.
     """
     rules = [*above, *_rules_of(directory)]
     way = [*way, directory.resolve()]
@@ -177,7 +181,7 @@ def _rules_of(directory: Path) -> Iterator[_Rules]:
             continue
         try:
             own = file.read_text(encoding="utf-8-sig", errors="surrogateescape").split("\n")
-            _Rules.of_lines(directory, own)  # each file for itself, to name the one that is wrong
+            _Rules.of_lines(directory, own)  # parse each file separately, to name the invalid one
         except (OSError, ValueError) as error:
             raise IgnoreFileError(f"{file} cannot be used: {error}") from error
         lines += own
@@ -191,7 +195,7 @@ def _is_enterable(directory: Path, way: Sequence[Path]) -> bool:
     return os.access(directory, os.R_OK | os.X_OK) and not leads_back
 
 
-_MOST_NAMED = 5  # of what stays behind
+_MOST_NAMED = 5  # ignored paths in the log
 _MOST_OUTSIDE = 10  # files outside of the roots, in one error message
 
 
@@ -205,16 +209,16 @@ class LocalSource:
     size: int  # bytes
     modified_ns: int
     kind: ResourceKind = ResourceKind.FILE
-    key: str = ""  # of the job's entry that names it, such as files.train.py; empty: none does
-    task_type: str | None = None  # whose containers get it; None: those of all
+    key: str = ""  # the job's entry that names it, such as files.train.py; empty if none does
+    task_type: str | None = None  # whose containers get it; None for all task types
 
 
 @attrs.frozen
 class StoredSource:
-    """A file that is on the store already."""
+    """A source that is already on the store."""
 
-    resource: LocalizedResource  # as containers get it
-    key: str  # as that of a LocalSource
+    resource: LocalizedResource  # the resource that containers get
+    key: str  # see LocalSource
     task_type: str | None = None
 
     @property
@@ -227,23 +231,23 @@ Source = LocalSource | StoredSource
 
 @attrs.frozen
 class Sources:
-    """All files that a job names, found."""
+    """All files that a job names, after they were found."""
 
     local: list[LocalSource]  # to be staged
     stored: list[StoredSource]
-    client_config: LocalSource | LocalizedResource | None = None  # of the job's ``docker``, to be read by Airflow alone
+    client_config: LocalSource | LocalizedResource | None = None  # of ``docker``; only Airflow reads it
 
     @property
     def all(self) -> list[Source]:
-        """What containers get."""
+        """All sources that containers get."""
         return [*self.local, *self.stored]
 
 
 @attrs.frozen
 class _Use:
-    """What an entry of the job is taken for."""
+    """The entry of a job that names a source."""
 
-    path: str  # of the entry, for people
+    path: str  # of the entry, for messages
     key: str
     task_type: str | None
 
@@ -459,7 +463,7 @@ class SourceFinder:
 
 
 def _environments(job: JobSpec) -> Iterator[tuple[_Use, PythonEnv]]:
-    """What containers get of environments: the job's, as long as no type has another one; else each type's own."""
+    """Yield the job's environment if no task type has its own one, otherwise the environment of each task type."""
     own = {task_type: (path, each) for path, task_type, each in named_environments(job) if task_type is not None}
     if not own:
         if job.python_env is not None:
@@ -472,15 +476,15 @@ def _environments(job: JobSpec) -> Iterator[tuple[_Use, PythonEnv]]:
 
 
 def _below_environment(source: str) -> str:
-    """Where a container finds a file of its environment that is not unpacked for it."""
+    """Return the path at which a container finds a packed file of its environment."""
     return f"{contract.PYTHON_ENV_DIR}/{source.rstrip('/').rpartition('/')[2]}"
 
 
 def in_store(source: str, store_uri: str) -> bool:
-    """Whether ``source`` is a URI of the store that the staging directory ``store_uri`` is in.
+    """Return whether ``source`` is a URI of the store that holds the staging directory ``store_uri``.
 
-    Every URI of its scheme is; but of this machine's disk, where users keep their own files too, only what lies below
-    the staging directory.
+    Every URI with the store's scheme qualifies. If the store is this machine's disk, only URIs below the staging
+    directory do, because users also keep their own files there.
     """
     scheme = source.partition("://")[0].lower() if "://" in source else None
     if scheme == "file":
@@ -491,7 +495,10 @@ def in_store(source: str, store_uri: str) -> bool:
 def stored_resource(
     status: FileStatus, name: str, kind: ResourceKind = ResourceKind.FILE, sha256: str | None = None
 ) -> LocalizedResource:
-    """A file that is on the store already, as containers get it; ``sha256`` where its content is ours to know."""
+    """Return a file on the store as the resource that containers get.
+
+    ``sha256`` is the hash of its content, if known, for the containers to verify.
+    """
     return LocalizedResource(name, status.path, status.size, status.modified_ms, kind, sha256)
 
 
@@ -502,25 +509,25 @@ def local_source(path: Path, name: str, kind: ResourceKind = ResourceKind.FILE) 
 
 
 def _expand(path: Path, name: str, left_behind: list[Path]) -> Iterable[tuple[Path, str]]:
-    """The file itself, or every file below the directory, with its name in the working directory."""
+    """Return the file itself, or every file below the directory, with its name in the working directory."""
     if not path.is_dir():
         return [(path, name)]
     return ((file, f"{name}/{file.relative_to(path).as_posix()}") for file in files_below(path, left_behind))
 
 
 def _tell_left_behind(key: str, source: str, paths: Sequence[Path]) -> None:
-    """So that nobody looks for it on a node."""
+    """Log the ignored paths, so that users do not search for them on a node."""
     named = ", ".join(path.as_posix() for path in paths[:_MOST_NAMED])
     more = f" and {len(paths) - _MOST_NAMED} more" if len(paths) > _MOST_NAMED else ""
     log.info("%s: of %s stays behind what its ignore files say: %s%s", key, source, named, more)
 
 
 def _file_problem(path: Path) -> str:
-    """Why the file cannot be taken; empty when it can."""
+    """Return why the file cannot be taken, or an empty string if it can."""
     if not is_writable(str(path)):
         return f"{str(path)!a} has a name that is not in UTF-8"
     if path.is_dir():
         return f"{path} is a directory that this user may not read, or a link to one that it lies in"
-    if not path.is_file():  # a FIFO would be read for ever
+    if not path.is_file():  # reading a FIFO would never end
         return f"{path} is neither a file nor a directory, nor a link to one"
     return "" if os.access(path, os.R_OK) else f"{path} cannot be read by this user"

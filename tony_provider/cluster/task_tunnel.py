@@ -1,4 +1,8 @@
-"""The way of one tunnel to the master: frames in TLS, in PUT requests that are sent again where they fail."""
+"""Tunnel from a local port to a port of a task, through the application master.
+
+A TunnelConnection exchanges frames in TLS with the master by PUT requests, which are retried after failures. A
+TaskTunnel listens on a local port and forwards its connections.
+"""
 
 from __future__ import annotations
 
@@ -43,23 +47,23 @@ from tony_provider.runtime.protocol.tunnel_streams import (
 T = TypeVar("T")
 
 ACTION = "tunnel"
-LOST_SECONDS = 60.0  # without an answer, after which a tunnel is given up
-_ANSWER_SECONDS = TUNNEL_WAIT + 8.0  # for one request; a proxy gives up after 20 s
+LOST_SECONDS = 60.0  # seconds without an answer after which the tunnel gives up
+_ANSWER_SECONDS = TUNNEL_WAIT + 8.0  # for one request; a proxy times out after 20 s
 _PAUSE = 1.0  # seconds before a request is sent again
-_GOODBYE = 3.0  # seconds for the last one
-_PIECE = 64 << 10  # bytes read of TLS at once
+_GOODBYE = 3.0  # seconds for the last request
+_PIECE = 64 << 10  # bytes read from TLS at once
 
 
 class TunnelConnection:
-    """One tunnel to the master of a running application. ``run`` it once, on an event loop.
+    """One tunnel to the master of a running application. Call ``run`` once, on an event loop.
 
-    ``hear`` is called on the loop with each frame that comes.
+    ``hear`` is called on the loop with each received frame.
     """
 
     def __init__(
         self, cluster: Cluster, application_id: str, authority: str, hear: Callable[[tony_pb2.TunnelFrame], None]
     ) -> None:
-        """``authority``: PEM, the certificate that vouches for the master. Raises PipeError."""
+        """``authority`` is the PEM certificate that authenticates the master. Raises PipeError."""
         self._cluster = cluster
         self._application_id = application_id
         self._hear = hear
@@ -68,19 +72,19 @@ class TunnelConnection:
         self._taken, self._sent = ReceivedBytes(), SentBytes()
         self._reader = FrameReader()
         self._more = asyncio.Event()
-        self._begun = asyncio.Event()  # the master has taken it in
-        self.is_open = asyncio.Event()  # and has proved to be the one
+        self._begun = asyncio.Event()  # the master has accepted the tunnel
+        self.is_open = asyncio.Event()  # and its certificate was verified
 
     def send(self, frames: Iterable[tony_pb2.TunnelFrame]) -> None:
-        """Send frames, once ``is_open``. Before and after, they go nowhere."""
+        """Send frames while the connection ``is_open``; otherwise discard them."""
         if self._tls.is_open:
             self._tls.write(pack_frames(frames))
             self._flush()
 
     async def run(self) -> None:
-        """Carry until cancelled.
+        """Exchange data with the master until cancelled.
 
-        Raises TunnelLost where another tunnel may do better, TunnelEnded, ClusterError.
+        Raises TunnelLost if a new tunnel may work, TunnelEnded, ClusterError.
         """
         self._flush()
         ways = [asyncio.ensure_future(way()) for way in (self._bring, self._fetch)]
@@ -97,7 +101,7 @@ class TunnelConnection:
             await asyncio.gather(*ways, return_exceptions=True)
 
     async def say_goodbye(self) -> None:
-        """Tell the master that nobody needs the tunnel any more. Raises nothing: it finds out by itself, too."""
+        """Notify the master that the tunnel is no longer needed. Ignore failures, because the master also times out."""
         part = to_plain(TunnelPart(self._name, self._sent.start, over=True))
         try:
             await in_thread(lambda: self._cluster.control(self._application_id, ACTION, part, seconds=_GOODBYE))
@@ -105,7 +109,7 @@ class TunnelConnection:
             return
 
     async def _bring(self) -> None:
-        """What goes to the master, piece by piece."""
+        """Send outgoing data to the master, piece by piece."""
         while True:
             await self._more.wait()
             self._more.clear()
@@ -117,8 +121,8 @@ class TunnelConnection:
                 self._sent.arrived(answer.received)
 
     async def _fetch(self) -> None:
-        """What the master has, as it comes."""
-        await self._begun.wait()  # the first request brings something
+        """Fetch the master's data as it arrives."""
+        await self._begun.wait()  # the first request must carry data
         while True:
             offset = self._taken.count
             answer = await self._ask(TunnelPart(self._name, self._sent.start, received=offset))
@@ -144,7 +148,7 @@ class TunnelConnection:
             self._more.set()
 
     async def _ask(self, part: TunnelPart) -> TunnelAnswer:
-        """The master's answer, however often it takes to get one."""
+        """Send one part until the master answers; return its answer."""
         body, deadline = to_plain(part), time.monotonic() + LOST_SECONDS
         while True:
             try:
@@ -172,7 +176,7 @@ class TunnelConnection:
 
 
 def expect_running(cluster: Cluster, application_id: str) -> None:
-    """Raises TunnelEnded for an application that has ended."""
+    """Check that the application has not ended. Raises TunnelEnded."""
     try:
         found: Application | None = cluster.application(application_id)
     except ClusterUnreachable:
@@ -182,7 +186,7 @@ def expect_running(cluster: Cluster, application_id: str) -> None:
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """What a call gives that blocks for long. A thread of its own, for which nobody waits at the end."""
+    """Run a call that blocks for long in a daemon thread, which does not delay the process' exit; return its result."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Any] = loop.create_future()
 
@@ -206,15 +210,15 @@ async def in_thread(work: Callable[[], T]) -> T:
 
 
 HOST = "127.0.0.1"
-_JOIN_SECONDS = 5.0  # seconds
-_LOOK = 0.2  # seconds between two looks whether anybody waits still
+_JOIN_SECONDS = 5.0
+_LOOK = 0.2  # seconds between two checks whether the caller still waits
 
 
 class TaskTunnel:
-    """A listening port of this machine, whose connections lead to a port of a task. A context manager.
+    """A listening port of this machine whose connections lead to a port of a task. A context manager.
 
-    It runs in a thread of its own. Only processes of this user are let through: others of this machine could reach the
-    port, too.
+    It runs in its own thread. It accepts only connections from processes of this user, because other users of this
+    machine could also reach the port.
     """
 
     def __init__(
@@ -229,10 +233,10 @@ class TaskTunnel:
         tell: Callable[[str], None] = lambda news: None,
         over: threading.Event | None = None,
     ) -> None:
-        """``port``: of the task, 0: the first that it was given; ``local_port``: 0: any that is free.
+        """``port`` is the task's port, 0 for the first one it was given; ``local_port`` 0 is any free port.
 
-        ``authority``: PEM, the certificate that vouches for the master. ``tell`` gets news for people, from the
-        tunnel's thread. ``over``: once it is set, nobody waits any more for a tunnel that is not open yet.
+        ``authority`` is the PEM certificate that authenticates the master. ``tell`` is called with messages for people,
+        from the tunnel's thread. Set ``over`` to stop waiting for a tunnel that is not open yet.
         """
         self._cluster = cluster
         self._application_id = application_id
@@ -255,13 +259,13 @@ class TaskTunnel:
 
     @property
     def port(self) -> int:
-        """Of this machine."""
+        """The port of this machine."""
         return self._local_port
 
     def __enter__(self) -> TaskTunnel:
-        """Returns once connections go through, or nobody waits for that any more.
+        """Start the tunnel; return once it accepts connections, or once ``over`` is set.
 
-        Raises ClusterError, OSError for a port that is taken.
+        Raises ClusterError, or OSError if the port is in use.
         """
         self._thread.start()
         while not self._ready.wait(_LOOK) and not self._unwanted.is_set():
@@ -277,7 +281,7 @@ class TaskTunnel:
         self._thread.join(_JOIN_SECONDS)
 
     def wait(self, seconds: float) -> bool:
-        """Wait so long for its end; whether it has ended. Raises why: ClusterError."""
+        """Wait up to ``seconds`` for the tunnel's end. Return whether it has ended. Raises its ClusterError."""
         over = self._over.wait(seconds)
         if over and self._problem is not None:
             raise self._problem
@@ -314,7 +318,7 @@ class TaskTunnel:
                 await self._carrier.say_goodbye()
 
     async def _carry(self) -> None:
-        """One tunnel after the other, as long as the application runs."""
+        """Open one tunnel after the other, as long as the application runs."""
         while True:
             self._carrier = carrier = TunnelConnection(self._cluster, self._application_id, self._authority, self._hear)
             carrying = asyncio.ensure_future(carrier.run())
@@ -340,7 +344,7 @@ class TaskTunnel:
         try:
             await self._pass_through(reader, writer)
         except asyncio.CancelledError:
-            pass  # asyncio's server would complain
+            pass  # asyncio's server would log it as an error
         finally:
             self._connections.discard(task)
             if not writer.is_closing():

@@ -1,4 +1,7 @@
-"""What the submission of an application wrote down of it for those who speak to its master."""
+"""Send newer HDFS tokens to the master of a running application, in TLS through the cluster's control requests.
+
+The module also checks at submission whether a job may outlive its tokens or this worker's Kerberos ticket.
+"""
 
 from __future__ import annotations
 
@@ -34,14 +37,14 @@ from tony_provider.runtime.storage.base import read_whole
 
 @attrs.frozen
 class MasterContact:
-    """The part of an application's description that its master is spoken to with."""
+    """The part of an application's description that a client needs to contact the application's master."""
 
-    authority: str  # whose certificate vouches for the application's master
-    others: frozenset[str]  # the names of the tokens that it has beside the store's
+    authority: str  # PEM certificate that authenticates the application's master
+    others: frozenset[str]  # names of its tokens other than the store's
 
 
 def read_master_contact(storage: Storage, application_dir: str) -> MasterContact:
-    """As the store has it while the application runs. Raises UnexpectedAnswer, StorageError."""
+    """Read the contact from the store while the application runs. Raises UnexpectedAnswer, StorageError."""
     uri = uris.join(application_dir, contract.LAUNCH_DIR, contract.APPLICATION_FILE)
     try:
         found = read_json(read_whole(storage, uri, APPLICATION_LIMIT))
@@ -51,18 +54,18 @@ def read_master_contact(storage: Storage, application_dir: str) -> MasterContact
         raise UnexpectedAnswer(f"{uri} does not name the application's authority: it is of an older release") from error
 
 
-_MOST_PARTS = 6  # TLS 1.3 takes two
+_MOST_PARTS = 6  # TLS 1.3 needs two
 
 
 def send_sealed(
     ask: Callable[[dict[str, Any]], dict[str, Any]], application_id: str, authority: str, order: bytes
 ) -> bytes:
-    """The answer of the master of a running application to an order that only it can read.
+    """Send an order that only the application's master can read; return the master's answer.
 
-    ``ask``: brings the master the body of one request, and returns its answer; it is called twice. ``authority``: PEM,
-    the certificate that vouches for the master.
+    ``ask`` sends one request body to the master and returns its answer; it is called twice. ``authority`` is the PEM
+    certificate that authenticates the master.
 
-    Raises UnexpectedAnswer where somebody else answers, or the order is not taken; as ``ask``.
+    Raises UnexpectedAnswer if another server answers or the order is rejected, and the errors of ``ask``.
     """
     name = secrets.token_hex(16)
     sent = False
@@ -97,9 +100,10 @@ _REMEDY = (
 
 
 def check_token_life(token: StoreToken, job: JobSpec) -> None:
-    """Check a job that nobody waits for, and that nobody brings newer tokens, against the token it begins with.
+    """Check that a job which no task waits for does not outlive its first tokens, which nothing will replace.
 
-    Raises JobRejected where its own time limit is longer. Without one it may end soon enough: that is told in the log.
+    Raises JobRejected if the job's own time limit is longer. A job without a time limit may end soon enough, so only
+    log a warning.
     """
     about = min([token.id, *(each.id for each in token.others)], key=lambda each: each.latest_ms)
     seconds = (about.latest_ms - about.issued_ms) / 1000
@@ -112,10 +116,11 @@ def check_token_life(token: StoreToken, job: JobSpec) -> None:
 
 
 def warn_of_short_ticket(until: float | None, token: StoreToken, job: JobSpec) -> None:
-    """Tell in the log when the ticket of whoever waits for a job ends before the job need.
+    """Log a warning if the waiting process' Kerberos ticket ends before the job.
 
-    ``until``: epoch seconds, after which the ticket cannot be renewed; None: it does not end, or nobody can tell. What
-    counts is the job's own time limit; without one, that a newer token could be brought once.
+    ``until`` is the time (epoch seconds) after which the ticket cannot be renewed; None if it does not end or is
+    unknown. The ticket must cover the job's time limit. Without a limit, it must last until newer tokens can be sent
+    once.
     """
     limit = job.timeouts.lifetime
     needed = (token.id.issued_ms + token.id.latest_ms) / 2000 if limit is None else time.time() + limit
@@ -135,11 +140,11 @@ ACTION = "tokens"
 def renew_store_token(
     opened: OpenCluster, application_dir: str, application_id: str, *, seconds: float = CONTROL_SECONDS
 ) -> TokenLife | None:
-    """Bring the master of a running application a newer token of its store; returns how long that holds.
+    """Send a newer store token to the master of a running application; return how long the token lives.
 
-    With it come those of what the application names beside its store, as far as they can be had: what could not be is
-    raised once the others are there. None: the store asks for none. Raises ClusterError, StorageError; tokens that are
-    not taken are cancelled.
+    Return None if the store uses no tokens. The other tokens that the application names are sent along, if they can be
+    fetched. Raise the problem of a token that cannot be fetched after the rest was sent. Raises ClusterError,
+    StorageError; rejected tokens are cancelled.
     """
     if opened.tokens is None:
         return None
@@ -160,6 +165,6 @@ def renew_store_token(
 
 
 def _order(token: StoreToken) -> bytes:
-    """As masters of older releases know it, too, which have one token each."""
+    """Encode the token without empty keys, so that masters of older releases, with one token each, also accept it."""
     plain = to_plain(token)
     return json.dumps({key: value for key, value in plain.items() if value != []}).encode()

@@ -1,4 +1,7 @@
-"""What ``@task.tony`` adds to a job: a command, two files, an exit code that no restart mends."""
+"""Additions of ``@task.tony`` to a job: a command, two files with the call, and a permanent exit code.
+
+Also checks the keys of the returned value.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,14 @@ from tony_provider.runtime.sdk import tony_call
 
 
 def function_command_patch(whole: Mapping[str, Any], function: str) -> Mapping[str, Any]:
-    """What is laid over a job so that every type with no command, nor one of the framework, calls the function.
+    """Return the keys to merge over a job so that each type without a command calls the function.
 
-    ``whole``: the job with all that is laid over it. Raises TonySpecError when every type has a command.
+    A type also has a command if the framework supplies one. ``whole`` is the job with all its layers. Raises
+    TonySpecError if every type has a command.
     """
     tasks = whole.get("tasks")
     if not isinstance(tasks, Mapping):
-        return {}  # whoever reads the job says what is wrong
+        return {}  # the parser of the job reports the problem
     types = [
         name
         for name, task in tasks.items()
@@ -45,20 +49,20 @@ def function_command_patch(whole: Mapping[str, Any], function: str) -> Mapping[s
 
 
 def _has_command(framework: object, task_type: object, task: Mapping[Any, Any]) -> bool:
-    """Whether the framework runs something of its own in tasks of this type, such as a node of Ray."""
+    """Return whether the framework runs its own command in tasks of this type, such as a node of Ray."""
     try:
         role = Role(task["role"]) if task.get("role") else role_of(str(task_type), TaskSpec())
         return bool(get_framework(str(framework)).default_command(role))
-    except (LookupError, ValueError):  # whoever reads the job says what is wrong
+    except (LookupError, ValueError):  # the parser of the job reports the problem
         return False
 
 
 def encode_call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
-    """The call as JSON, the same however the arguments are given.
+    """Return the call as JSON, independent of how the arguments are passed.
 
-    Raises TonySpecError for arguments that JSON does not have.
+    Raises TonySpecError for arguments that JSON cannot represent.
     """
-    name = function.__code__.co_name  # as its source has it; ``__name__`` may say otherwise
+    name = function.__code__.co_name  # its name in the source; ``__name__`` may differ
     try:
         bound = inspect.signature(function).bind(*args, **kwargs)
     except TypeError as error:
@@ -76,7 +80,7 @@ def encode_call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mappi
 
 
 def write_function_files(folder: Path, text: str, call: bytes) -> list[Resource]:
-    """Write the function and its call into ``folder``; returns them as files of a job, named the same in every try."""
+    """Write the function and its call to ``folder``. Return them as files of a job, with fixed names for all tries."""
     (folder / tony_call.FUNCTION_FILE).write_text(text, encoding="utf-8")
     (folder / tony_call.ARGUMENTS_FILE).write_bytes(call)
     return [Resource(str(folder / name), name) for name in (tony_call.FUNCTION_FILE, tony_call.ARGUMENTS_FILE)]
@@ -87,7 +91,7 @@ _KEY = re.compile(rf"{_PART}(?:/{_PART})*")
 
 
 def check_result_keys(keys: Iterable[object], taken: Collection[str]) -> None:
-    """Check that each key names an XCom of the task, and none of those that the provider pushes itself.
+    """Check that each key can be an XCom of the task, and is not a key of the provider's own XComs.
 
     :param taken: the keys of the provider's own XComs.
 

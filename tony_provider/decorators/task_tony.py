@@ -1,4 +1,7 @@
-"""Which names a function takes from around it, as Python's own compiler sees it."""
+"""``@task.tony``: sends a function of a DAG file to YARN, and runs it there as a training.
+
+``TrainingFunction`` extracts the function's source, and checks that it needs no other names of the DAG file.
+"""
 
 from __future__ import annotations
 
@@ -31,10 +34,10 @@ _OF_EVERY_MODULE = frozenset({"__name__", "__file__", "__doc__", "__builtins__"}
 
 
 def global_names(source: str, *, known: Collection[str]) -> list[str]:
-    """The names that the one statement of ``source``, a function, needs from around it; built-in ones left out.
+    """Return the global names that the function in ``source`` uses, without built-in names.
 
-    Annotations do not count: they are not evaluated. ``known``: names that mean something else than what is built in,
-    where the function stands.
+    Annotations do not count, because they are not evaluated. ``known`` are names that are redefined where the function
+    is defined, so they do not count as built-in.
     """
     stripped = _WithoutAnnotations().visit(ast.parse(source))
     used: set[str] = set()
@@ -78,22 +81,22 @@ _KINDS = inspect.Parameter
 
 @attrs.frozen
 class TrainingFunction:
-    """A function of a DAG file as a file that runs without it: its decorators and all else are left out."""
+    """A function of a DAG file as a separate file, without its decorators and the rest of the DAG file."""
 
-    name: str  # the one after ``def``, whatever ``__name__`` says
+    name: str  # its name in the source; ``__name__`` may differ
     text: str
     file: str  # the DAG file's name
     offset: int  # line n of ``text`` is line n + offset of the DAG file
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> TrainingFunction:
-        """The file for ``function``.
+        """Return the file for ``function``.
 
-        Raises TonySpecError with everything that keeps it from running without the DAG file.
+        Raises TonySpecError with all reasons why it cannot run without the DAG file.
         """
         if problem := _kind_problem(function):
             raise TonySpecError(f"@task.tony: {problem}")
-        assert isinstance(function, FunctionType)  # noqa: S101 - all else is a problem
+        assert isinstance(function, FunctionType)  # noqa: S101 - everything else is a problem
         code = function.__code__
         where = f"{code.co_name} ({Path(code.co_filename).name}, line {code.co_firstlineno})"
         try:
@@ -110,7 +113,7 @@ class TrainingFunction:
 
     @classmethod
     def _of_source(cls, name: str, file: str, source: str, first: int) -> TrainingFunction:
-        # Nothing that other lines of the DAG file can change: the text tells whether the training is still the same.
+        # Independent of other lines of the DAG file, because a changed text means a changed training.
         head = (
             f"# The function {name} of {file}, as @task.tony has sent it. Tracebacks count the lines of this file.\n"
             f"from __future__ import annotations\n\n{_block(source)}"
@@ -134,7 +137,7 @@ def _kind_problem(function: Callable[..., Any]) -> str:
 
 
 def _definition(function: FunctionType) -> tuple[str, int]:
-    """The statement as it is written, without its decorators, and the line of the DAG file that it begins in.
+    """Return the function's source without decorators, and its first line number in the DAG file.
 
     Raises OSError, SyntaxError, ValueError.
     """
@@ -151,7 +154,7 @@ def _definition(function: FunctionType) -> tuple[str, int]:
 
 
 def _block(source: str) -> str:
-    """What an indented function needs above it: moving its lines would change texts of several lines in it."""
+    """Return a line to put above an indented function. Removing the indentation would change multi-line strings."""
     return "if True:\n" if source[:1].isspace() else ""
 
 
@@ -188,12 +191,12 @@ def _described(value: object, module: str) -> str:
     return f"a value of the DAG file ({type(value).__name__}); make it an argument, or assign it inside"
 
 
-RESULT_KEY = "tony"  # of the XCom that holds what TonyTrainOperator would have returned
-OWN_KEYS = frozenset({RESULT_KEY, *(link.xcom_key for link in LINKS)})  # of the XComs that the task pushes itself
+RESULT_KEY = "tony"  # key of the XCom with the result of TonyTrainOperator
+OWN_KEYS = frozenset({RESULT_KEY, *(link.xcom_key for link in LINKS)})  # keys of XComs that the task pushes itself
 
 
 class _TonyDecoratedOperator(DecoratedOperator, TonyTrainOperator):
-    """Sends the function's source and arguments along with the job, and returns what the function returned."""
+    """Sends the function's source and arguments with the job, and returns the function's return value."""
 
     template_fields: Sequence[str] = (*TonyTrainOperator.template_fields, *DecoratedOperator.template_fields)
     template_fields_renderers = {  # noqa: RUF012 - Airflow's form
@@ -226,7 +229,7 @@ class _TonyDecoratedOperator(DecoratedOperator, TonyTrainOperator):
 
     @contextmanager
     def sent(self, job: JobSpec) -> Iterator[JobSpec]:
-        """With the function and its arguments. In a dry run, those that are yet to be returned stand for themselves."""
+        """Add the function and its arguments. In a dry run, templates replace values that other tasks will return."""
         from tony_provider.decorators.function_call import encode_call, write_function_files
 
         args, kwargs = [*map(_named, self.op_args)], {name: _named(value) for name, value in self.op_kwargs.items()}
@@ -245,7 +248,7 @@ class _TonyDecoratedOperator(DecoratedOperator, TonyTrainOperator):
 
 
 def _named(argument: Any) -> Any:
-    """Of what another task returns, the template that it is; once rendered there is none."""
+    """Return the template of another task's return value. After rendering, there is none."""
     return str(argument) if isinstance(argument, XComArg) else argument
 
 
@@ -254,21 +257,21 @@ def tony_task(
     multiple_outputs: bool | None = None,
     **kwargs: Any,
 ) -> TaskDecorator:
-    """Have a function train on YARN, or on this machine: ``@task.tony(job={…})``.
+    """Run a function as a training on YARN, or on this machine: ``@task.tony(job={…})``.
 
-    Its source travels, without decorators and without anything else of the DAG file, and runs in every task type of
-    ``job`` that has no ``command``. What it returns in the chief, or rank 0, is what the task returns: JSON of at most
-    1 MiB. See docs/decorator.md.
+    The source of the function is sent with the job, without decorators and the rest of the DAG file. The function runs
+    in every task type of ``job`` that has no ``command``. The task returns the function's return value in the chief, or
+    rank 0: JSON of at most 1 MiB. See docs/decorator.md.
 
-    :param multiple_outputs: push each key of the returned mapping as an XCom of its own; default: as the function's
-        return annotation says, as with ``@task``.
-    :param kwargs: the arguments of ``TonyTrainOperator``; ``job`` is needed.
+    :param multiple_outputs: whether to push each key of the returned mapping as a separate XCom; default: according to
+        the function's return annotation, like with ``@task``.
+    :param kwargs: the arguments of ``TonyTrainOperator``; ``job`` is required.
 
-    Raises TonySpecError, when the DAG file is parsed, for a function that cannot run without it.
+    Raises TonySpecError at the parse of the DAG file if the function cannot run without the file.
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
-        TrainingFunction.of(function)  # here too: no operator is made of a mapped task before it runs
+        TrainingFunction.of(function)  # here as well: a mapped task creates no operator before it runs
         return task_decorator_factory(
             python_callable=function,
             multiple_outputs=multiple_outputs,

@@ -1,1 +1,1 @@
-"""The hook: the one door through which operators, sensors, triggers and commands reach a cluster."""
+"""TonyHook, through which operators, sensors, triggers and commands use a cluster, and the connections behind it."""

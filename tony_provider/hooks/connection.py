@@ -1,4 +1,7 @@
-"""What Airflow masks, and what it says of values that are too short to be masked in logs."""
+"""Read a ``tony`` connection from Airflow and turn it into validated Settings.
+
+Also contains the masking of secrets as Airflow does it, and access to connections in Airflow's database.
+"""
 
 from __future__ import annotations
 
@@ -42,15 +45,16 @@ from tony_provider.runtime.parsing.reader import suggestion
 from tony_provider.runtime.storage.webhdfs.key_server import key_server_addresses
 from tony_provider.runtime.storage.webhdfs.transport import WebHdfsConfig
 
-_WARNING = "Skipping masking"  # as it begins
+_WARNING = "Skipping masking"  # start of Airflow's message
 
 
 @contextmanager
 def without_masking_warnings() -> Iterator[None]:
-    """Meanwhile Airflow does not warn of secrets that are too short to be masked.
+    """Suppress Airflow's warnings about secrets that are too short to be masked.
 
-    For values that are none: it takes all of a connection's extra for secrets, such as a queue ``ml``, and a ``tony``
-    connection has no place for one. It warns once in a process, so who masks real secrets has to say it itself.
+    Airflow treats all values of a connection's extra as secrets, such as a queue ``ml``, but a ``tony`` connection
+    contains no secret in its extra. Airflow warns once per process, so code that masks real secrets must warn about
+    them itself.
     """
     logger = logging.getLogger(MASKER)
     logger.addFilter(_is_of_something_else)
@@ -65,9 +69,9 @@ def _is_of_something_else(record: logging.LogRecord) -> bool:
 
 
 def mask_of(secrets: Mapping[str, str]) -> Callable[[str, str], str]:
-    """How texts are shown to people: as Airflow would show them, and without the values of these secrets.
+    """Return a function that masks text for display like Airflow, and additionally masks the values of ``secrets``.
 
-    The function takes a text, and the name of the variable that it is the value of, or nothing.
+    The function takes a text, and the name of the variable with this value or "".
     """
     from airflow.providers.common.compat.sdk import redact
 
@@ -82,10 +86,10 @@ _CONTEXT = "_AIRFLOW_PROCESS_CONTEXT"
 
 @contextmanager
 def connections_of_database() -> Iterator[None]:
-    """Context manager in which connections are looked for in Airflow's database too, as its own commands do it.
+    """Context manager in which Airflow also searches its database for connections, as in Airflow's own commands.
 
-    Airflow looks there for a process only where this variable says "server", which its own commands set; within a task
-    it changes nothing, since tasks ask the api-server. Source: airflow/cli/commands/connection_command.py and
+    Airflow searches the database only if this variable is "server", which its own commands set. Within a task it has no
+    effect, because tasks query the api-server. Source: airflow/cli/commands/connection_command.py and
     ensure_secrets_backend_loaded in airflow/sdk/execution_time/supervisor.py of 3.3.2.
     """
     before = os.environ.get(_CONTEXT)
@@ -101,17 +105,17 @@ def connections_of_database() -> Iterator[None]:
 
 DEFAULT_WEBHDFS_CONN_ID = "webhdfs_default"
 _DEFAULT_RM_PORT = 8088  # yarn-default.xml
-_DEFAULT_LOCAL_VCORES = 8  # as a NodeManager's default: they are shares of a processor, not processors
+_DEFAULT_LOCAL_VCORES = 8  # as in NodeManagers: vcores are shares of processors
 _SCHEMES = ("http", "https")
 CONN_TYPE = "tony"
-_LISTS = ("proxy_users", "queues", "images", "file_roots", "allowed_overrides")  # empty ones say something
+_LISTS = ("proxy_users", "queues", "images", "file_roots", "allowed_overrides")  # for these an empty list has a meaning
 _NOTHING = "none"
 
 
 def read_connection(conn_id: str, proxy_user: str | None = None) -> Settings:
-    """The settings of the connection with this id.
+    """Return the settings of the connection with this id.
 
-    Raises ConnectionProblem, which says what to type, and ClusterUnreachable when Airflow itself does not answer.
+    Raises ConnectionProblem with the command to type, and ClusterUnreachable if Airflow itself does not answer.
     """
     with without_masking_warnings():
         try:
@@ -124,7 +128,7 @@ def read_connection(conn_id: str, proxy_user: str | None = None) -> Settings:
 
 
 def missing_connection(conn_id: str) -> str:
-    """The message for a connection that does not exist: what to type to add it."""
+    """Return the message for a connection that does not exist, with the commands that add it."""
     return (
         f"there is no connection {conn_id!r}. For a YARN cluster add it with\n"
         f"  airflow connections add {conn_id} --conn-type tony --conn-login $USER \\\n"
@@ -139,7 +143,7 @@ def missing_connection(conn_id: str) -> str:
 def settings_of(
     connection: Connection, proxy_user: str | None, *, get_connection: Callable[[str], Connection]
 ) -> Settings:
-    """The settings that a connection stands for.
+    """Return the settings in a connection.
 
     ``get_connection`` finds the WebHDFS connection. Raises ConnectionProblem.
     """
@@ -168,7 +172,7 @@ def settings_of(
         runtime_archive=extra.text("runtime_archive"),
         shared_dir=_shared_dir(extra) or (local.root if local else None),
         shared_cache=extra.text("shared_cache"),
-        # On the worker's own machine the worker's own Python is sure to suit.
+        # The local backend runs on the worker's own machine, so the worker's own Python is suitable.
         python=extra.texts("python") or ([sys.executable] if local else []),
         gpu_dealing=_gpu_dealing(extra),
         policy=policy,
@@ -272,7 +276,7 @@ def _master_keytab(extra: _Extra) -> MasterKeytab | None:
 
 
 def _user(connection: Connection, yarn: YarnSettings | None) -> str | None:
-    """As Hadoop's clients do it: who the connection says, else whose ticket it is, else who this process is."""
+    """Return the user as Hadoop's clients do: login, ticket's owner (None), WebHDFS user, or process owner."""
     if connection.login:
         return str(connection.login)
     if yarn is None:
@@ -354,7 +358,10 @@ def _key_server(extra: _Extra) -> str | None:
 
 
 def _webhdfs_of(connection: Connection) -> WebHdfsConfig:
-    """Read as WebHDFSHook reads it: hosts with commas between, one port, a path as the schema, TLS in the extra."""
+    """Read the connection like WebHDFSHook.
+
+    It has comma-separated hosts, one port, the path in the schema, and TLS settings in the extra.
+    """
     extra = _extra_of(connection)
     scheme = "https" if _true(extra.get("use_ssl", False)) else "http"
     port = f":{connection.port}" if connection.port else ""
@@ -365,7 +372,7 @@ def _webhdfs_of(connection: Connection) -> WebHdfsConfig:
             f"the WebHDFS connection {connection.conn_id!r} has a password (HTTP basic authentication), which the "
             "nodes of a cluster could not use; use Kerberos or a user name alone"
         )
-    # The hook's default is not to check certificates; ours is to.
+    # WebHDFSHook does not verify certificates by default, but this provider does.
     config = _webhdfs_config([f"{scheme}://{host}{port}{path}" for host in hosts], verify=extra.get("verify", True))
     return attrs.evolve(config, user=connection.login or None)
 
@@ -377,7 +384,7 @@ def _webhdfs_config(addresses: list[str], *, verify: bool | str) -> WebHdfsConfi
 
 
 def _extra_of(connection: Connection) -> Mapping[str, Any]:
-    """Airflow's own ``extra_dejson`` takes what is no JSON for nothing. Raises ConnectionProblem."""
+    """Parse the extra, because Airflow's ``extra_dejson`` ignores invalid JSON. Raises ConnectionProblem."""
     try:
         extra = json.loads(connection.extra or "{}")
     except ValueError as error:
@@ -388,7 +395,7 @@ def _extra_of(connection: Connection) -> Mapping[str, Any]:
 
 
 class _Extra:
-    """The connection's extra, read once and checked: forms give text, and nothing for what was left empty."""
+    """The parsed and checked extra of a connection. Forms submit text, and empty values for empty fields."""
 
     def __init__(self, conn_id: str, values: Mapping[str, Any]) -> None:
         self.conn_id = conn_id
@@ -402,7 +409,7 @@ class _Extra:
         return ConnectionProblem(f"the connection {self.conn_id!r}: `{key}` {what}")
 
     def refuse_unknown(self) -> None:
-        """A misspelt key would otherwise be a setting silently lost."""
+        """Reject unknown keys, because a misspelt key would silently lose a setting."""
         every = set(CONNECTION_FIELDS)
         if unknown := sorted(set(self._values) - every):
             hint = suggestion(unknown[0], sorted(every))
@@ -416,7 +423,7 @@ class _Extra:
         return value.strip() if value else None
 
     def texts(self, key: str) -> list[str]:
-        """A list, or text with commas between."""
+        """Return a list, or the parts of comma-separated text."""
         value = self._values.get(key, [])
         if isinstance(value, str):
             return _split(value)
@@ -425,7 +432,7 @@ class _Extra:
         return value
 
     def limits(self, key: str) -> list[str] | None:
-        """What may be named: None: whatever it is; an empty list, or the word ``none``, allows nothing."""
+        """Return the allowed values, or None if all are allowed. An empty list or the word ``none`` allows nothing."""
         if key not in self._values:
             return None
         found = self.texts(key)
@@ -434,7 +441,7 @@ class _Extra:
         return [] if found == [_NOTHING] else found
 
     def mapping(self, key: str) -> Mapping[str, Any]:
-        """An object, or text in JSON or YAML that holds one."""
+        """Return an object, or the one in JSON or YAML text."""
         try:
             return load_source(self._values.get(key, {}), key)
         except SpecError as error:
@@ -451,7 +458,7 @@ class _Extra:
         return seconds
 
     def named_texts(self, key: str) -> dict[str, list[str]]:
-        """Lists by names: ``name=a,b; other=c``, or an object of lists or of text with commas between."""
+        """Return lists by name: ``name=a,b; other=c``, or an object with lists or comma-separated text."""
         value = self._values.get(key, {})
         if isinstance(value, str):
             parts = [part.partition("=") for part in value.split(";") if part.strip()]

@@ -1,4 +1,4 @@
-"""The fields of a tony connection, one definition for the form in Airflow's pages and for what is accepted."""
+"""Fields of a tony connection: the single definition for Airflow's form and for the accepted keys."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def _field(label: str, description: str, **schema: Any) -> dict[str, Any]:
 
 
 def _text(label: str, description: str) -> dict[str, Any]:
-    """Without proposals: Airflow's form would show a list that is empty until the right letter is typed."""
+    """Define text without suggestions, because Airflow's form would show an empty list until a letter matches."""
     return _field(label, description, type=["string", "null"])
 
 
@@ -26,13 +26,13 @@ def _flag(label: str, description: str) -> dict[str, Any]:
 
 
 def _group(title: str, **fields: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Under a title of its own, folded away."""
+    """Put fields into a separate, collapsed section."""
     for field in fields.values():
         field["schema"]["section"] = title
     return fields
 
 
-# What a connection needs first, then what it may need, in the order of the form.
+# In the order of the form: required fields first, then optional ones.
 CONNECTION_FIELDS: dict[str, dict[str, Any]] = {
     "backend": _field(
         "Backend",
@@ -226,14 +226,14 @@ CONNECTION_FIELDS: dict[str, dict[str, Any]] = {
 }
 
 FIELD_BEHAVIOUR: dict[str, Any] = {
-    # The addresses say http or https; a connection that has a schema keeps it.
+    # Addresses contain http or https. An existing schema of a connection is kept.
     "hidden-fields": ["password", "schema"],
     "relabeling": {
         "host": "ResourceManagers",
         "port": "Port",
         "login": "User",
     },
-    # Grey text, which must not look as if it were filled in, and be short enough to be seen whole.
+    # Grey example texts. They must not look like entered values, and must be short enough to be fully visible.
     "placeholders": {
         "host": "on YARN, such as http://rm1:8088,http://rm2:8088",
         "port": "where addresses have none; Airflow's test asks for one",

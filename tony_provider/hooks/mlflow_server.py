@@ -1,4 +1,4 @@
-"""A tracking server of MLflow: what Airflow's connection says of it, and a client that asks it."""
+"""MLflow tracking server from an Airflow connection, its client, and the closing of a killed job's run."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from tony_provider.runtime.protocol.status import FinalStatus
 if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
 
-# How the client of MLflow, here and in the job's tasks, is told what the connection says.
+# Environment variables with the connection's credentials for the MLflow client, here and in the job's tasks.
 _USER, _PASSWORD, _TOKEN = "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN"
-# A server that is away is found to be so within a minute.
+# An unreachable server is detected within a minute.
 _DEADLINES = {
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",  # seconds
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
-    "MLFLOW_DISABLE_TELEMETRY": "true",  # what it would tell its makers is not ours to tell
+    "MLFLOW_DISABLE_TELEMETRY": "true",  # whether to send telemetry is the user's decision
 }
-_asking = threading.Lock()  # the environment is that of the whole process
+_asking = threading.Lock()  # the environment belongs to the whole process
 
 
 @attrs.frozen
 class MlflowServer:
-    """Where a tracking server is, and who asks it."""
+    """Address and credentials of a tracking server."""
 
-    uri: str  # http://…, databricks://…, or a store of MLflow's that needs no server, such as sqlite:///…
-    credentials: Mapping[str, str] = attrs.field(repr=False)  # by the environment variables that MLflow reads
+    uri: str  # http://…, databricks://…, or a local MLflow store such as sqlite:///…
+    credentials: Mapping[str, str] = attrs.field(repr=False)  # by the environment variables of MLflow
 
     @classmethod
     def of_connection(cls, conn_id: str) -> MlflowServer:
-        """Of Airflow's connection, whatever its type. Raises TonySpecError; else as Airflow does."""
+        """Read an Airflow connection of any type. Raises TonySpecError, and the errors of Airflow."""
         try:
             found = BaseHook.get_connection(conn_id)
         except AirflowNotFoundException as error:
@@ -61,21 +61,21 @@ class MlflowServer:
 
     @property
     def secrets(self) -> list[str]:
-        """The values among the credentials that nobody may see."""
+        """Return the credentials that must be masked."""
         return [value for name, value in self.credentials.items() if name != _USER]
 
     @contextmanager
     def client(self) -> Iterator[MlflowClient]:
-        """Context manager with a client, which takes deadlines and credentials from the environment at each call.
+        """Context manager with a client, which reads deadlines and credentials from the environment at each call.
 
-        One at a time in a process.
+        A process has at most one client at a time.
         """
         with _asking, _environment({**_DEADLINES, **self.credentials}):
             try:
                 from mlflow.tracking import MlflowClient
             except ModuleNotFoundError as error:
                 if error.name != "mlflow":
-                    raise  # it is there, and lacks something else
+                    raise  # mlflow itself is installed, but another module is missing
                 raise ModuleNotFoundError("it needs mlflow-skinny: pip install 'tony-provider[mlflow]'") from error
             yield MlflowClient(tracking_uri=self.uri)
 
@@ -101,25 +101,25 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-TRAINING_TAG = "tony.training"  # whose run it is: the name of the training's identity
+TRAINING_TAG = "tony.training"  # identifies the training that the run belongs to
 VERDICT_TAG, APPLICATION_TAG, REASON_TAG = "tony.verdict", "tony.application_id", "tony.reason"
 
 log = logging.getLogger(__name__)
-_closing = ThreadPoolExecutor(1, thread_name_prefix="tony-mlflow")  # clients wait for each other anyway
+_closing = ThreadPoolExecutor(1, thread_name_prefix="tony-mlflow")  # clients exclude each other
 
 
 @attrs.frozen
 class OpenMlflowRun:
-    """A run that is to be closed when its job is killed while nothing but a trigger waits for it."""
+    """A run to close if its job is killed while only a trigger waits for the job."""
 
     conn_id: str
     run_id: str
-    training: str = ""  # whose run it is; empty: of a trigger that was begun by an older release, which did not say
+    training: str = ""  # training that owns the run; empty for a trigger of an older release
 
     def close_later(self, application_id: str, reason: str) -> None:
-        """Have a thread of its own close the run: nobody waits for a server that may be away."""
+        """Close the run in a separate thread, so that an unreachable server delays nothing."""
         try:
-            server = MlflowServer.of_connection(self.conn_id)  # here: not every thread may ask Airflow
+            server = MlflowServer.of_connection(self.conn_id)  # other threads may not query Airflow
         except Exception as error:  # noqa: BLE001 - Airflow may raise anything
             log.warning("MLflow's run %s of %s stays open: %s", self.run_id, application_id, error)
         else:
@@ -133,10 +133,10 @@ class OpenMlflowRun:
 
 
 def close_killed_run(server: MlflowServer, run: OpenMlflowRun, application_id: str, reason: str) -> None:
-    """Write that the run's job was killed, unless it is that of an earlier job that has succeeded, or not its own.
+    """Record that the run's job was killed, unless the run has another owner or belongs to an earlier successful job.
 
-    Which run it is came from Airflow's store of the task, where more people write than may change the task. Raises what
-    MLflow's client raises.
+    The run id is from the task's state in Airflow, which more users can write than can change the task. Raises the
+    errors of MLflow's client.
     """
     with server.client() as client:
         from mlflow.entities import RunTag

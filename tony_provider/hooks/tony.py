@@ -1,4 +1,4 @@
-"""TonyHook: everything that operators and triggers do with a cluster goes through here."""
+"""TonyHook, the interface of operators and triggers to a cluster."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ from tony_provider.runtime.protocol.status import ExportedModel, JobStatus
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage
 
-if TYPE_CHECKING:  # imported where they are used, as few processes do
+if TYPE_CHECKING:  # imported on use, because few processes need them
     from tony_provider.cluster.environments.built_environments import BuiltEnvironments
     from tony_provider.cluster.findings import Report
     from tony_provider.cluster.garbage import Garbage, OldEnvironments
@@ -65,15 +65,15 @@ if TYPE_CHECKING:  # imported where they are used, as few processes do
 
 
 class TonyHook(BaseHook):
-    """The door to one cluster that trains: YARN, or this machine.
+    """Interface to one cluster: YARN, or this machine.
 
     All methods block and end by deadlines; from asyncio use ``asyncio.to_thread``. They raise ClusterError (see
-    ``cluster/errors.py``; its ``permanent`` says whether a retry can help) and StorageError. Close the hook, or use it
-    as a context manager.
+    ``cluster/errors.py``; its ``permanent`` states whether a retry can help) and StorageError. Close the hook, or use
+    it as a context manager.
 
     :param tony_conn_id: a connection of type ``tony``.
-    :param proxy_user: act for this user, whom the cluster must let the connection's user impersonate (Kerberos), or be
-        this user (clusters without it).
+    :param proxy_user: the user to act for. With Kerberos, the cluster must allow the connection's user to impersonate
+        this user. Without Kerberos, requests only name this user.
     """
 
     conn_name_attr = "tony_conn_id"
@@ -88,7 +88,7 @@ class TonyHook(BaseHook):
 
     @functools.cached_property
     def settings(self) -> Settings:
-        """The connection's settings. Raises ConnectionProblem, which says how to add or mend it."""
+        """Return the connection's settings. Raises ConnectionProblem with instructions to add or fix the connection."""
         return read_connection(self.tony_conn_id, self.proxy_user)
 
     @functools.cached_property
@@ -96,26 +96,26 @@ class TonyHook(BaseHook):
         return open_cluster(self.settings)
 
     def get_conn(self) -> Cluster:
-        """The cluster itself, opened when it is first needed."""
+        """Return the cluster, opened at the first use."""
         return self._open.cluster
 
     def now(self) -> float:
-        """The time by the cluster's clock, in epoch seconds, as far as its last answer tells it."""
+        """Return the time of the cluster's clock in epoch seconds, according to its latest answer."""
         return time.time() + self._open.cluster.clock_ahead
 
     def storage(self) -> Storage:
-        """The store that the staging directory is in; it belongs to the hook, do not close it."""
+        """Return the store with the staging directory. It belongs to the hook, so do not close it."""
         return self._open.storage
 
     @property
     def layout(self) -> Layout:
-        """The paths below the staging directory."""
+        """Return the paths below the staging directory."""
         return Layout(self._open.staging_dir)
 
     def identity(
         self, *, dag_id: str, run_id: str, task_id: str, map_index: int = -1, checkpoint_key: str | None = None
     ) -> Identity:
-        """The identity of a training; the connection's namespace is part of it. Asks nobody."""
+        """Return the identity of a training, which includes the connection's namespace. Sends no request."""
         return identity_of(
             namespace=self.settings.namespace,
             dag_id=dag_id,
@@ -126,10 +126,10 @@ class TonyHook(BaseHook):
         )
 
     def expect_servers(self) -> None:
-        """Check that somebody listens where the connection says, before a job is begun.
+        """Check that servers listen at the connection's addresses, before a job is started.
 
-        Every other call outlasts a failover, and so takes long to give up. Raises ClusterUnreachable, StagingFailed,
-        within seconds, when nobody does.
+        All other calls wait for a failover to end, so they fail only after a long time. Raises ClusterUnreachable,
+        StagingFailed, within seconds, if no server listens.
         """
         if self.settings.yarn is not None:
             from tony_provider.cluster.checks.servers import expect_servers
@@ -137,9 +137,9 @@ class TonyHook(BaseHook):
             expect_servers(self.settings.yarn)
 
     def expect_store(self, seconds: float) -> None:
-        """Check that somebody listens where the store is, for readers who do not wait for a failover to end.
+        """Check that the store's servers listen, for readers that do not wait for a failover to end.
 
-        Raises StagingFailed when all NameNodes have refused connections for so many seconds.
+        Raises StagingFailed if all NameNodes have refused connections for ``seconds``.
         """
         if self.settings.yarn is not None and self._open.nodes_webhdfs is not None:
             from tony_provider.cluster.checks.servers import expect_store
@@ -147,11 +147,11 @@ class TonyHook(BaseHook):
             expect_store(self.settings.yarn, seconds)
 
     def check(self, job: JobSpec, overrides: Mapping[str, Any] | None = None) -> None:
-        """Check the job against what the connection allows, and against the cluster. Changes nothing.
+        """Check the job against the connection's policy and against the cluster. Changes nothing.
 
-        :param overrides: what was laid over the job: the connection may say which keys may be.
+        :param overrides: applied to the job; the connection may limit their keys.
 
-        Raises JobRejected with everything that would keep the job from ever running.
+        Raises JobRejected with all reasons why the job could never run.
         """
         job = with_defaults(job, self.settings)
         check_policy(job, self.settings, overrides)
@@ -160,8 +160,8 @@ class TonyHook(BaseHook):
     def check_sources(self, job: JobSpec, search_path: Sequence[Path], file_roots: Sequence[Path] = ()) -> None:
         """Check the job's files, archives, environment and inputs. SubmissionRequest describes the arguments.
 
-        Raises SourceMissing for what is not there, JobNotAllowed for files that the connection does not allow,
-        JobRejected for an environment that is not for the nodes.
+        Raises SourceMissing for missing sources, JobNotAllowed for files that the connection does not allow,
+        JobRejected for an environment that does not suit the nodes.
         """
         roots = self.settings.policy.roots([*search_path, *file_roots])
         sources = SourceFinder(self.storage(), self.layout.root, search_path, roots).find(job)
@@ -169,9 +169,9 @@ class TonyHook(BaseHook):
         check_inputs(job, self.storage(), self.layout.root)
 
     def expect_kernel(self, job: JobSpec, search_path: Sequence[Path], file_roots: Sequence[Path] = ()) -> None:
-        """Check, before anything is started, that the job's environments can serve a notebook, as far as that is known.
+        """Check, as far as possible before a start, that the job's environments can serve a notebook.
 
-        Raises JobRejected where one has no Jupyter server or no kernel; else as ``check_sources``.
+        Raises JobRejected if an environment has no Jupyter server or no kernel, and the errors of ``check_sources``.
         """
         from tony_provider.cluster.notebooks import expect_kernel
 
@@ -191,35 +191,35 @@ class TonyHook(BaseHook):
         return kept_job(self.storage(), directory, self.layout, confirmed=confirmed)
 
     def trained_so_far(self, identity: Identity, application_id: str) -> NewestCheckpoint | None:
-        """The newest whole checkpoint of the training that the application is of; None: it has none."""
+        """Return the newest complete checkpoint of the application's training, or None if there is none."""
         from tony_provider.cluster.notebooks import trained_so_far
 
         return trained_so_far(self.storage(), self.layout, identity, application_id)
 
     def keep_notebook_token(self, identity: Identity, application_id: str, token: str) -> None:
-        """Keep the token of a notebook where its owner finds it, as long as the application lives."""
+        """Store the token of a notebook for its owner, until the application ends."""
         from tony_provider.cluster.notebooks import NotebookAccess, write_access
 
         write_access(self.storage(), self.application_dir(identity, application_id), NotebookAccess(token))
 
     def notebook_token(self, identity: Identity, application_id: str) -> str | None:
-        """The token that was kept of a notebook; None where there is none: it has ended, or never was one."""
+        """Return the stored token of a notebook, or None if it has ended or the application is not a notebook."""
         from tony_provider.cluster.notebooks import read_access
 
         access = read_access(self.storage(), self.application_dir(identity, application_id))
         return None if access is None else access.token
 
     def input_figures(self, job: JobSpec, seconds: float) -> dict[str, InputSizes | str]:
-        """How much each input of the job holds, or why that cannot be said within so many seconds. Changes nothing."""
+        """Return the size of each input of the job, or why it is unknown after ``seconds``. Changes nothing."""
         return InputSizeScan(job, self.storage(), self.layout.root, seconds).figures()
 
     def submit(self, request: SubmissionRequest, *, before_submit: Callable[[str], object] | None = None) -> str:
-        """Check the job, stage its files, and start it; returns the application id. On any error nothing is left.
+        """Check the job, stage its files, start it, and return the application id. After an error nothing remains.
 
-        Every other application of this training that still runs is ended first, so that one does the work.
+        Every other running application of this training is ended first, so that only one does the work.
 
-        :param before_submit: called with the application id at the last moment before the application can exist, to
-            keep it somewhere; what it raises keeps the application from being submitted.
+        :param before_submit: called with the application id just before the application can exist, to record the id. An
+            exception from it prevents the submission.
 
         Raises JobRejected and SourceMissing before anything is staged, StagingFailed, SubmissionRefused.
         """
@@ -228,22 +228,22 @@ class TonyHook(BaseHook):
         return submit(self._open, request, before_submit, mask=mask_of(request.secrets))
 
     def preview(self, request: SubmissionRequest) -> Preview:
-        """What ``submit`` would do and ask for, found by the same code; errors are its own. Changes nothing."""
+        """Return what ``submit`` would do and request, from the same code and with the same errors. Changes nothing."""
         return preview(self._open, request)
 
     def previous_application(self, identity: Identity, *, remembered: str | None = None) -> PreviousApplication | None:
-        """The application that the training has started last, and what became of it; None when there is none.
+        """Return the training's latest application and its outcome, or None if there is none.
 
-        :param remembered: an application id to look at where the store knows of none.
+        :param remembered: id of an application to use if the store has none.
         """
         return previous_application(self.get_conn(), self.storage(), self.layout, identity, remembered=remembered)
 
     def chain(self, identity: Identity, application_id: str) -> ChainState | None:
-        """The checkpoint chain in which this application may commit; None when another one has taken it over."""
+        """Return the checkpoint chain to which this application may commit, or None if another one owns it."""
         return CheckpointChains(self.storage(), self.layout, identity).owned_by(application_id)
 
     def newest_application(self, identity: Identity) -> str | None:
-        """The id of the application that the training was given last, by the store; it may not be submitted yet."""
+        """Return the id of the training's latest application on the store. It may not be submitted yet."""
         return self.owners(identity).newest().owner.application_id or None
 
     def owners(self, identity: Identity) -> TrainingOwners:
@@ -251,17 +251,17 @@ class TonyHook(BaseHook):
         return TrainingOwners(self.storage(), self.layout.job_dir(identity))
 
     def find(self, identity: Identity) -> list[Application]:
-        """The training's applications that have not ended, newest first."""
+        """Return the training's applications that have not ended, newest first."""
         return self._finder().live_of(identity)
 
     def live(self) -> list[Application]:
-        """Every application of ours and of this hook's user that has not ended, newest first; in one request."""
+        """Return all TonY applications of this hook's user that have not ended, newest first. Sends one request."""
         return self.get_conn().live()
 
     def application_ref(self, *, application_id: str = "", tag: str = "") -> ApplicationRef | None:
-        """The application with this id, or the newest one with this tag; None when nobody knows it.
+        """Return the application with this id, or the newest one with this tag, or None if it is unknown.
 
-        See ApplicationFinder for whose applications count.
+        ApplicationFinder defines whose applications are included.
         """
         finder = self._finder()
         return finder.of_application(application_id) if application_id else finder.of_tag(tag)
@@ -278,9 +278,9 @@ class TonyHook(BaseHook):
         return ApplicationFinder(self.get_conn(), self.storage(), self.layout)
 
     def garbage(self, models: Sequence[str] = (), *, history_ms: int | None = None) -> Garbage:
-        """What old trainings have left, to be listed and removed.
+        """Return the remains of old trainings, to list and remove.
 
-        ``models``: where models are published beside the staging directory. ``history_ms``: see Garbage.
+        ``models``: where models are published in addition to the staging directory. ``history_ms``: see Garbage.
         """
         from tony_provider.cluster.garbage import Garbage
 
@@ -289,48 +289,48 @@ class TonyHook(BaseHook):
         return Garbage(self.get_conn(), self.storage(), self.layout, models, without, history_ms)
 
     def built_environments(self) -> BuiltEnvironments:
-        """The Python environments that `airflow tony env build` has put into the staging directory's cache."""
+        """Return the Python environments from `airflow tony env build` in the staging directory's cache."""
         from tony_provider.cluster.environments.built_environments import BuiltEnvironments
 
         return BuiltEnvironments(self.storage(), self.layout)
 
     def shared_environments(self) -> BuiltEnvironments | None:
-        """Those of the cache that users share; None where the connection names none."""
+        """Return the environments in the cache that users share, or None if the connection has no such cache."""
         from tony_provider.cluster.environments.built_environments import BuiltEnvironments
 
         cache = shared_cache(self._open)
         return None if cache is None else BuiltEnvironments(self.storage(), Layout(cache.root), shared=True)
 
     def old_environments(self) -> OldEnvironments:
-        """Those of them that no job has used for long, to be listed and removed."""
+        """Return the built environments that no job has used for a long time, to list and remove."""
         from tony_provider.cluster.garbage import OldEnvironments
 
         return OldEnvironments(self.get_conn(), self.built_environments())
 
     def application(self, application_id: str) -> Application | None:
-        """What the cluster says of the application; None when it does not know it (any more)."""
+        """Return the cluster's report on the application, or None if the cluster does not know it (anymore)."""
         return self.get_conn().application(application_id)
 
     def application_dir(self, identity: Identity, application_id: str) -> str:
-        """The URI of the directory that the application's status, logs and model are in."""
+        """Return the URI of the directory with the application's status, logs and model."""
         return self.layout.application_dir(identity, application_id)
 
     def job_status(self, identity: Identity, application_id: str, *, may_have_ended: bool = True) -> JobStatus | None:
-        """The job's result if it has ended, else its status; None when its master has not written any yet.
+        """Return the job's result if it has ended, otherwise its status, or None if its master has not written any yet.
 
-        :param may_have_ended: False: the cluster says that it runs, so that there is no result to be looked for.
+        :param may_have_ended: False if the cluster reports that it runs, so that the result need not be checked.
 
-        Raises RecordUnreadable, a ClusterError, when what is there is not a status.
+        Raises RecordUnreadable, a ClusterError, if the file is not a status.
         """
         directory = self.application_dir(identity, application_id)
         return results.job_status(self.storage(), directory, may_have_ended=may_have_ended)
 
     def labels(self, identity: Identity, application_id: str) -> dict[str, str]:
-        """Where the application came from, as its submission said; empty when that cannot be told any more."""
+        """Return the origin of the application from its submission, or {} if it is no longer known."""
         return results.labels(self.storage(), self.application_dir(identity, application_id))
 
     def history(self, identity: Identity, application_id: str) -> JobHistory:
-        """All that is kept of an application, running or ended; its ``missing`` names what is not there.
+        """Return all kept records of an application, running or ended. Its ``missing`` lists missing records.
 
         Reads many small files: some seconds for large jobs.
         """
@@ -339,16 +339,17 @@ class TonyHook(BaseHook):
         return read_history(self.storage(), self.application_dir(identity, application_id))
 
     def event_files(self, identity: Identity, application_id: str) -> EventFileSource:
-        """Where on the store the application's event files are, and what people call it.
+        """Return the location of the application's event files on the store, and a name for display.
 
-        Raises RecordUnreadable, a ClusterError, when a file of the training's checkpoint chains cannot be read.
+        Raises RecordUnreadable, a ClusterError, if a file of the training's checkpoint chains cannot be read.
         """
         return event_file_source(self.storage(), self.layout, identity, application_id)
 
     def former_runs(self, labels: Mapping[str, str]) -> PreviousRuns:
-        """What is known of the last applications of the task of a DAG that these labels name, over all its runs.
+        """Return the record of the latest applications, over all runs, of the DAG's task that these labels name.
 
-        Nothing for labels that name none. Raises RecordUnreadable, a ClusterError, for what is no such record.
+        Return an empty record for labels without a task. Raises RecordUnreadable, a ClusterError, if the file is
+        invalid.
         """
         from tony_provider.cluster.records.summary import PreviousRuns, read_previous_runs, task_identity
 
@@ -356,45 +357,47 @@ class TonyHook(BaseHook):
         return PreviousRuns() if task is None else read_previous_runs(self.storage(), self.layout, task)
 
     def keep_former_runs(self, labels: Mapping[str, str], runs: PreviousRuns) -> None:
-        """Keep what is known of the last applications of the task that these labels name, if they name one."""
+        """Store the record of the latest applications of the task that these labels name, if they name one."""
         from tony_provider.cluster.records.summary import task_identity, write_previous_runs
 
         if (task := task_identity(self.settings.namespace, labels)) is not None:
             write_previous_runs(self.storage(), self.layout, task, runs)
 
     def returned(self, identity: Identity, application_id: str) -> Any:
-        """What a job that has succeeded left in ``TONY_RESULT_FILE``; None when it left nothing.
+        """Return the value that a successful job wrote to ``TONY_RESULT_FILE``, or None if it wrote nothing.
 
-        Raises RecordUnreadable, a ClusterError, when what is there is no JSON.
+        Raises RecordUnreadable, a ClusterError, if the file is not JSON.
         """
         return results.returned(self.storage(), self.application_dir(identity, application_id))
 
     def mark_delivered(self, identity: Identity, application_id: str, mark: Delivered) -> None:
-        """Note on the store that Airflow has the result: a task that is cleared from now on trains anew."""
+        """Record on the store that Airflow has the result. A task that is cleared after this trains again."""
         results.mark_delivered(self.storage(), self.application_dir(identity, application_id), mark)
 
     def pages(self, identity: Identity, application_id: str) -> Pages:
-        """The addresses where people look at the application in a browser, from its submission on."""
+        """Return the application's web addresses for users, valid from its submission."""
         return self._open.pages(application_id, self.application_dir(identity, application_id))
 
     def kill(self, application_id: str, diagnostics: str) -> None:
-        """End the application at once. Idempotent; see ``Cluster.kill``."""
+        """End the application immediately. Idempotent; see ``Cluster.kill``."""
         self.get_conn().kill(application_id, diagnostics)
 
     def control(
         self, application_id: str, action: str, body: Mapping[str, Any], *, seconds: float = CONTROL_SECONDS
     ) -> dict[str, Any]:
-        """Ask the master of a running application to ``stop`` it (``{"reason": …, "grace": seconds}``), to ``suspend``
-        or ``resume`` it, or for a ``checkpoint`` or an ``export`` now (``{"reason": …}``); see ``Cluster.control``.
+        """Send a control request to the master of a running application; see ``Cluster.control``.
+
+        Actions: ``stop`` (``{"reason": …, "grace": seconds}``), ``suspend``, ``resume``, ``checkpoint`` and ``export``
+        (``{"reason": …}``).
         """
         return self.get_conn().control(application_id, action, body, seconds=seconds)
 
     def resize(self, application_id: str, tasks: Mapping[str, int], reason: str) -> dict[str, Any]:
-        """Have a running job go on with so many tasks of these types: ``{"worker": 4}``.
+        """Change the number of a running job's tasks by type: ``{"worker": 4}``.
 
-        Returns how many there were, or were to be, before (``before``), and what the job was doing (``state``). Raises
-        NotResizable, a ClusterError, before anything is asked when the job does not allow that, or the cluster could
-        never hold it.
+        Return the previous or previously requested numbers (``before``), and the state of the job (``state``). Raises
+        NotResizable, a ClusterError, before any request if the job does not allow this or the cluster could never run
+        it.
         """
         from tony_provider.cluster.job_control import check_resize
 
@@ -405,10 +408,10 @@ class TonyHook(BaseHook):
         return self.control(application_id, "resize", {"tasks": dict(tasks), "reason": reason})
 
     def renew_store_token(self, identity: Identity, application_id: str) -> TokenLife | None:
-        """Bring a running application a newer HDFS token; returns how long it holds.
+        """Send a running application a new HDFS token. Return its lifetime.
 
-        None where HDFS asks for no tokens. Whoever waits for the application does this by itself. Raises
-        MasterOutOfReach when no master takes it.
+        Return None if HDFS requires no tokens. Operators and triggers that wait for the application do this
+        automatically. Raises MasterOutOfReach if no master accepts the token.
         """
         from tony_provider.cluster.token_refresh import renew_store_token
 
@@ -425,15 +428,15 @@ class TonyHook(BaseHook):
         tell: Callable[[str], None] = lambda news: None,
         over: threading.Event | None = None,
     ) -> TaskTunnel:
-        """A tunnel to a server of a task of a running application; a context manager, whose ``port`` leads there.
+        """Return a tunnel to a server in a task of a running application: a context manager with its local ``port``.
 
         :param task: such as ``worker:0``.
-        :param port: that the task's program listens on, 0: the first that it was given (``TONY_PORT``).
-        :param local_port: of this machine's loopback, 0: any that is free.
-        :param tell: gets news for people, from another thread.
-        :param over: once it is set, nobody waits any more for a tunnel that is not open yet.
+        :param port: on which the task's program listens; 0: the first port that it received (``TONY_PORT``).
+        :param local_port: of this machine's loopback interface; 0: any free port.
+        :param tell: receives progress messages for users, from another thread.
+        :param over: event that cancels the opening of the tunnel.
 
-        Only the application's owner and those who may modify it are let through.
+        Only the application's owner and users with the right to modify it can connect.
         """
         from tony_provider.cluster.task_tunnel import TaskTunnel, expect_running
         from tony_provider.cluster.token_refresh import read_master_contact
@@ -445,10 +448,10 @@ class TonyHook(BaseHook):
         )
 
     def export(self, application_id: str, reason: str, *, seconds: float = EXPORT_SECONDS) -> ExportedModel:
-        """Ask a running job for an export of its model, and wait so long for it; the job goes on.
+        """Request an export of a running job's model, and wait up to ``seconds`` for it. The job continues.
 
-        Returns where it is (``uri``, a directory on the store) and of which ``step``. Raises NotExported, a
-        ClusterError, when none comes: the program never looks for requests, the job ends, or the export fails.
+        Return its directory on the store (``uri``) and its ``step``. Raises NotExported, a ClusterError, if there is
+        none: the program does not check for requests, the job ends, or the export fails.
         """
         found = self.application_ref(application_id=application_id)
         export = export_model(self.get_conn(), application_id, reason, seconds, lambda: self._result_of(application_id))
@@ -465,13 +468,13 @@ class TonyHook(BaseHook):
         return self.job_status(found.identity, application_id) if found and found.identity else None
 
     def task_log(self, application_id: str, task: str, max_bytes: int, *, seconds: float = CONTROL_SECONDS) -> bytes:
-        """The end of what a running task has printed so far; see ``Cluster.task_log``."""
+        """Return the end of a running task's output; see ``Cluster.task_log``."""
         return self.get_conn().task_log(application_id, task, max_bytes, seconds=seconds)
 
     def task_output(
         self, application_id: str, task: str, attempt: int | None, after: int, *, seconds: float = CONTROL_SECONDS
     ) -> OutputPiece:
-        """What a task has printed after so many bytes of it; see ``Cluster.task_output``."""
+        """Return a task's output after the first ``after`` bytes; see ``Cluster.task_output``."""
         return self.get_conn().task_output(application_id, task, attempt, after, seconds=seconds)
 
     def master_status(
@@ -479,9 +482,9 @@ class TonyHook(BaseHook):
     ) -> JobStatus:
         """Return the job's status as its running master reports it; see ``Cluster.master_status``.
 
-        ``identity`` is None if the staging directory has no directory of the application. Then the status names no
-        places.
-        Also raises UnexpectedAnswer for a status that names places outside of the application's own directories.
+        ``identity`` is None if the staging directory has no directory of the application. Then the status has no
+        locations. Raises UnexpectedAnswer also for a status with locations outside of the application's own
+        directories.
         """
         status = self.get_conn().master_status(application_id, seconds=seconds)
         try:
@@ -490,23 +493,23 @@ class TonyHook(BaseHook):
             raise UnexpectedAnswer(f"the status of the master of {application_id} is refused: {error}") from error
 
     def limit(self, application_id: str, seconds: float, diagnostics: str, *, prolong: bool = False) -> None:
-        """Have the cluster end the application should it still be there after ``seconds``; see ``Cluster.limit``."""
+        """Set a limit: the cluster ends the application if it still runs after ``seconds``; see ``Cluster.limit``."""
         self.get_conn().limit(application_id, seconds, diagnostics, prolong=prolong)
 
     def clean_up(self, identity: Identity, application_id: str) -> None:
-        """Remove what an application that has ended no longer needs, should its master not have lived to do so.
+        """Remove files that an ended application no longer needs, in case its master died before it could do so.
 
-        Its results stay. Idempotent.
+        Its results remain. Idempotent.
         """
         application_store.clean_up(self.storage(), self.application_dir(identity, application_id))
         self.get_conn().forget(application_id)
 
     def log_tail(self, application_id: str, max_bytes: int = 16 << 10) -> str:
-        """The end of the application master's own output, as text; empty when there is none to be had."""
+        """Return the end of the application master's own output as text, or "" if it is not available."""
         return self.get_conn().am_log(application_id, max_bytes)
 
     def test_connection(self) -> tuple[bool, str]:
-        """Airflow's "Test" button: what ``diagnose`` finds, in a few lines; within 10 seconds."""
+        """Return a short summary of ``diagnose`` for Airflow's "Test" button, within 10 seconds."""
         try:
             report = self.diagnose()
         except ClusterError as error:
@@ -514,16 +517,16 @@ class TonyHook(BaseHook):
         return report.is_good, str(report)
 
     def diagnose(self) -> Report:
-        """Look at all that a job needs of the cluster; within 10 seconds, whatever is silent. Nothing is started.
+        """Check everything that a job needs from the cluster, within 10 seconds. Starts nothing.
 
-        Raises ConnectionProblem for a connection that is not there, or not even worth a look.
+        Raises ConnectionProblem if the connection is missing or invalid.
         """
         from tony_provider.cluster.checks.doctor import diagnose
 
         return diagnose(self.settings)
 
     def close(self) -> None:
-        """Drop connections. Idempotent; the hook opens them again when it is used."""
+        """Close all connections. Idempotent; the hook opens them again when it is used."""
         if (opened := self.__dict__.pop("_open", None)) is not None:
             opened.close()
 

@@ -1,4 +1,4 @@
-"""Jobs of other systems, read and written anew as ours: a file for each system, behind ``system.py``.
+"""Import jobs of other systems as job specifications: one module for each system, behind ``read_job``.
 
-Nothing of theirs is executed, and nothing is asked of a cluster. What cannot be carried over is listed with the reason.
+Importers execute no code of a job and contact no cluster. They list what they cannot carry over, with the reason.
 """

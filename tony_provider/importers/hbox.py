@@ -1,4 +1,4 @@
-"""Hbox's options and configuration keys, and what becomes of each."""
+"""Import jobs of Hbox and XLearning from a call of hbox-submit or xl-submit, with the rule for each option and key."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ FRAMEWORKS = {
     "xflow": "generic",
     "xdl": "generic",
 }
-_OF_THEIRS = {  # what programs of a kind are given, and not here
+_OF_THEIRS = {  # what the programs of a framework get in Hbox but not here
     "distlightgbm": "lightGBMlist.txt is not written",
     **dict.fromkeys(("distlightlda", "lightlda"), "lightLDAEndPoints.txt is not written"),
     "xflow": "DMLC_ROLE, DMLC_PS_ROOT_URI and others are not set, and nobody starts a scheduler of ps-lite",
@@ -61,7 +61,7 @@ _HOROVOD = "Horovod's own variables can stand in `env`"
 
 
 def _framework(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
-    """Which it is was looked at before anything else; here is what it means for others than those we know."""
+    """List what differs here for this type of application. The framework itself has been set before."""
     if value.lower() not in FRAMEWORKS:
         draft.leave(
             key,
@@ -74,7 +74,7 @@ def _framework(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> Non
 
 
 def _files(target: str) -> Carry:
-    """``PATH#NAME`` of this machine, with commas between."""
+    """Return a rule for comma-separated local files ``PATH#NAME``."""
 
     def carry(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
         for each in words(value):
@@ -84,7 +84,7 @@ def _files(target: str) -> Carry:
 
 
 def _stored_files(target: str) -> Carry:
-    """``PATH#NAME`` of HDFS, with commas between."""
+    """Return a rule for comma-separated HDFS files ``PATH#NAME``."""
 
     def carry(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
         for each in words(value):
@@ -116,13 +116,13 @@ def _output(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
 
 
 def path_and_name(value: str, default: str) -> tuple[str, str]:
-    """``PATH#NAME`` in its parts."""
+    """Split ``PATH#NAME``."""
     path, _, name = value.partition("#")
     return path, name or default
 
 
 def input_name(name: str) -> str:
-    """Our name of an input or output."""
+    """Return our name of an input or output."""
     return re.sub(r"[^a-z0-9_]+", "_", name.lower()).strip("_") or "data"
 
 
@@ -145,7 +145,7 @@ def _growth(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
 
 
 def _of(name: str, field: str, read: Callable[[Any], Any]) -> KeyRule:
-    """Of a task type, which some kinds of application have not: then Hbox ignores it, and so does this."""
+    """Return a rule for a task type, ignored like in Hbox if this type of application does not have the task type."""
 
     def carry(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
         made = read(value)
@@ -216,7 +216,7 @@ OPTIONS = Keys(
     }
 )
 
-SAME_AS_OPTION = {  # keys of --conf that say what an option says
+SAME_AS_OPTION = {  # keys of --conf with the same meaning as an option
     "hbox.worker.num": "worker-num",
     "hbox.worker.memory": "worker-memory",
     "hbox.worker.cores": "worker-cores",
@@ -310,7 +310,7 @@ _WITH_SERVERS = (
     "lightlda",
     "xflow",
     "xdl",
-)  # to others, ps are not there
+)  # Hbox ignores ps for other types
 
 
 def _knows(source: Source) -> bool:
@@ -356,12 +356,12 @@ def _read(source: Source) -> Draft:
 
 
 def _key(name: str) -> str:
-    """XLearning's keys are Hbox's, with another beginning."""
+    """Return Hbox's key for one of XLearning, which has another prefix."""
     return f"hbox.{name.removeprefix('xlearning.')}" if name.startswith("xlearning.") else name
 
 
 def _with_both_names(options: Options) -> Options:
-    """Options have a short name too, such as appName for app-name."""
+    """Replace short names of options by the long ones, such as appName by app-name."""
     short = {re.sub(r"-(\w)", lambda found: found[1].upper(), name): name for name in OPTIONS}
     return Options([(short.get(name, name), value) for name, value in options.given], options.rest)
 
@@ -381,7 +381,7 @@ def _task_types(draft: Draft, said: dict[str, str], kind: str) -> None:
         _sized_like_workers(draft, "chief", said)
         workers -= 1
     evaluator = draft.get("framework") == "tensorflow" and boolean(said.get("tf-evaluator", "false")) and workers > 1
-    if evaluator:  # one of the workers to Hbox
+    if evaluator:  # Hbox counts it as a worker
         workers -= 1
     if workers > 0:
         draft.put("tasks.worker.instances", workers, "--worker-num")
@@ -396,7 +396,7 @@ def _task_types(draft: Draft, said: dict[str, str], kind: str) -> None:
 
 
 def _servers(draft: Draft) -> None:
-    """Parameter servers are those of TensorFlow and MXNet; to others they are workers that only serve."""
+    """Adapt parameter servers: only TensorFlow and MXNet have the role; otherwise they are workers that only serve."""
     framework, servers = draft.get("framework"), draft.tasks.get("ps")
     if framework == "mxnet" and servers is None:
         draft.put("framework", "standalone", "--app-type")
@@ -413,7 +413,7 @@ def _sized_like_workers(draft: Draft, name: str, said: dict[str, str]) -> None:
 
 
 def _image(draft: Draft, settings: dict[str, str]) -> None:
-    """Of all containers but the master. In some versions its registry stands by itself."""
+    """Carry over the image of all containers but the master. Some versions have the registry in a separate key."""
     host, port = settings.get("hbox.docker.registry.host"), settings.get("hbox.docker.registry.port")
     image = settings.get("hbox.docker.image")
     if image and host:
@@ -436,7 +436,7 @@ def _ports(draft: Draft, settings: dict[str, str]) -> None:
 
 
 def _commands(draft: Draft, options: Options, kind: str) -> None:
-    """Everybody runs the same; what a worker writes into a directory of an output's name goes to that output."""
+    """Set the same command for all tasks, with links so that output directories of Hbox lead to our outputs."""
     command = " ".join(options.rest and [shlex.quote(each) for each in options.rest])
     command = command or options.last("launch-cmd") or options.last("hbox-cmd") or ""
     links = [f'ln -sfn "$TONY_OUTPUT_{input_name(name).upper()}" {shlex.quote(name)}' for name in _outputs(options)]

@@ -1,4 +1,7 @@
-"""What an import was given: a file, or a call as people type it."""
+"""Sources of imports, files or calls, and helpers that several importers share.
+
+The helpers parse options and shell commands, carry over source directories, and export the other system's variables.
+"""
 
 from __future__ import annotations
 
@@ -16,24 +19,25 @@ from tony_provider.importers.key_table import Draft, Keys, NotImportable
 from tony_provider.runtime.jobspec.problems import SpecError
 from tony_provider.runtime.parsing.parse import load_source
 
-_ENDS = re.compile(r"[&;|]+")  # a command, as a shell has it
+_ENDS = re.compile(r"[&;|]+")  # separators of shell commands
 _REDIRECTS = re.compile(r"[0-9]?>")
-_GOES_ON = re.compile(r"\\(?:[ \t]+#[^\n]*)?\r?\n")  # also with a remark behind the backslash, as documents have it
-_BEFORE = re.compile(r"exec|nohup|time|sudo|do|then|else|[{(!]|[A-Za-z_]\w*=.*", re.DOTALL)  # a command's own words
+# line continuation, also with a comment after the backslash, as in documents
+_GOES_ON = re.compile(r"\\(?:[ \t]+#[^\n]*)?\r?\n")
+_BEFORE = re.compile(r"exec|nohup|time|sudo|do|then|else|[{(!]|[A-Za-z_]\w*=.*", re.DOTALL)  # words before a command
 _QUOTED = re.compile(r"'[^']*'")
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
 _ARRAY = re.compile(r"\$\{\w+\[[@*]\]")
-_MOST_BYTES = 1 << 20  # of a file, whose reading takes some 20 s at worst; TonY's whole configuration has some 100 KiB
-_LONGEST_LINE = 1 << 15  # letters of a command; reading one takes time that grows with their square
-_MOST_WRITTEN_OUT = 8 << 20  # of a document, in letters and values
+_MOST_BYTES = 1 << 20  # of a file; reading one takes up to 20 s. TonY's whole configuration has about 100 KiB
+_LONGEST_LINE = 1 << 15  # characters of a command; reading time is quadratic
+_MOST_WRITTEN_OUT = 8 << 20  # characters and values of a document with its aliases expanded
 
 
-@attrs.frozen(slots=False)  # for what is kept once it was read
+@attrs.frozen(slots=False)  # cached properties need a __dict__
 class Source:
     """A file with its text, or the words of a call."""
 
-    told: str  # what messages call it
-    folder: Path  # where relative paths in it begin
+    told: str  # name in messages
+    folder: Path  # base of relative paths
     text: str = ""
     words: Sequence[str] = ()
 
@@ -47,9 +51,9 @@ class Source:
 
     @cached_property
     def document(self) -> Mapping[str, Any] | None:
-        """The mapping that the text holds as YAML or JSON; None: it holds none.
+        """The mapping in the text as YAML or JSON, or None.
 
-        Raises NotImportable where aliases make far more of it than was written.
+        Raises NotImportable if aliases expand to far more than was written.
         """
         if not self.is_file or self.begins_like_xml:
             return None
@@ -68,26 +72,26 @@ class Source:
         return plain
 
     def calls(self, is_call: Callable[[Sequence[str]], bool]) -> list[Sequence[str]]:
-        """The words of the calls in it that are of some kind: its own, or those of each command of a shell script."""
+        """Return the words of each call of a kind: the source's own words, or commands of a shell script."""
         if self.words:
             return [self.words] if is_call(self.words) else []
         return [words for _, words in self._commands if is_call(words)]
 
     @cached_property
     def _commands(self) -> list[tuple[str, Sequence[str]]]:
-        """The lines of a script that are commands, with the words of each."""
+        """The lines of a script that have commands, with the words of each command."""
         if self.begins_like_xml:
             return []
         lines = _GOES_ON.sub(" ", self.text).splitlines()
         return [(line, words) for line in lines for words in _commands_in(line)]
 
     def shell_variables(self, is_call: Callable[[Sequence[str]], bool]) -> list[str]:
-        """The variables that a shell would fill in of the calls in a script, by their names."""
+        """Return the names of variables that a shell would replace in these calls of a script."""
         lines = [] if self.words else [line for line, words in self._commands if is_call(words)]
         return list(dict.fromkeys(name for line in lines for name in _VARIABLE.findall(_QUOTED.sub("", line))))
 
     def call(self, is_call: Callable[[Sequence[str]], bool]) -> Sequence[str] | None:
-        """The words of the one call of a kind; None: there is none. Raises NotImportable where there are several."""
+        """Return the words of the only call of a kind, or None. Raises NotImportable if there are several."""
         found = self.calls(is_call)
         if len(found) > 1:
             raise NotImportable(
@@ -102,7 +106,7 @@ class Source:
 
 
 def _size(plain: Any, known: dict[int, int]) -> int:
-    """The letters and values of a document with all aliases written out, found without doing so."""
+    """Return the characters and values of a document with its aliases expanded, without expanding them."""
     if isinstance(plain, str):
         return len(plain) + 1
     if not isinstance(plain, (Mapping, list)):
@@ -114,7 +118,7 @@ def _size(plain: Any, known: dict[int, int]) -> int:
 
 
 def _commands_in(line: str) -> Iterator[list[str]]:
-    """The words of each command; none of a comment, or of what is no command by itself."""
+    """Yield the words of each command in a line; nothing for comments and incomplete commands."""
     if line.lstrip().startswith("#") or len(line) > _LONGEST_LINE:
         return
     lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|")
@@ -139,7 +143,7 @@ def _commands_in(line: str) -> Iterator[list[str]]:
 
 
 def source_of(words: Sequence[str]) -> Source:
-    """The file that the one word names, or the call that all of them are. Raises NotImportable."""
+    """Return the source: the file that a single word names, or the call in ``words``. Raises NotImportable."""
     path = Path(words[0])
     if len(words) == 1 and "(" in words[0] and "run_on_yarn" in words[0]:
         return Source("the call", Path.cwd(), text=words[0])
@@ -153,7 +157,7 @@ def source_of(words: Sequence[str]) -> Source:
 
 
 def read_text(path: Path) -> str:
-    """A file's text. Raises NotImportable."""
+    """Return a file's text. Raises NotImportable."""
     try:
         with path.open("rb") as file:
             data = file.read(_MOST_BYTES + 1)
@@ -166,9 +170,9 @@ def read_text(path: Path) -> str:
 
 @attrs.frozen
 class Options:
-    """What a call says: each option with its values, in order, and what stands after all options."""
+    """The options of a call with their values, in order, and the words after the options."""
 
-    given: Sequence[tuple[str, str]]  # names without hyphens; an option without a value has an empty one
+    given: Sequence[tuple[str, str]]  # names without hyphens; the value may be empty
     rest: Sequence[str]
 
     def all(self, name: str) -> list[str]:
@@ -180,9 +184,9 @@ class Options:
 
 
 def read_options(words: Sequence[str], *, flags: Collection[str] = (), hyphens: Sequence[str] = ("--", "-")) -> Options:
-    """The options at the beginning of ``words``; the first word that is none, and what follows it, is the rest.
+    """Parse the options at the beginning of ``words``; the rest begins with the first word that is no option.
 
-    An option takes the next word, or what follows its equals sign; ``flags`` take none. Raises NotImportable.
+    An option takes the next word or the text after ``=``; ``flags`` take no word. Raises NotImportable.
     """
     given: list[tuple[str, str]] = []
     place = 0
@@ -206,31 +210,31 @@ def read_options(words: Sequence[str], *, flags: Collection[str] = (), hyphens: 
 
 @attrs.frozen
 class System:
-    """A system whose jobs are read."""
+    """A system whose jobs can be imported."""
 
-    name: str  # as --from has it
-    title: str  # as people call it
-    page: str  # of the documents, without its ending
-    takes: str  # what is read of it, for messages
-    keys: Sequence[Keys]  # every table that it reads by, for the documents
-    knows: Callable[[Source], bool]  # that a file, or a call, is one of its own
+    name: str  # value of --from
+    title: str  # display name
+    page: str  # documentation page, without suffix
+    takes: str  # forms that are read, for messages
+    keys: Sequence[Keys]  # all key tables, for the documents
+    knows: Callable[[Source], bool]  # whether a file or call is of this system
     read: Callable[[Source], Draft]  # raises NotImportable
 
 
-_VENV = "venv"  # the directory that TonY unpacks an environment into
+_VENV = "venv"  # directory into which TonY unpacks an environment
 _BASH = re.compile(r"(?:^|[;&|(\n][ \t]*)(?:source|declare|shopt|pushd|popd)\s|\[\[|<<<|<\(|\bpipefail\b|&>|\$\{!")
 
 
 def for_sh(text: str) -> str:
-    """A command that another system has bash run: /bin/sh does, unless it says something that is bash's alone."""
+    """Return a command for /bin/sh, wrapped in bash if it uses bash syntax."""
     return f"bash -c {shlex.quote(text)}" if _BASH.search(text) else text
 
 
 def python_call(program: str, *, arguments: str | None, python: str | None, in_venv: bool, top: str) -> str:
     """Return the command that TonY's client makes of a program.
 
-    ``in_venv``: a relative ``python`` lies in the environment, as ``unpacked_environment`` unpacks it. ``top``: the way
-    from where the command runs to the working directory.
+    If ``in_venv``, a relative ``python`` is in the environment of ``unpacked_environment``. ``top`` is the path from
+    the command's directory to the working directory.
     """
     if python is not None and in_venv and not python.startswith("/"):
         python = f"{top}{_VENV}/{python}"
@@ -238,7 +242,7 @@ def python_call(program: str, *, arguments: str | None, python: str | None, in_v
 
 
 def unpacked_environment(draft: Draft, environment: str) -> None:
-    """Unpack an environment where TonY always does: commands of any kind may name a file in it."""
+    """Unpack an environment where TonY does, because commands may name files in it."""
     draft.add("archives", f"{environment}::{_VENV}", "-python_venv")
     draft.leave(
         "-python_venv",
@@ -249,9 +253,10 @@ def unpacked_environment(draft: Draft, environment: str) -> None:
 
 
 def source_folder(draft: Draft, name: str, below: Path, key: str) -> str:
-    """Take a source directory along: what is in it lies in the working directory itself.
+    """Add the contents of a source directory to the job's files, directly in the working directory.
 
-    Where this machine has it not, it is taken as a whole, and what is returned is the directory to begin commands in.
+    If this machine lacks the directory, add it as a whole and return its name, in which commands must start. Otherwise
+    return an empty string.
     """
     folder = below / name
     if folder.is_dir():
@@ -269,7 +274,7 @@ def source_folder(draft: Draft, name: str, below: Path, key: str) -> str:
 
 
 def say_unfilled(draft: Draft, source: Source, is_call: Callable[[Sequence[str]], bool]) -> None:
-    """List those that have come into the job."""
+    """List the shell variables of the call that occur in values of the job."""
     values = list(_texts(draft.job))
     for name in source.shell_variables(is_call):
         if any(re.search(rf"\$\{{?{name}\b", text) for text in values):
@@ -292,14 +297,14 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 _PROGRAMS = (".py", ".sh", ".bash")
-_MOST_FILES = 10_000  # of a directory
+_MOST_FILES = 10_000  # limit for one directory
 
 
 def carry_variables(draft: Draft, folder: Path, variables: Mapping[str, str], instead: Mapping[str, str]) -> None:
-    """Have commands set the variables of another system that their programs read, and list those that nothing sets.
+    """Make commands export the other system's variables that their programs read, and list those without a value.
 
     A program is read if it is among the job's files and on this machine. ``variables``: their names -> our expressions.
-    ``instead``: names of variables without an expression -> what the program has to do instead.
+    ``instead``: names of variables without an expression -> the alternative for the program.
     """
     already = _given(draft.get("framework"))
     wanted = [name for name in (*variables, *instead) if name not in already]
@@ -324,7 +329,7 @@ def _given(framework: Any) -> set[str]:
 
 
 def _names(text: str, name: str) -> bool:
-    """As a variable: in quotes, or as a shell's."""
+    """Return whether the text uses the name as a variable: quoted, or in shell syntax."""
     return re.search(rf"[\"'${{]{name}\b", text) is not None
 
 

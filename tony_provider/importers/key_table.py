@@ -1,4 +1,8 @@
-"""What an import gives: a job of ours, and all that it could not take along."""
+"""Tables of another system's keys, and the draft of the job that they build.
+
+``Keys`` maps each key of a system to a rule: set a key of ours, or list the key as not carried over. The functions at
+the end convert single values.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +24,15 @@ _SECRET = re.compile(r"password|secret|\.key\.access|token", re.IGNORECASE)
 
 
 class NotImportable(ValueError):  # noqa: N818 - named for what is wrong
-    """Nothing was made of what was given; the message says why, and what to do."""
+    """The source cannot be imported; the message gives the reason and a remedy."""
 
 
 @attrs.frozen
 class NotCarriedOver:
-    """One thing of another system's job that ours does not say, or says otherwise."""
+    """A part of another system's job that is not carried over, or means something else here."""
 
-    key: str  # as they call it
-    why: str  # and what there is instead
+    key: str  # in the other system
+    why: str  # with the alternative here
     value: object = NOT_GIVEN
 
     def __str__(self) -> str:
@@ -40,37 +44,37 @@ class NotCarriedOver:
 
 @attrs.frozen
 class ImportedJob:
-    """A job of another system, as ours."""
+    """A job of another system, converted to a job specification."""
 
-    system: str  # as people call it: TonY
-    source: str  # where it was read from
+    system: str  # title of the system, such as TonY
+    source: str  # file or call that was read
     job: Mapping[str, Any]  # a valid job specification
-    arguments: Mapping[str, Any]  # of the task of a DAG that runs it, such as retries; the job has no keys for these
+    arguments: Mapping[str, Any]  # arguments of the DAG's task, such as retries, for which a job has no keys
     left: Sequence[NotCarriedOver]
 
 
 KeyPath = tuple[str, ...]
 
 _SERVICE_ROLES = {role.value for role in Role} - {Role.WORKER.value} | {"tensorboard"}
-_MOST_LETTERS = 32  # of a task type's name
+_MOST_LETTERS = 32  # limit for a task type's name
 
 
 class Draft:
-    """What is known so far. ``origins`` has, for each key that was carried over, theirs."""
+    """The job as far as it is known. ``origins`` maps each key that was carried over to the other system's key."""
 
     def __init__(self) -> None:
         self.job: dict[str, Any] = {}
         self.arguments: dict[str, Any] = {}
         self.left: list[NotCarriedOver] = []
         self.origins: dict[KeyPath, str] = {}
-        self.no_command: dict[str, str] = {}  # by task type: why nobody knows its command
-        self.exports = ""  # what every command begins with
-        self._types: dict[str, str] = {}  # ours by theirs
-        self._told: set[str] = set()  # what was left, by which it is found again
-        self._added: set[tuple[KeyPath, str]] = set()  # to lists
+        self.no_command: dict[str, str] = {}  # task type -> where the other system has its command
+        self.exports = ""  # prefix of every command
+        self._types: dict[str, str] = {}  # their name -> ours
+        self._told: set[str] = set()  # repr of each item in ``left``
+        self._added: set[tuple[KeyPath, str]] = set()  # elements added to lists
 
     def put(self, path: KeyPath | str, value: Any, key: str) -> None:
-        """Set a key of ours, by its path, to what stands at ``key`` of theirs."""
+        """Set our key at ``path`` to the value of their ``key``."""
         path = _path(path)
         place = self.job
         for name in path[:-1]:
@@ -79,7 +83,7 @@ class Draft:
         self.origins[path] = key
 
     def add(self, path: KeyPath | str, value: str, key: str) -> None:
-        """Append to a list of ours, once."""
+        """Append to our list at ``path``, unless the value was added before."""
         path = _path(path)
         if (path, value) in self._added:
             return
@@ -91,14 +95,14 @@ class Draft:
             self.put(path, [value], key)
 
     def get(self, path: KeyPath | str) -> Any:
-        """What a key of ours has; None: nothing."""
+        """Return the value of our key, or None."""
         found: Any = self.job
         for name in _path(path):
             found = found.get(name) if isinstance(found, Mapping) else None
         return found
 
     def share(self, key: str) -> None:
-        """Make a list's elements the job's that every task type has, such as a file that all of them find."""
+        """Move list elements that every task type has to the job, such as a file that all tasks need."""
         lists = [task.get(key, []) for task in self.tasks.values()]
         if not lists:
             return
@@ -109,19 +113,19 @@ class Draft:
             own[:] = [each for each in own if each not in shared]
 
     def remove(self, path: KeyPath) -> Any:
-        """Take a key of ours out again, or an element of a list; its value."""
+        """Remove our key, or an element of a list; returns its value."""
         place: Any = self.job
         for name in path[:-1]:
             place = place[int(name)] if isinstance(place, list) else place[name]
         return place.pop(int(path[-1]) if isinstance(place, list) else path[-1])
 
     def files(self) -> list[str]:
-        """What is said of the job's files, and of those of every task type."""
+        """Return the files of the job and of all task types."""
         places = [self.job, *self.tasks.values()]
         return list(dict.fromkeys(str(each) for place in places for each in place.get("files") or []))
 
     def leave(self, key: str, why: str, value: object = NOT_GIVEN) -> None:
-        """Note that something of theirs is not carried over, once."""
+        """Record once that their key is not carried over."""
         left = NotCarriedOver(key, why, value)
         if repr(left) not in self._told:
             self._told.add(repr(left))
@@ -133,7 +137,7 @@ class Draft:
         return tasks
 
     def task_type(self, name: str) -> str:
-        """Our name of a task type: one for each of theirs, told where it differs."""
+        """Return our name of their task type, which is unique; a changed name is reported."""
         if name not in self._types:
             ours = re.sub(r"[^a-z0-9_]+", "_", name.lower()).strip("_")[:_MOST_LETTERS] or "task"
             ours = ours if ours[0].isalpha() else f"task_{ours}"[:_MOST_LETTERS]
@@ -145,11 +149,14 @@ class Draft:
         return self._types[name]
 
     def known_type(self, name: str) -> str | None:
-        """Our name of a task type that was met already; None: of no such type."""
+        """Return our name of their task type, or None if ``task_type`` has not seen it."""
         return self._types.get(name)
 
     def service_type(self, name: str) -> str:
-        """As ``task_type``, for a system to which names mean nothing: here some of them are roles."""
+        """Return our name as ``task_type`` does, for systems without roles in names.
+
+        Names that are roles here get the role worker.
+        """
         if name == PREPARE:
             self._types.setdefault(name, "prepare_service")
             self.leave(name, "is called prepare_service: all others wait for a task type named prepare")
@@ -164,29 +171,29 @@ def _path(path: KeyPath | Sequence[str] | str) -> KeyPath:
 
 
 Carry = Callable[[Draft, str, Any, Sequence[str]], None]
-"""Takes the draft, their key, its value, and the names that stand at the table's ``<…>``, in order."""
+"""Takes the draft, their key, its value, and the names that match ``<…>`` in the table's key, in order."""
 
-TYPE = "<type>"  # in a table: the name of a task type, which ours may have another one for
-REST = "<setting>"  # in a table: any text, also with dots; any other name has none
+TYPE = "<type>"  # in a table: name of a task type, which may be renamed
+REST = "<setting>"  # in a table: any text with dots; other placeholders match no dot
 _NAME = re.compile(r"<[^>]+>")
-_DOT = "\0"  # in place of one in a name of theirs, which leads nowhere
+_DOT = "\0"  # replaces a dot within a name of theirs, which separates nothing
 
 
 class BadValue(ValueError):  # noqa: N818 - named for what is wrong
-    """A value of theirs is not what its key wants; the text says what is wrong."""
+    """A value of the other system is invalid for its key; the message gives the reason."""
 
 
 @attrs.frozen
 class KeyRule:
-    """What becomes of one key."""
+    """Conversion of one key of the other system."""
 
-    here: str  # the keys of ours, as documents name them; empty: there is none
+    here: str  # our keys, for documents; empty if there is none
     carry: Carry
-    why: str = ""  # it is not carried over, and this is the reason
+    why: str = ""  # reason, if the key is not carried over
 
 
 def to(here: str, read: Callable[[Any], Any] = lambda value: value) -> KeyRule:
-    """It is a key of ours, whose value is what ``read`` makes of theirs; None: not to be set."""
+    """Return a rule that sets our key to ``read`` of their value, unless that is None."""
 
     def carry(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
         found = iter(names)
@@ -204,7 +211,7 @@ def _ours(draft: Draft, part: str, names: Iterator[str]) -> str:
 
 
 def argument(name: str, read: Callable[[Any], Any] = lambda value: value) -> KeyRule:
-    """It is an argument of the task of a DAG, which the job has no key for."""
+    """Return a rule that sets an argument of the DAG's task, for which a job has no key."""
 
     def carry(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
         made = read(value)
@@ -215,23 +222,23 @@ def argument(name: str, read: Callable[[Any], Any] = lambda value: value) -> Key
 
 
 def left(why: str, here: str = "") -> KeyRule:
-    """It is not carried over. ``here``: what of ours does something like it."""
+    """Return a rule that lists the key as not carried over. ``here`` is our key with a similar purpose."""
     return KeyRule(here, lambda draft, key, value, _names: draft.leave(key, why, value), why)
 
 
 def by(carry: Carry, here: str) -> KeyRule:
-    """It takes more than a conversion."""
+    """Return a rule that calls ``carry``, for keys that need more than a conversion."""
     return KeyRule(here, carry)
 
 
 def elsewhere(here: str) -> KeyRule:
-    """The reader looks at it beside others."""
+    """Return a rule that does nothing, because the importer reads the key together with others."""
     return KeyRule(here, lambda _draft, _key, _value, _names: None)
 
 
 @attrs.frozen
 class Keys:
-    """The rules of a system by its keys, in which ``<…>`` stands for any name. Dots lead into mappings."""
+    """Rules of a system by key. ``<…>`` in a key matches any name, and dots separate nested mappings."""
 
     rules: Mapping[str, KeyRule]
     _patterns: list[tuple[re.Pattern[str], KeyRule]] = attrs.field(init=False, repr=False)
@@ -241,7 +248,7 @@ class Keys:
         return [(_pattern(key), rule) for key, rule in self.rules.items() if _NAME.search(key)]
 
     def find(self, key: str) -> tuple[KeyRule, Sequence[str]] | None:
-        """The rule of a key, and the names in it; a rule without ``<…>`` before others."""
+        """Return the rule of a key and the names in the key. An exact rule wins over one with ``<…>``."""
         if key in self.rules:
             return self.rules[key], ()
         for pattern, rule in self._patterns:
@@ -250,7 +257,7 @@ class Keys:
         return None
 
     def carry(self, draft: Draft, key: str, value: Any) -> bool:
-        """Do with a key what its rule says; False: there is none."""
+        """Apply the rule of a key; returns False if the table has no rule for it."""
         found = self.find(key)
         if found is None:
             return False
@@ -263,7 +270,7 @@ class Keys:
         return True
 
     def carry_all(self, draft: Draft, plain: Mapping[str, Any], above: str = "") -> None:
-        """Do so with every key of a mapping, at any depth; one that nobody knows is listed, one without a value not."""
+        """Apply the rules to all keys of a mapping, at any depth. Unknown keys with a value are listed."""
         for name, value in plain.items():
             key = f"{above}{str(name).replace('.', _DOT)}" if above else str(name)
             if value is None or value in ("", {}, []) or self.carry(draft, key, value):
@@ -274,7 +281,7 @@ class Keys:
                 draft.leave(key.replace(_DOT, "."), f"unknown key{self.hint(key)}", value)
 
     def hint(self, key: str) -> str:
-        """Whether another key was meant: ``; did you mean x?``."""
+        """Return a suggestion for a mistyped key, such as ``; did you mean x?``, or an empty string."""
         return suggestion(key, list(self.rules)) or suggestion(
             key.rpartition(".")[2], [each.rpartition(".")[2] for each in self.rules]
         )
@@ -308,7 +315,7 @@ _TRUE, _FALSE = ("true", "yes", "1"), ("false", "no", "0")
 
 
 def number(value: Any) -> int:
-    """A whole number, also as text."""
+    """Return an integer, also from text."""
     try:
         return int(str(value).strip())
     except ValueError:
@@ -316,7 +323,7 @@ def number(value: Any) -> int:
 
 
 def number_of(key: str, value: Any) -> int:
-    """A whole number without which nothing can be made of the rest; the error names its key."""
+    """Return an integer that the import cannot do without; the error names its key."""
     try:
         return number(value)
     except BadValue as error:
@@ -324,7 +331,7 @@ def number_of(key: str, value: Any) -> int:
 
 
 def boolean(value: Any) -> bool:
-    """A truth value, also as text."""
+    """Return a Boolean, also from text."""
     text = str(value).strip().lower()
     if text in (*_TRUE, *_FALSE):
         return text in _TRUE
@@ -332,13 +339,13 @@ def boolean(value: Any) -> bool:
 
 
 def positive_or_none(value: Any) -> int | None:
-    """A number above zero; None for those by which others mean that there is none."""
+    """Return a positive integer, or None for zero and less, which other systems use for no value."""
     found = number(value)
     return found if found > 0 else None
 
 
 def milliseconds(value: Any) -> str | None:
-    """A duration of so many milliseconds; None for zero and less, which others write for none."""
+    """Return a duration from milliseconds, or None for zero and less, which other systems use for no limit."""
     found = number(value)
     if found <= 0:
         return None
@@ -346,13 +353,13 @@ def milliseconds(value: Any) -> str | None:
 
 
 def seconds(value: Any) -> str | None:
-    """A duration of so many seconds; None for zero and less."""
+    """Return a duration from seconds, or None for zero and less."""
     found = number(value)
     return f"{found}s" if found > 0 else None
 
 
 def memory(value: Any) -> Any:
-    """Memory as it stands; units of powers of ten, which ours refuses, as so many MiB or more."""
+    """Return a memory size, with decimal units (which a job rejects) converted to MiB and rounded up."""
     text = str(value).strip()
     if found := _DECIMAL.fullmatch(text):
         size = float(found[1]) * 1000 ** (_POWERS.index(found[2].lower()) + 1)
@@ -368,38 +375,38 @@ def user(value: Any) -> str:
 
 
 def words(value: Any) -> list[str]:
-    """The parts of a text between commas, without blanks around them."""
+    """Return the comma-separated parts of a text, stripped."""
     return [part for part in (each.strip() for each in str(value).split(",")) if part]
 
 
 def pairs(texts: list[str]) -> dict[str, str]:
-    """The mapping of ``NAME=VALUE``; a name without a value has an empty one."""
+    """Return a mapping from texts ``NAME=VALUE``; the value is empty if the text has no ``=``."""
     return {name: value for name, _, value in (each.partition("=") for each in texts)}
 
 
 def nested_mapping(given: object, *names: str) -> Mapping[str, Any]:
-    """The mapping at a path of names; an empty one where something else stands."""
+    """Return the mapping at a path of names, or an empty mapping."""
     for name in names:
         given = given.get(name) if isinstance(given, Mapping) else None
     return given if isinstance(given, Mapping) else {}
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
-    """A mapping of names to whatever there is."""
+    """Return the value if it is a mapping. Raises BadValue."""
     if not isinstance(value, Mapping):
         raise BadValue("should be a mapping")
     return value
 
 
 def listed(value: Any) -> list[Any]:
-    """A list of whatever there is."""
+    """Return the value if it is a list. Raises BadValue."""
     if not isinstance(value, list):
         raise BadValue("should be a list")
     return value
 
 
 def environment(given: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
-    """What of an environment can be ours, and why the rest cannot."""
+    """Return the variables that a job may set, and the reason for each other variable."""
     taken: dict[str, str] = {}
     refused: dict[str, str] = {}
     for name, value in given.items():

@@ -1,4 +1,7 @@
-"""Hadoop's configuration in XML, such as tony.xml, read without what XML can do to its reader."""
+"""Import jobs of LinkedIn's TonY: its XML configuration, or a call of its client.
+
+The XML reader rejects document types, entities and includes. Images and placement rules are converted as well.
+"""
 
 from __future__ import annotations
 
@@ -37,15 +40,15 @@ from tony_provider.runtime.jobspec.model import Role
 
 _REFERENCE = re.compile(r"\$\{([^}$\s]+)\}")
 _OF_THE_CLIENT = re.compile(r"\$\{(?:user|java|os|env)\.[^}$\s]+\}")
-_MOST_FILLED = 20  # references in one value, as Hadoop has it
-_LONGEST = 1 << 16  # letters of a value in which something is filled in
+_MOST_FILLED = 20  # limit for references in one value, as in Hadoop
+_LONGEST = 1 << 16  # maximum characters of a value with references
 
 
 def read_properties(text: str, source: str) -> dict[str, str]:
-    """The properties by name; of one that comes twice the last. Raises NotImportable.
+    """Return the properties by name; the last of duplicates wins. Raises NotImportable.
 
-    Document types, and the entities that they have, are refused: a file of some hundred bytes could fill a machine's
-    memory, or read its other files.
+    Document types and their entities are rejected: with them a file of some hundred bytes can fill the machine's memory
+    or read other files.
     """
     try:
         root = fromstring(text, forbid_dtd=True)
@@ -70,7 +73,7 @@ def read_properties(text: str, source: str) -> dict[str, str]:
 
 
 def filled_in(properties: Mapping[str, str]) -> dict[str, str]:
-    """The properties with the values of others in place of ``${their.name}``, as Hadoop reads them."""
+    """Return the properties with references ``${name}`` replaced by their values, as in Hadoop."""
     return {name: _filled(value, properties) for name, value in properties.items()}
 
 
@@ -84,7 +87,7 @@ def _filled(value: str, properties: Mapping[str, str]) -> str:
 
 
 def of_the_client(value: str) -> str | None:
-    """What of a value only Hadoop's client would fill in, such as ``${user.name}``; None: nothing."""
+    """Return the part of a value that only Hadoop's client replaces, such as ``${user.name}``, or None."""
     found = _OF_THE_CLIENT.search(value)
     return found[0] if found else None
 
@@ -94,19 +97,19 @@ def _text(element: Element, tag: str) -> str:
     return (found.text or "").strip() if found is not None else ""
 
 
-_OF_ALL = ("tony.docker.containers.image", "tony.application.docker.image")  # the second in TonY's first versions
+_OF_ALL = ("tony.docker.containers.image", "tony.application.docker.image")  # the second is from TonY's first versions
 _ENABLED = ("tony.docker.enabled", "tony.application.docker.enabled")
 _OF_TYPE = re.compile(r"tony\.docker\.([^.]+)\.image")
 _MOUNTS = "tony.docker.containers.mount"
 _APPLICATIONS_RULES = "tony.application.placement-spec"
-_MASTER = "am"  # TonY's name of the type of its application master
+_MASTER = "am"  # TonY's task type of its application master
 
 
 # -- images ------------------------------------------------------------------------------------------------------------
 
 
 def put_images(draft: Draft, known: Mapping[str, str]) -> None:
-    """The image of all containers, and those of task types that have their own."""
+    """Carry over the image of all containers, and images of single task types."""
     images = {key: value for key, value in known.items() if key in _OF_ALL or _OF_TYPE.fullmatch(key)}
     if not images or not _is_enabled(draft, known):
         for key, value in images.items():
@@ -125,7 +128,7 @@ def put_images(draft: Draft, known: Mapping[str, str]) -> None:
         elif (name := draft.task_type(found[1])) in draft.tasks:
             places.append(("tasks", name))
         else:
-            continue  # of a type that has no instances
+            continue  # a task type without instances
         draft.put((*places[-1], "docker", "image"), value, key)
     if mounts := known.get(_MOUNTS):
         for above in places[:1] if of_all else places:
@@ -145,7 +148,7 @@ def _is_enabled(draft: Draft, known: Mapping[str, str]) -> bool:
 
 
 def put_placement(draft: Draft, known: Mapping[str, str]) -> None:
-    """Rules of task types, or of all of them, and of the application, which are for those without allocation tags."""
+    """Carry over the placement rules of task types, and the application's for types without allocation tags."""
     names = {_type_of(key): key for key in known if re.fullmatch(r"tony\.[^.]+\.instances", key)}
     tags = {draft.task_type(name): words(_own_or_alls(known, name, "allocation-tags")[1]) for name in names}
     for name in names:
@@ -166,7 +169,7 @@ def _type_of(key: str) -> str:
 
 
 def _own_or_alls(known: Mapping[str, str], name: str, what: str) -> tuple[str, str]:
-    """A type's own key and value, else those for all containers."""
+    """Return the key and value of a task type, or those for all containers."""
     own = f"tony.{name}.{what}"
     key = own if own in known else f"tony.containers.{what}"
     return key, known.get(key, "")
@@ -208,7 +211,7 @@ def _say_names(draft: Draft, key: str, rules: Rules, tags: Mapping[str, list[str
 
 _CLIENT = re.compile(r"(?:--class=)?com\.linkedin\.tony\.(?:cli\.\w+|TonyClient)")
 _FLAGS = ("debug", "help")
-_NOTEBOOKS = "NotebookSubmitter"  # its client for a server that is not waited for
+_NOTEBOOKS = "NotebookSubmitter"  # client for a server that it does not wait for
 _VARIABLES = {
     "CLUSTER_SPEC": "$TONY_CLUSTER_SPEC",
     "JOB_NAME": "$TONY_TASK_TYPE",
@@ -223,7 +226,7 @@ _INSTEAD = {
     "TB_PORT": "leave out the program's own TensorBoard, write into TONY_TENSORBOARD_DIR, and set `tensorboard: true`",
 }
 _LISTS = ("tony.containers.envs", "tony.execution.envs", "tony.containers.resources")  # -conf appends to these
-_DEFAULTS = {"memory": "2g", "vcores": "1", "gpus": "0"}  # of ps and worker, in tony-default.xml
+_DEFAULTS = {"memory": "2g", "vcores": "1", "gpus": "0"}  # for ps and worker in tony-default.xml
 _FRAMEWORKS = ("tensorflow", "pytorch", "mxnet", "horovod", "standalone")
 
 
@@ -257,14 +260,14 @@ def _read(source: Source) -> Draft:
 
 
 def _after_client(given: Sequence[str]) -> list[str]:
-    """What the client is given, also behind the options of a tool that starts it (`gcloud … --class … -- …`)."""
+    """Return the client's arguments, also if another tool starts the client (`gcloud … --class … -- …`)."""
     place = next(index for index, word in enumerate(given) if _CLIENT.fullmatch(word))
     after = list(given[place + 1 :])
     return after[after.index("--") + 1 :] if "--" in after else after
 
 
 def _properties(options: Options, folder: Path) -> dict[str, str]:
-    """What the call's file says, and over it its own words."""
+    """Return the properties of the configuration file, overridden by the call's own."""
     properties: dict[str, str] = {}
     for name in options.all("conf_file"):
         properties.update(read_properties(read_text(folder / name), name))
@@ -336,7 +339,7 @@ def _task_types(draft: Draft, known: Mapping[str, str], framework: str) -> None:
 
 
 def _is_of_absent(draft: Draft, key: str) -> bool:
-    """Whether a key is of a task type that has no instances: TonY's defaults have some of these."""
+    """Return whether a key is of a task type without instances; TonY's defaults contain some."""
     found = re.fullmatch(
         r"tony\.([^.]+)\.(memory|vcores|gpus|resources|command|node-label|depends-on|alt-placement-spec)", key
     )
@@ -346,7 +349,7 @@ def _is_of_absent(draft: Draft, key: str) -> bool:
 
 
 def _say_absent(draft: Draft, known: Mapping[str, str], absent: Mapping[str, str]) -> None:
-    """Name what is asked for a type whose number nothing says; TonY's own defaults are nobody's wish."""
+    """List keys of task types without a number of instances, unless they are TonY's own defaults."""
     for key, value in absent.items():
         _, name, last = key.split(".")
         if f"tony.{name}.instances" not in known and value != _DEFAULTS.get(last):
@@ -359,7 +362,10 @@ def _say_absent(draft: Draft, known: Mapping[str, str], absent: Mapping[str, str
 
 
 def _services(draft: Draft) -> None:
-    """Those that others wait for and that TonY does not wait for itself never end: they have started, and go on."""
+    """Make services sidecars: task types that others wait for, but that TonY itself does not wait for, never end.
+
+    Other tasks wait until they have started.
+    """
     for name, task in draft.tasks.items():
         if task.get("role") == Role.ONCE.value and task.get("decides") is False:
             task["role"] = Role.SIDECAR.value
@@ -384,7 +390,7 @@ def _options(draft: Draft, options: Options) -> None:
         if not OPTIONS.carry(draft, name, value):
             draft.leave(f"-{name}", f"no option of TonY's client{OPTIONS.hint(name)}", value)
     put_container_environment(draft, "-container_env", pairs(options.all("container_env")))
-    put_environment(draft, "-shell_env", pairs(options.all("shell_env")))  # over those of the container
+    put_environment(draft, "-shell_env", pairs(options.all("shell_env")))  # overrides the variables of containers
     if called := options.last("appname") or options.last("app_name"):
         draft.put("name", called, "-appname")
     if (log_dir := options.last("sidecar_tensorboard_log_dir")) is not None:
@@ -392,7 +398,7 @@ def _options(draft: Draft, options: Options) -> None:
 
 
 def _commands(draft: Draft, known: Mapping[str, str], options: Options | None, folder: Path) -> None:
-    """TonY gives ``-executes`` to every type that has no command of its own."""
+    """Set the command of each task type: its own, or the one from ``-executes``, as TonY does."""
     everybody = known.get("tony.containers.command")
     sources = options.last("src_dir") if options is not None else None
     inside = "" if sources is None else source_folder(draft, sources, folder, "-src_dir")

@@ -1,4 +1,4 @@
-"""TonY's configuration keys and the options of its client, and what becomes of each."""
+"""Tables of the configuration keys and client options of LinkedIn's TonY, with the rule for each."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ _TESTS = "for TonY's own tests"
 _VERSION = "says which TonY submitted it"
 
 
-# -- what takes more than a conversion -------------------------------------------------------------------------------
+# -- rules that need more than a conversion --------------------------------------------------------------------------
 
 
 def _resources(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
-    """``SRC``, ``SRC::NAME``, each with ``#archive``: of a type, or of all."""
+    """Carry over ``SRC`` or ``SRC::NAME``, each with optional ``#archive``, for one task type or all."""
     above = ("tasks", draft.task_type(names[0])) if names else ()
     for each in words(value):
         is_archive = each.endswith("#archive")
@@ -57,7 +57,7 @@ def _resources(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None
 
 
 def put_environment(draft: Draft, key: str, given: Mapping[str, str]) -> None:
-    """Variables of every user process."""
+    """Carry over variables of all user processes."""
     taken, refused = environment(given)
     for name, text in taken.items():
         draft.put(("env", name), text, key)
@@ -66,7 +66,7 @@ def put_environment(draft: Draft, key: str, given: Mapping[str, str]) -> None:
 
 
 def put_container_environment(draft: Draft, key: str, given: Mapping[str, str]) -> None:
-    """Variables of every container, which its user process has, too; YARN's own for images may be among them."""
+    """Carry over variables of all containers, which user processes inherit. They may contain YARN's image variables."""
     put_environment(draft, key, take_image(draft, (), key, given))
 
 
@@ -83,7 +83,10 @@ def _command(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
 
 
 def _chief(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
-    """TonY's chief is a type's first task, by default a worker's: here rank 0 leads, or a type with one task."""
+    """Carry over TonY's chief, the first task of a type.
+
+    Here a task type with one task can be the chief; otherwise rank 0 leads.
+    """
     name = draft.task_type(str(value))
     if name in draft.tasks and name != Role.CHIEF.value and draft.tasks[name]["instances"] == 1:
         draft.put(("tasks", name, "role"), Role.CHIEF.value, key)
@@ -104,14 +107,14 @@ def _sidecars(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None
 
 
 def _depends_on(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
-    """Containers for a type are asked for when those that it depends on have ended: they are preparation."""
+    """Make the task types that another depends on preparation: TonY requests the other's containers after their end."""
     for other in words(value):
         if other in {role.value for role in Role}:
             draft.leave(key, f"{other} trains with the others, and types that train together begin together", value)
         elif other in draft.tasks:
             draft.put(("tasks", other, "role"), Role.ONCE.value, key)
             _after(draft, draft.task_type(names[0]), other, key)
-            for name in draft.tasks:  # those of a gang wait for the same
+            for name in draft.tasks:  # all types of a gang wait for the same
                 if name != other and "role" not in draft.tasks[name]:
                     _after(draft, name, other, key)
 
@@ -131,7 +134,10 @@ def _after(draft: Draft, name: str, other: str, key: str) -> None:
 
 
 def _of_evaluators(carry: Carry) -> KeyRule:
-    """Carry a key over for evaluators, and list it for other types, which have no time of their own after the end."""
+    """Return a rule that carries a key over for evaluators and lists it for other types.
+
+    Only evaluators have a time limit after the end of the training.
+    """
 
     def carry_or_leave(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
         if names[0] == Role.EVALUATOR.value:
@@ -152,7 +158,7 @@ def _distributed_mode(value: Any) -> str | None:
 
 
 def tensorboard_directory(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
-    """TensorBoard is ours, over what programs write into their own directory for it."""
+    """Start our TensorBoard, which shows what programs write into its directory."""
     if draft.get("tensorboard") is None:
         draft.put("tensorboard", True, key)
     draft.leave(

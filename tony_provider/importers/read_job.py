@@ -1,4 +1,7 @@
-"""What is known when it is given, and cannot be read: each with the reason, and with the page that helps."""
+"""Import a job: detect the system of a file or call, read it, and check the result with our own parser.
+
+Also explains why jobs of known but unsupported systems are not read.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +26,12 @@ _SPARK = ("spark-submit", "spark-submit.sh", "pyspark")
 
 @attrs.frozen
 class UnsupportedSystem:
-    """A kind of job that is not read."""
+    """A system that is recognized but not read."""
 
-    title: str  # as people call it
+    title: str  # display name
     knows: Callable[[Source], bool]
     why: str
-    page: str  # of the documents
+    page: str  # documentation page
 
 
 def _is_sparks(source: Source) -> bool:
@@ -93,10 +96,10 @@ _UNKNOWN = "nothing says what it runs"
 def finish_import(
     draft: Draft, system: str, source: str, *, command: str | None, given: Mapping[str, Any]
 ) -> ImportedJob:
-    """What was imported, as a valid job.
+    """Return the imported job after validation.
 
-    ``command`` is for task types whose own nobody knows; ``given`` is laid over the job. What our parser refuses of a
-    value of theirs is left behind, with what it says. Raises NotImportable for a job that lacks what it needs.
+    ``command`` is for task types without a known command; ``given`` overrides keys of the job. Values that our parser
+    rejects are removed and listed with its message. Raises NotImportable if the job then lacks something.
     """
     _give_command(draft, command)
     finish_images(draft)
@@ -120,7 +123,7 @@ def _give_command(draft: Draft, command: str | None) -> None:
 
 
 def _has_its_own(job: Mapping[str, Any], name: str, task: Mapping[str, Any]) -> bool:
-    """Whether the framework has a command for the type."""
+    """Return whether the framework has a default command for the task type."""
     role = task.get("role") or (name if name in {each.value for each in Role} else Role.WORKER.value)
     try:
         return bool(get_framework(str(job.get("framework"))).default_command(Role(role)))
@@ -131,7 +134,7 @@ def _has_its_own(job: Mapping[str, Any], name: str, task: Mapping[str, Any]) -> 
 def _expect_commands(draft: Draft, job: Mapping[str, Any]) -> None:
     tasks = job.get("tasks") or {}
     if not isinstance(tasks, Mapping) or not all(isinstance(task, Mapping) for task in tasks.values()):
-        return  # the parser says so
+        return  # the parser reports this error
     if not tasks:
         told = "\n".join(f"  {each}" for each in draft.left)
         raise NotImportable("there is no task type with an instance in it" + (f"; it says:\n{told}" if told else ""))
@@ -154,7 +157,7 @@ def _expect_commands(draft: Draft, job: Mapping[str, Any]) -> None:
 
 
 def _leave_behind(draft: Draft, error: SpecError, given: Mapping[str, Any]) -> None:
-    """Take out what is wrong and was theirs; raises NotImportable where that mends nothing."""
+    """Remove invalid values that were carried over. Raise NotImportable if the problems have another cause."""
     wrong: dict[KeyPath, tuple[str, str]] = {}
     for problem in error.problems:
         found = _origin(draft, _steps(problem.path))
@@ -162,7 +165,7 @@ def _leave_behind(draft: Draft, error: SpecError, given: Mapping[str, Any]) -> N
             wrong.setdefault(found[0], (found[1], problem.message))
     if not wrong:
         raise NotImportable(_told(error.problems)) from error
-    for path in sorted(wrong, key=_place, reverse=True):  # of a list the later elements first
+    for path in sorted(wrong, key=_place, reverse=True):  # later elements of a list first
         key, message = wrong[path]
         draft.leave(key, f"{'.'.join(path)} here {message}", draft.remove(path))
         draft.origins.pop(path, None)
@@ -182,7 +185,7 @@ def _steps(path: str) -> KeyPath:
 
 
 def _origin(draft: Draft, path: KeyPath) -> tuple[KeyPath, str] | None:
-    """The place that the problem is at, as far as something of theirs was carried to it, and their key."""
+    """Return the path and the other system's key of an invalid value, or None if the value was not carried over."""
     for length in range(len(path), 0, -1):
         if (key := draft.origins.get(path[:length])) is not None:
             element = path[: length + 1]
@@ -201,7 +204,7 @@ def _said(given: Mapping[str, Any], path: KeyPath) -> bool:
 
 
 def _in_order(job: Mapping[str, Any]) -> dict[str, Any]:
-    """As people write it: what it is first, its tasks last, and of each task its command."""
+    """Return the job in conventional order: general keys first, tasks last, and the command at the end of each task."""
     first = [name for name in _ORDER if name in job]
     middle = [name for name in job if name not in _ORDER and name != "tasks"]
     ordered = {name: job[name] for name in [*first, *middle] if job[name] not in ({}, [])}
@@ -212,7 +215,7 @@ def _in_order(job: Mapping[str, Any]) -> dict[str, Any]:
 
 def _task_in_order(task: Any) -> Any:
     if not isinstance(task, Mapping):
-        return task  # which the parser refuses
+        return task  # the parser rejects it
     task = _filled(task)
     known = [name for name in _TASK_ORDER if name in task and name != "command"]
     others = [name for name in task if name not in _TASK_ORDER]
@@ -221,7 +224,7 @@ def _task_in_order(task: Any) -> Any:
 
 
 def _filled(given: Any) -> Any:
-    """Without lists and mappings that nothing is left in."""
+    """Remove empty lists and mappings."""
     if not isinstance(given, Mapping):
         return given
     kept = {name: _filled(value) for name, value in given.items()}
@@ -245,9 +248,9 @@ def imported_from(
     command: str | None = None,
     given: Mapping[str, Any] | None = None,
 ) -> ImportedJob:
-    """The job that a file, or the call in ``words``, is in its own system: the one that it looks like, or ``system``.
+    """Import the job in a file, or in the call ``words``, from the system ``system`` or the detected one.
 
-    ``command`` is for the task types whose own nobody knows, ``given`` is laid over the job. Raises NotImportable.
+    ``command`` is for task types without a known command; ``given`` overrides keys of the job. Raises NotImportable.
     """
     source = source_of(words)
     of = _system(source, system)

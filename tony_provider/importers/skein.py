@@ -1,4 +1,4 @@
-"""Skein: an application's specification in YAML or JSON."""
+"""Import Skein application specifications in YAML or JSON."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tony_provider.importers.key_table import (
 _ARCHIVES = (".zip", ".tar.gz", ".tgz")
 _NOBODY = "nothing of the user's runs in the master, which has no script"
 _SKEIN = re.compile(r"\bskein (?:kv|application|driver|config)\b|-m skein[\w.]*")
-_MANY = 1000  # restarts, in place of any number
+_MANY = 1000  # restarts that stand for an unlimited number
 
 
 def _script(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
@@ -48,7 +48,7 @@ def _script(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
 
 
 def _type(draft: Draft, names: Sequence[str]) -> str:
-    """Ours of a service; that of the master's own script is a chief."""
+    """Return our task type of a service, or chief for the master's own script."""
     return draft.task_type(names[0]) if names else "chief"
 
 
@@ -73,7 +73,7 @@ def _files(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
 
 
 def _named_files(value: Any) -> Mapping[str, Any] | None:
-    """The files by their names; older specifications list them: ``[{file: data.txt}, {archive: env.zip}]``."""
+    """Return files by name, also from the list of older versions: ``[{file: data.txt}, {archive: env.zip}]``."""
     if isinstance(value, Mapping):
         return value
     named = {}
@@ -86,7 +86,7 @@ def _named_files(value: Any) -> Mapping[str, Any] | None:
 
 
 def _is_nobodys(draft: Draft, names: Sequence[str]) -> bool:
-    """Whether it is of a master that runs nothing of the user's."""
+    """Return whether the key is of a master that runs no user program."""
     return not names and "chief" not in draft.tasks
 
 
@@ -107,7 +107,7 @@ def _depends(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
 
 
 def _restarts(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
-    """Of each service: here the budget is the job's, so it is that of the service with the most."""
+    """Carry over a service's restarts: the budget is the job's here, so the largest of all services counts."""
     given = number(value)
     if given == 0:
         draft.put(("tasks", draft.task_type(names[0]), "restart"), "never", key)
@@ -134,7 +134,7 @@ def _instances(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None
 
 
 def _of_master(name: str, read: Callable[[Any], Any]) -> Carry:
-    """Of the application master: where it runs a script, that is a chief here, which is as large."""
+    """Carry over a resource of the master: to our chief, if the master runs a script, otherwise to ``am``."""
 
     def carry(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
         draft.put(("tasks", "chief", name) if "chief" in draft.tasks else ("am", name), read(value), key)
@@ -239,7 +239,7 @@ def _is_there(draft: Draft, name: str, service: object) -> bool:
 
 
 def _places(draft: Draft, services: Mapping[str, Any]) -> None:
-    """Nodes and racks that are named are the only ones, unless the service says that they are a wish."""
+    """Make named nodes and racks mandatory, unless the service relaxes locality."""
     for name, service in services.items():
         place: KeyPath = ("tasks", draft.task_type(name), "placement")
         if draft.get(place) and not boolean(service.get("relax_locality") or False):
@@ -247,7 +247,7 @@ def _places(draft: Draft, services: Mapping[str, Any]) -> None:
 
 
 def _of_absent(draft: Draft, absent: set[str]) -> None:
-    """What waits for a service that is not there waits for nobody."""
+    """Remove dependencies on services that are not there."""
     for name, task in draft.tasks.items():
         for other in [each for each in task.get("after", {}) if each in {draft.task_type(each) for each in absent}]:
             draft.leave(

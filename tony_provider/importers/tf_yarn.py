@@ -1,4 +1,8 @@
-"""Values in Python source, read and never executed: constants, what is made of them, and names that have one value."""
+"""Import tf-yarn jobs from Python source with one call of ``run_on_yarn(…)``.
+
+The source is parsed and never executed. Only constants, simple expressions of them, and names with a single value are
+evaluated; computed values are listed as not carried over.
+"""
 
 from __future__ import annotations
 
@@ -43,22 +47,23 @@ _LONGEST = 100_000  # characters of a text
 
 
 class Computed(ValueError):  # noqa: N818 - named for what is wrong
-    """A value that only running the program would tell."""
+    """The value is known only when the program runs."""
 
 
 @attrs.frozen
 class PythonSource:
-    """A program's text, as a tree."""
+    """The syntax tree of a program, and the values of its names."""
 
     tree: ast.Module
-    name: str  # of its file
-    _known: dict[ast.expr, Any] = attrs.field(factory=dict, repr=False)  # what was looked at already
-    _values: Mapping[str, Sequence[ast.expr | None]] = attrs.field(init=False, repr=False)  # None: not told by itself
-    _modules: Mapping[str, str] = attrs.field(init=False, repr=False)  # by the names that imports give them
+    name: str  # file name
+    _known: dict[ast.expr, Any] = attrs.field(factory=dict, repr=False)  # cache of evaluated expressions
+    # None: not a plain assignment
+    _values: Mapping[str, Sequence[ast.expr | None]] = attrs.field(init=False, repr=False)
+    _modules: Mapping[str, str] = attrs.field(init=False, repr=False)  # module by the name under which it is imported
 
     @_values.default
     def _values_of_names(self) -> Mapping[str, Sequence[ast.expr | None]]:
-        """All that each name is given anywhere, also by a loop or as an argument."""
+        """Return everything that is assigned to each name, also by loops and as an argument."""
         alone = {
             id(to): node.value
             for node in ast.walk(self.tree)
@@ -85,20 +90,20 @@ class PythonSource:
 
     @classmethod
     def parse(cls, text: str, name: str) -> PythonSource:
-        """Raises ValueError for what is no Python."""
+        """Parse the text. Raises ValueError if it is no Python."""
         try:
             return cls(ast.parse(text), PurePath(name).name)
         except (SyntaxError, RecursionError, MemoryError) as error:
             raise ValueError(f"{name}: is no Python ({error})") from error
 
     def calls(self, name: str) -> Iterator[ast.Call]:
-        """The calls of a function, whatever it is taken from."""
+        """Yield the calls of a function with this name, in any module or object."""
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Call) and called(node) == name:
                 yield node
 
     def imports(self) -> Iterator[str]:
-        """The modules that it imports, or takes something from."""
+        """Yield the names of the imported modules."""
         for node in ast.walk(self.tree):
             if isinstance(node, ast.ImportFrom) and node.module:
                 yield node.module
@@ -106,7 +111,7 @@ class PythonSource:
                 yield from (alias.name for alias in node.names)
 
     def value(self, node: ast.expr, depth: int = 0) -> Any:
-        """What an expression is. Raises Computed."""
+        """Return the value of an expression. Raises Computed."""
         if depth > _DEEPEST:
             raise Computed(ast.unparse(node))
         if node not in self._known:
@@ -138,7 +143,7 @@ class PythonSource:
         raise Computed(ast.unparse(node))
 
     def pairs(self, node: ast.expr) -> Iterator[tuple[ast.expr | None, ast.expr]]:
-        """The keys and values of a mapping, written as one or under a name; no key: another mapping in it."""
+        """Yield the keys and values of a dict literal, or of a name that has one. The key is None for ``**mapping``."""
         if isinstance(node, ast.Name):
             node = self._assigned(node.id, node)
         if not isinstance(node, ast.Dict):
@@ -146,7 +151,7 @@ class PythonSource:
         yield from zip(node.keys, node.values, strict=True)
 
     def _assigned(self, name: str, node: ast.expr) -> ast.expr:
-        """The one value that a name is given anywhere."""
+        """Return the value of a name that is assigned exactly once. Raises Computed."""
         found = self._values.get(name, ())
         if len(found) != 1 or found[0] is None:
             raise Computed(ast.unparse(node))
@@ -174,17 +179,17 @@ class PythonSource:
 
 
 def called(node: ast.expr) -> str:
-    """The last name of what a call calls; empty for anything else."""
+    """Return the last part of a called function's name, or an empty string if the node is no call."""
     if not isinstance(node, ast.Call):
         return ""
     return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
 
 
 _CALL = "run_on_yarn"
-_CPU = "cpu"  # tf-yarn's name of the nodes without a label
+_CPU = "cpu"  # tf-yarn's name for nodes without a label
 _LABELS = ("NodeLabel", "TaskFlavor")
 _ACCESS = ("view_users", "view_groups", "modify_users", "modify_groups")
-_NAMES = ("experiment_fn", "task_specs")  # of arguments that stand without theirs
+_NAMES = ("experiment_fn", "task_specs")  # of positional arguments
 _OLDER_NAMES = ("pyenv_zip_path", *_NAMES)
 _EXPERIMENT = "PytorchExperiment"
 _OF_EXPERIMENT = ("model", "main_fn", "train_dataset", "dataloader_args", "n_workers_per_executor")
@@ -201,7 +206,7 @@ def _environment(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> N
 
 
 def _python_env(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
-    """One for all, or one for each node label: that of the task types that want the label."""
+    """Carry over one environment for all task types, or one for each node label."""
     if not isinstance(value, Mapping):
         _put_env(draft, (), key, value)
         return
@@ -221,7 +226,7 @@ def _put_env(draft: Draft, above: KeyPath, key: str, value: Any) -> None:
 
 
 def _access(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
-    """What skein's ``ACLs(…)`` is given; by default everybody may look."""
+    """Carry over the arguments of skein's ``ACLs(…)``, whose default is that everyone may view."""
     for name, given in value.items():
         if name in _ACCESS:
             who, what = name.split("_")
@@ -334,7 +339,10 @@ def _arguments(draft: Draft, call: ast.Call) -> dict[str, ast.expr]:
 
 
 def _is_specs_named(call: ast.Call) -> bool:
-    """Of two arguments without names the second is the experiment's function where ``task_specs`` has its name."""
+    """Return whether the second of two positional arguments is ``experiment_fn``.
+
+    This is so if ``task_specs`` is a keyword argument.
+    """
     return len(call.args) == len(_NAMES) and any(each.arg == "task_specs" for each in call.keywords)
 
 
@@ -397,7 +405,7 @@ def _tasks(draft: Draft, program: PythonSource, given: Mapping[str, ast.expr]) -
 
 
 def _processes(draft: Draft, program: PythonSource) -> None:
-    """Older versions have the experiment say how many processes each worker runs."""
+    """Carry over the number of processes of each worker, which older versions take from the experiment."""
     key = _OF_EXPERIMENT[-1]
     for call in program.calls(_EXPERIMENT):
         named = {each.arg: each.value for each in call.keywords if each.arg is not None}
@@ -435,13 +443,13 @@ def _spec(spec: ast.Call) -> dict[str, ast.expr]:
 
 
 def _spec_value(program: PythonSource, node: ast.expr) -> Any:
-    """The label of CPU is none."""
+    """Return the value of a task's argument; None for the CPU label, which means no node label."""
     found = _label(program, node)
     return None if found == _CPU and isinstance(node, ast.Attribute) else found
 
 
 def _label(program: PythonSource, node: ast.expr) -> Any:
-    """``NodeLabel.GPU``, in older versions ``TaskFlavor.GPU``, is the label ``gpu``; anything else is a value."""
+    """Return ``gpu`` for ``NodeLabel.GPU`` (``TaskFlavor.GPU`` in older versions), otherwise the value."""
     if isinstance(node, ast.Attribute) and ast.unparse(node.value).endswith(_LABELS):
         return node.attr.lower()
     return program.value(node)

@@ -1,4 +1,7 @@
-"""What a role of TorchX runs: the program behind torchrun, and words for a shell."""
+"""Import TorchX jobs: an AppDef in JSON or YAML, or a call of ``torchx run`` with a standard component.
+
+Commands of torchrun are replaced by the program that it starts.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ _FLAGS_OF_TORCHRUN = (*_MODULE, *_NO_PYTHON, "run-path", "run_path", "standalone
 
 @attrs.frozen
 class RoleCommand:
-    """The words of a role's command, and how many processes run it in each container."""
+    """The words of a role's command, and the number of its processes in each container."""
 
     words: Sequence[str]
     processes: str = "1"
@@ -48,7 +51,7 @@ class RoleCommand:
 
 
 def command_of(draft: Draft, key: str, entrypoint: str, args: Sequence[str]) -> RoleCommand:
-    """What is behind torchrun, which is not needed; anything else as it is."""
+    """Return the program behind torchrun, which is not needed here, or another command unchanged."""
     given = [entrypoint, *args]
     if PurePosixPath(entrypoint).name in ("bash", "sh") and len(args) == 2 and args[0] == "-c":
         try:
@@ -70,7 +73,7 @@ def command_of(draft: Draft, key: str, entrypoint: str, args: Sequence[str]) -> 
 
 
 def _torchrun(words: Sequence[str]) -> int | None:
-    """The place of torchrun's name in a command."""
+    """Return the index of torchrun's name in a command, or None."""
     for index, word in enumerate(words[:3]):
         if PurePosixPath(word).name in _TORCHRUN:
             return index
@@ -78,7 +81,7 @@ def _torchrun(words: Sequence[str]) -> int | None:
 
 
 def shell_word(text: str) -> str:
-    """One word for a shell, with TorchX's macros as our variables."""
+    """Quote a word for a shell, with TorchX's macros replaced by our variables."""
     if not MACRO.search(text):
         return shlex.quote(text.replace("$$", "$"))
     escaped = re.sub(r'(["\\`])', r"\\\1", text)
@@ -86,7 +89,7 @@ def shell_word(text: str) -> str:
     return filled if re.fullmatch(r"[\w$./=:-]+", filled) else f'"{filled}"'
 
 
-_NO_VALUE = -1  # of a resource
+_NO_VALUE = -1  # of a resource; means no value
 _NODES = re.compile(r"(?:(?:(?P<least>\d+):)?(?P<nodes>\d+)x)?(?P<processes>\d+)")
 _TORCHRUN_LEFT = "the rendezvous is the application master's, and each process finds its rank"
 _IMAGE = "TorchX's own image is not used; say `docker: {image: …}`, or `python_env`"
@@ -94,7 +97,7 @@ _NO_RETRIES = (
     "0, as TorchX has it by default, is `restart: {budget: 0}`; without that tasks start again up to 3 times, from "
     "their newest checkpoint"
 )
-_OF_MOUNTS = {  # the names of an option's parts, and those of an AppDef
+_OF_MOUNTS = {  # parts of the option -> fields of an AppDef
     **dict.fromkeys(("src", "source"), "src_path"),
     **dict.fromkeys(("dst", "destination", "target"), "dst_path"),
     **dict.fromkeys(("readonly", "read_only"), "read_only"),
@@ -126,7 +129,7 @@ def _environment(draft: Draft, key: str, value: Any, names: Sequence[str]) -> No
 
 
 def _retries(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
-    """Of each role: here the budget is the job's."""
+    """Carry over the retries of a role: the budget is the job's here, so the largest of all roles counts."""
     if (budget := positive_or_none(value)) is None:
         draft.leave(key, _NO_RETRIES)
         return
@@ -153,7 +156,7 @@ def _mounts(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
 
 
 def _mounts_of_words(text: str) -> list[dict[str, Any]]:
-    """As ``--mounts`` has them: ``type=bind,src=/a,dst=/b,readonly,type=…``, each beginning with its type."""
+    """Parse ``--mounts``: ``type=bind,src=/a,dst=/b,readonly,type=…``, in which each mount begins with its type."""
     found: list[dict[str, Any]] = []
     for word in words(text):
         name, equals, value = word.partition("=")
@@ -265,7 +268,7 @@ def _app(plain: Mapping[str, Any]) -> Draft:
         KEYS.carry_all(draft, {"role": {each["name"]: each}})
         _put_command(draft, str(each["name"]), runs[str(each["name"])])
     for name, task in draft.tasks.items():
-        if task.get("min_instances") == task["instances"]:  # TorchX says it also where none may be missing
+        if task.get("min_instances") == task["instances"]:  # TorchX writes it also if none may be missing
             draft.remove(("tasks", name, "min_instances"))
     return draft
 
@@ -288,7 +291,7 @@ def _framework(draft: Draft, roles: Sequence[Mapping[str, Any]], runs: Mapping[s
     elif alone or all(str(each.get("retry_policy", "")).upper() == "REPLICA" for each in roles):
         framework = "standalone"
     else:
-        framework = "generic"  # TorchX starts all of them again
+        framework = "generic"  # TorchX restarts all roles
     draft.put("framework", framework, "retry_policy")
 
 
@@ -311,7 +314,7 @@ def _put_command(draft: Draft, role: str, run: RoleCommand) -> None:
 
 
 def _call(given: Sequence[str]) -> Draft:
-    """``torchx run [options] COMPONENT [options] [-- arguments]``."""
+    """Convert a call ``torchx run [options] COMPONENT [options] [-- arguments]``."""
     given = list(given[1:]) if given[0] == "run" else list(given)
     run = read_options(given, flags=FLAGS)
     if not run.rest:

@@ -1,4 +1,7 @@
-"""The placement policy of a component of YARN's services: here it is the task type's ``placement``, and its label."""
+"""Import definitions of YARN services (JSON).
+
+Components become task types with their commands, files, images and placement.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,7 @@ _FIELDS = (
 
 
 def put_placement(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
-    """Each constraint by itself: one that has no counterpart is listed, and the others are carried over."""
+    """Carry over the constraints of a component's placement policy one by one; list those without a counterpart."""
     constraints = value.get("constraints") if isinstance(value, Mapping) else None
     if not isinstance(constraints, list):
         raise BadValue("should be a mapping with a list of `constraints`")
@@ -86,7 +89,7 @@ def _rules(given: Mapping[str, Any], kind: str, scope: str, tags: list[str], our
 
 
 def _tag(draft: Draft, name: str) -> str:
-    """Containers have their component's name as a tag, and here their type's."""
+    """Return our tag for a component: containers are tagged with its name there, and with their task type here."""
     return draft.known_type(name) or name
 
 
@@ -112,14 +115,14 @@ def _put_attributes(draft: Draft, key: str, ours: str, kind: str, attributes: Ma
 
 
 def _put_label(draft: Draft, key: str, ours: str, partitions: list[str]) -> None:
-    """Where containers of the component can run, whatever the type of the constraint."""
+    """Carry over the partitions in which containers can run, for every type of constraint."""
     if len(partitions) == 1:
         draft.put(("tasks", ours, "node_label"), partitions[0], f"{key}.node_partitions")
     elif partitions:
         draft.leave(f"{key}.node_partitions", "a container has one `node_label`; YARN heeds the first", partitions)
 
 
-_OF_ALL = {  # of a component that says nothing itself, and what it is here
+_OF_ALL = {  # keys of the service that are defaults of its components -> our key
     "launch_command": "command",
     "resource": "vcores",
     "number_of_containers": "instances",
@@ -127,7 +130,8 @@ _OF_ALL = {  # of a component that says nothing itself, and what it is here
 _CONSTANT = re.compile(
     r"\$\{(?:(?:SERVICE|COMPONENT)_[A-Z_]+|USER|DOMAIN|THIS_HOST|CONTAINER_ID|CLUSTER_[A-Z_]+|[A-Z0-9_-]+_(?:IP|HOST))\}"
 )
-_ESCAPED = re.compile(r"\\([$`\"\\])")  # since YARN writes it between double quotes into a script of bash's
+# escapes for YARN, which writes the command between double quotes into a bash script
+_ESCAPED = re.compile(r"\\([$`\"\\])")
 _OF_A_RUNNING_ONE = "says how a running service is; a definition needs none of it"
 _NOT_WRITTEN = "nothing is written into files from properties; write the file yourself, and name it in `files`"
 
@@ -154,7 +158,7 @@ def _environment(draft: Draft, key: str, value: Any, names: Sequence[str]) -> No
 
 
 def _above(draft: Draft, names: Sequence[str]) -> KeyPath:
-    """Where what is said of a component is, or of the service."""
+    """Return our path for a component, or the job's for the service."""
     return ("tasks", draft.task_type(names[0])) if names else ()
 
 
@@ -208,7 +212,7 @@ def _privileged(draft: Draft, key: str, value: Any, names: Sequence[str]) -> Non
 
 
 def _files(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
-    """Static files and archives; those that YARN's services write from properties are not."""
+    """Carry over static files and archives, but not files that YARN services write from properties."""
     for each in listed(value):
         about = each if isinstance(each, Mapping) else {}
         kind, source = str(about.get("type", "")).upper(), about.get("src_file")
@@ -331,7 +335,7 @@ def _properties(draft: Draft, about: Mapping[str, Any], names: Sequence[str]) ->
 
 
 def _artifacts(draft: Draft, plain: Mapping[str, Any], components: Sequence[Mapping[str, Any]]) -> None:
-    """The service's image is that of every component without an artifact; its master runs in none."""
+    """Carry over images: the service's image is for components without an artifact, and not for its master."""
     shared = nested_mapping(plain, "artifact")
     if _image(shared) is not None:
         draft.put("docker.image", _image(shared), "artifact")
@@ -360,7 +364,7 @@ def _image(artifact: Mapping[str, Any]) -> Any:
 
 
 def _entry_point(draft: Draft, name: str, key: str, plain: Mapping[str, Any], component: Mapping[str, Any]) -> None:
-    """An image's own entry point is not known; what would be its arguments is no command."""
+    """Record that the image's own entry point is unknown; drop a command that is only arguments for it."""
     env = {**nested_mapping(plain, "configuration", "env"), **nested_mapping(component, "configuration", "env")}
     if str(env.get(ENTRY_POINT, "")).lower() == "true":
         given = draft.tasks[name].pop("command", None)
@@ -371,7 +375,10 @@ def _entry_point(draft: Draft, name: str, key: str, plain: Mapping[str, Any], co
 
 
 def _waits(draft: Draft) -> None:
-    """A component without a check is ready when it has an address, which is about when it has started."""
+    """Make tasks wait only for the start of components without a readiness check.
+
+    YARN considers such a component ready when it has an address, which is about when it has started.
+    """
     for name, task in draft.tasks.items():
         for other in list(task.get("after", {})):
             if other not in draft.tasks:

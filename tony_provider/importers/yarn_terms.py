@@ -1,4 +1,4 @@
-"""Paths of files on HDFS, which other systems write without a scheme."""
+"""Convert terms of YARN that several systems use: HDFS paths, container runtime variables and placement constraints."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tony_provider.runtime.jobspec.placement import SELF, TagTarget
 
 
 def on_hdfs(draft: Draft, key: str, path: object) -> str:
-    """The URI of a path; one that begins in somebody's home is told of."""
+    """Return the URI of an HDFS path without scheme, and report a path that is relative to the user's home."""
     text = str(path)
     if "://" in text:
         return text
@@ -37,11 +37,11 @@ _KEYS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     f"{_DOCKER}DELAYED_REMOVAL": ("delayed_removal", boolean),
 }
 _OF_THE_JOB = f"{_DOCKER}CLIENT_CONFIG"
-_RUNTIMES = {"docker": None, "runc": "runc", "default": "none"}  # the first is what an image means anyway
+_RUNTIMES = {"docker": None, "runc": "runc", "default": "none"}  # None: an image implies docker
 
 
 def take_image(draft: Draft, above: KeyPath, key: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Put what variables say of an image into the ``docker`` below a path; the other variables."""
+    """Move YARN's container runtime variables to the ``docker`` key below a path; returns the other variables."""
     rest = {}
     for name, value in given.items():
         if not name.startswith(_PREFIX):
@@ -74,7 +74,7 @@ def _put_runtime(draft: Draft, above: KeyPath, told: str, runtime: str) -> None:
 
 
 def finish_images(draft: Draft) -> None:
-    """Leave behind what is said of images where there is none, and keep what has none out of those of others."""
+    """Remove image settings of tasks without an image, and disable images of the job for such tasks."""
     jobs = draft.get("docker") or {}
     if jobs.get("image"):
         return
@@ -108,7 +108,7 @@ _DEEPEST = 20
 
 @attrs.frozen
 class Rules:
-    """What is wanted of a place: rules about other containers, and attributes of the node."""
+    """Placement constraints about other containers, and attributes of the node."""
 
     constraints: list[dict[str, Any]] = attrs.field(factory=list)
     attributes: list[str] = attrs.field(factory=list)
@@ -118,9 +118,9 @@ class Rules:
 
 
 def read_expression(text: str, own: Collection[str], depth: int = 0) -> Rules:
-    """What an expression of YARN's says (PlacementConstraintParser of Hadoop 3.2 on). Raises BadValue.
+    """Parse a placement expression of YARN (PlacementConstraintParser since Hadoop 3.2). Raises BadValue.
 
-    ``own``: the tags of the containers that it places.
+    ``own`` has the tags of the containers to place.
     """
     if depth > _DEEPEST:
         raise BadValue("is nested too deeply")
@@ -161,7 +161,7 @@ def _attribute(words: list[str], text: str) -> str:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """Those between colons that are in no brackets."""
+    """Yield the parts between colons outside brackets."""
     depth, begin = 0, 0
     for index, letter in enumerate(text):
         depth += (letter == "(") - (letter == ")")
@@ -171,23 +171,23 @@ def _parts(text: str) -> Iterator[str]:
     yield text[begin:]
 
 
-# -- rules of ours -----------------------------------------------------------------------------------------------------
+# -- our constraints ---------------------------------------------------------------------------------------------------
 
 
 def beside(tags: list[str], scope: str) -> dict[str, Any]:
-    """Only beside a container that has one of the tags."""
+    """Return a constraint: on the same node or rack as a container with one of the tags."""
     return {"affinity": tags, **_of(scope)}
 
 
 def apart(tags: list[str], scope: str) -> dict[str, Any]:
-    """Beside no container that has one of the tags."""
+    """Return a constraint: not on the same node or rack as any container with one of the tags."""
     return {"anti_affinity": tags, **_of(scope)}
 
 
 def counted(tag: str, scope: str, least: int, most: int, own: Collection[str]) -> Iterator[dict[str, Any]]:
-    """Beside so many that have the tag; nothing where that is any number.
+    """Yield a constraint on the number of containers with the tag in the same place; nothing if any number is allowed.
 
-    YARN counts those that are there before, and ``max`` of ours the container itself, too, where it has the tag.
+    YARN counts the containers that exist before. Our ``max`` also counts the new container, if it has the tag.
     """
     if most <= 0:
         yield apart([tag], scope)
@@ -213,7 +213,7 @@ def _of(scope: str) -> Mapping[str, str]:
 
 
 def own_tags_in(rules: Rules) -> Iterator[str]:
-    """The tags of the application itself that the rules name."""
+    """Yield the tags of the application itself that the rules name."""
     for rule in rules.constraints:
         named = [
             *rule.get("affinity", []),

@@ -1,1 +1,1 @@
-"""Job files: the parameters that one may name, their values filled in, and job and DAG files as they are written."""
+"""Job files: their parameters and templates, and writers of job files and DAG files."""

@@ -1,6 +1,6 @@
-"""The section ``parameters`` of a job file: which of its values are given anew for each run, and what they may be.
+"""The section ``parameters`` of a job file, with the values that users set for each run and their constraints.
 
-Its keys are those of JSON Schema that Airflow's ``Param`` takes, so that a DAG's trigger form says the same of them.
+Its keys are the JSON Schema keys of Airflow's ``Param``, so a DAG's trigger form has the same constraints.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _KEYS = ("type", "default", *_TEXTS, *_OF_ITS_TYPE, *_LENGTHS, *_LISTS)
 
 
 class Misread(ValueError):  # noqa: N818 - named for what is wrong
-    """A value is not of its type; the text says what is."""
+    """A value does not have the type of its parameter. The text states the expected type."""
 
 
 @attrs.frozen
@@ -35,8 +35,8 @@ class Parameter:
     """One parameter of a job file."""
 
     type: str  # string, integer, number or boolean
-    default: Any = NOT_GIVEN  # without one it must be given
-    schema: Mapping[str, Any] = attrs.field(factory=dict)  # everything else, as JSON Schema has it
+    default: Any = NOT_GIVEN  # NOT_GIVEN for a required parameter
+    schema: Mapping[str, Any] = attrs.field(factory=dict)  # all other keys, in JSON Schema
 
     @property
     def is_required(self) -> bool:
@@ -44,11 +44,11 @@ class Parameter:
 
     @property
     def whole_schema(self) -> dict[str, Any]:
-        """With its type, as a validator takes it."""
+        """Return the schema with its type, for a validator."""
         return {"type": self.type, **self.schema}
 
     def wrong_with(self, value: Any) -> str:
-        """Why a value is not allowed; empty: it is."""
+        """Return why a value is not allowed, or "" if it is allowed."""
         from jsonschema import FormatChecker
         from jsonschema.validators import Draft202012Validator
 
@@ -92,7 +92,7 @@ def split_parameters(plain: Mapping[str, Any]) -> tuple[dict[str, Parameter], di
 
 
 def read_value(kind: str, value: Any) -> Any:
-    """A value of a type, also as text, which YAML's values and those of a command line are. Raises Misread."""
+    """Convert a value, or text from YAML or the command line, to a type. Raises Misread."""
     try:
         return _READERS[kind](value)
     except (UnitError, ValueError) as error:

@@ -1,6 +1,7 @@
-"""Parse job text that holds templates before Jinja renders them.
+"""Parse and render the templates in job text.
 
-So a rendered value cannot leave the value that its template stands in.
+The text is parsed before Jinja renders its templates, so a rendered value cannot change the structure of the job. Also
+contains the check of which template expressions a job file may use.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tony_provider.runtime.jobspec.problems import NOT_GIVEN, Problem, SpecError
 from tony_provider.runtime.parsing.parse import load_source
 from tony_provider.runtime.parsing.reader import suggestion
 
-MARKS = ("{{", "{%", "{#")  # the beginnings of Jinja's templates, statements and comments
+MARKS = ("{{", "{%", "{#")  # starts of Jinja's expressions, statements and comments
 _STATEMENT = "{%"
 _RULE = (
     "the text is parsed before its templates are rendered. Write a template as a value, or as a part of one, in quotes "
@@ -73,7 +74,7 @@ def _texts(plain: Any, seen: set[int]) -> Iterator[tuple[bool, str]]:
 _TEMPLATE = MARKS[:2]  # without Jinja's comments, which look like bash's ${#name}
 _PARAMS, _MACROS = "params", "macros"
 _QUOTE = "macros.tony.quote"
-# What templates of a job file may consist of. The file's author may be a stranger to the person who runs its DAG.
+# Syntax that templates of a job file may use. The file's author may be unknown to the person who runs its DAG.
 _NODES = (
     *(nodes.Template, nodes.Output, nodes.TemplateData, nodes.Name, nodes.Const, nodes.Tuple, nodes.List),
     *(nodes.If, nodes.For, nodes.Assign, nodes.CondExpr, nodes.Compare, nodes.Operand, nodes.And, nodes.Or, nodes.Not),
@@ -89,7 +90,10 @@ _LOOP = {"first", "index", "index0", "last", "length"}
 
 
 def values_of(parameters: Mapping[str, Parameter], given: Sequence[str]) -> dict[str, Any]:
-    """What each parameter is: as ``given`` (``workers=4``), else its default. Raises SpecError with all problems."""
+    """Return the value of each parameter from ``given`` (``workers=4``) or its default.
+
+    Raises SpecError with all problems.
+    """
     problems: list[Problem] = []
     texts: dict[str, str] = {}
     for each in given:
@@ -125,9 +129,9 @@ def _value(name: str, parameter: Parameter, texts: Mapping[str, str], problems: 
 
 
 def rendered_job(job: Mapping[str, Any], values: Mapping[str, Any], quote: Callable[[object], str]) -> dict[str, Any]:
-    """The job with the values in place of its templates, in each text by itself: a value never becomes a key.
+    """Return the job with its templates rendered, each text separately, so that a value never becomes a key.
 
-    Templates may use ``params``, and ``macros.tony.quote``: ``quote``. Raises SpecError for what else they hold.
+    Templates may use ``params``, and ``macros.tony.quote``, which is ``quote``. Raises SpecError for other expressions.
     """
     environment = SandboxedEnvironment(undefined=StrictUndefined, keep_trailing_newline=True)
     context = {_PARAMS: values, "macros": SimpleNamespace(tony=SimpleNamespace(quote=quote))}
@@ -199,7 +203,7 @@ def _templates(value: Any, path: str) -> Iterator[tuple[str, str]]:
 
 
 def _parsed(path: str, text: str) -> tuple[nodes.Template, list[str]]:
-    """Parse a template. Return also what it uses in addition to what a job file may use. Raises SpecError."""
+    """Parse a template. Return also the names in it that a job file may not use. Raises SpecError."""
     try:
         tree = SandboxedEnvironment().parse(text)
         names = meta.find_undeclared_variables(tree)
@@ -216,10 +220,10 @@ def _parsed(path: str, text: str) -> tuple[nodes.Template, list[str]]:
 
 
 def _not_allowed(tree: nodes.Template) -> Iterator[str]:
-    """Yield what a template uses that could lead to Jinja's or Airflow's own objects.
+    """Yield the parts of a template that could give access to Jinja's or Airflow's own objects.
 
-    Airflow's sandbox lets templates read attributes with a leading underscore. Attributes of macros and loops lead to
-    Jinja's environment, which compiles and runs Python.
+    Airflow's sandbox allows templates to read attributes with a leading underscore. Attributes of macros and loops lead
+    to Jinja's environment, which compiles and runs Python.
     """
     callees = {id(call.node) for call in tree.find_all(nodes.Call)}
     for node in (tree, *tree.find_all(nodes.Node)):
@@ -288,12 +292,12 @@ def _is_params(node: nodes.Node) -> bool:
 
 
 def has_template(value: object) -> bool:
-    """Whether a value is a text in which Jinja finds something."""
+    """Return whether a value is text with Jinja syntax, including comments."""
     return isinstance(value, str) and any(mark in value for mark in MARKS)
 
 
 def templates_in(value: Any) -> bool:
-    """Whether something is to be filled in anywhere in a job."""
+    """Return whether a job contains templates anywhere."""
     if isinstance(value, Mapping):
         return any(map(templates_in, value.values()))
     if isinstance(value, list):
@@ -303,7 +307,7 @@ def templates_in(value: Any) -> bool:
 
 @attrs.frozen
 class Literal:
-    """A text that Jinja must not render: written as ``airflow.sdk.literal`` in a DAG file."""
+    """Text that Jinja must not render, written as ``airflow.sdk.literal`` in a DAG file."""
 
     text: str
 

@@ -1,4 +1,4 @@
-"""Values as a person writes them in Python, and ``ruff format`` leaves them."""
+"""Write a DAG file for a job, as Python source in the format of ``ruff format``."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tony_provider.job_files.parameters import Parameter
 from tony_provider.job_files.templates import Literal, as_literals, has_literals
 from tony_provider.runtime.common.text import one_line
 
-_WIDTH = 88  # what fits here fits wider limits as well; what is longer is one element a line, with a comma after each
+_WIDTH = 88  # fits also wider limits; longer values are split, one element per line with a trailing comma
 _STEP = "    "
 _CALL = "literal"  # airflow.sdk.literal
 
 
 def python_literal(value: Any, indent: int = 0, before: int = 0, after: int = 1) -> str:
-    """A value: plain ones, lists, mappings.
+    """Return the source of a plain value, list or mapping.
 
-    ``indent``: levels of the line that it begins on; ``before`` and ``after``: characters that share that line.
+    ``indent``: indentation levels of its first line. ``before`` and ``after``: other characters on that line.
     """
     flat = _flat(value)
     fits = len(_STEP) * indent + before + len(flat) + after <= _WIDTH and "\n" not in flat
@@ -52,7 +52,7 @@ def _flat(value: Any) -> str:
 
 
 def _string(text: str) -> str:
-    """In double quotes, unless that takes more escapes; several lines as they are, where nothing speaks against it."""
+    """Quote text with double quotes unless that needs more escapes. Keep several lines as they are if possible."""
     if "\n" in text and _reads_as_it_is(text):
         return f'"""{text}"""'
     written = repr(text)
@@ -79,16 +79,16 @@ _NOT_IN_AN_ID = re.compile(r"[^A-Za-z0-9_.-]+")
 
 @attrs.frozen
 class DagFile:
-    """What the file says."""
+    """Content of a DAG file."""
 
     dag_id: str
     job: Mapping[str, Any]
     parameters: Mapping[str, Parameter] = attrs.field(factory=dict)
-    arguments: Mapping[str, Any] = attrs.field(factory=dict)  # of the operator, beside the job
+    arguments: Mapping[str, Any] = attrs.field(factory=dict)  # operator arguments other than the job
     schedule: str | None = None
-    start: date = attrs.field(factory=date.today)  # of a DAG with a schedule
-    origin: str = ""  # where the job is from
-    notes: Sequence[str] = ()  # what a reader should know
+    start: date = attrs.field(factory=date.today)  # start date of a DAG with a schedule
+    origin: str = ""  # source of the job, for the docstring
+    notes: Sequence[str] = ()  # notes for readers, in the docstring
 
     def text(self) -> str:
         """Return Python source in the format of ``ruff format``.
@@ -117,7 +117,7 @@ class DagFile:
         names = ["DAG", *(["Param"] if self.parameters else [])]
         scheduled = ["from datetime import datetime\n"] if self.schedule else []
         ours = "from tony_provider.operators.tony import TonyTrainOperator\n"
-        # Airflow 3.0 does not have the name in airflow.sdk itself.
+        # Airflow 3.0 does not export the name from airflow.sdk itself.
         literal = "from airflow.sdk.definitions.template import literal\n" if literals else ""
         return "\n".join([*scheduled, f"from airflow.sdk import {', '.join(names)}\n{literal}{ours}"])
 
@@ -145,7 +145,7 @@ class DagFile:
 
 
 def dag_id_of(name: str) -> str:
-    """A DAG's id, made of a job's name."""
+    """Return a valid DAG id made from a job's name."""
     return _NOT_IN_AN_ID.sub("_", name).strip("_.-")[:_MOST_LETTERS] or "training"
 
 
@@ -170,5 +170,5 @@ def _paragraph(text: str, hanging: str = "") -> list[str]:
 
 
 def _safe(text: str) -> str:
-    """Return the text as one line, escaped for a docstring."""
+    """Join the text into one line, and escape it for a docstring."""
     return one_line(text).replace("\\", "\\\\").replace('"""', "'''")

@@ -1,4 +1,7 @@
-"""A job whose file goes to another directory than that which its relative paths begin in."""
+"""Write a job file in YAML.
+
+If the file goes to another directory, its relative paths are changed to lead to the same files.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ _RESOURCES = ("files", "archives")
 
 
 def with_moved_paths(job: Mapping[str, Any], before: Path, after: Path) -> dict[str, Any]:
-    """The job with paths that lead from ``after`` to what they led to from ``before``; names stay."""
+    """Return the job with relative paths changed from base ``before`` to base ``after``. Names in containers stay."""
     if before.resolve() == after.resolve():
         return dict(job)
     whole = _place(job, before, after)
@@ -32,7 +35,7 @@ def with_moved_paths(job: Mapping[str, Any], before: Path, after: Path) -> dict[
 
 
 def _place(given: Mapping[str, Any], before: Path, after: Path) -> dict[str, Any]:
-    """What the job and each task type may say."""
+    """Change paths in keys that both the job and its task types can have."""
     whole = dict(given)
     for key in _RESOURCES:
         if isinstance(given.get(key), list):
@@ -62,11 +65,11 @@ def _path(source: Any, before: Path, after: Path) -> Any:
 
 
 _WIDTH = 116  # of comments
-_ONE_LINE = 1 << 20  # characters: commands are as long as they are
+_ONE_LINE = 1 << 20  # characters; commands are not wrapped
 
 
 class _Dumper(yaml.SafeDumper):
-    """YAML without anchors, lists indented below their key, and text of several lines as it is."""
+    """YAML dumper without anchors, with indented lists, and with multi-line text in block style."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -85,7 +88,7 @@ _Dumper.add_representer(str, _text)
 
 
 def job_text(job: Mapping[str, Any], comments: Sequence[str] = ()) -> str:
-    """The job in YAML, below ``comments``, each a paragraph."""
+    """Return the job in YAML below ``comments``, each of which is a paragraph."""
     head = "".join(f"{line}\n" for each in comments for line in comment(each))
     return head + yaml.dump(dict(job), Dumper=_Dumper, sort_keys=False, width=_ONE_LINE, allow_unicode=True)
 

@@ -1,1 +1,1 @@
-"""Links from a task in Airflow's pages to what it has started."""
+"""Links from a task in Airflow's pages to its application and job pages."""

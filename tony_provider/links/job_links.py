@@ -1,7 +1,7 @@
-"""The links of a training task: there from the submission on, and of the try that is shown.
+"""The links of a training task, available from the submission on, for the displayed try.
 
-The operator pushes each address to the link's XCom key, which Airflow's pages read; XComs are cleared at each new try.
-Pages that an application takes with it when it ends get an empty address then, which is no link.
+The operator pushes each address to the link's XCom key, which Airflow's pages read. XComs are cleared for each new try.
+When an application ends, links to pages of its master get an empty address, which shows no link.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tony_provider.cluster.interface import Pages
 
-PORTAL_ROUTE = "training-jobs"  # of the plugin's page in Airflow's navigation
+PORTAL_ROUTE = "training-jobs"  # path of the plugin's page in Airflow's navigation
 
 
 class _PushedLink(BaseOperatorLink):
@@ -27,30 +27,30 @@ class _PushedLink(BaseOperatorLink):
     name: ClassVar[str] = ""
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        """Asked by the task when it has ended, which pushes the answer once more.
+        """Return the address. The task calls this after its end, and pushes the result again.
 
-        Airflow calls an address that is not there an error, in the task's log: where nothing was pushed none is looked
-        for, as in a task that was refused.
+        Airflow logs an error for a missing XCom, so this returns an empty address if the operator pushed none, for
+        example in a rejected task.
         """
         return XCom.get_value(ti_key=ti_key, key=self.xcom_key) or "" if getattr(operator, "has_links", False) else ""
 
 
 class TrainingJobLink(_PushedLink):
-    """Link to the application's page inside Airflow: while it runs, and for as long as it is known."""
+    """Link to the application's page inside Airflow, during its run and as long as Airflow knows it."""
 
     name = "Training job"
     xcom_key = "tony_link_training_job"
 
 
 class YarnApplicationLink(_PushedLink):
-    """Link to the cluster's own page of the application."""
+    """Link to YARN's page of the application."""
 
     name = "YARN application"
     xcom_key = "tony_link_application"
 
 
 class JobPageLink(_PushedLink):
-    """Link to the page that the application's master serves behind YARN's proxy while it runs."""
+    """Link to the page that the application master serves behind YARN's proxy while it runs."""
 
     name = "Job page"
     xcom_key = "tony_link_job"
@@ -71,13 +71,13 @@ class FilesLink(_PushedLink):
 
 
 LINKS = (TrainingJobLink(), YarnApplicationLink(), JobPageLink(), TensorBoardLink(), FilesLink())
-_OF_ITS_MASTER = (JobPageLink, TensorBoardLink)  # which serves them, and is gone when the application has ended
+_OF_ITS_MASTER = (JobPageLink, TensorBoardLink)  # pages served by the master, which end with the application
 
 
 def portal_page(application_id: str) -> str:
-    """The address of the application's page inside Airflow; a path where Airflow does not know its own address.
+    """Return the address of the application's page inside Airflow, or a path if Airflow's own address is unknown.
 
-    Empty where Airflow is too old for such pages.
+    Return an empty string if Airflow is too old for such pages.
     """
     if not PORTAL.is_here:
         return ""
@@ -90,10 +90,10 @@ def portal_page(application_id: str) -> str:
 def push_links(ti: RuntimeTaskInstanceProtocol, application_id: str, pages: Pages, *, tensorboard: bool) -> None:
     """Push the links of a started application to the task's XComs.
 
-    What there is no page for gets an empty address, which is no link: Airflow calls a missing one an error.
+    Missing pages get an empty address, which shows no link, because Airflow logs an error for a missing XCom.
     """
     from tony_provider.runtime.jobspec.container_content import (
-        TENSORBOARD_PAGE,  # here: every DAG file loads this module, for its links
+        TENSORBOARD_PAGE,  # here: every DAG file loads this module
     )
 
     addresses = {
@@ -108,6 +108,6 @@ def push_links(ti: RuntimeTaskInstanceProtocol, application_id: str, pages: Page
 
 
 def withdraw_links(ti: RuntimeTaskInstanceProtocol) -> None:
-    """Take back the links to pages that an application has taken with it at its end."""
+    """Remove the links to pages that ended with the application."""
     for link in _OF_ITS_MASTER:
         ti.xcom_push(key=link.xcom_key, value="")

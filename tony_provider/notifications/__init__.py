@@ -1,1 +1,1 @@
-"""Messages to people about trainings, for Airflow's callbacks."""
+"""Notifications about trainings, for Airflow's callbacks."""

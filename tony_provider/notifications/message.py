@@ -1,4 +1,4 @@
-"""What a message says of a training: ``tony`` in the templates of a notifier."""
+"""The message about a training, which a notifier's templates use as ``tony``, and its escaping for a medium."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ from tony_provider.runtime.common.text import printable
 
 MOST_METRICS = 30
 MOST_WARNINGS = 5
-LONGEST_LINE = 300  # characters, of the last lines too
+LONGEST_LINE = 300  # characters; also for the last lines
 LONGEST_TAIL = 4000
 
-Metrics = dict[str, float | str]  # "NaN", "Infinity" and "-Infinity" for what is no number
+Metrics = dict[str, float | str]  # "NaN", "Infinity" and "-Infinity" for such values
 
 
 @attrs.frozen(kw_only=True)
 class TrainingMessage:
-    """All that is known of a training when a callback is called, bounded in length. Texts are plain, but ``html``."""
+    """All known data of a training at a callback, bounded in length. Texts are plain, except ``html``."""
 
-    title: str  # one line: what, of which date, and how it went
+    title: str  # one line: subject, date and result
     verdict: str  # succeeded, failed, killed, running or unknown
     cause: str = ""  # of a failure: one line, with the task that failed first
     tail: str = ""  # the last lines that the failed task printed
     tail_of: str = ""  # such as worker:0
     metrics: Metrics = attrs.field(factory=dict)
-    former_metrics: Metrics | None = None  # those of the last run before that succeeded; None: not known
-    former_run: str = ""  # its id
+    former_metrics: Metrics | None = None  # of the last earlier run that succeeded; None if unknown
+    former_run: str = ""  # ID of that run
     step: int | None = None
     total_steps: int | None = None
     warnings: list[str] = attrs.field(factory=list)
     links: dict[str, str] = attrs.field(factory=dict)  # addresses by their names
-    missing: list[str] = attrs.field(factory=list)  # what could not be found out, and why
+    missing: list[str] = attrs.field(factory=list)  # unknown data, with reasons
     dag_id: str = ""
     run_id: str = ""
     task_id: str = ""
-    map_index: int = -1  # -1: not mapped
+    map_index: int = -1  # -1 if not mapped
     try_number: int | None = None
     application_id: str | None = None
 
     @property
     def message(self) -> str:
-        """All of it, as plain text."""
+        """The whole message, as plain text."""
         parts = [self.title]
         if self.cause:
             parts.append(f"Cause: {self.cause}")
@@ -61,7 +61,7 @@ class TrainingMessage:
 
     @property
     def html(self) -> str:
-        """All of it, as HTML without styles."""
+        """The whole message as HTML, without styles."""
         parts = [f"<p><b>{_escaped(self.title)}</b></p>"]
         if self.cause:
             parts.append(f"<p>Cause: {_escaped(self.cause)}</p>")
@@ -86,7 +86,7 @@ class TrainingMessage:
         return [*facts, ("Application", self.application_id)] if self.application_id else facts
 
     def _metric_rows(self) -> list[tuple[str, str, str]]:
-        """Name, value, and that of the run before."""
+        """Return name, value, and the value of the previous run."""
         rows = []
         for name, value in self.metrics.items():
             before = "before: not known"
@@ -97,13 +97,13 @@ class TrainingMessage:
 
 
 def line(text: str) -> str:
-    """The text as one line, of bounded length."""
+    """Return the text on a single line, of bounded length."""
     said = " ".join(cleaned(text).split())
     return said if len(said) <= LONGEST_LINE else f"{said[: LONGEST_LINE - 1]}…"
 
 
 def last_lines(text: str, count: int) -> str:
-    """The last ``count`` lines of a text that say something, of bounded length."""
+    """Return the last ``count`` nonempty lines of a text, of bounded length."""
     lines = [each.rstrip() for each in cleaned(text).splitlines() if each.strip()]
     cut = [each if len(each) <= LONGEST_LINE else f"{each[: LONGEST_LINE - 1]}…" for each in lines[-count:]]
     while len(cut) > 1 and sum(map(len, cut)) > LONGEST_TAIL:
@@ -112,7 +112,7 @@ def last_lines(text: str, count: int) -> str:
 
 
 def cleaned(text: str) -> str:
-    """The text without colours of terminals and other characters that command."""
+    """Return the text without terminal colours and other control characters."""
     return printable(text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
@@ -169,7 +169,7 @@ def for_medium(news: TrainingMessage, medium: Medium) -> TrainingMessage:
 
 @attrs.frozen(kw_only=True)
 class EscapedMessage(TrainingMessage):
-    """The news for one medium; ``html`` is the same for every medium."""
+    """The message for one medium; ``html`` is the same for every medium."""
 
     plain: TrainingMessage = attrs.field(repr=False)
     medium: Medium

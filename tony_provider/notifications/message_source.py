@@ -1,4 +1,8 @@
-"""Why a callback is called: what Airflow says of the task, the run or the deadline."""
+"""Create the message about a training from a callback's context, the store and the cluster.
+
+``CallbackEvent`` is the reason of the callback. ``TrainingFacts`` are data of one training. ``MessageSource`` combines
+both into a message, which names unknown data.
+"""
 
 from __future__ import annotations
 
@@ -35,23 +39,23 @@ _SUCCESS, _RETRY, _RUNNING = "success", "up_for_retry", "running"
 
 @attrs.frozen(kw_only=True)
 class CallbackEvent:
-    """What Airflow hands to a callback, whichever kind it is of."""
+    """The data that Airflow passes to a callback of any kind."""
 
     dag_id: str
     run_id: str
-    task_id: str | None = None  # None: it is about the run of the DAG
-    map_index: int = -1  # -1: not mapped
+    task_id: str | None = None  # None for an event of the DAG run
+    map_index: int = -1  # -1 if not mapped
     try_number: int | None = None
-    tries: int | None = None  # that Airflow allows at all
-    state: str | None = None  # of the task or the run, as Airflow calls it; None: a deadline was missed
-    date: str = ""  # of the run; empty: it is unknown
+    tries: int | None = None  # number of tries that Airflow allows
+    state: str | None = None  # Airflow's state of the task or the run; None for a missed deadline
+    date: str = ""  # date of the run; empty if unknown
     exception: BaseException | None = None
-    reason: str = ""  # Airflow's own, of a run's end
-    address: str = ""  # of Airflow's page about it
+    reason: str = ""  # Airflow's reason for the end of a run
+    address: str = ""  # address of Airflow's page about it
 
     @classmethod
     def of(cls, context: Mapping[str, Any]) -> CallbackEvent:
-        """By the context of a callback of a task or a DAG, or of a deadline."""
+        """Return the event for the context of a callback of a task, a DAG or a deadline."""
         ti, run = context.get("ti"), context.get("dag_run")
         dag_id = getattr(ti, "dag_id", None) or _of(run, "dag_id") or getattr(context.get("dag"), "dag_id", "")
         run_id = context.get("run_id") or _of(run, "run_id") or _of(run, "dag_run_id") or ""
@@ -70,7 +74,7 @@ class CallbackEvent:
             map_index=-1 if ti.map_index is None else ti.map_index,
             try_number=ti.try_number,
             tries=None if getattr(ti, "max_tries", None) is None else ti.max_tries + 1,
-            # None where Airflow has found a task dead, and calls its callbacks elsewhere.
+            # None if Airflow has found a task dead, and runs its callbacks in another process.
             state=_value(getattr(ti, "state", None)) or "failed",
             exception=error if isinstance(error, BaseException) else None,
             reason="" if isinstance(error, BaseException) else str(error or ""),
@@ -91,7 +95,7 @@ class CallbackEvent:
 
     @property
     def name(self) -> str:
-        """For people: what it is about, and of which date."""
+        """The subject and its date, for messages."""
         what = f"{self.dag_id}.{self.task_id}" if self.task_id else self.dag_id
         if self.map_index >= 0:
             what += f"[{self.map_index}]"
@@ -107,12 +111,12 @@ def _state_of_run(context: Mapping[str, Any]) -> str:
 
 
 def _of(run: Any, name: str) -> Any:
-    """A deadline's callback gets the run as JSON, others as an object."""
+    """Return a field of a run. Deadline callbacks receive the run as JSON, others as an object."""
     return run.get(name) if isinstance(run, Mapping) else getattr(run, name, None)
 
 
 def _date(date: datetime | None) -> str:
-    """Without the time at midnight."""
+    """Format a date, without the time at midnight."""
     text = date.isoformat() if date is not None else ""
     day, _, time = text.partition("T")
     return day if time.startswith("00:00:00") else text[:16]
@@ -128,14 +132,14 @@ _NOTHING = "it has started no application"
 
 @attrs.define(kw_only=True)
 class TrainingFacts:
-    """What is found out of one training. While the time is not over it fills; what is not there by then is unknown."""
+    """Data of one training. ``fill`` sets the fields one by one; fields that are not set in time are unknown."""
 
     task_id: str
     identity: Identity
-    former_run: str = ""  # the id of the run before; empty: there is none, or it is not known
-    former: Identity | None = None  # the same training in the run before
-    reads_log: bool = False  # what its tasks print may be told
-    application_id: str | None = None  # None: that which it has started last
+    former_run: str = ""  # ID of the previous run; empty if there is none or it is unknown
+    former: Identity | None = None  # the same training in the previous run
+    reads_log: bool = False  # whether the message may contain output of the tasks
+    application_id: str | None = None  # None for the training's newest application
     status: JobStatus | None = None
     application: Application | None = None
     pages: Pages | None = None
@@ -144,7 +148,7 @@ class TrainingFacts:
     missing: list[str] = attrs.field(factory=list)
 
     def fill(self, hook: TonyHook) -> None:
-        """Ask the store, and the cluster where the store knows no end. Raises ClusterError, StorageError."""
+        """Read the store, and query the cluster unless the store has the end. Raises ClusterError, StorageError."""
         self.application_id = self.application_id or hook.newest_application(self.identity)
         if self.application_id is None:
             self.missing.append(_NOTHING)
@@ -167,19 +171,19 @@ class TrainingFacts:
 
 
 def collect_facts(hook: TonyHook, at: TrainingFacts, seconds: float, tell: Callable[[str], None]) -> None:
-    """Fill the look, within so many seconds. Raises nothing: what went wrong is ``missing`` in it.
+    """Fill ``at`` within ``seconds``. Handles all exceptions, and adds problems to ``missing``.
 
-    ``tell`` is given each problem, for the log.
+    ``tell`` is called with each problem, for the log.
     """
 
     def work() -> None:
         try:
             at.fill(hook)
-        except Exception as error:  # noqa: BLE001 - whatever it is: the message is to be sent
+        except Exception as error:  # noqa: BLE001 - the message must be sent after any exception
             problems.append(f"{type(error).__name__}: {error}")
 
     problems: list[str] = []
-    hook.get_conn()  # what this loads, and asks Airflow for, is not for a thread that may be left behind
+    hook.get_conn()  # loads modules and queries Airflow, so not in a thread that may be abandoned
     thread = threading.Thread(target=work, name="tony-news", daemon=True)
     thread.start()
     thread.join(seconds)
@@ -197,7 +201,7 @@ _VERDICTS = {JobState.SUCCEEDED: "succeeded", JobState.FAILED: "failed", JobStat
 def compose_message(
     occasion: CallbackEvent, look: TrainingFacts | None, lines: int, missing: list[str]
 ) -> TrainingMessage:
-    """The news, bounded in length, secrets masked as in Airflow's logs."""
+    """Return the message, of bounded length, with secrets masked like in Airflow's logs."""
     status = look.status if look is not None else None
     failure = _failure(occasion, status)
     verdict = _verdict(occasion, status)
@@ -227,7 +231,7 @@ def compose_message(
 
 
 def _masked(text: str) -> str:
-    """Before it is cut: half of a secret is known to no masker."""
+    """Mask secrets before text is cut, because no masker recognizes half of a secret."""
     return str(redact(text))
 
 
@@ -236,13 +240,13 @@ def _line(text: str) -> str:
 
 
 def _metrics(metrics: Mapping[str, float | str]) -> Metrics:
-    """The first few, in the order of interest."""
+    """Return the most interesting metrics, in this order."""
     plain = to_plain(metrics)
     return {_line(name): plain[name] for name in ranked(plain)[:MOST_METRICS]}
 
 
 def _verdict(occasion: CallbackEvent, status: JobStatus | None) -> str:
-    """Of what the occasion is about: Airflow's word, and where it has none the job's."""
+    """Return the verdict: Airflow's state, or the job's if Airflow has none."""
     if occasion.has_succeeded:
         return "succeeded"
     if occasion.has_failed:
@@ -270,7 +274,7 @@ def _failure(occasion: CallbackEvent, status: JobStatus | None) -> Failure | Non
 
 
 def _cause(occasion: CallbackEvent, look: TrainingFacts | None, failure: Failure | None) -> str:
-    """The first cause that is known, without the lines that come with it."""
+    """Return the first line of the first known cause."""
     error = occasion.exception
     if error is not None and not isinstance(error, TonyJobFailed):
         return f"{type(error).__name__}: {first_line(_said(error))}"
@@ -286,7 +290,7 @@ def _cause(occasion: CallbackEvent, look: TrainingFacts | None, failure: Failure
 def _said(error: BaseException) -> str:
     try:
         return str(error).strip()
-    except Exception as problem:  # noqa: BLE001 - the program's own class may raise anything, and the message is sent
+    except Exception as problem:  # noqa: BLE001 - a program's class may raise anything; the message must be sent
         return f"(its message cannot be had: {type(problem).__name__})"
 
 
@@ -306,23 +310,23 @@ def _links(occasion: CallbackEvent, look: TrainingFacts | None) -> dict[str, str
 
 
 def _portal(look: TrainingFacts | None) -> str | None:
-    """None where Airflow does not know its own address: a path alone leads nowhere from a mail."""
+    """Return None if Airflow's own address is unknown, because mails need a complete address."""
     page = portal_page(look.application_id) if look is not None and look.application_id else ""
     return page if "://" in page else None
 
 
-MOST_TRAININGS = 10  # of a DAG that are looked at
+MOST_TRAININGS = 10  # maximum number of trainings of a DAG that are checked
 _STARTED_NOTHING = (TonySpecError, TonyJobRejected)
 
 
 @attrs.frozen(kw_only=True)
 class MessageSource:
-    """Makes the news of a training out of a callback's context.
+    """Creates the message about a training from a callback's context.
 
-    :param task_id: the training that it is about; None: the task itself, or of a DAG the first that has not succeeded.
-    :param tony_conn_id: of the training; None: as its task says.
-    :param lines: how many of the failed task's last ones.
-    :param seconds: how long cluster and store may take.
+    :param task_id: the task that trains; None for the callback's task, or for the first failed training of a DAG.
+    :param tony_conn_id: the training's connection; None for that of its task.
+    :param lines: maximum number of last lines of the failed task.
+    :param seconds: time limit for cluster and store.
     """
 
     log: Logger
@@ -332,13 +336,13 @@ class MessageSource:
     seconds: float = 20.0
 
     def news(self, context: Mapping[str, Any]) -> TrainingMessage:
-        """All that can be found out; what cannot is named in it, and never raised."""
+        """Return the message with all available data. It names missing data. Handles all exceptions."""
         occasion = CallbackEvent.of(context)
         missing: list[str] = []
         looks: list[TrainingFacts] = []
         try:
             looks = self._looked(context, occasion, missing)
-        except Exception as error:  # noqa: BLE001 - whatever it is: the message is to be sent
+        except Exception as error:  # noqa: BLE001 - the message must be sent after any exception
             self._tell(f"{type(error).__name__}: {error}")
             missing.append(str(error))
         return compose_message(occasion, _foremost(looks), self.lines, missing)
@@ -356,7 +360,7 @@ class MessageSource:
         return looks
 
     def _tasks(self, context: Mapping[str, Any], occasion: CallbackEvent) -> dict[str, TonyTrainOperator | None]:
-        """The trainings that it may be about, by their ids; None: of its task nothing is known here."""
+        """Return the possible trainings by their IDs. A value is None if the task's object is unavailable."""
         dag = context.get("dag")
         if self.task_id is not None and self.task_id != occasion.task_id:
             return {self.task_id: _training(dag.get_task(self.task_id)) if dag is not None else None}
@@ -382,7 +386,7 @@ class MessageSource:
         task: TonyTrainOperator | None,
         missing: list[str],
     ) -> TrainingFacts:
-        """What is asked of Airflow, before the cluster and the store are."""
+        """Return the facts with the parts that come from Airflow, before queries to the cluster and the store."""
         key = _rendered(task, task.checkpoint_key, context) or None if task is not None else None
         which: dict[str, Any] = {
             "dag_id": occasion.dag_id,
@@ -404,7 +408,7 @@ class MessageSource:
     def _former_run(
         self, context: Mapping[str, Any], occasion: CallbackEvent, task_id: str, missing: list[str]
     ) -> str | None:
-        """The last run before this one in which the training has succeeded; of another task, in which all has."""
+        """Return the last earlier run with a successful training; for another task, a run that succeeded as a whole."""
         ti = context.get("ti")
         if ti is None or getattr(context.get("dag_run"), "logical_date", None) is None:  # Airflow orders runs by it
             missing.append("the run before: this one has no logical date" if ti is not None else "the run before")
@@ -414,16 +418,16 @@ class MessageSource:
                 before = ti.get_previous_ti(state="success", map_index=occasion.map_index)
             else:
                 before = ti.get_previous_dagrun(state="success")
-        except Exception as error:  # noqa: BLE001 - Airflow may say anything, and the message is to be sent
+        except Exception as error:  # noqa: BLE001 - Airflow may raise anything, and the message must be sent
             self._tell(f"{type(error).__name__}: {error}")
             missing.append(f"the run before: {error}")
             return None
         return before.run_id if before is not None else None
 
     def _knows_secrets(self, task: TonyTrainOperator | None, context: Mapping[str, Any]) -> bool:
-        """Whether what the training prints can be masked: not every process that calls callbacks can know its secrets.
+        """Whether output of the training can be masked: not every process that runs callbacks knows its secrets.
 
-        The last lines within a failure's own message were masked where the training ran.
+        The last lines within a failure's message were masked by the training's own processes.
         """
         if task is None:
             return False
@@ -443,16 +447,16 @@ def _training(task: Any) -> TonyTrainOperator | None:
 
 
 def _rendered(task: TonyTrainOperator, text: str | None, context: Mapping[str, Any]) -> Any:
-    """Return the value of a template field. A running task has values there; in a callback of its DAG, templates.
+    """Return the value of a template field. A running task has values, a callback of its DAG has templates.
 
-    A value is never rendered: it may come from a trigger form.
+    A value is never rendered, because it may come from a trigger form.
     """
     is_template = text and "{" in text and not task.is_rendered
     return task.render_template(text, context) if is_template else text  # type: ignore[arg-type]
 
 
 def _foremost(looks: list[TrainingFacts]) -> TrainingFacts | None:
-    """The first that is known not to have succeeded, else the last."""
+    """Return the first training that is known not to have succeeded, otherwise the last."""
     for each in looks:
         if each.status is not None and each.status.state is not JobState.SUCCEEDED:
             return each

@@ -1,4 +1,4 @@
-"""TonyNotifier: tells people by any notifier of Airflow's what became of a training."""
+"""TonyNotifier: sends a message about a training through any notifier of Airflow."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ _MEDIA = ("text", "slack", "html", "markdown")  # the values of ``Medium``, whic
 
 
 class TonyNotifier(BaseNotifier):
-    """Have another notifier tell what became of a training: verdict, cause, last lines, metrics, links.
+    """Send a message about a training through another notifier: verdict, cause, last lines, metrics, links.
 
-    The other one's templates get ``tony``, a JobNews: ``TonyNotifier(SlackNotifier(text="{{ tony.message }}"))``. For
-    the callbacks of tasks and DAGs, and for deadlines. See docs/notifications.md.
+    The other notifier's templates receive ``tony``, a TrainingMessage:
+    ``TonyNotifier(SlackNotifier(text="{{ tony.message }}"))``. Use it for callbacks of tasks and DAGs, and for
+    deadlines. See docs/notifications.md.
 
     :param notifier: a notifier of any provider, or a callable that is given the context with ``tony``. A notifier's
         class, or its import path, is made with all further arguments: so a deadline needs it, whose arguments are JSON.
@@ -64,11 +65,14 @@ class TonyNotifier(BaseNotifier):
         self.seconds = positive_seconds("seconds", seconds)
 
     def notify(self, context: Context) -> None:
-        """Tell. Raises what the other notifier raises, which Airflow logs; a task's state stays as it is."""
+        """Send the message.
+
+        Exceptions of the other notifier are raised, which Airflow logs; the task's state is unchanged.
+        """
         self._sender()(_with_news(context, self._news(context)))
 
     async def async_notify(self, context: Context) -> None:
-        """Tell, from a triggerer."""
+        """Send the message from a triggerer."""
         told = _with_news(context, await asyncio.to_thread(self._news, context))
         sender = self._sender()
         if isinstance(sender, BaseNotifier) and type(sender).async_notify is not BaseNotifier.async_notify:
@@ -92,12 +96,12 @@ class TonyNotifier(BaseNotifier):
         return for_medium(source.news(context), medium)
 
     def _sender(self) -> BaseNotifier | Sender:
-        """A notifier's templates become texts when it is called: a copy leaves them for the next time."""
+        """Return a copy of a notifier, because rendering replaces its templates."""
         return copy.copy(self.notifier) if isinstance(self.notifier, BaseNotifier) else self.notifier
 
 
 def _made(notifier: Any, arguments: dict[str, Any]) -> BaseNotifier | Sender:
-    """Raises TypeError for what cannot be called, and for arguments that nobody takes."""
+    """Return the notifier. Raises TypeError if it is not callable, or for unused arguments."""
     made = pkgutil.resolve_name(notifier) if isinstance(notifier, str) else notifier
     if isinstance(made, type):
         made = made(**arguments)

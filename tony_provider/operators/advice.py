@@ -1,8 +1,8 @@
-"""Advice on a task's trainings: told when a try ends, and applied to the next run where the task wants that.
+"""Advice on a task's trainings: logged when a try ends, and applied to the next run if the task requests it.
 
-What one run leaves for the next is in a small file on the store, see ``FormerRuns``. What was applied to an application
-is among its labels: a retry finds it there. Nobody's training depends on advice: where the store does not answer, the
-log says so, and the job is what the DAG says.
+Figures of a run for the next run are in a small file on the store, see ``FormerRuns``. Applied advice is recorded in
+the labels of an application, for its retry. Trainings do not depend on advice: if the store does not answer, a warning
+is logged, and the job is as the DAG specifies.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.protocol.status import FailureKind, JobState, JobStatus
 from tony_provider.runtime.storage.errors import StorageError
 
-if TYPE_CHECKING:  # the rules are imported where they are used: most processes of a task only begin or wait
+if TYPE_CHECKING:  # the rules are imported on use, because most processes of a task only start or wait
     from airflow.sdk.types import Logger
 
     from tony_provider.advice.sizing import Limits
 
 APPLIED = "applied_advice"  # the label with the change, as JSON
-SECONDS = 15.0  # that the advice on an application that has ended may take
-QUIET_RUNS = 5  # successes with the DAG's own values, after a failure with others
+SECONDS = 15.0  # time limit for the advice on an ended application
+QUIET_RUNS = 5  # successful runs without advice that follow a failure with applied advice
 
-# Failures that too little memory, or too few vcores, may be the cause of.
+# Failures that may be caused by too little memory or too few vcores.
 _BLAMED = (FailureKind.OUT_OF_MEMORY, FailureKind.USER, FailureKind.CONTAINER_LOST, FailureKind.STALLED)
 
 
 @attrs.define
 class EndedJobAdvice:
-    """What was read of an application that has ended, and what is advised; empty as far as the store did not answer."""
+    """The history of an ended application, and the advice on it; empty if the store did not answer."""
 
     history: JobHistory | None = None
     advice: list[Advice] = attrs.field(factory=list)
@@ -57,9 +57,9 @@ class Adviser:
     # -- when a try has ended ------------------------------------------------------------------------------------------
 
     def conclude(self, application_id: str) -> EndedJobAdvice:
-        """Log what should be changed, and keep the application's figures for the advice on later ones.
+        """Log advice, and keep the application's figures for advice on later runs.
 
-        Raises nothing, and takes SECONDS at most: a store that does not answer then is left alone.
+        Handles all exceptions, and takes at most SECONDS. A store that does not answer is abandoned then.
         """
         judged = EndedJobAdvice()
         in_time = self._in_time(
@@ -68,16 +68,19 @@ class Adviser:
         return judged if in_time else EndedJobAdvice()
 
     def timed_out(self, application_id: str) -> None:
-        """The task's time was over: with what advice has left it, the application may have been too slow. As above."""
+        """Record a timeout of the task: with applied advice, the application may have been too slow.
+
+        Limits as above.
+        """
         self._in_time(f"Advice is not taken back from {application_id}", lambda: self._blame(application_id))
 
     def _in_time(self, without: str, act: Callable[[], object]) -> bool:
-        """Whether it has ended within SECONDS; what went wrong with it is logged."""
+        """Return whether ``act`` has ended within SECONDS, and log its errors."""
 
         def run() -> None:
             try:
                 act()
-            except Exception as error:  # noqa: BLE001 - the task is worth more than its advice
+            except Exception as error:  # noqa: BLE001 - the task is more important than its advice
                 self.log.warning("%s: %s", without, str(error) or repr(error))
 
         thread = threading.Thread(target=run, name="tony-advice", daemon=True)
@@ -116,7 +119,7 @@ class Adviser:
         return attrs.evolve(runs, quiet_runs=QUIET_RUNS, blamed=application_id)
 
     def _judged(self, runs: PreviousRuns, status: JobStatus, *, applied: bool) -> PreviousRuns:
-        """Whether advice may be applied from now on."""
+        """Update whether advice may be applied to the next runs."""
         failed = status.failure is not None and status.failure.kind in _BLAMED
         if applied and failed:
             return self._taken_back(runs, status.application_id)
@@ -128,9 +131,10 @@ class Adviser:
     # -- before an application starts ----------------------------------------------------------------------------------
 
     def advised(self, request: SubmissionRequest, limits: Limits) -> SubmissionRequest:
-        """The request with the memory and vcores that advice says, within limits. A retry has what the try before had.
+        """Return the request with the advised memory and vcores, within ``limits``.
 
-        As it is where nothing is known, or nothing is to be changed.
+        A retry reuses the change of the try before. Return the request unchanged if there are no figures, or no
+        changes.
         """
         try:
             former = self.hook.former_runs(request.labels)
@@ -160,7 +164,10 @@ class Adviser:
         return change, f"by the figures of {found.application_id} and those before it: {said}"
 
     def _changed(self, request: SubmissionRequest, change: dict[str, Any], why: str) -> SubmissionRequest:
-        """Raises SpecError, a ValueError, where the job does not bear it; JobRejected where the cluster does not."""
+        """Apply a change.
+
+        Raises SpecError, a ValueError, if the job does not allow it, and JobRejected for the cluster.
+        """
         if not change:
             return request
         job = parse_job(request.job, overrides=change)
@@ -191,7 +198,7 @@ def _without_curves(job: JobHistory, application_dir: str, advice: list[Advice])
 
 
 def _words(request: SubmissionRequest, change: dict[str, Any]) -> str:
-    """``worker.memory 1536MiB in place of 8192 MiB``."""
+    """Format a change like ``worker.memory 1536MiB in place of 8192 MiB``."""
     own = request.job.tasks
     return ", ".join(
         f"{task_type}.{key} {value} in place of {getattr(own[task_type], key)}{' MiB' if key == 'memory' else ''}"

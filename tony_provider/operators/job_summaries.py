@@ -1,4 +1,7 @@
-"""The summary of a try's application. What cannot be read of it costs a warning in the task's log and a few seconds."""
+"""The summary of a try's application, for Airflow's pages and for reports.
+
+If parts of it cannot be read, the task logs a warning and continues after a few seconds.
+"""
 
 from __future__ import annotations
 
@@ -40,15 +43,15 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-READ_SECONDS = 5.0  # that the cluster and the store have for what is summed up
-KEEP_SECONDS = 3.0  # that whoever keeps it has to take it
+READ_SECONDS = 5.0  # time limit of the cluster and the store
+KEEP_SECONDS = 3.0  # time limit of Airflow's store
 _LONGEST_NUMBER = 10  # digits
 
 T = TypeVar("T")
 
 
 def application_facts(hook: TonyHook, identity: Identity, application_id: str) -> dict[str, Any]:
-    """Return the fields of RunFacts that name an application and what it has left, without what cannot be read."""
+    """Return the fields of RunFacts that describe an application and its files, as far as they are readable."""
     fingerprint: Mapping[str, str] = {}
     with contextlib.suppress(ClusterError, StorageError):
         chain = hook.chain(identity, application_id)
@@ -69,9 +72,9 @@ def submitted_by(labels: Mapping[str, str]) -> int:
 
 
 class Summaries:
-    """The summaries of one try's applications, where nobody keeps them: others are told of an end by its summary.
+    """The summaries of one try's applications, without a store: reports of an end still use them.
 
-    It raises what interrupts a task, nothing else.
+    Raises only exceptions that interrupt a task.
     """
 
     def __init__(self, task: OperatorArguments, context: Context, run: TaskInstanceInfo) -> None:
@@ -81,10 +84,10 @@ class Summaries:
         self._run = run
         date = known_run_date(context.get("dag_run"))
         self._run_date = date.isoformat() if date is not None else None
-        self._ended: set[str] = set()  # applications whose end is kept
+        self._ended: set[str] = set()  # applications whose final summary is stored
 
     def begin(self, application_id: str) -> None:
-        """The application was just submitted, or attached to: from now on it is listed."""
+        """Record that the application was submitted or attached to, which lists it from now on."""
 
     def end(
         self,
@@ -94,9 +97,9 @@ class Summaries:
         history: JobHistory | None = None,
         advice: Sequence[Advice] = (),
     ) -> JobSummary | None:
-        """The application has ended, as is known already. Returns its summary; None when there is none.
+        """Return the summary of an ended application, or None if there is none.
 
-        ``history``: all that it has left; None: it was not read yet.
+        ``history`` is all data that it has left; None if they were not read yet.
         """
         if history is None or application is None:
             kept = self._sum_up(application_id, application, status, READ_SECONDS, KEEP_SECONDS, advice)
@@ -106,13 +109,13 @@ class Summaries:
         return kept
 
     def leave(self, application_id: str, *, hurried: bool = False) -> None:
-        """The try ends, whatever has become of the application: it is looked at, unless its end is kept.
+        """Observe the application at the end of the try, unless its final summary is stored.
 
-        ``hurried``: this process is about to be killed, and may not come to leave it once more.
+        ``hurried``: this process is about to be killed, and may not call this again.
         """
 
     def _hand_over(self, application_id: str, summary: JobSummary) -> None:
-        """To whoever keeps it."""
+        """Store the summary, in subclasses."""
 
     def _sum_up(
         self,
@@ -127,7 +130,7 @@ class Summaries:
         known = application, JobHistory(application_id=application_id, status=status)
         whom = "the cluster or its store"
         look = self._in_time(read_seconds, "read whole", whom, lambda: self._look(application_id, *known)) or known
-        if look[0] is not None or look[1].status is not None:  # else what is kept of it already says more
+        if look[0] is not None or look[1].status is not None:  # otherwise the stored summary already contains more
             return self._keep(application_id, *look, keep_seconds, advice, **facts)
         return None
 
@@ -162,7 +165,7 @@ class Summaries:
     def _facts(self, application_id: str) -> RunFacts:
         run = self._run
         framework = ""
-        with contextlib.suppress(TonySpecError):  # it is not worth the rest
+        with contextlib.suppress(TonySpecError):  # the framework is optional here
             framework = self._task.parse_job(self._task.secrets or {}).framework
         identity = run.identity(self._hook, self._task.checkpoint_key)
         return RunFacts(
@@ -181,11 +184,9 @@ class Summaries:
         )
 
     def _in_time(self, seconds: float, what: str, who: str, act: Callable[[], T]) -> T | None:
-        """What ``act`` returns; None, after a warning, when it fails or takes longer, in which case it is left alone.
+        """Return the result of ``act``, or None after a warning if it fails or exceeds ``seconds``.
 
-        ``who`` is asked by it.
-
-        A thread that is left alone keeps no process from ending.
+        ``who`` names the peer for the warning. An abandoned thread does not prevent the process from ending.
         """
         found: list[T] = []
         problems: list[str] = [f"{who} has not answered within {seconds:g} s"]
@@ -210,13 +211,13 @@ def _with(status: JobStatus | None, history: JobHistory) -> JobHistory:
     return history if status is None else attrs.evolve(history, status=status)
 
 
-HURRIED_SECONDS = 0.7  # that cluster and store have, and Airflow too, where it is about to kill this process
-RESTORE_SECONDS = 10.0  # after which no further earlier application is summed up
+HURRIED_SECONDS = 0.7  # time limit for cluster and store, and for Airflow, before Airflow kills this process
+RESTORE_SECONDS = 10.0  # time after which no further earlier application is summarized
 KEPT = 20  # summaries of one task instance: each clearing may add one
 
 
 class SummaryKeeper(Summaries):
-    """What hands the summaries to Airflow, which keeps them for its pages."""
+    """Stores the summaries in Airflow, for its pages."""
 
     def __init__(self, task: OperatorArguments, context: Context, run: TaskInstanceInfo, store: StateStore) -> None:
         super().__init__(task, context, run)
@@ -235,7 +236,7 @@ class SummaryKeeper(Summaries):
             self._sum_up(application_id, None, None, *times)
 
     def _restore(self, newest: str) -> None:
-        """Sum up earlier applications of the training whose end Airflow does not know.
+        """Summarize earlier applications of the training whose end Airflow does not know.
 
         Their tries died, or Airflow has discarded their summaries.
         """
@@ -265,12 +266,12 @@ class SummaryKeeper(Summaries):
 
     def _hand_over(self, application_id: str, summary: JobSummary) -> None:
         first, details = in_parts(summary)
-        # The details first: whoever sees that it has ended finds them.
+        # The details come first, so that a reader who sees the end also finds the details.
         self._store.set(DETAILS_KEY + application_id, details, forever=True)
         self._store.set(JOB_KEY + application_id, first, forever=True)
 
     def _list(self, application_id: str) -> None:
-        """Note that there is a summary of it, and forget the oldest where there are too many."""
+        """Add the application to the list of summaries, and delete the oldest summaries above the limit."""
         kept = self._store.get(JOBS_KEY, forever=True)
         ids = [each for each in kept if isinstance(each, str)] if isinstance(kept, list) else []
         ids = [*(each for each in ids if each != application_id), application_id]

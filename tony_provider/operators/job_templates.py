@@ -1,7 +1,7 @@
-"""The values of a mapped task that other tasks returned, which must not be rendered as templates.
+"""Rendering of the fields ``job`` and ``overrides``, whose texts are rendered one by one.
 
-Airflow itself leaves out those of ``expand``, and renders those of ``expand_kwargs``. Every parse of a DAG file loads
-this module.
+Values of a mapped task that other tasks returned must not be rendered. Airflow excludes those of ``expand``, but
+renders those of ``expand_kwargs``. Each parse of a DAG file imports this module.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.definitions.template import literal  # airflow.sdk has it from Airflow 3.1 on
+from airflow.sdk.definitions.template import literal  # in airflow.sdk since Airflow 3.1
 from jinja2 import TemplateNotFound, Undefined, nodes
 from jinja2.nativetypes import NativeEnvironment
 
@@ -67,7 +67,7 @@ class JobTemplatesMixin(ReadableTemplates):
     overrides: Any
     secrets: Any
     is_rendered = False  # Airflow has rendered the template fields, so that they hold values and no templates
-    has_secret_values = False  # ``secrets`` is what another task returned, which is never rendered
+    has_secret_values = False  # ``secrets`` comes from another task, so it is never rendered
 
     def _do_render_template_fields(
         self,
@@ -111,7 +111,7 @@ class JobTemplatesMixin(ReadableTemplates):
                 raise TonySpecError("nested too deeply") from error
 
     def render_texts(self, values: Mapping[str, Any], context: Context) -> dict[str, Any]:
-        """Render a mapping whose texts stay text: digits too, where the DAG renders native objects."""
+        """Render a mapping whose texts stay text, even digits if the DAG renders native objects."""
         env = self.get_template_env()
         return {
             name: _rendered_text(value, context, env, as_text=True)

@@ -1,4 +1,4 @@
-"""The operator's argument ``mlflow``."""
+"""Record a training as a run on an MLflow server, as the operator's argument ``mlflow`` requests."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _KEYS = ["conn_id", "experiment", "run_name"]
 
 @attrs.frozen
 class MlflowOptions:
-    """Which MLflow server a training is told to, and how it is called there."""
+    """The MLflow server that records a training, and the names of the training there."""
 
     conn_id: str
     experiment: str | None = None
@@ -45,7 +45,7 @@ class MlflowOptions:
 
     @classmethod
     def of(cls, given: Any) -> MlflowOptions | None:
-        """The rendered argument; None for nothing. Raises TonySpecError."""
+        """Return the options for the rendered argument, or None if it is empty. Raises TonySpecError."""
         if not given:
             return None
         if isinstance(given, str):
@@ -65,7 +65,7 @@ class MlflowOptions:
         return cls(given["conn_id"], given.get("experiment") or None, given.get("run_name") or None)
 
 
-_LONGEST_NAME = 250  # characters; so the next two. What older servers take, too
+_LONGEST_NAME = 250  # characters, like the next two; limits of older servers
 _LONGEST_PARAMETER = 500
 _LONGEST_TAG = 5000
 _NOT_IN_NAMES = re.compile(r"[^\w\-. /]", re.ASCII)
@@ -73,7 +73,7 @@ _NOT_IN_NAMES = re.compile(r"[^\w\-. /]", re.ASCII)
 
 @attrs.frozen
 class MetricPoint:
-    """A value of a metric."""
+    """A value of a metric at a step and a time."""
 
     name: str
     value: float
@@ -82,9 +82,9 @@ class MetricPoint:
 
 
 def parameters(job: JobSpec, mask: Mask) -> dict[str, str]:
-    """What the job says itself, by the paths of its keys.
+    """Return the job's own settings, keyed by their paths.
 
-    Defaults are left out, but for how many instances of a type there are, by which trainings are compared.
+    Defaults are omitted, except the number of instances of each type, by which trainings are compared.
     """
     of_task = to_plain(TaskSpec(command=""))
     del of_task["instances"]
@@ -94,7 +94,7 @@ def parameters(job: JobSpec, mask: Mask) -> dict[str, str]:
 
 
 def _differing(value: Any, default: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Values that are not the default, with their paths."""
+    """Yield the values that differ from the default, with their paths."""
     if isinstance(value, Mapping):
         for key, below in value.items():
             beside = default.get(key) if isinstance(default, Mapping) else None
@@ -104,7 +104,7 @@ def _differing(value: Any, default: Any, path: str = "") -> Iterator[tuple[str, 
 
 
 def points(ended: EndedTry) -> list[MetricPoint]:
-    """What the program has reported, and what the job cost; curves where the summary has them."""
+    """Return the reported metrics and the costs of the job, with curves if the summary has them."""
     time_ms, status = ended.finished_ms or ended.started_ms or 0, ended.status
     step = (status and status.step) or 0
     values: dict[str, float | None] = dict(status.metrics) if status is not None else {}
@@ -128,7 +128,7 @@ def _of_curve(curve: Curve, started_ms: int) -> Iterator[MetricPoint]:
 
 
 def verdict_tags(ended: EndedTry) -> dict[str, str]:
-    """Tags that say how the try has ended, and where what it has left is."""
+    """Return tags with the result of the try, and the places of its files."""
     status, checkpoint = ended.status, ended.status.checkpoint_dir if ended.status is not None else None
     found = {
         APPLICATION_TAG: ended.application_id,
@@ -143,12 +143,12 @@ def verdict_tags(ended: EndedTry) -> dict[str, str]:
 
 
 def name(text: str) -> str:
-    """The text as a name that MLflow takes."""
+    """Return the text as a valid name for MLflow."""
     return _NOT_IN_NAMES.sub("_", text)[:_LONGEST_NAME]
 
 
 STATE_KEY = "tony_mlflow_run"
-_MOST_POINTS = 1000  # of one request, as MLflow's servers take them
+_MOST_POINTS = 1000  # per request, a limit of MLflow's servers
 _MOST_PARAMETERS = 100
 _RUN_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _STATES = {FinalStatus.SUCCEEDED: "FINISHED", FinalStatus.FAILED: "FAILED", FinalStatus.KILLED: "KILLED"}
@@ -156,18 +156,18 @@ _STATES = {FinalStatus.SUCCEEDED: "FINISHED", FinalStatus.FAILED: "FAILED", Fina
 
 @attrs.frozen
 class MlflowRun:
-    """The run of one training on a tracking server. Every method raises what MLflow's client raises."""
+    """The run of one training on a tracking server. Every method raises the exceptions of MLflow's client."""
 
     options: MlflowOptions
     server: MlflowServer
-    training: str  # the name of its identity
+    training: str  # name of the training's identity
     run: TaskInstanceInfo
     store: StateStore
 
     def begin(self, job: JobSpec, secrets: Mapping[str, str]) -> dict[str, str]:
-        """Create or join the run for a new application, and write the job's parameters, masked as in Airflow's logs.
+        """Create or join the run of a new application, and write the job's parameters, masked like in Airflow's logs.
 
-        Returns the variables with which the job's programs find it.
+        Return the variables with which the job's programs find the run.
         """
         with self.server.client() as client:
             found = self._found_or_created(client, None)
@@ -177,7 +177,7 @@ class MlflowRun:
         return {"MLFLOW_TRACKING_URI": self.server.uri, "MLFLOW_RUN_ID": found.info.run_id}
 
     def end(self, ended: EndedTry) -> str:
-        """Write how the try went; returns the run's id. Done again, it writes the same."""
+        """Write the result of the try, and return the run's ID. A repeated call writes the same."""
         with self.server.client() as client:
             from mlflow.entities import Metric, RunTag
 
@@ -191,9 +191,9 @@ class MlflowRun:
         return run_id
 
     def _found_or_created(self, client: MlflowClient, application_id: str | None, started_ms: int | None = None) -> Run:
-        """The newest run of the training, unless that has succeeded, with another application.
+        """Return the training's newest run, or a new one if that has succeeded with another application.
 
-        A new one begins at ``started_ms``, in epoch milliseconds; default: now.
+        A new run starts at ``started_ms``, in epoch milliseconds; None for now.
         """
         experiment = self._experiment(client)
         found = self._remembered(client, experiment) or self._tagged(client, experiment)
@@ -223,7 +223,7 @@ class MlflowRun:
             return str(found.experiment_id)  # another task was faster
 
     def _remembered(self, client: MlflowClient, experiment: str) -> Run | None:
-        """A hint only: the run may be deleted, on the server that another connection named, or another training's."""
+        """Return the stored run if it is valid: it may be deleted, on another server, or another training's."""
         from mlflow.exceptions import MlflowException
 
         known = _remembered(self.store)
@@ -245,7 +245,7 @@ class MlflowRun:
         return next(iter(found), None)
 
     def _write_parameters(self, client: MlflowClient, found: Run, wanted: Mapping[str, str]) -> None:
-        """MLflow refuses another value for a parameter that it has: the first try's stay."""
+        """Write new parameters only: MLflow rejects a second value for a parameter, so those of the first try stay."""
         from mlflow.entities import Param
 
         fresh = iter([Param(*each) for each in wanted.items() if each[0] not in found.data.params])
@@ -263,12 +263,12 @@ class MlflowRun:
 
 
 def known_run(options: MlflowOptions, store: StateStore, training: str) -> OpenMlflowRun | None:
-    """The run of a training, by what Airflow's store says; None where it says nothing."""
+    """Return the run of a training according to Airflow's store, or None."""
     known = _remembered(store)
     return OpenMlflowRun(options.conn_id, known, training) if known is not None else None
 
 
 def _remembered(store: StateStore) -> str | None:
-    """What may be a run's id. More people may write it than may change the task, and so may its job."""
+    """Return a possible run ID. It is untrusted: its job, and more users than may change the task, can write it."""
     found = store.get(STATE_KEY, forever=True)
     return found if isinstance(found, str) and _RUN_ID.fullmatch(found) else None

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class OpenLineageMixin:
-    """Mixin of the training operator with the three methods that the OpenLineage provider looks for."""
+    """Mixin of the training operator with the three methods that the OpenLineage provider calls."""
 
     if TYPE_CHECKING:
 
@@ -36,13 +36,13 @@ class OpenLineageMixin:
     resume_from: Mapping[str, Any] | str | None
     checkpoint_key: str | None
     secrets: Mapping[str, str] | None
-    told: dict[str, Any] | None = None  # the training's result, once there is one
+    told: dict[str, Any] | None = None  # the training's result, once it exists
 
     def parse_job(self, secrets: Collection[str]) -> JobSpec:
         raise NotImplementedError
 
     def get_openlineage_facets_on_start(self) -> Lineage:
-        """Return what the job says that the training reads and writes."""
+        """Return the datasets that the training reads and writes according to its job."""
         from airflow.providers.openlineage.extractors import OperatorLineage
 
         from tony_provider.runtime.storage import uris
@@ -99,7 +99,7 @@ class OpenLineageMixin:
         return None
 
     def _read(self, job: JobSpec | None) -> Iterator[str]:
-        """Yield the URIs that the job reads. Files and archives that are not URIs are the DAG's code, not data."""
+        """Yield the URIs that the job reads. Other files and archives are the DAG's code, not data."""
         from tony_provider.runtime.inputs.finding import fixed_directory
 
         if job is None:

@@ -1,4 +1,4 @@
-"""OpenLineage facets of our own. Only tasks whose lineage is collected import this module."""
+"""OpenLineage facets of this provider. Only tasks whose lineage is collected import this module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What a try of a training needs of its operator."""
+"""Build the submission of a training from the operator's arguments.
+
+Renders secrets, merges the layers of the job, and resolves the origin of its checkpoints. ``OperatorArguments``
+describes the operator for the modules of a try.
+"""
 
 from __future__ import annotations
 
@@ -50,9 +54,9 @@ if TYPE_CHECKING:
 
 
 class OperatorArguments(Protocol):
-    """The training operator as ``Training`` sees it. What the arguments mean, the operator says."""
+    """The training operator as ``TrainingTry`` uses it. The operator's docstring describes the arguments."""
 
-    # Its arguments.
+    # The arguments of the operator.
     task_id: str
     template_fields: Sequence[str]
     tony_conn_id: str
@@ -73,7 +77,7 @@ class OperatorArguments(Protocol):
     on_kill_action: Literal["kill", "keep"]
     execution_timeout: timedelta | None
     show_output: Literal["leader", False] | list[str]
-    # What it keeps of the training while this process lives.
+    # State of the training within this process.
     switch: KillSwitch
     has_links: bool
     is_rendered: bool
@@ -98,10 +102,10 @@ class OperatorArguments(Protocol):
 
 
 def render_secrets(task: OperatorArguments, context: Context) -> dict[str, str]:
-    """Return the values by their names, for the task's processes. To be called in every process of the Airflow task.
+    """Return the secrets' values by name, for the task's processes. Call this in each process of the Airflow task.
 
-    Each process masks the values in its own log. Only the texts of the DAG's author are templates: what another task
-    returned, in a mapped task, is taken as it is. Raises TonySpecError.
+    Each process masks the values in its own log. Only texts of the DAG's author are rendered as templates; values that
+    another task returned for a mapped task are used unchanged. Raises TonySpecError.
     """
     given = task.secrets or {}
     if not isinstance(given, Mapping):
@@ -320,7 +324,7 @@ def print_submission(task: OperatorArguments) -> None:
         job = task.parse_job(secrets)
         with task.sent(job) as sent:
             found = hook.preview(request_of(task, run, job, sent, secrets))
-    print(yaml.safe_dump(attrs.asdict(found), sort_keys=False, width=120))  # noqa: T201 - its answer
+    print(yaml.safe_dump(attrs.asdict(found), sort_keys=False, width=120))  # noqa: T201 - output of the dry run
 
 
 def _without_templates(task: OperatorArguments) -> OperatorArguments:

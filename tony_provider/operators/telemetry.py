@@ -1,4 +1,8 @@
-"""Timers and counters of trainings, in Airflow's own metrics: statsd, or OpenTelemetry, as ``[metrics]`` says."""
+"""Report a try to Airflow's metrics, to the trace of its task, and to MLflow.
+
+``report_stats`` sends timers and counters through the backend of ``[metrics]``. ``report_trace`` adds spans of the job
+with OpenTelemetry. ``Telemetry`` combines all reports of a try.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def report_stats(ended: EndedTry) -> None:
-    """Tell Airflow's metrics how a try went. What is not known is not told. Without ``[metrics]`` it does nothing."""
+    """Send the figures of a try to Airflow's metrics, without unknown ones. Has no effect without ``[metrics]``."""
     tags = {"dag_id": ended.run.dag_id, "task_id": ended.run.task_id, "queue": ended.queue}
     timers = {"waiting": ended.waiting_seconds, "training": ended.training_seconds, "total": ended.total_seconds}
     for name, seconds in timers.items():
@@ -46,26 +50,26 @@ MAX_SPANS = 500  # of one application; the oldest checkpoints are left out
 Events = Sequence[Mapping[str, Any]]
 _CONTAINERS_THERE = ("gang_complete", "first_container")
 _GENERATION_OVER = ("stopping", "verdict")
-_SUSPENDED = "suspended"  # the event, and the stretch that begins with it
-_GANG = "gang"  # what a restart of all tasks is of, in its event
+_SUSPENDED = "suspended"  # the event, and the span that starts with it
+_GANG = "gang"  # key of a restart of all tasks in its event
 
 
 @attrs.frozen
 class JobSpan:
-    """Something that took its time. Where the clock has jumped, it ends before its start."""
+    """A span of a job. If the clock has jumped, it may end before its start."""
 
     name: str
-    start_ms: int  # epoch; so the next
+    start_ms: int  # epoch milliseconds, like end_ms
     end_ms: int
     attributes: dict[str, str | int] = attrs.field(factory=dict)
 
 
 def job_spans(events: Events, started_ms: int, finished_ms: int) -> list[JobSpan]:
-    """What a job did between its submission and its end, in order; what its events do not tell is left out.
+    """Return the spans of a job between submission and end, in order, as far as its events show them.
 
-    The stretches are ``waiting`` for containers, ``localisation`` until all executors have registered, each
-    ``generation``, each ``restart`` between two of them, the time ``suspended`` and the ``waiting`` after it, the copy
-    of each ``checkpoint``, and the ``end``.
+    First come ``waiting`` for containers, and ``localisation`` until all executors have registered. Then follow each
+    ``generation``, each ``restart`` between two generations, and the time ``suspended`` with the ``waiting`` after it.
+    The copy of each ``checkpoint`` and the ``end`` are spans as well.
     """
     known = [event for event in events if isinstance(event.get("time_ms"), int)]
     main = [*_beginning(known, started_ms, finished_ms), *_generations(known, finished_ms), *_end(known, finished_ms)]
@@ -86,15 +90,15 @@ def _beginning(events: Events, started_ms: int, finished_ms: int) -> Iterator[Jo
 
 
 def _generations(events: Events, finished_ms: int) -> Iterator[JobSpan]:
-    """A generation lasts until its gang is stopped, and the restart until the next one begins."""
+    """Yield generations, which last until the gang is stopped, and the restarts until the next generation."""
     number = 0
-    now: tuple[str, int] | None = None  # what it does, and since when
+    now: tuple[str, int] | None = None  # current span name and its start
     for event in [*events, {"event": _GENERATION_OVER[-1], "time_ms": finished_ms}]:
         following, doing = _following(event), now[0] if now is not None else None
         if following is None or (following == doing != "generation"):
             continue
         if following == "waiting" and doing != _SUSPENDED:
-            continue  # of the beginning, or for a later stage
+            continue  # of the start, or of a later stage
         if now is not None:
             yield JobSpan(now[0], now[1], event["time_ms"], {"tony.generation": number})
         if following == "generation":
@@ -105,7 +109,7 @@ def _generations(events: Events, finished_ms: int) -> Iterator[JobSpan]:
 
 
 def _following(event: Mapping[str, Any]) -> str | None:
-    """What the gang does from this event on: empty for nothing more; None where the event is about something else."""
+    """Return the gang's activity after this event: empty for none, or None for an unrelated event."""
     name = event.get("event")
     if name == "rendezvous":
         return "generation"
@@ -126,7 +130,7 @@ def _data(event: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
 
 
 def _checkpoints(events: Events) -> Iterator[JobSpan]:
-    """From the moment that the program had saved it until it was committed to the store."""
+    """Yield checkpoints, from the program's save until the commit to the store."""
     for event in events:
         if event.get("event") == "checkpoint":
             point, end = _data(event, "checkpoint"), event["time_ms"]
@@ -142,28 +146,28 @@ def _end(events: Events, finished_ms: int) -> Iterator[JobSpan]:
         yield JobSpan("end", verdict, finished_ms)
 
 
-_NS = 1_000_000  # of a millisecond
+_NS = 1_000_000  # nanoseconds in a millisecond
 
 
 def trace_environment() -> dict[str, str]:
-    """Variables by which a user process finds the trace of this task; empty where the task's span is not recorded."""
+    """Return variables with this task's trace for user processes, or an empty dictionary if no span is recorded."""
     if not trace.get_current_span().is_recording():
         return {}
     carrier: dict[str, str] = {}
     TraceContextTextMapPropagator().inject(carrier)
-    return {name.upper(): value for name, value in carrier.items()}  # as OpenTelemetry names them in environments
+    return {name.upper(): value for name, value in carrier.items()}  # names of OpenTelemetry for environments
 
 
 def report_trace(ended: EndedTry, events: Callable[[], Events]) -> None:
-    """Add the spans of an application to the trace of this task; nothing where the task's span is not recorded.
+    """Add the spans of an application to the trace of this task, if the task's span is recorded.
 
-    ``events`` gives the application's, and may raise.
+    ``events`` returns the application's events, and may raise.
     """
     started, finished = ended.started_ms, ended.finished_ms
     if not trace.get_current_span().is_recording() or started is None:
         return
     told = events()
-    if finished is None:  # it was left while it ran, or while it was being ended
+    if finished is None:  # the try left it while it was running or ending
         finished = max([started, *(time_ms for event in told if isinstance(time_ms := event.get("time_ms"), int))])
     tracer = trace.get_tracer("tony_provider")
     span = tracer.start_span("tony.training", start_time=started * _NS, attributes=_attributes(ended))
@@ -198,22 +202,22 @@ def _attributes(ended: EndedTry) -> dict[str, str | int]:
 
 @attrs.define
 class Telemetry:
-    """The part of a try that tells others. Whatever becomes of that, a training goes on, and ends as it does.
+    """Reports a try to other systems. Failures of a report do not affect the training.
 
-    Only what is wrong with the argument ``mlflow`` fails the task, before anything is started.
+    Only an invalid argument ``mlflow`` fails the task, before any application starts.
     """
 
     task: OperatorArguments
     run: TaskInstanceInfo
-    identity: Callable[[], Identity]  # of the training; may raise as the hook does
+    identity: Callable[[], Identity]  # of the training; may raise like the hook
     store: StateStore
-    summary: JobSummary | None = None  # where there is one, its curves are told, too
-    history: JobHistory | None = None  # what the application has left, where that was read already
+    summary: JobSummary | None = None  # if present, its curves are reported as well
+    history: JobHistory | None = None  # what the application has left, if already read
     _ended: WatchResult | None = None
-    _open: OpenMlflowRun | None = None  # MLflow's run, since it was told that the training begins
+    _open: OpenMlflowRun | None = None  # MLflow's run, after the start was reported to it
 
     def completed(self, request: SubmissionRequest) -> SubmissionRequest:
-        """The request with what its programs are to know of those who are told. Raises TonySpecError."""
+        """Add variables and credentials of the reports to the request of a job. Raises TonySpecError."""
         environment, credentials = trace_environment(), {}
         run = self._mlflow_run()
         if run is not None:
@@ -229,7 +233,7 @@ class Telemetry:
 
     @property
     def open_run(self) -> OpenMlflowRun | None:
-        """What is to be closed where no task is left to tell how the training ended; None: nothing that is known."""
+        """The run to close if no task can report the training's end. None if no run is known."""
         with self._bearing("MLflow's run stays open where a user ends this task"):
             options = MlflowOptions.of(self.task.mlflow)
             if self._open is None and options is not None:
@@ -238,7 +242,7 @@ class Telemetry:
 
     @property
     def secrets(self) -> list[str]:
-        """Values that the job's programs know beside the task's own secrets; Airflow masks them from here on."""
+        """Values that the job's programs know in addition to the task's secrets. Airflow masks them from now on."""
         with self._bearing("What the job has printed is shown with MLflow's password, should it be in it"):
             options = MlflowOptions.of(self.task.mlflow)
             if options is not None:
@@ -246,20 +250,21 @@ class Telemetry:
         return []
 
     def saw(self, ending: WatchResult) -> None:
-        """That there is nothing more to wait for, and what is known of the application by then."""
+        """Record the end of the watch, with the application's last state."""
         self._ended = ending
 
     def hurry(self, application_id: str, reason: str) -> None:
-        """Have MLflow's run closed beside what goes on here: Airflow may end this process before the job has ended."""
+        """Close MLflow's run in parallel: Airflow may end this process before the job has ended."""
         with self._bearing("MLflow's run stays open"):
             if (run := self.open_run) is not None:
                 run.close_later(application_id, reason)
 
     @contextmanager
     def telling(self) -> Iterator[None]:
-        """Context manager around every part of a try: the last one tells how it went.
+        """Context manager around each part of a try. The last part reports how the try went.
 
-        Nothing is told where there is no application, or it goes on; but MLflow of a run that was begun for one.
+        There is no report without an application, or while it continues, except to MLflow for a run that was started
+        for it.
         """
         try:
             yield
@@ -298,7 +303,7 @@ class Telemetry:
         return self.task.hook.history(self.identity(), application_id)
 
     def _mlflow_run(self) -> MlflowRun | None:
-        """None where none is wanted. Raises TonySpecError."""
+        """Return None if the task has no ``mlflow``. Raises TonySpecError."""
         options = MlflowOptions.of(self.task.mlflow)
         if options is None:
             return None
@@ -307,7 +312,7 @@ class Telemetry:
 
     @contextmanager
     def _bearing(self, without: str) -> Iterator[None]:
-        """Others may raise anything: clients of statsd, exporters, MLflow and its servers."""
+        """Log any exception of other systems, such as statsd clients, exporters, and MLflow with its servers."""
         try:
             yield
         except Exception as error:  # noqa: BLE001

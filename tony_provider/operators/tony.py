@@ -1,6 +1,6 @@
 """TonyTrainOperator: a distributed training on YARN as a task of a DAG.
 
-Every parse of a DAG file loads this module, and so it loads nothing that only a running task needs.
+Each parse of a DAG file imports this module, so it imports modules of a running task only on use.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 class TonyTrainOperator(OpenLineageMixin, JobTemplatesMixin, BaseOperator):
     """Run a distributed training on YARN, or on this machine, and wait for it.
 
-    A try after the worker died attaches to the application that its predecessor left running, or returns the result
-    that it left. A try after a failure starts a new application, which resumes from the newest verified checkpoint, as
-    long as the commands, the environment and the files are the same. A task that is cleared after a success trains
-    from the beginning. See docs/how-it-works.md, "Retry is resume".
+    A try after the worker died attaches to the running application of the try before, or returns its result. A try
+    after a failure starts a new application, which resumes from the newest verified checkpoint, as long as the
+    commands, the environment and the files are the same. A task that is cleared after a success trains from the
+    beginning. See docs/how-it-works.md, "Retry is resume".
 
     :param job: the job specification: a mapping, YAML or JSON text, or the name of a file next to the DAG that ends in
         ``.tony.yaml`` or ``.tony.json``. Text and files are parsed before their values are rendered. See
@@ -99,7 +99,7 @@ class TonyTrainOperator(OpenLineageMixin, JobTemplatesMixin, BaseOperator):
     :return: see ``JobResult``.
 
     Raises TonySpecError and TonyJobRejected, which are not retried, TonyJobFailed, TonyQueueTimeout,
-    TonyKilledExternally, AirflowTaskTimeout, and ClusterError or StorageError when the cluster is out of reach.
+    TonyKilledExternally, AirflowTaskTimeout, and ClusterError or StorageError if the cluster is unreachable.
     """
 
     template_fields: Sequence[str] = (
@@ -174,14 +174,14 @@ class TonyTrainOperator(OpenLineageMixin, JobTemplatesMixin, BaseOperator):
         self.mlflow = mlflow
         self.durable = yes_or_no("durable", durable)
         if apply_advice is not False:
-            from tony_provider.advice.sizing import Limits  # here: few tasks have it
+            from tony_provider.advice.sizing import Limits  # here: few tasks use it
 
             Limits.parse(apply_advice)
         self.apply_advice = apply_advice
         self.on_kill_action = on_kill_action
         self.show_output = output_wanted(show_output)
         self.switch = KillSwitch()
-        self.has_links = False  # this try has pushed the addresses of its links
+        self.has_links = False  # whether this try has pushed the addresses of its links
 
     @cached_property
     def hook(self) -> TonyHook:
@@ -219,7 +219,7 @@ class TonyTrainOperator(OpenLineageMixin, JobTemplatesMixin, BaseOperator):
                 return training.go_on_without_trigger(failure)
 
     def on_kill(self) -> None:
-        """Stop waiting, and end the application as ``on_kill_action`` says.
+        """Stop waiting, and end the application unless ``on_kill_action`` is ``keep``.
 
         Airflow calls this from a signal handler, at any point of the task.
         """
@@ -269,5 +269,5 @@ class TonyTrainOperator(OpenLineageMixin, JobTemplatesMixin, BaseOperator):
         yield job
 
     def answer(self, context: Context, result: dict[str, Any]) -> Any:
-        """Return the task's return value, made of a training's ``result``."""
+        """Return the task's return value for a training's ``result``."""
         return without_empty_xcoms(result)

@@ -1,4 +1,8 @@
-"""The start of a try: it attaches to the application that an earlier try has left running, or submits one."""
+"""One try of a training task: starts or attaches to an application, waits for it, and concludes the task.
+
+``ApplicationStarter`` attaches to the application of an earlier try, or submits a new one. ``TrainingTry`` contains the
+whole try, in the worker and around its deferrals.
+"""
 
 from __future__ import annotations
 
@@ -84,33 +88,34 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class StartedApplication:
-    """The application that a try waits for: one that it has submitted, or found of an earlier try."""
+    """The application that a try waits for: submitted by this try, or found from an earlier one."""
 
     application_id: str
-    attached: bool = False  # an earlier try has started it
-    has_ended: bool = False  # and it has succeeded, without Airflow having the result
+    attached: bool = False  # an earlier try started it
+    has_ended: bool = False  # it has succeeded, but Airflow has no result of it
 
 
 @attrs.frozen
 class ApplicationStarter:
-    """What starts the application of one try, or finds the one that an earlier try has started."""
+    """Starts the application of one try, or finds the one that an earlier try started."""
 
     hook: TonyHook
     this_try: TryInfo
-    remember: Callable[[str], None]  # is given the application's id when the try attaches to it
-    before_submit: Callable[[str], None]  # the same before it can exist; raises when nobody wants it any more
-    completed: Callable[[SubmissionRequest], SubmissionRequest]  # the request with what only a new application needs
-    instance_exists: Callable[[int], bool]  # another mapped instance of the task, by its index
+    remember: Callable[[str], None]  # called with the application's ID when the try attaches to it
+    before_submit: Callable[[str], None]  # called with the ID before submission; raises if the try was killed
+    completed: Callable[[SubmissionRequest], SubmissionRequest]  # adds data that only a new application needs
+    instance_exists: Callable[[int], bool]  # whether the mapped instance with this index exists
     log: Logger
 
     def attach_or_submit(self, request: SubmissionRequest, remembered: str | None) -> StartedApplication:
-        """Attach to what an earlier try has left, if there is something to wait for or to return; else submit the job.
+        """Attach to the application of an earlier try, or return its result; otherwise submit the job.
 
-        See ``PreviousApplication`` for what can have been left; ``remembered``: its id, from Airflow's store. Raises as
-        ``TonyHook.submit``, StorageError; TonySpecError for an application of another mapped instance.
+        ``PreviousApplication`` describes the possible states. ``remembered`` is an application ID from Airflow's store.
+        Raises StorageError, the exceptions of ``TonyHook.submit``, and TonySpecError for an application of another
+        mapped instance.
         """
         if "map_index" in request.labels and (found := self.hook.previous_application(request.identity)):
-            self._check_instance(request, found)  # before this try takes over what may be another instance's
+            self._check_instance(request, found)  # before this try takes over an application of another instance
         owner = self._begin(request)
         before = self.hook.previous_application(request.identity, remembered=remembered)
         if before is not None and before.is_live and owner.stop is not None:
@@ -132,14 +137,14 @@ class ApplicationStarter:
             return StartedApplication(before.application_id, attached=True, has_ended=not before.is_live)
         if before is not None:
             self.log.info("The application before: %s", before)
-            # What it no longer needs, should neither its master nor its try have lived to remove it.
+            # Removes its files, in case that both its master and its try died.
             clean_up(self.hook, request.identity, before.application_id, self.log.warning)
         return self.submit(request)
 
     def end_and_submit(self, request: SubmissionRequest) -> StartedApplication:
-        """End whatever runs of this training and submit the job, without a look at what earlier tries have reached.
+        """End all applications of this training and submit the job, without using results of earlier tries.
 
-        Raises as ``TonyHook.submit``, StorageError.
+        Raises StorageError, and the exceptions of ``TonyHook.submit``.
         """
         self._begin(request)
         for application in self.hook.find(request.identity):
@@ -149,7 +154,7 @@ class ApplicationStarter:
         return self.submit(request)
 
     def _begin(self, request: SubmissionRequest) -> Owner:
-        """Begin the try at the store, so that earlier tries lose the training. Return the present owner."""
+        """Register the try at the store, so that earlier tries lose the training. Return the present owner."""
         owners = self.hook.owners(request.identity)
         return owners.begin(self.this_try.waiting).owner
 
@@ -162,9 +167,9 @@ class ApplicationStarter:
         return StartedApplication(application_id)
 
     def _check_instance(self, request: SubmissionRequest, before: PreviousApplication) -> None:
-        """With one key for two, the one's model would be the other's result.
+        """Reject two mapped instances that share a ``checkpoint_key``: the second would return the first one's model.
 
-        Where the list has changed, the same training has another index now: only while both are there are they two.
+        If the list has changed, the same training has another index now. So the instances differ only if both exist.
         """
         mine = request.labels.get("map_index")
         if mine is None:
@@ -183,14 +188,14 @@ class ApplicationStarter:
         return before.delivered is None or not self.this_try.follows_success(before.delivered)
 
 
-_FRESH_SECONDS = 120.0  # after which a trigger that begins is not the first one of its deferral
+_FRESH_SECONDS = 120.0  # a trigger that starts later is not the first one of its deferral
 
-# Templated, and not needed.
+# Templated and optional.
 OPTIONAL = ("overrides", "name", "yarn_queue", "proxy_user", "resume_from", "warm_start", "checkpoint_key", "mlflow")
 
 
 class TrainingTry:
-    """One try of a training task, in one of its processes: a task that was deferred goes on in another one."""
+    """One try of a training task, in one of its processes: a deferred task resumes in another process."""
 
     def __init__(self, task: OperatorArguments, context: Context) -> None:
         empty_to_none(task, OPTIONAL)
@@ -203,7 +208,7 @@ class TrainingTry:
         self._switch = task.switch = task.switch.of(self._try.name)
         self._store = StateStore(context, task.log, TrainingNotes(self._hook, lambda: self._identity))
         summed = task, context, self._run
-        # The truth about summaries is what the job has left on its store, not the training's notes.
+        # The job's own store is authoritative for summaries, not the training's notes.
         cache = StateStore(context, task.log)
         self._summary = SummaryKeeper(*summed, cache) if cache.is_airflows else Summaries(*summed)
         self._telemetry = Telemetry(task, self._run, lambda: self._identity, self._store)
@@ -219,7 +224,7 @@ class TrainingTry:
         return Adviser(self._hook, self._identity, self._log)
 
     def run(self) -> Any:
-        """Do the whole try, or its part before it is deferred. Returns what the task returns; raises TaskDeferred."""
+        """Run the whole try, or its part before the deferral. Return the task's return value, or raise TaskDeferred."""
         secrets = self._render_secrets()
         job = self._task.parse_job(secrets)
         if isinstance(self._task.show_output, list):
@@ -246,7 +251,7 @@ class TrainingTry:
         return self._conclude(application_id, self._wait(application_id, deadlines, self._wish(fresh=True)))
 
     def go_on(self, event: Mapping[str, Any]) -> Any:
-        """Where the trigger has seen that there is nothing more to wait for; ``event`` is its WatchEvent."""
+        """Continue after the trigger has ended the wait; ``event`` is its WatchEvent."""
         told = from_plain(event, WatchEvent, ignore_unknown=True)
         application_id = told.job.application_id
         self._told = told.told
@@ -257,13 +262,13 @@ class TrainingTry:
             raise ClusterUnreachable(f"{application_id} could not be watched any more: {told.error}")
         ending = WatchResult(told.reason, told.last_message)
         if ending.reason in (WatchEnd.FINISHED, WatchEnd.FORGOTTEN) or self._has_ended(application_id):
-            ending = self._wait(application_id, WatchLimits())  # looks at how it ended, through outages too
+            ending = self._wait(application_id, WatchLimits())  # observes how it ended, also through outages
         return self._conclude(application_id, ending)
 
     def go_on_without_trigger(self, failure: Exception) -> Any:
-        """Go on after the trigger failed: wait in the triggerer again, and at last in the worker.
+        """Continue after the trigger failed: wait in the triggerer again, and finally in the worker.
 
-        The job runs on undisturbed when a trigger fails.
+        The job is not affected by a failed trigger.
         """
         known = remembered(self._store)
         if known is not None and self._is_mine(known):
@@ -294,10 +299,10 @@ class TrainingTry:
 
     @contextmanager
     def ending_cleanly(self) -> Iterator[None]:
-        """Context manager around every part of a try, for what must hold however it ends.
+        """Context manager around each part of a try, for rules that apply to any end of it.
 
-        Errors are raised in Airflow's words; no application outlives the task's timeout; no connection outlives the
-        task.
+        Errors are raised as Airflow's exceptions. The application does not outlive the task's timeout, and connections
+        do not outlive the task.
         """
         try:
             with self._telemetry.telling(), self._ending_application():
@@ -312,7 +317,8 @@ class TrainingTry:
             yield
         except ClusterError as error:
             if error.permanent:
-                # That very kill may have had a killed try's submission refused: it says nothing of the next one.
+                # This kill may have caused the rejection of the submission, so the failure is not permanent for a next
+                # try.
                 kind = TonyTaskKilled if self._switch.pulled else TonyJobRejected
                 raise kind(str(error)) from error
             raise
@@ -326,7 +332,7 @@ class TrainingTry:
             raise
 
     def _leave(self) -> None:
-        """Tell Airflow what has become of the application, unless the try only goes on elsewhere."""
+        """Report the application's state to Airflow, unless the try only continues in another process."""
         if self._switch.application_id is not None and not isinstance(sys.exception(), TaskDeferred):
             self._summary.leave(self._switch.application_id)
 
@@ -337,7 +343,7 @@ class TrainingTry:
 
     def _take_over(self, application_id: str) -> None:
         """Let a kill find an application that another process of this try has started."""
-        self._hook.get_conn()  # loads the backend first: a kill's thread would wait for us to end that import
+        self._hook.get_conn()  # imports the backend before a kill, whose thread would wait for our import
         self._switch.remember(self._identity, application_id)
 
     def _is_mine(self, application_id: str) -> bool:
@@ -353,7 +359,7 @@ class TrainingTry:
 
     def _start(self, request: SubmissionRequest) -> StartedApplication:
         known = remembered(self._store)
-        if known is None:  # nothing runs that an outage would have to be outlasted for
+        if known is None:  # no application runs that justifies waiting through an outage
             self._hook.expect_servers()
         starter = ApplicationStarter(
             self._hook,
@@ -367,11 +373,11 @@ class TrainingTry:
         return starter.attach_or_submit(request, known) if self._task.durable else starter.end_and_submit(request)
 
     def _completed(self, request: SubmissionRequest) -> SubmissionRequest:
-        """With what only a new application needs: what advice changes about the job, and what others are told of it."""
+        """Add data that only a new application needs: advised changes of the job, and data for reports."""
         return self._telemetry.completed(self._advised(request) if self._task.apply_advice else request)
 
     def _advised(self, request: SubmissionRequest) -> SubmissionRequest:
-        from tony_provider.advice.sizing import Limits  # here: few tasks have it
+        from tony_provider.advice.sizing import Limits  # here: few tasks use it
 
         limits = Limits.parse(self._task.apply_advice)
         return request if limits is None else self._adviser.advised(request, limits)
@@ -382,7 +388,7 @@ class TrainingTry:
             remember(self._store, application_id)
 
     def _before_submit(self, application_id: str) -> None:
-        """From here on a kill finds the application by its id; one that came before keeps it from being submitted."""
+        """Let a kill find the application from now on. An earlier kill prevents the submission."""
         self._remember(application_id)
         if self._switch.pulled:
             self._switch.forget()
@@ -414,7 +420,7 @@ class TrainingTry:
         )
 
     def _wish(self, *, fresh: bool) -> OutputSelection | None:
-        """Whose output is shown; not ``fresh``: what was printed before is in this try's log already."""
+        """Return whose output to show. If not ``fresh``, this try's log contains the earlier output already."""
         wanted = self._task.show_output
         if wanted is False:
             return None
@@ -435,8 +441,8 @@ class TrainingTry:
         )
         left = try_state.DeferralNote(self._try.id, self._try.max_tries, application_id, job.kill)
         try_state.write_deferral_note(self._store, left)
-        # A triggerer beside ``dag.test()``, which runs the trigger itself, would take what comes next for a user's
-        # action; and no scheduler fails the task there.
+        # A triggerer in parallel to ``dag.test()``, which runs the trigger itself, would mistake the following events
+        # for a user's action. No scheduler fails the task there.
         is_test = is_of_dag_test(self._context)
         watched = attrs.evolve(job, kill=job.kill and not is_test)
         task.defer(
@@ -453,7 +459,7 @@ class TrainingTry:
         )
 
     def _has_ended(self, application_id: str) -> bool:
-        """Whether its end was only not seen in time. Not so where the cluster does not tell."""
+        """Return whether the end was only not detected in time; False if the cluster does not answer."""
         try:
             application = self._hook.application(application_id)
         except ClusterError as error:
@@ -487,7 +493,7 @@ class TrainingTry:
         return result
 
     def _heed_kill(self) -> None:
-        """Airflow lets execute() go on after on_kill(), and would call its return a success."""
+        """Raise after the switch was pulled. Airflow continues execute() after on_kill(), and would record success."""
         if not self._switch.pulled:
             return
         application_id = self._switch.application_id
@@ -509,7 +515,10 @@ class TrainingTry:
             end_application(self._hook, self._identity, self._switch.application_id, KillOrder(reason, self._try.name))
 
     def _end_despite_alarm(self, reason: str) -> None:
-        """Airflow's alarm, which rings once, may do so while the job is already ended as its deadline has passed."""
+        """End the application, again if Airflow's alarm interrupts that.
+
+        The alarm occurs once, perhaps during this call.
+        """
         try:
             self._end(reason)
         except AirflowTaskTimeout:
@@ -553,7 +562,10 @@ class TrainingTry:
         return RemainingOutput(self._wish(fresh=False), self._told, [*self._secrets, *self._telemetry.secrets])
 
     def _was_killed_for_another_try(self, ending: WatchResult) -> bool:
-        """A task that is cleared while it is deferred starts its next try before the last one's job is killed."""
+        """Return whether the kill was for an earlier try of a task that was cleared while it was deferred.
+
+        The next try of such a task starts before the job of the earlier one is killed.
+        """
         if not killed_by_airflow(ending.application) or killed_for(ending.application) == self._try.name:
             return False
         try:

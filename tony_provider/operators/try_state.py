@@ -1,4 +1,8 @@
-"""Values that the tries of a task, and the processes of one try, leave for each other."""
+"""State that the tries of a task, and the processes of one try, share through stores.
+
+Contains the names of a task and its tries, the application of the last try, counters of retries, the note about a
+deferred try, and the result of an ended try.
+"""
 
 from __future__ import annotations
 
@@ -84,9 +88,9 @@ class StateStore:
         return self._store.is_airflows
 
     def get(self, key: str, *, forever: bool = False) -> JsonValue:
-        """The value that was stored under ``key``; None where there is none, or the store does not answer.
+        """Return the value that was stored under ``key``, or None if there is none or the store does not answer.
 
-        ``forever``: as it was stored.
+        ``forever`` must be as in ``set``.
         """
         found: JsonValue = None
         with self._bearing(self._store.name, "tell", key):
@@ -97,9 +101,9 @@ class StateStore:
         return found
 
     def set(self, key: str, value: JsonValue, *, forever: bool = False) -> bool:
-        """Store ``value`` under ``key``, for as long as the installation keeps such things, or ``forever``.
+        """Store ``value`` under ``key``, for the retention time of the installation, or ``forever``.
 
-        Returns whether it was taken.
+        Return whether it was accepted.
         """
         noted = cached = False
         if forever and self._notes is not None:
@@ -111,7 +115,7 @@ class StateStore:
         return noted or cached
 
     def delete(self, key: str) -> None:
-        """Forget what was stored ``forever`` under ``key``."""
+        """Delete a value that was stored ``forever`` under ``key``."""
         if self._notes is not None:
             with self._bearing(_NOTES, "forget", key):
                 self._notes.delete(key)
@@ -129,20 +133,20 @@ class StateStore:
 STATE_KEY = "tony_application_id"
 FAILURES_KEY = "tony_trigger_failures"
 STARTS_KEY = "tony_starts_anew"
-_GONE = ("failed", "skipped", "upstream_failed", "removed")  # states of task instances that want nothing any more
+_GONE = ("failed", "skipped", "upstream_failed", "removed")  # final states of task instances, except success
 TRIGGER_FAILURE_WINDOW = 3600.0  # seconds
-MAX_TRIGGER_FAILURES = 3  # of one try, so lately; after that it waits in the worker
-MAX_RESUBMISSIONS = 3  # of one try: as many earlier tries may still be ending what they take for theirs
+MAX_TRIGGER_FAILURES = 3  # of one try within the window; after that it waits in the worker
+MAX_RESUBMISSIONS = 3  # of one try: as many earlier tries may still end an application that they mistake for theirs
 
 
 @attrs.frozen
 class TaskInstanceInfo:
-    """A task in one run of its DAG: what its training is called after, in all its tries."""
+    """A task in one run of its DAG, which names its training for all tries."""
 
     dag_id: str
     run_id: str
     task_id: str
-    map_index: int = -1  # -1: the task is not mapped
+    map_index: int = -1  # -1 if the task is not mapped
     try_number: int = 1
 
     @classmethod
@@ -152,7 +156,7 @@ class TaskInstanceInfo:
         return cls(ti.dag_id, ti.run_id, ti.task_id, index, ti.try_number)
 
     def identity(self, hook: TonyHook, checkpoint_key: str | None) -> Identity:
-        """Of the training that the task is in this run."""
+        """Return the identity of the task's training in this run."""
         return hook.identity(
             dag_id=self.dag_id,
             run_id=self.run_id,
@@ -163,7 +167,7 @@ class TaskInstanceInfo:
 
     @property
     def labels(self) -> dict[str, str]:
-        """Where the job comes from, for its event log."""
+        """The origin of the job, for its event log."""
         told = {name: str(value) for name, value in attrs.asdict(self).items()}
         if self.map_index < 0:
             del told["map_index"]
@@ -172,12 +176,12 @@ class TaskInstanceInfo:
 
 @attrs.frozen
 class TryInfo:
-    """One try of a task, by which its marks and kills can be told from those of other tries."""
+    """One try of a task. It distinguishes the marks and kills of this try from those of other tries."""
 
     number: int
-    max_tries: int  # the last one that Airflow allows; raised when the task is cleared
-    id: str  # Airflow's, of this try alone: a run that is made anew counts from 1 again
-    run: str = ""  # names the task's run, in which the numbers of tries compare
+    max_tries: int  # the last try that Airflow allows; raised when the task is cleared
+    id: str  # Airflow's ID of this try: a recreated run counts tries from 1 again
+    run: str = ""  # names the task's run, within which try numbers are comparable
 
     @classmethod
     def of(cls, context: Context) -> TryInfo:
@@ -196,31 +200,31 @@ class TryInfo:
 
     @property
     def waiting(self) -> WaitingTry:
-        """The try as the store names it next to the application that it waits for."""
+        """The try in the store's record about the application that it waits for."""
         return WaitingTry(self.name, self.number, self.run, self.id)
 
     def delivers(self) -> Delivered:
-        """The mark that this try leaves on the store when it has a result."""
+        """Return the mark that this try writes to the store when it has a result."""
         return Delivered(self.number, self.max_tries)
 
     def follows_success(self, mark: Delivered) -> bool:
-        """Whether Airflow called the try that left the mark a success: somebody has cleared the task since then."""
+        """Whether Airflow recorded success for the try that left the mark, so that the task was cleared since then."""
         return mark.reached_airflow(self.number, self.max_tries)
 
 
 def is_of_dag_test(context: Context) -> bool:
-    """Whether ``dag.test()`` runs the task, in its own process: it alone gives a task instance no bundle.
+    """Whether ``dag.test()`` runs the task in its own process: only there, the task instance has no bundle.
 
-    It tells the database that the task is deferred, and then runs the trigger itself. A triggerer that looks at the
-    same database begins to run it too, and takes what comes next for a user's action.
+    ``dag.test()`` marks the task as deferred in the database, and runs the trigger itself. A triggerer with the same
+    database runs the trigger as well, and mistakes the following events for a user's action.
     """
     return getattr(context["ti"], "bundle_instance", None) is None
 
 
 def instance_exists(context: Context, map_index: int) -> bool:
-    """Whether another mapped instance of the task works, waits or has succeeded: what it has started is its own.
+    """Whether another mapped instance of the task runs, waits or has succeeded, so that its application is its own.
 
-    False where Airflow does not tell.
+    Return False if Airflow does not answer.
     """
     ti = context["ti"]
     try:
@@ -232,26 +236,26 @@ def instance_exists(context: Context, map_index: int) -> bool:
 
 
 def remember(store: StateStore, application_id: str) -> None:
-    """Keep the application's id in Airflow's store.
+    """Keep the application's ID in Airflow's store.
 
-    A cache: the store of the jobs says the same, and is believed first.
+    The value is a cache: the store of the jobs has the same information, and takes precedence.
     """
     store.set(STATE_KEY, application_id, forever=True)
 
 
 def remembered(store: StateStore) -> str | None:
-    """The application's id that an earlier try has kept in Airflow's store; None when there is none.
+    """Return the application ID that an earlier try has kept in Airflow's store, or None.
 
-    Users who may clear or mark the task can write it, and so can its job: it may be any application's.
+    It is untrusted, and may name any application: its job, and users who may clear or mark the task, can write it.
     """
     found = store.get(STATE_KEY, forever=True)
     return found if isinstance(found, str) and is_application_id(found) else None
 
 
 def may_defer_again(store: StateStore, this_try: TryInfo, log: Logger) -> bool:
-    """Whether this try, whose trigger has just failed, is to be deferred again; if not, it waits in its worker.
+    """Whether to defer this try again after a failure of its trigger. Otherwise it waits in its worker.
 
-    A trigger that fails hands over nothing but its error, so Airflow's store has to count. False where it does not.
+    A failed trigger returns only its error, so Airflow's store keeps the count. Return False if the store fails.
     """
     times = _counted(store, FAILURES_KEY, this_try, TRIGGER_FAILURE_WINDOW)
     if times is None:
@@ -261,16 +265,20 @@ def may_defer_again(store: StateStore, this_try: TryInfo, log: Logger) -> bool:
 
 
 def may_resubmit(store: StateStore, this_try: TryInfo) -> bool:
-    """Whether this try, whose application says that it was killed for another one, is to submit its job again.
+    """Whether this try submits its job again, because its application reports that it was killed for another try.
 
-    A job ends in words of its own and could say so each time, hence the count. False where Airflow's store does not.
+    A job writes its own end message and could repeat it each time, hence the count. Return False if Airflow's store
+    fails.
     """
     times = _counted(store, STARTS_KEY, this_try, math.inf)
     return times is not None and times <= MAX_RESUBMISSIONS
 
 
 def _counted(store: StateStore, key: str, this_try: TryInfo, seconds: float) -> int | None:
-    """How often this try has come here within so many seconds, this time included; None where nobody can count."""
+    """Count this call of this try within ``seconds``.
+
+    Return the count including this call, or None if the store fails.
+    """
     found, now = store.get(key), time.time()
     known = found if isinstance(found, dict) and found.get("try") == this_try.id else {}
     times = known.get("times")
@@ -280,21 +288,21 @@ def _counted(store: StateStore, key: str, this_try: TryInfo, seconds: float) -> 
     return len(recent) + 1
 
 
-_STORE_SECONDS = 5.0  # that the store may be away: a training does not depend on what is here
+_STORE_SECONDS = 5.0  # time limit for the store, since trainings do not depend on notes
 
 
 @attrs.frozen
 class TrainingNotes:
-    """In the directory of the training, a file for each key, where its job may write: they are hints.
+    """Notes in the training's directory, one file per key. They are untrusted, because the job may write there.
 
-    Its methods may raise what the store raises.
+    The methods may raise the store's exceptions.
     """
 
     hook: TonyHook
     identity: Callable[[], Identity]
 
     def get(self, key: str) -> JsonValue:
-        """None where there is none."""
+        """Return the note, or None."""
         try:
             found: JsonValue = read_json(read_whole(self._storage(), self._file(key), RECORD_LIMIT))
         except StorageNotFound:
@@ -318,33 +326,33 @@ class TrainingNotes:
 KILL_REASON = "the task was cleared while it was deferred"
 _KEY = "tony_deferral"
 _WHOSE = ("dag_id", "run_id", "task_id", "map_index")
-_NAMED = 100  # characters of what is no id
+_NAMED = 100  # characters of an invalid ID
 
 
 @attrs.frozen
 class DeferralNote:
-    """A note that a try was deferred, and what it left running: written just before, and removed when it goes on.
+    """A note about a deferred try and its running application, written before the deferral and removed after it.
 
-    In between no process of the try looks on.
+    In between, no process of the try is active.
     """
 
     try_id: str
-    max_tries: int  # the last try that Airflow allowed then
+    max_tries: int  # the last try that Airflow allowed at that time
     application_id: str
     kill: bool  # whether a user's action on the task ends the application
 
     def was_cut_short(self, this_try: TryInfo) -> bool:
         """Whether a user has cleared the task while it was deferred, as seen from another try.
 
-        A mere retry after a note says that a process died as the try was about to be deferred, or to go on. Only
-        clearing raises ``max_tries``; unless the DAG has got just as many ``retries`` less meanwhile.
+        A retry without clearing means that a process died before the deferral or before the resumption. Only clearing
+        raises ``max_tries``, unless the DAG's ``retries`` have been lowered by the same number.
         """
         return this_try.id != self.try_id and this_try.max_tries != self.max_tries
 
 
 @attrs.frozen
 class BeginningTry:
-    """A task whose try begins, and the door to the cluster by its own connection."""
+    """A task at the start of a try, with a hook for the task's connection."""
 
     hook: TonyHook
     run: TaskInstanceInfo
@@ -353,21 +361,21 @@ class BeginningTry:
 
 
 def write_deferral_note(store: StateStore, deferral: DeferralNote) -> None:
-    """Leave the note just before the task is deferred."""
+    """Write the note just before the task is deferred."""
     store.set(_KEY, to_plain(deferral), forever=True)
 
 
 def delete_deferral_note(store: StateStore) -> None:
-    """Remove the note: the task goes on."""
+    """Remove the note when the task resumes."""
     store.delete(_KEY)
 
 
 def end_abandoned_application(store: StateStore, left_by: BeginningTry, log: Logger) -> None:
-    """End the application that an earlier try had left to its trigger when the task was cleared, if it still runs.
+    """End the application of an earlier try that was cleared while its task was deferred, if it still runs.
 
-    Whoever may clear or mark the task can write its note, and so can its job: that only names an
-    application, which is ended where the task's own connection says that this task has started it. What cannot be ended
-    keeps this try from nothing, where it is another one.
+    The note is untrusted: its job, and users who may clear or mark the task, can write it. It only names an
+    application, which is ended if the task's own connection confirms that this task started it. A failure does not stop
+    this try.
     """
     left = _noted(store, log)
     if left is None:
@@ -375,7 +383,7 @@ def end_abandoned_application(store: StateStore, left_by: BeginningTry, log: Log
     try:
         if left.kill and left.was_cut_short(left_by.this_try):
             _end(left.application_id, left_by, log)
-    except Exception as error:  # the answers of a cluster, and what an application has left, are foreign
+    except Exception as error:  # answers of a cluster and files of an application are untrusted
         log.warning(
             "%s of an earlier try could not be ended, and may still run: %s",
             left.application_id,
@@ -392,7 +400,7 @@ def _noted(store: StateStore, log: Logger) -> DeferralNote | None:
         return None
     try:
         found = from_plain(plain, DeferralNote, ignore_unknown=True)
-    except CodecError as error:  # of another release
+    except CodecError as error:  # from another release
         log.warning("Whether an earlier try was cleared while it was deferred cannot be told: %s", error)
         return None
     if not is_application_id(found.application_id):
@@ -414,7 +422,7 @@ def _end(application_id: str, task: BeginningTry, log: Logger) -> None:
 
 
 def _is_of(task: BeginningTry, identity: Identity, application_id: str) -> bool:
-    """Whether it is of the task's training, or of the one that the task was before: its key may have changed since."""
+    """Whether the application belongs to the task's training, now or before a change of its checkpoint key."""
     if identity == task.run.identity(task.hook, task.checkpoint_key):
         return True
     labels = task.hook.labels(identity, application_id)
@@ -427,13 +435,13 @@ _KILLED = (TonyKilledExternally, TonyTaskKilled)
 
 @attrs.frozen(kw_only=True)
 class EndedTry:
-    """How a try of a training task has ended, and what is known of its application by then."""
+    """The end of a try of a training task, with the last known state of its application."""
 
     run: TaskInstanceInfo
-    application_id: str  # empty: none was submitted
-    error: BaseException | None = None  # that the task fails with; None: it has succeeded
-    application: Application | None = None  # None: the cluster does not know it, or was not asked in the end
-    status: JobStatus | None = None  # None: it has left none, or was not asked in the end
+    application_id: str  # empty if no application was submitted
+    error: BaseException | None = None  # the exception that fails the task; None after success
+    application: Application | None = None  # None if unknown to the cluster, or not queried at the end
+    status: JobStatus | None = None  # None if there is none, or not read at the end
     summary: JobSummary | None = None
 
     @property
@@ -444,7 +452,7 @@ class EndedTry:
 
     @property
     def kind(self) -> str:
-        """Why it has failed: a FailureKind, or the name of the error where the job itself says none; else empty."""
+        """The failure's kind: a FailureKind, or the name of the error if the job reports none. Empty after success."""
         if self.error is None:
             return ""
         if isinstance(self.error, TonyJobFailed) and self.error.failure is not None:
@@ -462,7 +470,7 @@ class EndedTry:
 
     @property
     def started_ms(self) -> int | None:
-        """When it was submitted, or else when its master began."""
+        """The time of submission, otherwise the start of the application master."""
         known = (self.application, self.status)
         return next((each.started_ms for each in known if each is not None and each.started_ms), None)
 

@@ -1,4 +1,4 @@
-"""The portal: what became of each job, inside Airflow's API server and by its permissions.
+"""The portal: pages and an API about jobs, served by Airflow's API server under Airflow's permissions.
 
-Only the API server loads what is in here.
+Only the API server imports the modules of this package, apart from the plugin itself.
 """

@@ -1,6 +1,7 @@
-"""Who reads, and what Airflow lets them read: its own authentication, and its own permissions for each DAG.
+"""HTTP API of the portal: job lists, one job's history, live state and logs, comparisons, and results by date.
 
-A FastAPI app of a plugin has no authentication by itself, so that each route asks for a ``ReaderDep``.
+A FastAPI app of a plugin has no authentication by default. So each route depends on ``ReaderDep``, which logs the user
+in through Airflow and checks Airflow's permissions for each DAG.
 """
 
 from __future__ import annotations
@@ -48,19 +49,19 @@ from tony_provider.runtime.common.text import first_line
 
 @attrs.frozen
 class PortalReader:
-    """Somebody who has logged in. All methods ask Airflow's auth manager, and may block."""
+    """A logged-in user and the DAGs that the user may read. All methods query Airflow's auth manager and may block."""
 
     user: BaseUser
 
     def readable_dags(self) -> frozenset[str]:
-        """The ids of the DAGs whose jobs they may read, by what Airflow's own lists of task instances ask for."""
+        """Return the ids of the DAGs whose jobs the user may read: those whose task instances Airflow would list."""
         manager = get_auth_manager()
         if not manager.is_authorized_dag(method="GET", access_entity=DagAccessEntity.TASK_INSTANCE, user=self.user):
             return frozenset()
         return frozenset(manager.get_authorized_dag_ids(user=self.user, method="GET"))
 
     def may_read(self, dag_id: str) -> bool:
-        """Whether they may read the DAG and its task instances. False also where there is no such DAG."""
+        """Return whether the user may read the DAG and its task instances. Return False if the DAG does not exist."""
         return self._may(dag_id, None) and self._may(dag_id, DagAccessEntity.TASK_INSTANCE)
 
     def may_read_logs(self, dag_id: str) -> bool:
@@ -78,22 +79,23 @@ def _reader(user: GetUserDep) -> PortalReader:
 
 ReaderDep = Annotated[PortalReader, Depends(_reader)]
 
-_TASKS = 50  # whose samples are given unasked
-_EVENTS = 10_000  # the newest, of a job
+_TASKS = 50  # tasks whose samples are returned if the request names no tasks
+_EVENTS = 10_000  # newest events of a job that are returned
 _COMPARED = 8
-_ENTRIES = 10_000  # of a specification that is compared
+_ENTRIES = 10_000  # limit for a specification that is compared
 _MOST_TAIL = 4 << 20  # bytes
 _TASK = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*:\d+")
-# What may be a character that is not printable, in JSON in ASCII; few answers have any, and large ones take their time.
+# Matches escapes, in ASCII JSON, of characters that may be unprintable. Few answers contain any, and cleaning a large
+# answer is slow.
 _ODD = re.compile(r"\\(?:[bfr]|u(?:00[0189]|007f|00ad|061c|180e|200[b-f]|202[89a-e]|206|d[89a-f]|feff|fff[9ab]))")
 _FIGURES = ("state", "task_state", "duration_s", "waiting_s", "memory_gb_hours", "vcore_hours", "gpu_hours")
 
 
 class PlainJson(JSONResponse):
-    """JSON in ASCII, of what may hold numbers that JSON lacks, and halves of characters that UTF-8 lacks.
+    """JSON response in ASCII, also for NaN, infinity and lone surrogates, which JSON or UTF-8 cannot represent.
 
-    Its texts are those of jobs, clusters and anybody's tasks, and without what terminals obey, or nothing shows: all
-    that the pages show, and people copy, comes by here.
+    Jobs, clusters and tasks supply the texts. All answers that pages show, and that users copy from, use this class. So
+    it removes terminal control characters and invisible characters.
     """
 
     def render(self, content: Any) -> bytes:
@@ -106,7 +108,8 @@ def _ascii(plain: Any) -> str:
     return json.dumps(plain, allow_nan=False, separators=(",", ":"))
 
 
-# What is asked of the store, and what becomes JSON of it, is done in threads: one loop answers everybody.
+# Synchronous routes run in threads, so that store access and JSON encoding do not block the event loop, which serves
+# all users.
 router = APIRouter(default_response_class=PlainJson)
 
 
@@ -125,7 +128,7 @@ def _found(application_id: str, jobs: JobsDep, reader: ReaderDep) -> Row:
     row = jobs.row(application_id)
     if row is None or not reader.may_read(row["dag_id"]):
         raise _no_such("job")
-    jobs.session.close()  # whoever goes on to the store needs no connection to the database meanwhile
+    jobs.session.close()  # free the database connection before a slow read of the store
     return row
 
 
@@ -142,7 +145,7 @@ LoggedDep = Annotated[Row, Depends(_found_with_logs)]
 
 
 def _readable(reader: PortalReader, row: Row, plain: Any) -> Any:
-    """What this reader may know of what is told of a job."""
+    """Return ``plain``, reduced to the first line of each text if the user may not read task logs."""
     return plain if reader.may_read_logs(row["dag_id"]) else first_lines(plain)
 
 
@@ -259,7 +262,7 @@ async def logs(row: LoggedDep) -> Response:
 
 
 def _named(file: str) -> dict[str, Any]:
-    """Which task and container a log is of, as ``contract.log_file`` has named it: worker-0.attempt-2.log."""
+    """Return task and attempt from a log file name of ``contract.log_name``, such as worker-0.attempt-2.log."""
     task, _, rest = file.partition(".")
     kind, _, index = task.rpartition("-")
     attempt = re.match(r"attempt-(\d+)\.", rest)
@@ -309,7 +312,7 @@ def _comparison(
     missing: list[str],
     read: Sequence[dict[str, Any] | str],
 ) -> Response:
-    """``read``: the specification of each, or why it cannot be read."""
+    """Compare jobs; ``read`` has the specification of each job, or the reason it cannot be read."""
     problems = [
         f"{row['application_id']}: {each}" for row, each in zip(rows, read, strict=True) if isinstance(each, str)
     ]
@@ -340,7 +343,7 @@ def _specification(opened: OpenJob) -> dict[str, Any]:
 
 
 async def _read_specification(row: Row) -> dict[str, Any] | str:
-    """It, or why it cannot be read."""
+    """Return the specification, or the reason it cannot be read."""
     try:
         return await read_from_job(row, _specification)
     except JobUnavailable as error:
@@ -361,12 +364,15 @@ def _may_see(reader: PortalReader, stored: StoredJobs, dag_id: str) -> bool:
 
 _read_ahead_log = logging.getLogger(__name__)
 
-_PATIENCE = 5.0  # seconds; for a database that does not answer while the server stops
+_PATIENCE = 5.0  # seconds to wait at shutdown for a database that does not answer
 
 
 @asynccontextmanager
 async def preloading_rows(_: FastAPI) -> AsyncIterator[None]:
-    """The lifespan of the portal's app, which Airflow enters together with its own."""
+    """Lifespan of the portal's app: read the newest rows into the cache, in a thread.
+
+    Airflow enters it together with its own lifespan.
+    """
     over = threading.Event()
     thread = threading.Thread(target=_read, args=[over], name="tony-portal-read-ahead", daemon=True)
     thread.start()
@@ -389,7 +395,7 @@ def _read(over: threading.Event) -> None:
 
 
 def portal_app() -> FastAPI:
-    """A new one. Its description is not served: that would ask nobody who they are."""
+    """Return a new FastAPI app. It does not serve its OpenAPI description, because that needs no login."""
     app = FastAPI(title="TonY portal", openapi_url=None, docs_url=None, redoc_url=None, lifespan=preloading_rows)
     app.include_router(router, prefix="/api")
     files = PortalFiles()

@@ -1,4 +1,4 @@
-"""Which jobs of a list are asked for, in which order."""
+"""Filter and sort job lists, find a job's previous run, and arrange a DAG's jobs by date, with schedule gaps."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SEARCHED = (
     "failed_task",
     "failed_node",
 )
-# The names that people order by, and the fields behind them.
+# Order names of the API, and the row field that each one sorts by.
 ORDERS = {
     "submitted": "submitted_ms",
     "finished": "finished_ms",
@@ -58,19 +58,19 @@ ORDERS = {
 
 @attrs.frozen(kw_only=True)
 class JobFilter:
-    """What a list may leave out; a field that is empty leaves out nothing."""
+    """Conditions of a job list. An empty field matches all jobs."""
 
     user: str = ""
-    verdict: str = ""  # states, with commas between them
-    text: str = ""  # is in one of the fields that people know a job by; in upper or lower case
-    after: datetime | None = None  # submitted then or later
-    before: datetime | None = None  # submitted before that
-    date_after: datetime | None = None  # the run's date is then or later; a job without one is left out
-    date_before: datetime | None = None  # the run's date is before that
+    verdict: str = ""  # comma-separated states
+    text: str = ""  # words that must each occur in one of ``_SEARCHED``, ignoring case
+    after: datetime | None = None  # submitted at this time or later
+    before: datetime | None = None  # submitted before this time
+    date_after: datetime | None = None  # run date at this time or later; excludes jobs without a run date
+    date_before: datetime | None = None  # run date before this time
 
     def chosen(self, rows: Iterable[Row]) -> list[Row]:
         states = {each.strip().upper() for each in self.verdict.split(",") if each.strip()}
-        words = set(self.text.casefold().split())  # an address may say one thousands of times
+        words = set(self.text.casefold().split())  # a URL may repeat a word thousands of times
         return [
             row
             for row in rows
@@ -83,7 +83,10 @@ class JobFilter:
 
 
 def ordered(rows: Iterable[Row], order: str) -> list[Row]:
-    """By the field that ``order`` names, downwards after a minus; those without a value last. Raises KeyError."""
+    """Sort rows by the field of ``order``, descending after a minus.
+
+    Rows without a value come last. Raises KeyError for an unknown order.
+    """
     field, down = ORDERS[order.removeprefix("-")], order.startswith("-")
     known = sorted((row for row in rows if row[field] is not None), key=lambda row: _sortable(row, field), reverse=down)
     return known + [row for row in rows if row[field] is None]
@@ -99,7 +102,7 @@ def _has(row: Row, words: Set[str]) -> bool:
 
 
 def _is_between(epoch_ms: float | None, after: datetime | None, before: datetime | None) -> bool:
-    """Whether it is not before the first, and before the second."""
+    """Return whether the time is in [``after``, ``before``)."""
     if after is None and before is None:
         return True
     if epoch_ms is None:
@@ -110,19 +113,19 @@ def _is_between(epoch_ms: float | None, after: datetime | None, before: datetime
 def _date_ms(row: Row) -> float | None:
     try:
         return _epoch_ms(datetime.fromisoformat(row["run_date"]))
-    except (TypeError, ValueError):  # there is none, or a damaged summary
+    except (TypeError, ValueError):  # no run date, or a damaged summary
         return None
 
 
 def _epoch_ms(time: datetime) -> float:
-    """Of a time in UTC where it says no zone."""
+    """Return epoch milliseconds; a time without a zone is UTC."""
     return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000
 
 
 def previous_of(row: Row, rows: Iterable[Row]) -> str | None:
-    """The newest application of the run before, by date where both have one, else by submission.
+    """Return the newest application of the run before ``row``, or None for the first run.
 
-    ``rows``: those of its task. None: it is the first.
+    Runs are ordered by run date if ``row`` has one, otherwise by submission. ``rows`` are the jobs of the same task.
     """
     mine = (row["dag_id"], row["task_id"], row["map_index"])
     others = [
@@ -140,8 +143,8 @@ def previous_of(row: Row, rows: Iterable[Row]) -> str | None:
     return newest["application_id"] if newest is not None else None
 
 
-_RUNS = 1000  # the newest, at most
-_SCHEDULES = 100  # whose dates are kept, at most
+_RUNS = 1000  # newest runs of a DAG that are shown
+_SCHEDULES = 100  # schedules whose dates are cached
 _schedules: dict[tuple[str, str, datetime, datetime], frozenset[datetime]] = {}
 _FIELDS = ("application_id", "state", "metrics", "duration_s", "waiting_s", "restarts")
 _HOURS = ("memory_gb_hours", "vcore_hours", "gpu_hours")
@@ -149,7 +152,7 @@ _HOURS = ("memory_gb_hours", "vcore_hours", "gpu_hours")
 
 @attrs.frozen
 class DagDate:
-    """A date of a DAG, and the run that is for it: None where its schedule has a date that was never run."""
+    """A date of a DAG and its run. ``run_id`` is None if the schedule has this date but no run exists."""
 
     run_id: str | None
     date: datetime
@@ -166,9 +169,9 @@ def runs_of(session: Session, dag_id: str) -> list[DagDate]:
 
 
 def with_gaps(session: Session, dag_id: str, runs: list[DagDate]) -> list[DagDate]:
-    """And the dates of the DAG's schedule, from the first run to the last, for which there is no run.
+    """Add the dates of the DAG's schedule, between the first and the last run, that have no run.
 
-    Not those of a schedule that has more than ``_RUNS`` dates in this time.
+    Return ``runs`` unchanged if the schedule has more than ``_RUNS`` dates in this time.
     """
     serialized = SerializedDagModel.get(dag_id, session=session)
     if serialized is None or len(runs) < 2:
@@ -181,9 +184,9 @@ def with_gaps(session: Session, dag_id: str, runs: list[DagDate]) -> list[DagDat
 
 
 def _scheduled(serialized: SerializedDagModel, first: datetime, last: datetime) -> frozenset[datetime]:
-    """The dates of a DAG's schedule, from one to another; of more than ``_RUNS`` some.
+    """Return the dates of a DAG's schedule between two times, at most ``_RUNS + 1`` of them.
 
-    Airflow's timetables take a tenth of a second for five hundred, and open pages ask for the same again and again.
+    The result is cached: Airflow's timetables need 0.1 s for 500 dates, and open pages repeat the same request.
     """
     key = (serialized.dag_id, serialized.dag_hash, first, last)
     found = _schedules.get(key)
@@ -197,7 +200,7 @@ def _scheduled(serialized: SerializedDagModel, first: datetime, last: datetime) 
 
 
 def dates_of(rows: Iterable[Row], runs: list[DagDate]) -> list[dict[str, Any]]:
-    """For each task, and each mapped instance of one, a point for each run: its newest job, or a gap."""
+    """Return one entry for each task or mapped instance, with a point for each run: its newest job, or a gap."""
     by_task: dict[tuple[str, int], dict[str, Row]] = defaultdict(dict)
     for row in sorted(rows, key=lambda row: (row["try_number"], row["submitted_ms"])):
         by_task[row["task_id"], row["map_index"]][row["run_id"]] = row

@@ -1,6 +1,6 @@
-"""What is read of a job through its connection: in threads of our own, and within a limit in time.
+"""Read a job's files, live state and logs through its connection, in own threads and with a timeout.
 
-The API server answers everybody with the same few threads, so that none of those may wait for a store.
+The API server serves all users with the same few threads, so none of them may wait for a store.
 """
 
 from __future__ import annotations
@@ -27,28 +27,29 @@ from tony_provider.runtime.storage.base import FileStatus, read_bytes
 from tony_provider.runtime.storage.errors import StorageError, StorageNotFound
 from tony_provider.watching.observation import observe
 
-SECONDS = 15.0  # that a reader waits
-_REFUSED_SECONDS = 2.0  # that a store may refuse connections
+SECONDS = 15.0  # timeout of a request to the store or cluster
+_REFUSED_SECONDS = 2.0  # for how long to retry a store that refuses connections
 _MASTER_SECONDS = 5.0
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 _threads = ThreadPoolExecutor(8, thread_name_prefix="tony-portal")
-# What is read whole takes seconds and memory, and goes on when nobody waits for it any more: the rest has its threads.
+# Reading a history takes seconds and memory, and continues after the timeout. Separate threads keep such reads from
+# blocking others.
 _large = ThreadPoolExecutor(4, thread_name_prefix="tony-portal-history")
 
 
 class JobUnavailable(Exception):  # noqa: N818 - what was found
-    """The store, the cluster or the connection does not tell. ``str()`` is for people, and holds no secret."""
+    """The store, the cluster or the connection has no data. ``str()`` is for users and contains no secret."""
 
 
 @attrs.frozen
 class LiveState:
-    """A job at this moment, as far as it could be seen."""
+    """The current state of a job, as far as it could be read."""
 
-    application: Application | None  # None: the cluster does not know it, or does not answer
-    status: JobStatus | None  # the newest
-    missing: list[str]  # what could not be read, a line each
+    application: Application | None  # None if the cluster does not know the job or does not answer
+    status: JobStatus | None  # newest status
+    missing: list[str]  # one line for each thing that could not be read
 
 
 @attrs.frozen
@@ -64,7 +65,7 @@ class OpenJob:
         return self.hook.application_dir(self.identity, self.application_id)
 
     def specification(self) -> tuple[SpecificationRecord | None, list[str]]:
-        """It alone, which is one small file; and why there is none, or not all of it."""
+        """Return the specification, which is one small file, and the problems with reading it."""
         missing: list[str] = []
         return read_specification(self.hook.storage(), self.directory, missing), missing
 
@@ -79,7 +80,7 @@ class OpenJob:
         return LiveState(seen.application, seen.newest, missing)
 
     def log_files(self) -> list[FileStatus]:
-        """Those that were kept."""
+        """Return the stored log files of the job."""
         try:
             found = self.hook.storage().list(uris.join(self.directory, contract.LOGS_DIR))
         except StorageNotFound:
@@ -87,15 +88,16 @@ class OpenJob:
         return [file for file in found if not file.is_directory]
 
     def log_tail(self, task: str, most: int) -> bytes | None:
-        """The end of what a task has printed: what was kept of its newest container, else what its master has.
+        """Return at most ``most`` bytes of the end of a task's output, or None if there is no output.
 
-        None: nobody has any.
+        The output comes from the newest stored log of the task, otherwise from the running application master.
         """
         files = [file for file in self.log_files() if file.name.startswith(contract.log_prefix(task))]
         if files:
             newest = max(files, key=lambda file: file.modified_ms)
             offset = max(0, newest.size - most)
-            return read_bytes(self.hook.storage(), newest.path, offset=offset, length=most)  # whatever comes meanwhile
+            # the file may grow meanwhile
+            return read_bytes(self.hook.storage(), newest.path, offset=offset, length=most)
         application = self.hook.application(self.application_id)
         if application is None or application.is_final:
             return None
@@ -103,9 +105,10 @@ class OpenJob:
 
 
 async def read_from_job(row: Row, what: Callable[[OpenJob], T], *, large: bool = False) -> T:
-    """What ``what`` finds of a job, through its connection. Raises OutOfReach, after SECONDS at most.
+    """Return the result of ``what`` for a job, read through its connection.
 
-    ``large``: it reads a history, of which few are read at a time.
+    Raises JobUnavailable, after SECONDS at most. Set ``large`` for reading a history: these reads have their own, fewer
+    threads.
     """
     threads = _large if large else _threads
     try:
@@ -129,9 +132,10 @@ def _ask(row: Row, what: Callable[[OpenJob], T]) -> T:
 
 
 def _identity(hook: TonyHook, row: Row, application_id: str) -> Identity:
-    """The training's, as far as the connection's staging directory and the job itself say that it is this DAG's.
+    """Return the identity of the training after checking that the job's files belong to this DAG.
 
-    A summary is what some task has written: it does not decide whose files are shown.
+    Any task can write a summary, so the summary alone does not decide which files are shown. The check uses the
+    connection's staging directory and the labels that the job has written.
     """
     directory = uris.parent(uris.parent(row["application_dir"])) if row["application_dir"] else ""
     identity = Identity.parse(uris.name(directory)) if directory else None
@@ -151,9 +155,10 @@ def _identity(hook: TonyHook, row: Row, application_id: str) -> Identity:
 
 
 def _is_of(hook: TonyHook, row: Row, identity: Identity, application_id: str) -> bool:
-    """Whether the cluster knows it as one of the row's own task instance, whose master has not written anything yet.
+    """Return whether the cluster lists the application under the row's task instance.
 
-    Of one with a ``checkpoint_key`` only its summary knows that; so it is not until its master has.
+    Used until the master has written labels. With a ``checkpoint_key`` only the summary has the identity, so this
+    returns False until the master has written labels.
     """
     columns = {name: row[name] for name in ("dag_id", "run_id", "task_id", "map_index")}
     application = hook.application(application_id)

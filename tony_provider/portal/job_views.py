@@ -1,4 +1,4 @@
-"""The metrics of a job in the order in which people want to see them, for all pages."""
+"""Convert job data for the portal's pages: ordered metrics, specification differences, sample columns and log tails."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tony_provider.watching.task_output import displayed_line
 
 
 def plain_in_order(summary: JobSummary) -> dict[str, Any]:
-    """A summary as plain data, whose metrics and curves are ``ranked``."""
+    """Return a summary as plain data, with its metrics and curves in the order of ``ranked``."""
     plain: dict[str, Any] = to_plain(summary)
     curves = {each["metric"]: each for each in plain["curves"]}
     metrics = {name: plain["metrics"][name] for name in ranked(plain["metrics"])}
@@ -26,9 +26,9 @@ def plain_in_order(summary: JobSummary) -> dict[str, Any]:
 
 
 def differences(documents: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """The places at which the documents differ, such as ``tasks.worker.memory``, with each one's value.
+    """Return the paths at which the documents differ, such as ``tasks.worker.memory``, with the value in each document.
 
-    None where a document has nothing at that place.
+    The value is None if a document has none at this path.
     """
     flat = [dict(_leaves(document, "")) for document in documents]
     paths = sorted({path for each in flat for path in each})
@@ -37,12 +37,12 @@ def differences(documents: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 def entries(document: Mapping[str, Any]) -> int:
-    """How many places with a value a document has."""
+    """Return how many paths of a document have a value."""
     return len(_leaves(document, ""))
 
 
 def _leaves(value: Mapping[str, Any], path: str) -> list[tuple[str, Any]]:
-    """Lists are values: which of their items is which, nobody can tell."""
+    """Return pairs of path and value. A list is one value, because its items cannot be matched between documents."""
     found: list[tuple[str, Any]] = []
     for key, each in value.items():
         place = f"{path}.{key}" if path else key
@@ -50,23 +50,24 @@ def _leaves(value: Mapping[str, Any], path: str) -> list[tuple[str, Any]]:
     return found
 
 
-_SAMPLES = 1000  # of a task, at most
-_METRICS = 100  # of a task, those that were reported most often: a master keeps 50
+_SAMPLES = 1000  # limit for one task
+_METRICS = 100  # limit for one task, by how often a metric was reported; a master keeps 50
 _OTHERS = ("task", "metrics")
 
 
 def sample_columns(
     samples: Iterable[TaskSample], tasks: Sequence[str] | None, most: int
 ) -> tuple[dict[str, Any], list[str]]:
-    """The columns of each task, and the tasks that were left out: all but the first ``most``, or all but ``tasks``.
+    """Return the sample columns of each chosen task, and the tasks that were left out.
 
-    A column is as long as ``time_ms``, and is there where anything is known; user metrics are columns in ``metrics``.
+    The chosen tasks are ``tasks``, or the first ``most`` if ``tasks`` is empty. Each column is as long as ``time_ms``.
+    Columns without any value are omitted. User metrics are columns in ``metrics``.
     """
     by_task: dict[str, list[TaskSample]] = defaultdict(list)
     for sample in samples:
         by_task[sample.task].append(sample)
     chosen = [task for task in tasks if task in by_task] if tasks else list(by_task)[:most]
-    wanted = dict.fromkeys(chosen)  # an address may name one thousands of times
+    wanted = dict.fromkeys(chosen)  # a URL may repeat a name thousands of times
     return {task: _columns(_thinned(by_task[task])) for task in wanted}, [
         task for task in by_task if task not in wanted
     ]
@@ -82,20 +83,20 @@ def _columns(samples: Sequence[TaskSample]) -> dict[str, Any]:
 
 
 def _thinned(samples: list[TaskSample]) -> list[TaskSample]:
-    """So many of them, the first and the last one included."""
+    """Return at most ``_SAMPLES`` evenly spaced samples, including the first and the last one."""
     if len(samples) <= _SAMPLES:
         return samples
     return [samples[round(at * (len(samples) - 1) / (_SAMPLES - 1))] for at in range(_SAMPLES)]
 
 
 CUT = "… what was printed before is left out\n"
-_LONGEST = 16 << 10  # characters of a line
+_LONGEST = 16 << 10  # limit for the characters of a line
 
 
 def end_of_output(data: bytes, tail: int) -> str:
-    """The last lines of a log, of at most ``tail`` bytes, as a terminal shows them; below ``CUT`` where more was.
+    """Return the last lines of a log, at most ``tail`` bytes, as a terminal shows them; ``CUT`` marks omitted output.
 
-    ``data``: one byte more than ``tail``, if there is more: whether the first line is whole is seen by what is before.
+    If the log is longer than ``tail``, ``data`` must have one byte more: it shows whether the first line is complete.
     """
     lines = end_of_log(data, tail).split(b"\n")
     text = "\n".join(displayed_line(line, _LONGEST) for line in lines)
@@ -103,7 +104,7 @@ def end_of_output(data: bytes, tail: int) -> str:
 
 
 def first_lines(plain: Any) -> Any:
-    """Plain data, of each text its first line."""
+    """Return plain data with each text reduced to its first line."""
     if isinstance(plain, str):
         return first_line(plain)
     if isinstance(plain, dict):
@@ -114,9 +115,9 @@ def first_lines(plain: Any) -> Any:
 
 
 def tensorboard_commands(rows: Iterable[Row]) -> list[str]:
-    """A command for the jobs of each connection and user, in the order of the rows: one reads through one of these.
+    """Return one TensorBoard command for the jobs of each connection and proxy user, in the order of the rows.
 
-    Jobs whose connection is not known, as of damaged summaries, are left out.
+    A command reads through one connection. Jobs without a known connection, such as damaged summaries, are left out.
     """
     groups: dict[tuple[str, str | None], list[str]] = {}
     for row in rows:

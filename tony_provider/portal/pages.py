@@ -1,4 +1,4 @@
-"""The files of the portal's pages, as they lie in ``static``."""
+"""Serve the static files of the portal with versioned URLs, and list the pages that it adds to Airflow's UI."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ DIRECTORY = Path(__file__).parent / "static"
 
 _YEAR = 31_536_000  # seconds
 
-# What a machine's own tables say of these is not to be relied on, and a browser runs no script of another type.
+# Set here because a machine's own MIME tables may be wrong, and browsers refuse scripts with another type.
 _TYPES = {".js": "text/javascript", ".mjs": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 
 
 @cache
 def version() -> str:
-    """A short hash of what the files were when this was first asked."""
+    """Return a short hash of all static files, computed at the first call."""
     found = hashlib.sha256()
     for file in sorted(each for each in DIRECTORY.rglob("*") if each.is_file()):
         found.update(f"{file.relative_to(DIRECTORY).as_posix()}\n".encode() + file.read_bytes())
@@ -32,9 +32,9 @@ def version() -> str:
 
 
 class PortalFiles(StaticFiles):
-    """The files, whatever ``version`` an address names: an open page may be older than the server.
+    """The static files, under any ``version`` in the URL, because an open page may be older than the server.
 
-    A browser keeps those of the server's own version, and asks for others again: they have an ETag each, for a 304.
+    Browsers cache files of the server's own version for a year. They revalidate other files by ETag.
     """
 
     def __init__(self) -> None:
@@ -51,8 +51,8 @@ class PortalFiles(StaticFiles):
 
 
 def _page(name: str, destination: str, route: str, module: str) -> dict[str, Any]:
-    """``name`` is what people read; ``module`` the script that Airflow's page imports."""
-    files = f"tony/static/version-{version()}"  # relative to Airflow's own address, whatever path a proxy gives it
+    """Return a page for Airflow: ``name`` is the label, and ``module`` the script that Airflow's UI imports."""
+    files = f"tony/static/version-{version()}"  # relative to Airflow's base URL, which a proxy may change
     return {
         "name": name,
         "destination": destination,

@@ -1,7 +1,7 @@
-"""The plugin: what Airflow takes from a plugin only, and loads in all of its processes.
+"""Airflow plugin with the portal and the template macros, loaded in all Airflow processes.
 
-Named by an entry point of its own: of plugins in the provider's data Airflow's workers know nothing, unless ``[core]
-lazy_discover_providers`` is off.
+It has its own entry point: workers ignore plugins in the provider's metadata, unless ``[core] lazy_discover_providers``
+is off.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from airflow.providers.common.compat.sdk import AirflowPlugin
 from tony_provider.compat import PORTAL
 from tony_provider.macros import newest_model, quote, run_date
 
-PREFIX = "/tony"  # below it: the portal's API and its pages' files
+PREFIX = "/tony"  # URL prefix of the portal's API and static files
 
 
 class TonyPlugin(AirflowPlugin):
-    """Airflow's plugin ``tony``: gives templates the macros ``macros.tony.…``, and the API server the portal."""
+    """Airflow plugin ``tony``: adds the template macros ``macros.tony.…``, and the portal to the API server."""
 
     name = "tony"
     macros = [newest_model, quote, run_date]  # noqa: RUF012 - Airflow's form
 
     @cached_property
     def react_apps(self) -> list[dict[str, Any]]:  # type: ignore[override]
-        """The portal's pages, whose addresses name the version of their files."""
+        """The portal's pages. Their URLs contain the version of the static files."""
         if not PORTAL.is_here:
             return []
         from tony_provider.portal.pages import portal_pages
@@ -34,7 +34,7 @@ class TonyPlugin(AirflowPlugin):
 
     @cached_property
     def fastapi_apps(self) -> list[dict[str, Any]]:  # type: ignore[override]
-        """The portal, made where it is asked for: in the API server alone."""
+        """The portal's API. Only the API server reads this property, so only it creates the app."""
         if not PORTAL.is_here:
             return []
         from tony_provider.portal.api import portal_app

@@ -1,4 +1,7 @@
-"""The table of Airflow's database with the state of tasks, for the portal and the command that rebuilds its list."""
+"""Read job summaries from Airflow's task state store, check them, and add each job's state from its task instance.
+
+The portal and the command that rebuilds its list use these rows. A row of a damaged summary lists its problems.
+"""
 
 from __future__ import annotations
 
@@ -26,31 +29,31 @@ if TYPE_CHECKING or PORTAL.is_here:
 else:
     PORTAL.refuse("The portal")
 
-if not hasattr(Stored, "map_index"):  # Airflow 3.4 calls the column region_index, also where it keeps the former name
+if not hasattr(Stored, "map_index"):  # Airflow 3.4 renames the column to region_index, but may keep the former name
     Stored.map_index = synonym("region_index")
 
 Row = dict[str, Any]
 
 RUNNING = "RUNNING"  # its task waits for it
-UNSEEN = "UNSEEN"  # its task is to run again, and will say then what became of it
+UNSEEN = "UNSEEN"  # its task will run again and then report the job's state
 UNWATCHED = "UNWATCHED"  # its task does not wait for its end
-LOST = "LOST"  # nobody has seen its end, nor waits for it: its task was ended or cleared, or its worker died
-# States of a task instance.
+LOST = "LOST"  # its end is unknown and no task waits for it: the task was ended or cleared, or its worker died
+# States of a task instance that waits for its job, or that will run again.
 _WAITING = ("running", "deferred")
-_TO_COME = ("scheduled", "queued", "restarting", "up_for_retry", "up_for_reschedule")  # for days, where no slot is free
+_TO_COME = ("scheduled", "queued", "restarting", "up_for_retry", "up_for_reschedule")  # for days if no slot is free
 
 _GB, _HOUR = 2**30, 3600.0
 _HELD = {"memory_gb_hours": ("memory_bytes", _GB), "vcore_hours": ("vcores", 1), "gpu_hours": ("gpus", 1)}
 _VERDICTS = frozenset(each.value for each in FinalStatus)
 _NUMBER: tuple[type, ...] = (int, float)
 _MOST = 1 << 63
-# What the parts of these fields are.
+# Types of the members of these fields.
 _MEMBERS: dict[str, tuple[type, ...]] = {
     "times": (*_NUMBER, type(None)),
     "metrics": (*_NUMBER, str),
     "warnings": (str,),
 }
-# What a field of a damaged summary is taken for, and what its type is otherwise.
+# Default value of each field, for a damaged summary, and its types.
 _FIELDS: dict[str, tuple[Any, tuple[type, ...]]] = {
     "application_dir": ("", (str,)),
     "try_number": (1, (int,)),
@@ -83,10 +86,10 @@ _FIELDS: dict[str, tuple[Any, tuple[type, ...]]] = {
 
 
 def row_of(columns: Mapping[str, Any], key: str, value: str) -> Row:
-    """The row of a stored summary. Where it comes from is what ``columns`` of the database say, and nothing else.
+    """Return the row of a stored summary, with the DAG, run and task from the database ``columns``.
 
-    What ``value`` lacks or has in another form than it should is left out, and told in ``problems``. Its ``state`` is
-    the verdict, if there is one.
+    A field that ``value`` lacks, or has in a wrong form, gets its default; wrong forms are listed in ``problems``. The
+    ``state`` is the verdict, or None without a verdict.
     """
     plain, problems = plain_of(value)
     row: Row = {"application_id": key.removeprefix(JOB_KEY), **columns}
@@ -107,9 +110,10 @@ def row_of(columns: Mapping[str, Any], key: str, value: str) -> Row:
 
 
 def with_state(row: Row, task_state: str | None, *, is_newest: bool) -> Row:
-    """The row of a job without a verdict, with its state by that of its task instance: ``task_state``, None for none.
+    """Return the row of a job without a verdict, with the state that follows from its task instance.
 
-    ``is_newest``: the task instance has started no other application since.
+    ``task_state`` is None if the task instance does not exist. ``is_newest`` means that the task instance has started
+    no newer application.
     """
     if not row["watched"]:
         state = UNWATCHED
@@ -121,7 +125,7 @@ def with_state(row: Row, task_state: str | None, *, is_newest: bool) -> Row:
 
 
 def _waiting(times: Mapping[str, Any]) -> float | None:
-    """None where nothing says how long it was in the queue, nor that it waited for containers."""
+    """Return seconds in the queue and in waiting for containers, or None if neither is known."""
     queue, allocation = times.get("queue"), times.get("allocation")
     if not _is_number(queue) and not allocation:
         return None
@@ -129,7 +133,7 @@ def _waiting(times: Mapping[str, Any]) -> float | None:
 
 
 def _hours(use: Any) -> dict[str, float | None]:
-    """What its containers held, whether it was used or not."""
+    """Return the resource hours that the job's containers held, used or not."""
     found: dict[str, float | None] = dict.fromkeys(_HELD)
     for each in use if isinstance(use, list) else []:
         seconds = each.get("container_seconds") if isinstance(each, dict) else None
@@ -143,12 +147,12 @@ def _hours(use: Any) -> dict[str, float | None]:
 
 
 def _is_sound(name: str, value: Any) -> bool:
-    """Whether a value of the right type is one that can be calculated with and shown."""
+    """Return whether a value of the right type is usable for calculations and display."""
     if name in _MEMBERS:
         members = value.values() if isinstance(value, dict) else value
         return all(type(each) in _MEMBERS[name] for each in members)
     if name.endswith("_ms"):
-        return _is_number(value) and 0 <= value < _MOST  # nor NaN
+        return _is_number(value) and 0 <= value < _MOST  # also excludes NaN
     return type(value) is not int or _is_bearable(value)
 
 
@@ -157,30 +161,30 @@ def _is_number(value: Any) -> TypeGuard[float]:
 
 
 def _is_bearable(value: int) -> bool:
-    """False for a whole number that is too large to be calculated with."""
+    """Return whether the integer fits in 64 bits, so that calculations with it work."""
     return -_MOST < value < _MOST
 
 
-_MOST_ROWS = 50_000  # rows
-BATCH = 500  # rows that are read at a time
+_MOST_ROWS = 50_000  # cached rows
+BATCH = 500  # rows in one query
 
 COLUMNS = (Stored.dag_id, Stored.run_id, Stored.task_id, Stored.map_index)
-# What of a stored summary tells whether its row is kept; the rest is read where it is not.
+# Columns that show whether a cached row is current. The other columns are read only if it is not.
 HEAD = (Stored.id, Stored.updated_at)
-_LONGEST = 256 << 10  # of a value; ours are below 60 KiB, and anybody's task may store what it likes
+_LONGEST = 256 << 10  # characters of a value; ours are below 60 KiB, but any task can store longer ones
 VALUE = case((func.length(Stored.value) <= _LONGEST, Stored.value), else_="")
 IS_JOB = Stored.key.startswith(JOB_KEY, autoescape=True)
 
 
 class RowCache:
-    """At most 50,000 rows by their ids in the database, those that came last. Safe with threads."""
+    """Thread-safe cache of at most 50,000 rows by database id; drops the row that was added first."""
 
     def __init__(self) -> None:
         self._rows: dict[int, tuple[datetime, Row]] = {}
         self._lock = threading.Lock()
 
     def rows(self, session: Session, heads: Sequence[Any]) -> dict[int, Row]:
-        """By their ids in the database. ``heads``: of HEAD, at most BATCH. Without those deleted meanwhile."""
+        """Return rows by database id for ``heads``, at most BATCH rows of HEAD. Rows deleted meanwhile are left out."""
         found = {each.id: row for each in heads if (row := self._get(each)) is not None}
         wanted = [each.id for each in heads if each.id not in found]
         if wanted:
@@ -189,7 +193,7 @@ class RowCache:
         return found
 
     def read_ahead(self) -> Iterator[None]:
-        """Reads the newest rows, as many as are kept: some more at each step, each with a session of its own."""
+        """Fill the cache with the newest rows. Each step reads one batch in its own session."""
         older: list[Any] = []
         for _ in range(0, _MOST_ROWS, BATCH):
             with create_session(scoped=False) as session:
@@ -226,7 +230,7 @@ class RowCache:
 
 ROW_CACHE = RowCache()
 
-# Of a summary, as the row has them: from the database's columns, and checked.
+# Fields of a summary that come from the row, because its values are from database columns or checked.
 _REQUIRED = ("application_id", "application_dir", "dag_id", "run_id", "task_id", "map_index")
 _INSTANCE = and_(
     TaskInstance.dag_id == Stored.dag_id,
@@ -238,10 +242,10 @@ _INSTANCE = and_(
 
 @attrs.frozen
 class StoredJobs:
-    """The jobs of some DAGs, as one request sees them."""
+    """The jobs of some DAGs, for one request."""
 
     session: Session
-    dags: frozenset[str]  # all others do not exist
+    dags: frozenset[str]  # jobs of other DAGs are hidden
 
     def rows(
         self,
@@ -251,7 +255,7 @@ class StoredJobs:
         run_id: str | None = None,
         map_index: int | None = None,
     ) -> list[Row]:
-        """All jobs that are like this, each with its ``state``; in no order."""
+        """Return all jobs that match the arguments, unordered, each with its ``state``."""
         wanted = {"dag_id": dag_id, "run_id": run_id, "task_id": task_id, "map_index": map_index}
         given = {name: value for name, value in wanted.items() if value is not None}
         if any(isinstance(each, str) and "\0" in each for each in given.values()):  # no database has such names
@@ -259,14 +263,14 @@ class StoredJobs:
         return self._rows(IS_JOB, *(column == given[column.key] for column in COLUMNS if column.key in given))
 
     def row(self, application_id: str) -> Row | None:
-        """The job with this id; None when there is none in these DAGs.
+        """Return the job with this id, or None if these DAGs have none.
 
-        Where several tasks say that it is theirs it is that of the first: whoever starts a job says so at once.
+        If several tasks claim the job, the first one wins, because the real owner stores its claim at the start.
         """
         found = self._rows(Stored.key == JOB_KEY + application_id) if "\0" not in application_id else []
         if not found:
             return None
-        # Which state it has depends on what else its task has started.
+        # The state depends on what else the task instance has started.
         row = next((row for row in self.siblings(found[0]) if row["application_id"] == application_id), None)
         if row is not None and len(found) > 1:
             others = ", ".join(f"{each['task_id']} of {each['dag_id']}" for each in found[1:4])
@@ -274,12 +278,12 @@ class StoredJobs:
         return row
 
     def siblings(self, row: Row) -> list[Row]:
-        """The jobs of one's task instance, itself among them, newest first."""
+        """Return all jobs of the row's task instance, including the row, newest first."""
         found = self.rows(**{column.key: row[column.key] for column in COLUMNS})
         return sorted(found, key=lambda each: each["submitted_ms"], reverse=True)
 
     def summary(self, row: Row) -> tuple[JobSummary, list[str]]:
-        """The whole summary of a row, and what of it could not be read."""
+        """Return the whole summary of a row, and the problems with reading it."""
         keys = [JOB_KEY + row["application_id"], DETAILS_KEY + row["application_id"]]
         where = [column == row[column.key] for column in COLUMNS]
         query = select(Stored.key, VALUE).where(Stored.key.in_(keys), *where)
@@ -290,21 +294,22 @@ class StoredJobs:
         return summary, [*parts[0][1], *parts[1][1], *problems]
 
     def _rows(self, *where: ColumnElement[bool]) -> list[Row]:
-        # Asked of the database, so that the time that it takes tells nobody what there is of other DAGs. The newest
-        # first, in each thread: what another thread has parsed shortly before is not parsed again.
+        # The query selects the DAGs, so that response times reveal nothing about other DAGs. Each thread reads the
+        # newest jobs first, so that it can use rows that another thread has just parsed.
         query = select(*HEAD).where(Stored.dag_id.in_(self.dags), *where).order_by(Stored.id.desc())
         found: dict[int, Row] = {}
-        for heads in self.session.execute(query).partitions(BATCH):  # garbage that dies young
+        # small batches, so that the garbage collector frees them early
+        for heads in self.session.execute(query).partitions(BATCH):
             found |= ROW_CACHE.rows(self.session, heads)
         self._add_states(found)
         return [found[row_id] for row_id in sorted(found)]
 
     def _add_states(self, found: dict[int, Row]) -> None:
-        """To those without a verdict, by their task instances.
+        """Add the states of jobs without a verdict, from their task instances.
 
-        These few are read once more, each with its task instance: of two queries the second might find the end of a
-        task whose job had none in the first. Joining all of them is slow where the database has not yet counted its
-        tables (PostgreSQL 15: 0.44 s of 10,000 jobs, and 0.02 s without).
+        One query reads these few jobs again together with their task instances. With two queries the second could find
+        that a task has ended, although the first found no verdict. Joining all jobs is slow until the database has
+        analyzed its tables (PostgreSQL 15: 0.44 s for 10,000 jobs, 0.02 s without the join).
         """
         newest = _newest(found.values())
         unended = [row_id for row_id, row in found.items() if row["state"] is None]
@@ -325,7 +330,7 @@ def _instance(row: Row) -> tuple[Any, ...]:
 
 
 def _newest(rows: Iterable[Row]) -> dict[tuple[Any, ...], float]:
-    """When each task instance has submitted its newest application."""
+    """Return the submission time of the newest application of each task instance."""
     found: dict[tuple[Any, ...], float] = {}
     for row in rows:
         key = _instance(row)

@@ -1,4 +1,4 @@
-"""The runtime, which travels to the nodes: the application master, the executors and what they share.
+"""The runtime on the cluster's nodes: the application master, the executors and their common code.
 
-It imports nothing of Airflow.
+It imports nothing from Airflow.
 """

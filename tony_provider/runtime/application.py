@@ -1,6 +1,6 @@
-"""The description of an application: one JSON file that the Airflow side hands the nodes beside the credentials.
+"""The description of an application: one JSON file from the Airflow side, next to the credentials.
 
-It is localised to every container.
+The description is localised to every container.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tony_provider.runtime.storage import WebHdfsConfig
 
 
 class ResourceKind(str, Enum):
-    """Whether a container gets a file as it is, or unpacked."""
+    """Whether a file is unpacked in the container."""
 
     FILE = "FILE"
     ARCHIVE = "ARCHIVE"
@@ -31,9 +31,9 @@ class ResourceKind(str, Enum):
 
 @attrs.frozen
 class LocalizedResource:
-    """A file or archive on the store that a container gets into its working directory under ``name``."""
+    """A file or archive on the store, localised to a container's working directory under ``name``."""
 
-    name: str  # in the container's working directory; may hold slashes
+    name: str  # path in the container's working directory; may contain slashes
     uri: str
     size: int  # bytes, exactly as the store reports it: YARN checks
     modified_ms: int  # epoch, exactly as the store reports it: YARN checks
@@ -48,19 +48,19 @@ class LocalizedResource:
 
 @attrs.frozen
 class YarnAccess:
-    """What an application master has to know of its YARN cluster."""
+    """The addresses and access settings of YARN that an application master needs."""
 
     scheduler: list[str]  # the ResourceManagers' scheduler addresses (host:port), one per ResourceManager
-    proxies: list[str] = attrs.field(factory=list)  # hosts of YARN's web proxies: whom the master's page answers
-    administrators: Optional[str] = None  # yarn.admin.acl, where YARN heeds access lists; None: it heeds none
-    queue_administrators: list[str] = attrs.field(factory=list)  # access lists of the job's queue and those above it
-    racks: dict[str, str] = attrs.field(factory=dict)  # of the nodes that the job's tasks may be wanted on, by name
-    rpc_protection: str = ""  # hadoop.rpc.protection: what is listed there, and stronger, is accepted; empty: anything
+    proxies: list[str] = attrs.field(factory=list)  # hosts of YARN's web proxies, which may fetch the master's page
+    administrators: Optional[str] = None  # yarn.admin.acl if YARN enforces access lists, otherwise None
+    queue_administrators: list[str] = attrs.field(factory=list)  # access lists of the job's queue and its parent queues
+    racks: dict[str, str] = attrs.field(factory=dict)  # rack by node name, for nodes in placement requests of the job
+    rpc_protection: str = ""  # hadoop.rpc.protection: accept these levels and stronger ones; empty: any
 
 
 @attrs.frozen
 class LocalAccess:
-    """What an application master has to know of the local cluster: what this machine may give to it."""
+    """The resources of this machine that an application master may use as a local cluster."""
 
     root: str  # directory of this application's containers
     memory: int  # MiB
@@ -70,22 +70,25 @@ class LocalAccess:
 
 @attrs.frozen
 class GpuDealing:
-    """That the nodes do not isolate GPUs, and executors deal them among themselves by locks."""
+    """Settings for GPUs that the nodes do not isolate.
 
-    devices: list[str] = attrs.field(factory=list)  # of each node, for CUDA_VISIBLE_DEVICES; empty: nvidia-smi says
+    The executors of a node assign them among themselves by locks.
+    """
+
+    devices: list[str] = attrs.field(factory=list)  # GPUs of each node for CUDA_VISIBLE_DEVICES; empty: from nvidia-smi
 
 
 @attrs.frozen
 class OtherHdfs:
-    """An HDFS beside the one that the store is on."""
+    """An HDFS file system other than the one of the store."""
 
-    name: str  # what URIs name it by: a nameservice, or a NameNode's host:port
-    webhdfs: WebHdfsConfig  # as whoever reads this reaches it
+    name: str  # the name in URIs: a nameservice, or a NameNode's host:port
+    webhdfs: WebHdfsConfig  # access from the process that reads this description
 
 
 @attrs.frozen
 class ApplicationDescription:
-    """All that the containers of one application are told: its job, its files, where the store is."""
+    """The data that all containers of one application share: its job, its files, and the location of the store."""
 
     application_id: str
     user: str
@@ -93,43 +96,43 @@ class ApplicationDescription:
     application_dir: str  # URI of the application's directory on the store
     webhdfs: Optional[
         WebHdfsConfig
-    ]  # of the store, as the nodes reach it, when it is one; a token is in the credentials
-    resources: list[LocalizedResource]  # of every task's container, the runtime archive and this file left out
+    ]  # access to the store from the nodes if the store is on WebHDFS; its token is in the credentials
+    resources: list[LocalizedResource]  # files of every task's container, without the runtime archive and this file
     runtime: LocalizedResource  # the runtime archive
     runtime_pythons: list[str] = attrs.field(factory=list)  # Python versions that the runtime archive was built for
     python: list[str] = attrs.field(factory=list)  # interpreters on the nodes to try first, see launcher.sh
-    resources_by_type: dict[str, list[LocalizedResource]] = attrs.field(factory=dict)  # of a task type's, beside these
-    yarn: Optional[YarnAccess] = None  # exactly one of yarn and local
+    resources_by_type: dict[str, list[LocalizedResource]] = attrs.field(factory=dict)  # additional files by task type
+    yarn: Optional[YarnAccess] = None  # exactly one of yarn and local is set
     local: Optional[LocalAccess] = None
     shared_checkpoints: str = ""  # path of the directory for all tasks' checkpoints; empty: each task has its own
     chain_dir: str = ""  # URI of the checkpoint chain's directory on the store
-    epoch: int = 0  # of this application among the owners of its training
-    continues: Optional[str] = None  # URI of another chain, or of a checkpoint of it, with which this one begins
+    epoch: int = 0  # number of this application among the owners of its training
+    continues: Optional[str] = None  # URI of another chain, or of a checkpoint of it, to start from
     warm_start: Optional[str] = None  # URI of a model's directory on the store, for initial weights
     master_lost_after: float = 60.0  # seconds without an application master after which executors stop their processes
-    hadoop: dict[str, str] = attrs.field(factory=dict)  # Hadoop's properties, for nodes that have none to show
-    gpu_dealing: Optional[GpuDealing] = None  # None: containers have the GPUs that their nodes show them
-    training: str = ""  # the name of its identity: the same over all tries
-    labels: dict[str, str] = attrs.field(factory=dict)  # where it came from (dag, run, task, …), for the event log
-    submitted_ms: Optional[int] = None  # epoch, by the clock of Airflow's side
-    environment: dict[str, str] = attrs.field(factory=dict)  # variables of user processes; the job's own go over them
-    authority: str = ""  # PEM: the certificate that vouches for the application's master; its key is thrown away
-    other_hdfs: list[OtherHdfs] = attrs.field(factory=list)  # that inputs, outputs and programs may name
-    zone_offsets: list[ZoneOffset] = attrs.field(factory=list)  # of the job's windows; empty: they are in UTC
-    key_server: str = ""  # its URI (kms://…), where the application has a token of it; empty: none
+    hadoop: dict[str, str] = attrs.field(factory=dict)  # Hadoop properties, for nodes without a Hadoop configuration
+    gpu_dealing: Optional[GpuDealing] = None  # None: containers see the GPUs that their nodes assign
+    training: str = ""  # name of the training's identity, the same for all tries
+    labels: dict[str, str] = attrs.field(factory=dict)  # origin of the job (dag, run, task, …) for the event log
+    submitted_ms: Optional[int] = None  # epoch, by the clock of the Airflow side
+    environment: dict[str, str] = attrs.field(factory=dict)  # variables of user processes; the job's own override them
+    authority: str = ""  # PEM certificate of the authority for the application master; its private key is discarded
+    other_hdfs: list[OtherHdfs] = attrs.field(factory=list)  # file systems that inputs, outputs and programs may name
+    zone_offsets: list[ZoneOffset] = attrs.field(factory=list)  # for the job's windows; empty: they are in UTC
+    key_server: str = ""  # URI (kms://…) of the key server if the application has a token of it, otherwise empty
     version: int = 1
 
     def resources_of(self, task_type: str) -> list[LocalizedResource]:
-        """What the containers of a task type get, the runtime archive and this file left out."""
+        """Return the files for containers of a task type, without the runtime archive and this file."""
         return [*self.resources, *self.resources_by_type.get(task_type, [])]
 
 
 class ContainerError(Exception):
-    """The container was not launched as ours must be; the message says what is missing or malformed."""
+    """The container's environment or files are incomplete. The message names the missing or malformed item."""
 
 
 def required_variable(environ: Mapping[str, str], name: str) -> str:
-    """The value of an environment variable. Raises ContainerError when it is not set."""
+    """Return the value of an environment variable. Raise ContainerError if it is not set."""
     value = environ.get(name)
     if not value:
         raise ContainerError(f"{name} is not set")
@@ -137,7 +140,7 @@ def required_variable(environ: Mapping[str, str], name: str) -> str:
 
 
 def read_description(directory: Path, secrets: Mapping[str, bytes]) -> ApplicationDescription:
-    """The application's description in a container's directory, by ``secrets`` the one that was submitted.
+    """Return the description in a container's directory, after comparing its checksum with the one in ``secrets``.
 
     Raises ContainerError.
     """
@@ -155,10 +158,10 @@ def read_description(directory: Path, secrets: Mapping[str, bytes]) -> Applicati
 
 
 def take_credentials(environ: Mapping[str, str]) -> Credentials:
-    """The credentials in a container's token file, which is there no longer then. Raises ContainerError.
+    """Read a container's token file and delete it. Raises ContainerError.
 
-    Any process of the same user on the node could read the file, and so could whoever talks a server of the job's into
-    showing files. Nobody needs it again: the next attempt, of a master or of a task, has a container of its own.
+    Any process of the same user on the node could read the file, also through a server of the job that can be made to
+    show files. The file is not needed again, because each attempt of a master or task has its own container.
     """
     path = Path(required_variable(environ, contract.ENV_TOKEN_FILE))
     try:

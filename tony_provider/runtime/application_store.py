@@ -1,7 +1,7 @@
-"""What of an application's directory others may read who may look at its job: its records, and nothing else.
+"""Open the application's store, share its records with the job's viewers, and clean it up after the job.
 
-That is its status and result, its history, and the kept logs. Models, exports, checkpoints, inputs, what the job
-returned and what was staged for it stay its owner's.
+Viewers get read access to the records only: status, result, history and kept logs. Only the owner can read models,
+exports, checkpoints, inputs, the job's return value, and staged files.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ SHARED_DIRECTORIES = (contract.HISTORY_DIR, contract.LOGS_DIR)
 
 
 def readers_of(job: JobSpec) -> Readers:
-    """Who may look at the job beside its owner."""
+    """Return the users and groups that may view the job, in addition to its owner."""
     names = job.acls.viewers
     everybody = EVERYBODY in names.users
     return Readers(() if everybody else tuple(names.users), tuple(names.groups), everybody)
 
 
 def shared_records(job: JobSpec, application_dir: str) -> Optional[SharedFiles]:
-    """The records of an application that others may read; None: nobody else may."""
+    """Return the records of an application that its viewers may read, or None if the job has no viewers."""
     readers = readers_of(job)
     if not readers:
         return None
@@ -48,9 +48,9 @@ def shared_records(job: JobSpec, application_dir: str) -> Optional[SharedFiles]:
 
 
 def open_application_store(description: ApplicationDescription, secrets: Mapping[str, bytes]) -> Storage:
-    """The store of the application, and what other HDFS it names. Nothing is asked of it yet; close it.
+    """Open the store of the application and the other HDFS file systems that it names. The caller closes it.
 
-    Raises StorageError.
+    Sends no request yet. Raises StorageError.
     """
     token = secrets.get(contract.SECRET_STORE_TOKEN)
     storage = open_storage(
@@ -73,7 +73,7 @@ log = logging.getLogger(__name__)
 
 
 def clean_up(storage: Storage, application_dir: str) -> None:
-    """Remove what an application that has ended no longer needs; its results stay. Idempotent. Raises StorageError."""
+    """Remove what an ended application no longer needs, but not its results. Idempotent. Raises StorageError."""
     clear_outputs(storage, application_dir)
     storage.remove(uris.join(application_dir, contract.LAUNCH_DIR), recursive=True)
     remove_leftovers(storage, application_dir, without=[contract.MODEL_DIR, contract.EXPORTS_DIR])
@@ -82,19 +82,20 @@ def clean_up(storage: Storage, application_dir: str) -> None:
 
 
 def clear_outputs(storage: Storage, application_dir: str) -> None:
-    """Remove what its tasks have left beside the paths of its outputs. Raises StorageError.
+    """Remove the temporary files that tasks have left next to the paths of outputs. Raises StorageError.
 
-    Of the job's own store, and of others as far as they can be reached from here.
+    Covers the job's own store, and other stores if they are reachable from here.
     """
     about = uris.join(application_dir, contract.LAUNCH_DIR, contract.APPLICATION_FILE)
     try:
         description = load_json(read_whole(storage, about, APPLICATION_LIMIT), ApplicationDescription)
     except StorageNotFound:
-        return  # it was cleaned up before
+        return  # it was already cleaned up
     except (CodecError, StorageTooLarge) as error:
         log.warning("%s cannot be read, so that nothing is removed beside its outputs: %s", about, error)
         return
-    # The job's programs can write that file: what it is called, and whose disk is meant, is not theirs to say.
+    # The job's programs can write that file, so it must not determine the application's ID or grant access to local
+    # disks.
     application_id, local = uris.name(application_dir), uris.scheme(application_dir) == "file"
     stores = JobStores(storage, application_dir)
     try:
@@ -103,14 +104,14 @@ def clear_outputs(storage: Storage, application_dir: str) -> None:
                 continue  # a directory of the nodes
             try:
                 clear_away(stores.of(spec.path), OutputPlace(spec.path, application_id))
-            except Exception:  # the drivers of other stores raise whatever they like
+            except Exception:  # drivers of other stores raise arbitrary exceptions
                 log.warning("what is left beside %s could not be removed", spec.path, exc_info=True)
     finally:
         stores.close()
 
 
 def _whole_exports(storage: Storage, uri: str) -> list[str]:
-    """Their names: what is in them is the program's."""
+    """Return the names of complete exports. Their content belongs to the program."""
     try:
         found = storage.list(uri)
     except StorageNotFound:

@@ -1,4 +1,7 @@
-"""What a rescheduled sensor keeps in Airflow's store for its next poke, which is another process."""
+"""One process of a sensor's task: resolves its arguments, defers or pokes, and ends the task.
+
+A rescheduled sensor keeps its memory in Airflow's store for the next poke, which is another process.
+"""
 
 from __future__ import annotations
 
@@ -59,12 +62,12 @@ _KEY = "tony_sensor_memory"
 
 
 def save_sensor_memory(context: Context, memory: SensorMemory, log: Logger) -> None:
-    """Keep the memory in Airflow's store for the next poke of this try."""
+    """Store the memory in Airflow's store for the next poke of this try."""
     StateStore(context, log).set(_KEY, {"try": context["ti"].try_number, **attrs.asdict(memory)})
 
 
 def load_sensor_memory(context: Context, log: Logger) -> SensorMemory | None:
-    """What the last poke of this try has kept; None at the first poke."""
+    """Return the memory of the last poke of this try, or None at the first poke."""
     if not context.get("task_reschedule_count"):
         return None
     kept: Any = StateStore(context, log).get(_KEY)
@@ -72,14 +75,14 @@ def load_sensor_memory(context: Context, log: Logger) -> SensorMemory | None:
         return None
     try:
         return from_plain(kept, SensorMemory, ignore_unknown=True)
-    except CodecError as error:  # more people write there than may change the task
+    except CodecError as error:  # more people may write there than may change the task
         log.warning("What the last poke has kept cannot be read, and is forgotten: %s", error)
         return None
 
 
 @attrs.frozen
 class SensorArguments:
-    """The arguments by which a sensor names its job, rendered; None where a template gave nothing."""
+    """The rendered arguments that name a sensor's job; None if a template gave no value."""
 
     application_id: str | None
     application_tag: str | None
@@ -88,9 +91,9 @@ class SensorArguments:
     checkpoint_key: str | None
 
     def resolve(self, hook: TonyHook, context: Context, tasks: Sequence[str]) -> tuple[JobTarget, TrainTask | None]:
-        """The job that the arguments name, and the training task in Airflow where it is one of this run.
+        """Return the job that the arguments name, and its training task in Airflow if that belongs to this run.
 
-        ``tasks``: ids of the DAG's tasks. Raises TonySpecError, ConnectionProblem.
+        ``tasks`` are the IDs of the DAG's tasks. Raises TonySpecError, ConnectionProblem.
         """
         given = [name for name in WHICH_JOB if getattr(self, name) is not None]
         if len(given) != 1:
@@ -128,7 +131,7 @@ class SensorArguments:
 
     def _index(self, context: Context) -> int:
         if self.map_index is None:
-            return TaskInstanceInfo.of(context).map_index  # in a mapped task group, both have the same
+            return TaskInstanceInfo.of(context).map_index  # in a mapped task group, both have the same index
         try:
             return int(self.map_index)  # templates give text
         except (TypeError, ValueError) as error:
@@ -143,12 +146,12 @@ def _check(application_id: str) -> None:
 
 
 class SensorRun(ABC):
-    """Of ``sensor``, in one process of its task, with its rendered arguments."""
+    """Base class of the runs of ``sensor``: one process of its task, with its rendered arguments."""
 
     def __init__(self, sensor: TonySensor) -> None:
         self._sensor = sensor
         self._log = sensor.log
-        self._watch: tuple[JobSearch, SensorConditions, TrainTask | None] | None = None  # from one poke to the next
+        self._watch: tuple[JobSearch, SensorConditions, TrainTask | None] | None = None  # between pokes
 
     @abstractmethod
     def _conditions(self, target: JobTarget, memory: SensorMemory) -> SensorConditions: ...
@@ -157,7 +160,7 @@ class SensorRun(ABC):
     def _trigger(self, **common: Any) -> TonySensorTrigger: ...
 
     def _when_stale(self, outcome: SensorOutcome) -> None:  # noqa: B027 - most do nothing
-        """Before the task fails."""
+        """Called before the task fails."""
 
     def _aim(self, context: Context) -> tuple[JobTarget, TrainTask | None]:
         sensor = self._sensor
@@ -173,7 +176,7 @@ class SensorRun(ABC):
     # -- in the triggerer --------------------------------------------------------------------------------------------
 
     def defer(self, context: Context, began: float | None = None) -> NoReturn:
-        """``began``: from when ``start_timeout`` counts, in epoch seconds; default: the sensor's start."""
+        """Defer the sensor. ``start_timeout`` counts from ``began`` in epoch seconds, by default the sensor's start."""
         sensor = self._sensor
         try:
             target, train_task = self._aim(context)
@@ -199,13 +202,13 @@ class SensorRun(ABC):
         )
 
     def defer_again(self, context: Context) -> None:
-        """After a trigger that has failed; returns where this process is to wait."""
+        """Defer again after a failed trigger, or return if this process must wait."""
         if may_defer_again(StateStore(context, self._log), TryInfo.of(context), self._log):
-            # Whether the job had been seen went with the trigger: what start_timeout allows is allowed anew.
+            # The trigger's memory of the job is lost, so start_timeout starts again.
             self.defer(context, began=time.time())
 
     def go_on(self, event: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Where the trigger saw that there is nothing more to look at; ``event`` is as ``event_of`` says."""
+        """Complete the task after the trigger's event; ``event`` is a result of ``event_of``."""
         if event["error"]:
             raise (TonyJobRejected if event["permanent"] else ClusterUnreachable)(event["error"])
         self._conclude(outcome_of(event))
@@ -213,13 +216,13 @@ class SensorRun(ABC):
         return without_empty_xcoms(result) if result is not None else None
 
     def until(self, context: Context) -> float:
-        """In epoch seconds."""
+        """Return the end of the wait in epoch seconds."""
         limit, timeout = self._sensor.execution_timeout, self._sensor.timeout
         return _began(context) + (min(timeout, limit.total_seconds()) if limit is not None else timeout)
 
     @property
     def is_limited(self) -> bool:
-        """Whether its execution_timeout comes before its timeout."""
+        """Whether the sensor's execution_timeout comes before its timeout."""
         limit = self._sensor.execution_timeout
         return limit is not None and limit.total_seconds() < self._sensor.timeout
 
@@ -256,10 +259,10 @@ class SensorRun(ABC):
             save_sensor_memory(context, conditions.memory, self._log)
         return outcome
 
-    # -- when there is nothing more to look at -----------------------------------------------------------------------
+    # -- after the wait ----------------------------------------------------------------------------------------------
 
     def _conclude(self, outcome: SensorOutcome) -> None:
-        """Raises unless it is what was waited for."""
+        """Raise the task's error unless the condition is met."""
         if outcome.end is SensorEnd.TIMEOUT:
             if self.is_limited:
                 raise AirflowTaskTimeout(self.took_too_long)
@@ -275,7 +278,7 @@ class SensorRun(ABC):
 
 
 class JobSensorRun(SensorRun):
-    """Waits for states."""
+    """Waits for states of a job."""
 
     def __init__(self, sensor: TonySensor, states: Iterable[str] | str) -> None:
         super().__init__(sensor)
@@ -293,10 +296,10 @@ class JobSensorRun(SensorRun):
 
 
 class HeartbeatSensorRun(SensorRun):
-    """Watches heartbeats and speed."""
+    """Watches heartbeats and speed of a job's tasks."""
 
     def __init__(self, sensor: TonySensor, limits: HeartbeatLimits, *, kill: bool) -> None:
-        """``kill``: end the application where it does not do what it should."""
+        """``kill``: whether to end the application if its tasks are silent or slow."""
         super().__init__(sensor)
         self._limits = limits
         self._kill = kill
@@ -318,6 +321,6 @@ class HeartbeatSensorRun(SensorRun):
 
 
 def _began(context: Context) -> float:
-    """When this try of the sensor did, in epoch seconds: before it was deferred."""
+    """Return the start of this try of the sensor in epoch seconds, before it was deferred."""
     started = context["ti"].start_date
     return started.timestamp() if started is not None else time.time()

@@ -1,4 +1,7 @@
-"""The names of states that a sensor can wait for. Every DAG file with a sensor loads it."""
+"""The sensors of a job's state and of its heartbeats. Each DAG file with a sensor imports this module.
+
+It imports heavy modules only on use.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ STATES = list(dict.fromkeys([state.value for kind in (JobState, ApplicationState
 
 
 def state_names(given: Iterable[str] | str) -> frozenset[str]:
-    """The names of states that a list, or text with commas, holds. Raises ValueError for unknown ones and for none."""
+    """Parse the names of states in a list, or in text with commas. Raises ValueError for unknown names and for none."""
     names = given.split(",") if isinstance(given, str) else list(given)
     states = [str(getattr(name, "value", name)).strip().upper() for name in names]
     for state in states:
@@ -73,19 +76,19 @@ class WaitingRun(Protocol):
     def took_too_long(self) -> str: ...
 
 
-# Exactly one of them says which job.
+# Exactly one of them names the job.
 WHICH_JOB = ("application_id", "application_tag", "train_task_id")
 
-# Templated, and not all of them needed.
+# Templated and optional.
 OPTIONAL = (*WHICH_JOB, "map_index", "checkpoint_key", "proxy_user")
 
 
 class TonySensor(ReadableTemplates, BaseSensorOperator):
-    """Base class of both sensors, with the arguments that both take; see docs/sensors.md.
+    """Base class of both sensors, with their common arguments; see docs/sensors.md.
 
-    Neither ends a job because it is cleared or marked.
+    A sensor that is cleared or marked does not end its job.
 
-    Exactly one of the first three arguments says which job.
+    Exactly one of the first three arguments must be given. It names the job.
 
     :param application_id: such as ``application_1700000000000_0001``, or ``train.output["application_id"]``. Templated.
     :param application_tag: a tag on YARN: that of a training (``tony-…``), or one of the job's ``tags``; the newest
@@ -141,7 +144,7 @@ class TonySensor(ReadableTemplates, BaseSensorOperator):
         self.tony_conn_id = tony_conn_id
         self.proxy_user = proxy_user
         self.deferrable = yes_or_no("deferrable", deferrable)
-        self._run: WaitingRun | None = None  # from one poke to the next
+        self._run: WaitingRun | None = None  # kept from one poke to the next
 
     @cached_property
     def hook(self) -> TonyHook:
@@ -151,7 +154,7 @@ class TonySensor(ReadableTemplates, BaseSensorOperator):
 
     @abstractmethod
     def _new_run(self) -> WaitingRun:
-        """What the sensor does from now on."""
+        """Return the run, which contains the sensor's work."""
 
     @property
     def running(self) -> WaitingRun:
@@ -175,7 +178,7 @@ class TonySensor(ReadableTemplates, BaseSensorOperator):
 
     @with_readable_errors
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Go on where the trigger saw that there is nothing more to look at; ``event`` is as ``event_of`` says."""
+        """Complete the task after the trigger's event; ``event`` is a result of ``event_of``."""
         try:
             return self.running.go_on(event)
         finally:
@@ -183,7 +186,7 @@ class TonySensor(ReadableTemplates, BaseSensorOperator):
 
     @with_readable_errors
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
-        """Go on with a deferred sensor: called by Airflow when the trigger has ended or failed. The job runs on."""
+        """Resume a deferred sensor: called by Airflow when the trigger has ended or failed. The job is not affected."""
         empty_to_none(self, OPTIONAL)
         given = next_kwargs or {}
         if next_method == TRIGGER_FAIL_REPR and given.get("error") == TriggerFailureReason.TRIGGER_FAILURE:
@@ -192,9 +195,9 @@ class TonySensor(ReadableTemplates, BaseSensorOperator):
         return super().resume_execution(next_method, next_kwargs, context)
 
     def go_on_without_trigger(self, context: Context) -> Any:
-        """Go on after the trigger failed, for what is left of the time.
+        """Continue after the trigger failed, for the remaining time.
 
-        That is in the triggerer again, and at last in the worker.
+        The wait continues in the triggerer again, and finally in the worker.
         """
         try:
             self.running.defer_again(context)
@@ -204,7 +207,7 @@ class TonySensor(ReadableTemplates, BaseSensorOperator):
             self.hook.close()
 
     def _poke_on(self, context: Context) -> Any:
-        """In this very process, for what is left of the time: rescheduled, the task would begin anew."""
+        """Poke in this process for the remaining time: rescheduling would restart the task."""
         self.mode = "poke"
         run = self.running
         until, limited = run.until(context), run.is_limited
@@ -217,22 +220,22 @@ class TonySensor(ReadableTemplates, BaseSensorOperator):
             raise
 
 
-LEAST_HEARTBEAT_AGE = 10.0  # seconds; an application master tells what it has heard every five
+LEAST_HEARTBEAT_AGE = 10.0  # seconds; an application master reports heartbeats every five
 
 
 class TonyJobSensor(TonySensor):
     """Wait until a job is in one of some states.
 
-    Which job, and how to wait for it, say the arguments of ``TonySensor``.
+    The arguments of ``TonySensor`` name the job, and set how to wait for it.
 
     :param states: names of states of the job (``WAITING``, ``STARTING``, ``RUNNING``, ``RESTARTING``, ``SUSPENDED``,
         ``RECOVERING``, ``FINISHING``, ``SUCCEEDED``, ``FAILED``, ``KILLED``) or of its application before (``NEW``,
         ``NEW_SAVING``, ``SUBMITTED``, ``ACCEPTED``) or after (``FINISHED``); a list, or text with commas. A state may
         be over between two looks: name those that may follow it, too. Templated.
-    :return: see ``SensorResult``: each key is an XCom of its own.
+    :return: see ``SensorResult``: each key is a separate XCom.
 
-    Raises TonyJobMissed when the job has ended otherwise, or none will come; AirflowSensorTimeout, TonySpecError,
-    TonyJobRejected; ClusterError or StorageError after 10 minutes out of reach.
+    Raises TonyJobMissed if the job has ended differently, or if no job will come. Raises AirflowSensorTimeout,
+    TonySpecError and TonyJobRejected. Raises ClusterError or StorageError after an outage of 10 minutes.
     """
 
     template_fields: Sequence[str] = (*TonySensor.template_fields, "states")
@@ -252,9 +255,9 @@ class TonyJobSensor(TonySensor):
 
 
 class TonyHeartbeatSensor(TonySensor):
-    """Watch a training while it runs, from a task beside it: it succeeds when the training has.
+    """Watch a training while it runs, from a parallel task. The sensor succeeds when the training has.
 
-    The job's tasks are judged while the job is ``RUNNING``; not while it waits for containers, or starts again.
+    The job's tasks are judged while the job is ``RUNNING``, but not while it waits for containers, or restarts.
 
     :param max_heartbeat_age: seconds for which the application master may hear nothing of a running task, or be silent
         itself; at least 10. None: not checked.
@@ -265,7 +268,8 @@ class TonyHeartbeatSensor(TonySensor):
     :param on_stale: ``fail``, or ``kill`` to end the application before, with the grace of its user processes: its
         task's next try goes on from the newest checkpoint.
 
-    All others as ``TonySensor``; what it returns and raises as ``TonyJobSensor``, and TonyJobStale.
+    All other arguments are those of ``TonySensor``. The result and the errors are those of ``TonyJobSensor``, and
+    TonyJobStale.
     """
 
     def __init__(

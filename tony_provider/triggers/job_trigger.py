@@ -1,4 +1,7 @@
-"""The base of triggers that are told when a user's action on their task has ended them."""
+"""The trigger of a deferred training task, and parts that it shares with the sensors' triggers.
+
+Contains also the base class of triggers that Airflow notifies when a user's action on their task has ended them.
+"""
 
 from __future__ import annotations
 
@@ -27,21 +30,21 @@ from tony_provider.watching.task_output import OutputDisplay, OutputPosition, Ou
 from tony_provider.watching.termination import KillOrder, end_from_triggerer
 from tony_provider.watching.token_refresher import TokenRefresher
 
-KILL_SECONDS = 30.0  # that on_kill may take: Airflow's default for [triggerer] on_kill_timeout
+KILL_SECONDS = 30.0  # time limit of on_kill: Airflow's default for [triggerer] on_kill_timeout
 
 
 class KilledTrigger(BaseTrigger):
-    """A trigger whose ``on_kill`` is called when a user marks or clears its task, by any Airflow.
+    """A trigger whose ``on_kill`` runs when a user marks or clears its task, in any version of Airflow.
 
-    Those before 3.3 cancel triggers for many a reason, and tell none: ``on_kill`` has to ask what became of the task.
+    Versions before 3.3 cancel triggers for many reasons without stating them: ``on_kill`` must query the task's state.
     """
 
-    has_told = False  # that there is nothing more to wait for: to be set before an event is yielded
+    has_told = False  # set before the trigger yields an event, because the wait is over
 
     if not TYPE_CHECKING and not TRIGGERS_ARE_KILLED.is_here:
 
         async def cleanup(self) -> None:
-            """Called by Airflow when ``run`` has ended, however that was. What it raises Airflow would swallow."""
+            """Call ``on_kill`` after ``run`` has ended for any reason. Airflow would hide exceptions of this method."""
             if self.has_told:
                 return
             try:
@@ -51,16 +54,16 @@ class KilledTrigger(BaseTrigger):
 
 
 class DeferredByNewerRelease(Exception):  # noqa: N818 - named for what is wrong
-    """A trigger was given arguments of a newer release, which it cannot read.
+    """A trigger received arguments of a newer release, which it cannot read.
 
-    Its job runs on undisturbed, and its task may defer anew.
+    Its job continues, and its task may defer again.
     """
 
 
 def refuse_newer(version: int, known: int) -> None:
     """Check that a trigger knows the version of its arguments. Raises DeferredByNewerRelease.
 
-    To be called when the trigger runs: what its constructor raises would end the whole triggerer.
+    Call this when the trigger runs: an exception in its constructor would end the whole triggerer.
     """
     if version > known:
         raise DeferredByNewerRelease(
@@ -69,37 +72,37 @@ def refuse_newer(version: int, known: int) -> None:
         )
 
 
-_SUPERVISOR_SECONDS = 5.0  # Airflow's default for [workers] min_heartbeat_interval: between two looks of a supervisor
-_SCHEDULER_SECONDS = 5.0  # that a scheduler may take to hear of the end, where it has much to do
+_SUPERVISOR_SECONDS = 5.0  # Airflow's default for [workers] min_heartbeat_interval
+_SCHEDULER_SECONDS = 5.0  # delay until a busy scheduler knows of the end
 
 
 def earliest_wake_up() -> float:
-    """The moment, in epoch seconds, from which on a task that is deferred now may be woken up."""
+    """Return the earliest time, in epoch seconds, at which a task that is deferred now may be resumed."""
     looks: float = conf.getfloat("workers", "min_heartbeat_interval", fallback=_SUPERVISOR_SECONDS)
     return time.time() + looks + _SCHEDULER_SECONDS
 
 
 async def wait_until_earliest(moment: float | None) -> None:
-    """Wait for the moment that ``earliest_event`` gave; None: nothing is waited for."""
+    """Wait until ``moment``, a result of ``earliest_wake_up``. Return immediately for None."""
     if moment is not None:
         await asyncio.sleep(max(0.0, moment - time.time()))
 
 
-VERSION = 1  # of what is defined here
+VERSION = 1  # of the classes below
 
 
 @attrs.frozen
 class DeferredJob:
-    """A job that is waited for in a triggerer, which may know the task by nothing else."""
+    """A job that a trigger waits for. The trigger may know nothing else about the task."""
 
     tony_conn_id: str
     proxy_user: str | None
-    slug: str  # of the training's identity
+    slug: str  # slug of the training's identity
     digest: str
     application_id: str
     kill: bool  # whether a user's action on the task ends the application
-    output: OutputSelection | None = None  # whose output is shown in the task's log; None: nobody's
-    mlflow: OpenMlflowRun | None = None  # what is closed where a user's action ends the application
+    output: OutputSelection | None = None  # which output the task's log shows; None for none
+    mlflow: OpenMlflowRun | None = None  # MLflow run to close if a user's action ends the application
 
     @property
     def identity(self) -> Identity:
@@ -108,33 +111,33 @@ class DeferredJob:
 
 @attrs.frozen
 class WatchEvent:
-    """What the trigger tells the task at last: one of ``reason`` and ``error``."""
+    """The trigger's event for the task, with either ``reason`` or ``error``."""
 
     job: DeferredJob
-    reason: WatchEnd | None = None  # why there is nothing more to wait for
-    last_message: str = ""  # the job's own last word on what it was doing or waiting for
-    error: str | None = None  # why it could not be watched any more
-    told: dict[str, OutputPosition] = attrs.field(factory=dict)  # by task, up to where its output is in the log
+    reason: WatchEnd | None = None  # why the wait is over
+    last_message: str = ""  # the job's last message about its work or wait
+    error: str | None = None  # why the job could not be watched further
+    told: dict[str, OutputPosition] = attrs.field(factory=dict)  # by task: end of the output that the log shows
     version: int = VERSION
 
 
-STATE_SECONDS = 5.0  # that Airflow may take to tell the task's state; it ends on_kill after 30
-MEANWHILE = 5.0  # seconds between two chances to tell that there is no news
+STATE_SECONDS = 5.0  # time limit for the task's state; Airflow ends on_kill after 30
+MEANWHILE = 5.0  # seconds between two judgements without news
 KILL_REASON = "the deferred task was marked or cleared by a user"
 
 
 class TonyJobTrigger(KilledTrigger):
-    """Yields one event when there is nothing more to wait for: a ``WatchEvent``, as plain JSON.
+    """Yields one event when the wait is over: a ``WatchEvent`` as plain JSON.
 
-    All state is in its arguments, so that another triggerer can go on with it. Only a user's action on the task ends
-    the application (``on_kill``), and only this one; being cancelled does not.
+    All state is in the arguments, so that another triggerer can continue. Only a user's action on the task ends the
+    application (``on_kill``). A cancelled trigger does not, and no other application is affected.
 
     :param job: a ``DeferredJob``, as plain JSON.
-    :param poll_interval: seconds between two looks at its steps and metrics, at least.
+    :param poll_interval: minimum seconds between two polls of the job's steps and metrics.
     :param end, queue: epoch seconds, see ``WatchLimits``.
-    :param earliest: epoch seconds, see ``earliest_event``; None: at once.
-    :param whose: the name of the try; the application's diagnostics hold it when the try's end was its end.
-    :param version: of these arguments; a task may have been deferred by another release.
+    :param earliest: epoch seconds, see ``earliest_wake_up``; None for immediately.
+    :param whose: the name of the try; the application's diagnostics contain it if the try's end ended the application.
+    :param version: version of these arguments, because another release may have deferred the task.
     """
 
     def __init__(
@@ -158,7 +161,7 @@ class TonyJobTrigger(KilledTrigger):
 
     @cached_property
     def job(self) -> DeferredJob:
-        # Not in the constructor: what that raises would end the whole triggerer.
+        # Not in the constructor, because an exception there would end the whole triggerer.
         return from_plain(self._plain_job, DeferredJob, ignore_unknown=True)
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -191,13 +194,13 @@ class TonyJobTrigger(KilledTrigger):
             return
         task = await self._task_states()
         if task.state == TaskInstanceState.DEFERRED.value:
-            # No user has ended it. A triggerer that was silent for a while finds its triggers handed to another one,
-            # and is told to cancel them in the words of a user's action. Or the task was cleared, and its next try is
-            # deferred by now: that one has ended the application before.
+            # No user has ended the task. There are two possible reasons. After a silence of this triggerer, another one
+            # has its triggers, and Airflow cancels them here like after a user's action. Or the task was cleared and
+            # its next try is deferred already, which has ended the application before.
             return
         if not task.state and not TRIGGERS_ARE_KILLED.is_here:
-            return  # all that is known is that this trigger was cancelled, as by a triggerer that goes down
-        # A next try goes on with the run.
+            return  # the trigger was cancelled for an unknown reason, for example by a triggerer that shuts down
+        # A next try continues the MLflow run.
         run = job.mlflow if task.is_over is not False else None
         kill = KillOrder(KILL_REASON, self.whose)
         await end_from_triggerer(job.tony_conn_id, job.proxy_user, job.identity, job.application_id, kill, run)

@@ -1,4 +1,4 @@
-"""The triggers of sensors: they look at a job in the triggerer, while no worker slot is held."""
+"""The triggers of sensors: they watch a job in the triggerer, without a worker slot."""
 
 from __future__ import annotations
 
@@ -28,24 +28,22 @@ from tony_provider.watching.job_poller import FoundApplication, JobTarget, Polle
 from tony_provider.watching.observation import TrainTask, TrainTaskState
 
 VERSION = 1  # of the arguments and of the event
-ANSWER_SECONDS = (
-    60.0  # that Airflow may take to tell a task's state: a triggerer loads much to answer for the first time
-)
+ANSWER_SECONDS = 60.0  # time limit for the state of a task: the first answer of a triggerer loads many modules
 
 
 class TonySensorTrigger(BaseTrigger):
-    """Base of the sensors' triggers: yields one event when there is nothing more to look at; see ``event_of``.
+    """Base class of the sensors' triggers: yields one event when the wait is over; see ``event_of``.
 
-    All state is in its arguments, so that another triggerer can go on with it. It ends no application.
+    All state is in the arguments, so that another triggerer can continue. A trigger ends no application.
 
     :param target: see ``plain_target``.
-    :param train_task: the fields of ``TrainTask``, where the target is a training of this Airflow.
-    :param poll_interval: seconds between two looks at the job, at least.
-    :param start_timeout: seconds that there may be no application; None: no limit.
-    :param began: epoch seconds by the cluster's clock, from when that counts at first.
-    :param end: epoch seconds by the cluster's clock; at that time it yields ``timeout``.
-    :param earliest: epoch seconds, see ``earliest_event``; None: at once.
-    :param version: of these arguments; a task may have been deferred by an earlier release.
+    :param train_task: the fields of ``TrainTask`` if the target is a training of this Airflow.
+    :param poll_interval: minimum seconds between two polls of the job.
+    :param start_timeout: maximum seconds without an application; None for no limit.
+    :param began: initial start of that time, in epoch seconds by the cluster's clock.
+    :param end: time of the event ``timeout``, in epoch seconds by the cluster's clock.
+    :param earliest: epoch seconds, see ``earliest_wake_up``; None for immediately.
+    :param version: version of these arguments, because an earlier release may have deferred the task.
     """
 
     def __init__(
@@ -119,7 +117,7 @@ class TonySensorTrigger(BaseTrigger):
                     pass
                 elif task_states is None and not seen.is_live and seen.outage is None:
                     task_states = await self._ask()
-                    poller.hurry(job)  # and judge by that look: what Airflow rules out came before it
+                    poller.hurry(job)  # judge the next observation, because Airflow's answer must precede it
                 else:
                     outcome = conditions.judge(seen, task_states or TrainTaskState())
                     if outcome is not None:
@@ -131,14 +129,14 @@ class TonySensorTrigger(BaseTrigger):
                 seen = await job.next(left)
 
     async def _ask(self) -> TrainTaskState:
-        """What becomes of the training's task."""
+        """Query the state of the training's task."""
         if self.train_task is None:
             return TrainTaskState()
         return await TrainTask(**self.train_task).ask(ANSWER_SECONDS)
 
 
 class TonyStateTrigger(TonySensorTrigger):
-    """The trigger of ``TonyJobSensor``: waits until the job is in one of some states.
+    """The trigger of ``TonyJobSensor``: waits until the job is in one of the given states.
 
     :param states: names of states.
     """
@@ -156,7 +154,7 @@ class TonyStateTrigger(TonySensorTrigger):
 
 
 class TonyHeartbeatTrigger(TonySensorTrigger):
-    """The trigger of ``TonyHeartbeatSensor``: watches the job's tasks.
+    """The trigger of ``TonyHeartbeatSensor``: watches the heartbeats and the speed of the job's tasks.
 
     :param limits: the fields of ``HeartbeatLimits``.
     """
@@ -174,7 +172,7 @@ class TonyHeartbeatTrigger(TonySensorTrigger):
 
 
 def plain_target(target: JobTarget) -> dict[str, str | None]:
-    """The target as a trigger's argument, of JSON types."""
+    """Return the target as a trigger's argument, of JSON types."""
     identity = target.identity
     return {
         "application_id": target.application_id,
@@ -185,14 +183,14 @@ def plain_target(target: JobTarget) -> dict[str, str | None]:
 
 
 def target_of(plain: Mapping[str, str | None]) -> JobTarget:
-    """The target that ``plain_target`` was given."""
+    """Return the target for a result of ``plain_target``."""
     return JobTarget(plain["application_id"], plain["tag"], _identity(plain))
 
 
 def event_of(outcome: SensorOutcome | None, error: Exception | None) -> dict[str, Any]:
-    """The trigger's event, of JSON types: how the wait has ended, or the error that ended it.
+    """Return the trigger's event, of JSON types: how the wait has ended, or the error that ended it.
 
-    ``end`` is a ``SensorEnd``, or None when ``error`` says why the job could not be looked at any more.
+    ``end`` is a ``SensorEnd``, or None if ``error`` states why the job could not be watched further.
     """
     found = outcome.found if outcome is not None else None
     identity = found.identity if found is not None else None
@@ -210,7 +208,7 @@ def event_of(outcome: SensorOutcome | None, error: Exception | None) -> dict[str
 
 
 def outcome_of(event: Mapping[str, Any]) -> SensorOutcome:
-    """The outcome that ``event_of`` has put into an event, less the result."""
+    """Return the outcome in an event of ``event_of``, without its result."""
     found = FoundApplication(event["application_id"], _identity(event)) if event["application_id"] else None
     return SensorOutcome(SensorEnd(event["end"]), event["message"], found)
 

@@ -1,1 +1,1 @@
-"""Watching a job through the hook, as operators, triggers, sensors and commands do: until it ends, or is ended."""
+"""Observation of running jobs through the hook, shared by operators, triggers, sensors and commands."""

@@ -1,5 +1,6 @@
-"""The conditions that sensors wait for: each judges one observation of a job after another, in a worker, poke by poke,
-and in a triggerer alike.
+"""Conditions that sensors wait for. Each judges one observation of a job after another.
+
+They work in a worker, poke by poke, and in a triggerer.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ from tony_provider.watching.progress_log import ProgressLog, ReachabilityLog
 
 
 class SensorEnd(StrEnum):
-    """Why a sensor has nothing more to look at."""
+    """Why a sensor has stopped watching."""
 
-    REACHED = "reached"  # what it waits for is there
-    MISSED = "missed"  # it can never come any more
-    STALE = "stale"  # the job runs, and does not do what it should
-    START_TIMEOUT = "start_timeout"  # there was no application for so long
-    TIMEOUT = "timeout"  # the sensor's own, or its execution_timeout
+    REACHED = "reached"  # the condition is met
+    MISSED = "missed"  # the condition can no longer be met
+    STALE = "stale"  # the job runs, but does not make the expected progress
+    START_TIMEOUT = "start_timeout"  # there was no application within start_timeout
+    TIMEOUT = "timeout"  # the sensor's timeout or its execution_timeout has passed
 
 
 @attrs.frozen
 class SensorResult:
-    """What a sensor returns. Keys whose value is not known are there with ``None``."""
+    """The return value of a sensor. Keys of unknown values are present with the value ``None``."""
 
     application_id: str  # the one looked at last
     state: str  # of the job; of the application where the job tells nothing
@@ -52,7 +53,7 @@ class SensorResult:
 
 @attrs.frozen
 class SensorOutcome:
-    """How a sensor's wait has ended, and what the sensor returns or says."""
+    """How a sensor's wait has ended, with the sensor's return value or message."""
 
     end: SensorEnd
     message: str = ""
@@ -62,18 +63,15 @@ class SensorOutcome:
 
 @attrs.define
 class SensorMemory:
-    """What a condition must remember from one look to the next, perhaps in another process.
+    """The state that a condition keeps between two observations, possibly in different processes."""
 
-    Times are epoch seconds of the watcher's clock.
-    """
-
-    application_id: str | None = None  # looked at last
+    application_id: str | None = None  # last application that was watched
     absent_since: float | None = None
     ended_since: float | None = None
     outage_since: float | None = None
     updated_ms: int | None = None  # of the newest status, by the clock of its application master
-    updated_seen: float = 0.0  # when it was first seen
-    slow_since: dict[str, float] = attrs.field(factory=dict)  # by task
+    updated_seen: float = 0.0  # when that status was first seen
+    slow_since: dict[str, float] = attrs.field(factory=dict)  # by task name
 
     @classmethod
     def beginning(cls, began: float) -> SensorMemory:
@@ -85,10 +83,10 @@ class SensorMemory:
 
 
 class SensorConditions(ABC):
-    """Base of what sensors wait for: judges each observation, and ends the wait for a job that will not come.
+    """Base class of sensor conditions. Judges each observation, and ends the wait for a job that will not come.
 
-    :param start_timeout: seconds that there may be no application; None: no limit.
-    :param log: is given lines for the task's log.
+    :param start_timeout: maximum seconds without an application; None for no limit.
+    :param log: called with lines for the task's log.
     """
 
     def __init__(
@@ -111,14 +109,15 @@ class SensorConditions(ABC):
         self._told = ""
 
     def judge(self, seen: JobObservation, task_states: TrainTaskState) -> SensorOutcome | None:
-        """The sensor's outcome by what was seen; None while there is something to wait for.
+        """Return the sensor's outcome after this observation, or None to continue waiting.
 
-        ``task_states``: from before the look, so that what it rules out cannot have happened in between. A cluster or
-        store that does not answer is waited for, OUTAGE_SECONDS long; then its ClusterError or StorageError is raised.
+        ``task_states`` were fetched before the observation, so nothing that they rule out can have happened in between.
+        If the cluster or store does not answer, the wait continues for OUTAGE_SECONDS; then its ClusterError or
+        StorageError is raised.
         """
         now = self._clock()
         if seen.outage is not None:
-            self.memory.forget_pulse()  # the job may have had an outage of its own
+            self.memory.forget_pulse()  # the job may have had an outage at the same time
             since = self.memory.outage_since
             self.memory.outage_since = outage_start(seen.outage, since, now)
             self._silence.look(seen)
@@ -158,7 +157,7 @@ class SensorConditions(ABC):
         return self._outcome(SensorEnd.MISSED, seen, told)
 
     def _may_be_followed(self, task_states: TrainTaskState, seconds: float) -> bool:
-        """Whether another application may come, so long after this one's end."""
+        """Whether another application may start, ``seconds`` after the end of this one."""
         if self._target.identity is None:
             return False
         if task_states.is_over is None:  # Airflow may be slow to answer
@@ -190,7 +189,7 @@ class SensorConditions(ABC):
         return None
 
     def _answers(self, now: float) -> None:
-        """Another process than this one may have told of the outage."""
+        """Log the end of an outage, unless the reachability log does. Another process may have logged its start."""
         if self.memory.outage_since is not None and not self._silence.lines:
             self._log(f"The cluster and its store answer again, after {span(now - self.memory.outage_since)}")
         self.memory.outage_since = None
@@ -218,7 +217,7 @@ class SensorConditions(ABC):
 
 
 def state_of(seen: JobObservation) -> str:
-    """The job's state by its name; the application's where the job tells nothing, ABSENT where neither does."""
+    """Return the job's state, the application's if the job reports none, or ABSENT if neither is known."""
     application, status = seen.application, seen.status
     if status is not None and status.state.is_final:
         return status.state.value
@@ -258,34 +257,38 @@ class StateCondition(SensorConditions):
 
 
 def _states_seen(seen: JobObservation) -> set[str]:
-    """RUNNING is the job's word for its tasks where the job can be asked, and not the application's for its master."""
+    """Return the states that count as seen.
+
+    RUNNING is the job's state for its tasks if the job's status can be read, and not the application's state for its
+    master.
+    """
     states = {state_of(seen)}
     if seen.application is not None and seen.application.state is not ApplicationState.RUNNING:
         states.add(seen.application.state.value)
     elif seen.status is None and seen.found is not None and seen.found.identity is not None:
-        states.discard(ApplicationState.RUNNING.value)  # its master has not said anything yet
+        states.discard(ApplicationState.RUNNING.value)  # its master has not reported a status yet
     return states
 
 
-_MOST_NAMED = 10  # tasks in one message
+_MOST_NAMED = 10  # maximum tasks named in one message
 
 
 @attrs.frozen
 class HeartbeatLimits:
-    """What the heartbeat sensor demands of the tasks that it judges; a limit of None is not judged."""
+    """Limits that the heartbeat sensor applies to the selected tasks. A limit of None is not checked."""
 
     max_heartbeat_age: float | None  # seconds
     min_steps_per_second: float | None
     slow_for: float  # seconds that a task may be slower than that
-    task_types: Sequence[str] | None  # None: all
+    task_types: Sequence[str] | None  # None for all
 
 
 class HeartbeatCondition(SensorConditions):
-    """The heartbeat sensor's condition: met when the job has succeeded, missed when a task is silent or slow for long.
+    """Condition of the heartbeat sensor: met when the job succeeds, missed when a task stays silent or slow too long.
 
-    Tasks are judged while the job is RUNNING only: what restarts, or waits for containers, is not heard of. Two clocks
-    are never compared: a heartbeat's age is the status's own time less the heartbeat's, both by the clock of the
-    application master's node, and what has gone by here since that status was first seen.
+    Tasks are judged only while the job is RUNNING: tasks that restart or wait for containers send no heartbeats. Times
+    of two clocks are never compared. A heartbeat's age is the status's time minus the heartbeat's time, both by the
+    clock of the application master's node, plus the local time since that status was first seen.
     """
 
     def __init__(self, *arguments: Any, limits: HeartbeatLimits, **options: Any) -> None:
@@ -294,7 +297,7 @@ class HeartbeatCondition(SensorConditions):
 
     def _of_live(self, seen: JobObservation, now: float) -> SensorOutcome | None:
         if not seen.whole:
-            return None  # the status is one that was judged already
+            return None  # this status has already been judged
         status, application = seen.status, seen.application
         runs = application is not None and application.state is ApplicationState.RUNNING
         if status is None or status.state is not JobState.RUNNING or not runs:
@@ -322,7 +325,8 @@ class HeartbeatCondition(SensorConditions):
             if task.heartbeat_ms is not None
         }
         unheard = {name: age for name, age in ages.items() if age > limit}
-        # A task's last heartbeat is some seconds older than its master's last word: who is silent is told all the same.
+        # A task's last heartbeat is some seconds older than the newest status. If a task is silent, report the silence
+        # of the master from half of the limit on.
         if silence > (limit / 2 if unheard else limit):
             yield f"its application master has told nothing for {span(silence)}"
         for name, age in unheard.items():
@@ -347,7 +351,7 @@ class HeartbeatCondition(SensorConditions):
 
 
 def _speed(task: TaskStatus, otherwise: float) -> float:
-    """``otherwise`` of one that has not reported two steps yet, or has reported its last."""
+    """Return the task's steps per second, or ``otherwise`` before its second and after its last step."""
     progress = task.progress
     if progress is None or progress.steps_per_second is None:
         return otherwise

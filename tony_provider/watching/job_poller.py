@@ -1,11 +1,13 @@
-"""Looking at many jobs from one event loop: one list of applications for all, and details of each in its turn.
+"""Poll many jobs from one event loop: one application list for all of them, and job details in rotation.
 
-A triggerer may wait for a thousand jobs. Asked one by one, every few seconds, that would be more than a ResourceManager
-and a store should have to serve; so all jobs of a connection share one poller, which asks for the list of applications
-that have not ended. One that is missing there has ended, and is looked at at once. Steps and metrics, for the log, are
-read from the store in turn, so many a second; what tasks print is asked of the jobs' masters in the same turns.
+A triggerer may wait for a thousand jobs. One request per job every few seconds would overload the ResourceManager and
+the store. Therefore, all jobs of a connection share one poller, which lists the applications that have not ended. If a
+job is missing from the list, it has ended, and the poller inspects it immediately. The poller reads steps and metrics
+from the store at a limited rate, and fetches task output from the application masters at the same rate.
 
-Every call blocks, so it is made in a thread of the poller's own: a cluster that hangs holds up nobody else's triggers.
+Every call blocks, so it runs in a thread of the poller: a cluster that hangs does not delay the triggers of others.
+
+The module also contains the search for the application that a sensor watches.
 """
 
 from __future__ import annotations
@@ -46,25 +48,25 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_THREADS = 4  # for looks at single jobs; the list has one of its own, what tasks print, and newer tokens
-_PAUSE = 1.0  # seconds between two looks whether any output is to be asked for, or a token is due, while none is
+_THREADS = 4  # for requests about single jobs; the list, task output and token refreshes have one more thread each
+_PAUSE = 1.0  # seconds between two checks for due output or tokens while nothing is due
 
 
 @attrs.frozen
 class PollingPace:
-    """How often a poller asks the cluster and the store, by the section ``[tony]`` of Airflow's configuration."""
+    """Polling rates for the cluster and the store, from the section ``[tony]`` of Airflow's configuration."""
 
     list_interval: float  # seconds
     details_per_second: float
 
     @classmethod
     def configured(cls) -> PollingPace:
-        """The pace as it is configured. Raises ConfigurationProblem."""
+        """Return the configured pace. Raises ConfigurationProblem."""
         return cls(configuration.list_interval(), configuration.details_per_second())
 
 
 class FollowedJob:
-    """One job that a poller follows for a waiter, who sees the newest observation, never a backlog."""
+    """A job that a poller follows for one waiter. The waiter receives the newest observation, never a backlog."""
 
     def __init__(
         self,
@@ -76,14 +78,14 @@ class FollowedJob:
     ) -> None:
         self.identity = identity
         self.application_id = application_id
-        self.interval = interval  # seconds between two looks at its details, at least
-        self.looked_at = float("-inf")  # the loop's time
-        self.output = output  # what is shown of that of its tasks
-        self.output_read_at = float("-inf")  # the loop's time
-        self.renewal = renewal  # of its token; None: this waiter leaves that to others
-        self.wanted = False  # a look at it is due before all others
-        self.ask_master = False  # the status on the store does not tell how it is
-        self.contact = UnansweredCalls()  # its poller's, once it is followed
+        self.interval = interval  # minimum seconds between two reads of the job's details
+        self.looked_at = float("-inf")  # in the event loop's time
+        self.output = output  # which task output to show; None for none
+        self.output_read_at = float("-inf")  # in the event loop's time
+        self.renewal = renewal  # refreshes the store token; None if this waiter does not refresh it
+        self.wanted = False  # whether this job must be inspected before all others
+        self.ask_master = False  # whether to ask the master, because the status on the store is stale or unavailable
+        self.contact = UnansweredCalls()  # replaced by the poller's when it follows the job
         self._newest = Observation()
         self._cluster_outage: ClusterError | StorageError | None = None
         self._store_outage: ClusterError | StorageError | None = None
@@ -91,9 +93,9 @@ class FollowedJob:
         self._news = asyncio.Event()
 
     async def next(self, seconds: float | None) -> Observation | None:
-        """Wait for news: the newest observation, once there is one since the last call; None when that takes longer.
+        """Wait for an observation that is newer than the last call, and return it. Return None after ``seconds``.
 
-        Raises what has ended the poller.
+        Raises the exception that ended the poller.
         """
         try:
             await wait_with_timeout(self._news.wait(), seconds)
@@ -106,17 +108,17 @@ class FollowedJob:
 
     @property
     def application(self) -> Application | None:
-        """The application as it was last seen; None: not yet, or the cluster does not know it."""
+        """The application as last seen. None if it was not seen yet, or if the cluster does not know it."""
         return self._newest.application
 
     def look(self, hook: TonyHook) -> Observation:
-        """Ask the cluster and the store about this job. Blocks. Raises nothing of the cluster's or the store's."""
+        """Query the cluster and the store about this job. Blocks. Cluster and store errors are in the observation."""
         return observe(hook, self.identity, self.application_id, contact=self.contact, ask_master=self.ask_master)
 
     def is_among(self, live: Mapping[str, Application]) -> bool:
-        """Record what the list of applications says of this job.
+        """Record the job's entry in the list of ``live`` applications.
 
-        False when it is missing there: a look at the job is due at once.
+        Return False if the job is missing from the list: it must be inspected immediately.
         """
         if (application := live.get(self.application_id)) is None:
             return False
@@ -125,31 +127,31 @@ class FollowedJob:
 
     @property
     def has_turn(self) -> bool:
-        """Whether the job is to be looked at now and then, beside the list."""
+        """Whether the job's details must be polled in addition to the list."""
         return self.application is not None
 
     @property
     def has_output(self) -> bool:
-        """Whether its master is to be asked for what its tasks print."""
+        """Whether the poller must fetch task output from the job's master."""
         return self._newest.runs and self.output is not None and self.output.is_due(self._newest.newest)
 
     def read_output(self, hook: TonyHook) -> None:
-        """Ask the job's master for what its tasks have printed. Blocks. Raises nothing of the cluster's."""
+        """Fetch new task output from the job's master. Blocks. Handles cluster errors."""
         if self.output is not None and (status := self._newest.newest) is not None:
             self.output.look(hook, status)
 
     @property
     def needs_token(self) -> bool:
-        """Whether a newer token of the store is to be brought to it now."""
+        """Whether the job needs a newer store token now."""
         return self.renewal is not None and self.renewal.is_due(self._newest)
 
     def renew_token(self, hook: TonyHook) -> None:
-        """Bring it a newer token of the store. Blocks. Raises nothing of the cluster's or the store's."""
+        """Send the job a newer store token. Blocks. Handles cluster and store errors."""
         if self.renewal is not None:
             self.renewal.renew(hook, self._newest)
 
     def read_status(self, hook: TonyHook) -> Observation:
-        """Read the job's status from the store; what the list has told of it is not asked for again."""
+        """Read the job's status from the store, without another query for the application that was listed."""
         return observe_status(
             hook,
             self.identity,
@@ -160,17 +162,17 @@ class FollowedJob:
         )
 
     def is_listed(self, application: Application) -> None:
-        """Record what the list says. The status stays what it was at the last look."""
+        """Record the listed application, and keep the status of the last observation."""
         self._cluster_outage = None
         self._tell(attrs.evolve(self._newest, application=application, whole=False))
 
     def is_out_of_reach(self, outage: ClusterError | StorageError) -> None:
-        """Record that no list could be had. That the store answers meanwhile does not end this outage."""
+        """Record that the list could not be fetched. An answer of the store does not end this outage."""
         self._cluster_outage = outage
         self._tell(attrs.evolve(self._newest, whole=False))
 
     def is_seen(self, observation: Observation) -> None:
-        """Record what a whole look has seen, at the cluster and at the store."""
+        """Record an observation of both the cluster and the store."""
         if observation.outage is not None and peer_of_error(observation.outage) is Peer.CLUSTER:
             self._cluster_outage = observation.outage
         else:
@@ -178,7 +180,7 @@ class FollowedJob:
         self._tell(self._of_before(observation) if observation.outage else observation)
 
     def is_read(self, observation: Observation) -> None:
-        """Record what a look at the status alone has seen. There may have been another list meanwhile."""
+        """Record an observation of the status alone. A newer list may have arrived in the meantime."""
         outage = observation.outage
         self._store_outage = outage if outage is not None and peer_of_error(outage) is Peer.STORE else None
         if observation.outage:
@@ -188,9 +190,9 @@ class FollowedJob:
         self._tell(attrs.evolve(seen, whole=self._cluster_outage is None and observation.outage is None))
 
     def store_answers(self) -> None:
-        """Record that the store answers others.
+        """Record that the store answers for other jobs.
 
-        An outage of the whole store is over before it is this job's turn again.
+        This ends an outage of the whole store before the next read of this job.
         """
         if isinstance(self._store_outage, StorageUnreachable):
             self._store_outage = None
@@ -200,7 +202,7 @@ class FollowedJob:
         self._news.set()
 
     def _of_before(self, observation: Observation) -> Observation:
-        """What was seen last, but for what can be had."""
+        """Return the last observation, updated with the parts that are available now."""
         application = observation.application or self.application
         return attrs.evolve(self._newest, application=application, master=observation.master, whole=False)
 
@@ -211,9 +213,9 @@ class FollowedJob:
 
 
 class JobPoller:
-    """Looks at all jobs of one connection in one event loop.
+    """Polls all jobs of one connection in one event loop.
 
-    :param open_hook: makes the hook. After an outage a new hook replaces it once the cluster answers, because the
+    :param open_hook: creates the hook. After an outage a new hook replaces it once the cluster answers, because the
         connection may have been changed.
     """
 
@@ -222,11 +224,11 @@ class JobPoller:
         self._hook = self._next_hook = open_hook()
         self._pace = pace
         self.contact = UnansweredCalls()
-        self.clock_ahead = 0.0  # seconds by which the cluster's clock is ahead of this machine's, by the last answer
+        self.clock_ahead = 0.0  # seconds by which the cluster's clock is ahead of this machine's, from the last answer
         self._jobs: set[FollowedJob] = set()
         self._urgent: deque[FollowedJob] = deque()
-        self._work = asyncio.Event()  # there is an urgent look, or a new job
-        self._turn = asyncio.Lock()  # of looks at details: they are so many a second, of whatever kind
+        self._work = asyncio.Event()  # set when there is an urgent request or a new job
+        self._turn = asyncio.Lock()  # limits the rate of detail requests of all kinds
         self._threads = ThreadPoolExecutor(_THREADS + 3, thread_name_prefix="tony-poller")
         self._task: asyncio.Task[None] | None = None
 
@@ -240,7 +242,7 @@ class JobPoller:
             self._task.add_done_callback(self._over)
 
     def leave(self, job: FollowedJob) -> bool:
-        """Stop following ``job``. Whether nobody is left."""
+        """Stop following ``job``. Return whether no job is left."""
         self._jobs.discard(job)
         return not self._jobs
 
@@ -249,7 +251,7 @@ class JobPoller:
         return self._task is not None and self._task.done()
 
     def hurry(self, job: FollowedJob) -> None:
-        """Have ``job`` looked at by itself, before all others."""
+        """Have ``job`` inspected before all others."""
         if not job.wanted:
             job.wanted = True
             self._urgent.append(job)
@@ -267,7 +269,7 @@ class JobPoller:
             hook.close()
 
     def _over(self, task: asyncio.Task[None]) -> None:
-        """It runs until it is cancelled: otherwise there is a fault, and whoever waits is to know."""
+        """Pass an unexpected end of the polling task to all waiters. The task runs until it is cancelled."""
         if not task.cancelled() and (failure := task.exception()) is not None:
             for job in self._jobs:
                 job.has_failed(failure)
@@ -296,7 +298,7 @@ class JobPoller:
                 failed, self._next_hook = self._next_hook, self._open_hook()
                 await self._close_unless_used(failed)
             else:
-                # Only now, because a hook may have to ask the cluster before it can ask the store.
+                # Not earlier, because a hook may have to query the cluster before it can use the store.
                 former, self._hook = self._hook, self._next_hook
                 await self._close_unless_used(former)
                 for job in self._jobs:
@@ -326,7 +328,7 @@ class JobPoller:
             await self._work.wait()
 
     async def _look_in_turn(self) -> None:
-        """At the job that was not looked at for the longest time, of those whose interval is over."""
+        """Read the status of the job whose last read is the oldest, among those whose interval has passed."""
         clock = asyncio.get_running_loop().time
         while True:
             await self._next_turn()
@@ -336,7 +338,7 @@ class JobPoller:
                 await self._read_status(oldest)
 
     async def _read_output_in_turn(self) -> None:
-        """Likewise, of the jobs whose output is shown. Masters that hang keep no status from being read."""
+        """Fetch output in the same way, for the jobs that show it. Masters that hang do not delay status reads."""
         clock = asyncio.get_running_loop().time
         while True:
             latest = clock()
@@ -349,12 +351,12 @@ class JobPoller:
             await self._read_output(oldest)
 
     async def _renew_tokens(self) -> None:
-        """One after the other: each asks the NameNode and a master, and there is time."""
+        """Refresh tokens one after the other, since each asks the NameNode and a master and there is enough time."""
         while True:
             for job in [job for job in self._jobs if job.needs_token]:
                 try:
                     await self._in_thread(partial(job.renew_token, self._hook))
-                except Exception as fault:  # noqa: BLE001 - as of a look: of this one job, which is told
+                except Exception as fault:  # noqa: BLE001 - a fault of this one job, reported to its waiter
                     job.has_failed(fault)
             await asyncio.sleep(_PAUSE)
 
@@ -362,7 +364,7 @@ class JobPoller:
         job.output_read_at = asyncio.get_running_loop().time()
         try:
             await self._in_thread(lambda: job.read_output(self._hook))
-        except Exception as fault:  # noqa: BLE001 - as of a look: of this one job, which is told
+        except Exception as fault:  # noqa: BLE001 - a fault of this one job, reported to its waiter
             job.has_failed(fault)
 
     async def _next_turn(self) -> None:
@@ -381,7 +383,7 @@ class JobPoller:
         job.looked_at = asyncio.get_running_loop().time()
         try:
             observation = await self._in_thread(partial(self._look_at, look))
-        except Exception as fault:  # noqa: BLE001 - of this one job, which is told; the others are none the worse
+        except Exception as fault:  # noqa: BLE001 - a fault of this one job, reported to its waiter
             job.has_failed(fault)
             return
         if observation.outage is None:
@@ -401,12 +403,12 @@ class JobPoller:
 
 
 _pollers: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, str | None], JobPoller]] = WeakKeyDictionary()
-_closing: set[asyncio.Task[None]] = set()  # those that nobody needs any more, until they have ended
+_closing: set[asyncio.Task[None]] = set()  # close tasks of unused pollers, until they have ended
 
 
 @asynccontextmanager
 async def following(tony_conn_id: str, proxy_user: str | None, job: FollowedJob) -> AsyncIterator[JobPoller]:
-    """Context manager within which ``job`` is followed by the one poller of this connection and event loop."""
+    """Context manager within which the one poller of this connection and event loop follows ``job``."""
     pollers = _pollers.setdefault(asyncio.get_running_loop(), {})
     key = (tony_conn_id, proxy_user)
     if (poller := pollers.get(key)) is None or poller.has_failed:
@@ -425,11 +427,11 @@ async def following(tony_conn_id: str, proxy_user: str | None, job: FollowedJob)
 
 @attrs.frozen
 class JobTarget:
-    """What a sensor was told to look at: exactly one of an application id, a tag and a training's identity."""
+    """The job that a sensor watches, given by exactly one of application ID, tag and training identity."""
 
     application_id: str | None = None
-    tag: str | None = None  # of YARN's: a training's own, or one that the job names
-    identity: Identity | None = None  # of a training
+    tag: str | None = None  # YARN tag: that of a training, or one that the job names
+    identity: Identity | None = None  # identity of a training
 
     def __str__(self) -> str:
         if self.application_id is not None:
@@ -444,17 +446,17 @@ class JobTarget:
 
 @attrs.frozen
 class FoundApplication:
-    """The application that a search has found, and the training that it is of."""
+    """The application that a search has found, and its training."""
 
     application_id: str
-    identity: Identity | None  # None: nothing of it is in the staging directory, so that its status cannot be read
+    identity: Identity | None  # None if the staging directory has no files of it: its status cannot be read
 
 
 @attrs.frozen
 class JobObservation(Observation):
-    """An observation, and the application that it is of: what a sensor judges."""
+    """An observation with the application that it belongs to, as judged by a sensor."""
 
-    found: FoundApplication | None = None  # None: there is no such application, as far as anybody knows
+    found: FoundApplication | None = None  # None if there is no such application as far as known
 
     @property
     def is_live(self) -> bool:
@@ -462,24 +464,24 @@ class JobObservation(Observation):
 
     @property
     def has_ended(self) -> bool:
-        """Whether the application has ended, by the cluster's word; by the job's result where that has forgotten it."""
+        """Whether the application has ended, according to the cluster, or to the job's result if YARN forgot it."""
         if self.application is not None:
             return self.application.is_final
         return self.status is not None and self.status.state.is_final
 
 
 class JobSearch:
-    """Finds the target's application and looks at it: at one until it has ended, then at the next one, if any."""
+    """Finds and observes the target's application. After its end, continues with the next one, if any."""
 
     def __init__(self, target: JobTarget) -> None:
         self.target = target
         self.known: FoundApplication | None = None
-        self._stranger: FoundApplication | None = None  # that was told of
+        self._stranger: FoundApplication | None = None  # application of another target that was already logged
 
     def look(self, hook: TonyHook) -> JobObservation:
-        """Look once.
+        """Observe the job once.
 
-        Blocks for as long as the cluster takes to answer. Raises nothing of the cluster's or the store's.
+        Blocks until the cluster answers. Cluster and store errors are in the observation.
         """
         try:
             return self._look(hook)
@@ -507,9 +509,9 @@ class JobSearch:
 
 
 class PolledJob(FollowedJob):
-    """A sensor's job as a poller follows it: a FollowedJob whose application is searched for, as by JobSearch.
+    """A sensor's job as followed by a poller: a FollowedJob that finds its application like JobSearch.
 
-    The poller's list tells of a new application without a request of its own.
+    The poller's list shows a new application without another request.
     """
 
     def __init__(self, target: JobTarget, interval: float) -> None:
@@ -554,7 +556,7 @@ def _observation(seen: Observation, found: FoundApplication) -> JobObservation:
 
 
 def _find(hook: TonyHook, target: JobTarget) -> FoundApplication | None:
-    """The one that runs, else the newest. Raises ClusterError, StorageError."""
+    """Return the running application, otherwise the newest. Raises ClusterError, StorageError."""
     if target.identity is not None:
         if live := hook.find(target.identity):
             return FoundApplication(live[0].id, target.identity)

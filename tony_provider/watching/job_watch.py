@@ -1,4 +1,9 @@
-"""How the watch over a job has ended, and until when it may go on."""
+"""Watch one job until it ends or a limit passes.
+
+``JobWatch`` judges each observation, logs news, and returns how the watch ended. ``Looker`` and ``wait_in_worker``
+observe the job from a worker process. ``WatchLimits`` are the time limits of a watch. ``limit_application_lifetime``
+sets the limit that YARN enforces.
+"""
 
 from __future__ import annotations
 
@@ -33,61 +38,63 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     from airflow.sdk.types import Logger
 
-_DEFER_SLACK = 300.0  # seconds after a deadline, until which a triggerer that is down may come back
+_DEFER_SLACK = 300.0  # seconds after a deadline during which a stopped triggerer may come back
 
 
 class WatchEnd(StrEnum):
-    """Why there is nothing more to watch."""
+    """Why a watch has ended."""
 
-    FINISHED = "finished"  # well or not
+    FINISHED = "finished"  # with success or failure
     FORGOTTEN = "forgotten"  # the cluster does not know it, and it left no result
-    DEADLINE = "deadline"  # of this try of the task
+    DEADLINE = "deadline"  # deadline of this try of the task
     QUEUE_TIMEOUT = "queue_timeout"
 
 
 @attrs.frozen
 class WatchResult:
-    """How a watch has ended, with what was last seen of the application."""
+    """How a watch has ended, with the last observation of the application."""
 
     reason: WatchEnd
-    last_message: str = ""  # the job's own last word on what it was doing or waiting for
+    last_message: str = ""  # the job's last message about its work or wait
     application: Application | None = None  # as last seen
     status: JobStatus | None = None  # as last seen
 
 
 @attrs.frozen
 class WatchLimits:
-    """When a watch ends at the latest: epoch seconds by the cluster's clock; None: no limit.
+    """The latest end of a watch, in epoch seconds by the cluster's clock. None means no limit.
 
-    The processes of Airflow that count them may run on machines whose clocks differ.
+    The cluster's clock is used because the processes of Airflow may run on machines with different clocks.
     """
 
-    end: float | None = None  # of this try of the task
-    queue: float | None = None  # until which the job may wait for its containers, before they were ever all there
+    end: float | None = None  # for this try of the task
+    queue: float | None = None  # for the job's wait for its first complete set of containers
 
     def next_after(self, now: float) -> float | None:
-        """The earliest limit that is still to come; None: there is none."""
+        """Return the earliest limit after ``now``, or None."""
         return min((each for each in (self.end, self.queue) if each is not None and each > now), default=None)
 
 
 def deferral_timeout(end: float, now: float) -> timedelta:
-    """The timeout of a deferral for a task that may wait until ``end``, in epoch seconds by the clock of ``now``.
+    """Return the timeout of a deferral for a task that may wait until ``end``.
 
-    An expired deferral calls nobody, so the trigger minds the deadline; this is for when there is no trigger.
+    ``end`` and ``now`` are epoch seconds of one clock.
+
+    An expired deferral calls no code, so the trigger enforces the deadline. The timeout is for a missing trigger.
     """
     return timedelta(seconds=max(0.0, end - now) + _DEFER_SLACK)
 
 
 T = TypeVar("T")
 
-OUTAGE_SECONDS = 600.0  # the cluster may be out of reach this long before a try of the task gives up on it
+OUTAGE_SECONDS = 600.0  # seconds that the cluster may be unreachable before a try of the task gives up
 _PAUSE = 5.0  # seconds
 
 
 def call_through_outage(call: Callable[[], T], log: Logger) -> T:
-    """Call until the cluster and the store answer, for as long as an outage may last; returns what ``call`` returns.
+    """Call ``call`` until the cluster and the store answer, within the limit for an outage, and return its result.
 
-    Blocks. Raises the call's ClusterError or StorageError in the end.
+    Blocks. Raises the ClusterError or StorageError of the last call.
     """
     deadline = time.monotonic() + OUTAGE_SECONDS
     troubles = OngoingProblems(log.warning)
@@ -106,9 +113,9 @@ def call_through_outage(call: Callable[[], T], log: Logger) -> T:
 
 
 def outage_start(error: ClusterError | StorageError, since: float | None, now: float) -> float:
-    """When the outage began that ``error`` is one more sign of: ``since`` if it went on already, else ``now``.
+    """Return the start of the outage that ``error`` belongs to: ``since`` if it began before, otherwise ``now``.
 
-    Times are seconds of one clock. Raises the error when it is permanent, or the outage has lasted for OUTAGE_SECONDS.
+    Times are seconds of one clock. Raises the error if it is permanent, or if the outage exceeds OUTAGE_SECONDS.
     """
     since = now if since is None else since
     permanent = isinstance(error, ClusterError) and error.permanent
@@ -117,13 +124,13 @@ def outage_start(error: ClusterError | StorageError, since: float | None, now: f
     return since
 
 
-FORGOTTEN_SECONDS = 30.0  # so long must the cluster not know the application before we believe it
+FORGOTTEN_SECONDS = 30.0  # minimum seconds of an unknown application before it counts as forgotten
 
 
 class JobWatch:
-    """Judges observations of one application until it has ended, and tells of it meanwhile.
+    """Judges observations of one application until it has ended, and logs news about it.
 
-    ``log`` is given lines for the task's log.
+    ``log`` is called with lines for the task's log.
     """
 
     def __init__(
@@ -135,7 +142,7 @@ class JobWatch:
         contact: UnansweredCalls | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``contact`` knows who was asked and has not answered yet."""
+        """``contact`` records calls that have not been answered yet."""
         self.contact = contact or UnansweredCalls(clock)
         self.silence = ReachabilityLog(self.contact, log, clock)
         self._application_id = application_id
@@ -153,12 +160,12 @@ class JobWatch:
         self._status: JobStatus | None = None
 
     def judge(self, seen: Observation | None) -> WatchResult | None:
-        """The result of the watch; None while the job goes on.
+        """Return the result of the watch, or None while the job continues.
 
-        ``seen`` is None when there is no news, and only the time has gone by. A cluster or store that does not answer
-        is waited for, OUTAGE_SECONDS long; then its ClusterError or StorageError is raised, and the application is left
-        as it is. A status that cannot be read is done without; RecordUnreadable is raised for a result, where nothing
-        else tells how the application ended.
+        ``seen`` is None if there is no news, and only time has passed. If the cluster or store does not answer, the
+        wait continues for OUTAGE_SECONDS. Then the ClusterError or StorageError is raised, and the application is left
+        as it is. The watch continues without a status that is unreadable. RecordUnreadable is raised for an unreadable
+        result, if only the result shows how the application ended.
         """
         reason = None
         self.silence.look(seen)
@@ -175,7 +182,7 @@ class JobWatch:
         return WatchResult(reason, self._last_message, self._application, self._status) if reason else None
 
     def wants_look(self, seen: Observation) -> bool:
-        """Whether the job itself must be looked at: its time in the queue is over, and it may still wait there."""
+        """Whether the job must be inspected: its queue limit has passed, and it may still wait for containers."""
         return (
             self._is_over(self._deadlines.queue)
             and not seen.whole
@@ -184,18 +191,18 @@ class JobWatch:
 
     @property
     def now(self) -> float:
-        """The time by the cluster's clock, as far as it is known, in epoch seconds."""
+        """The time by the cluster's clock, as far as known, in epoch seconds."""
         return time.time() + (self._ahead or 0.0)
 
     def _is_over(self, limit: float | None) -> bool:
-        """Whether a limit is over. Not before the cluster's clock is known: another machine has set the limit."""
+        """Whether a limit has passed. False until the cluster's clock is known, since another machine set the limit."""
         return limit is not None and self._ahead is not None and self.now > limit
 
     def _note_clock(self, application: Application | None) -> None:
         if application is not None:
             self._ahead = application.clock_ahead
         elif self._ahead is None:
-            self._ahead = 0.0  # without an answer, this machine's clock must do
+            self._ahead = 0.0  # without an answer, use this machine's clock
         if self._ahead and not self._told_of_clock:
             self._told_of_clock = True
             self._log(
@@ -213,7 +220,7 @@ class JobWatch:
         return reason
 
     def _tell_what_the_master_says(self, seen: Observation) -> None:
-        """While its status cannot be read from the store."""
+        """Log the master's own status while the status on the store is unavailable."""
         if seen.application is not None and isinstance(seen.master, JobStatus):
             for line in self._progress.lines(seen.application, seen.master):
                 self._log(line)
@@ -237,7 +244,7 @@ class JobWatch:
         return WatchEnd.QUEUE_TIMEOUT if late and _waits(application, status) else None
 
     def _reason_unknown(self, status: JobStatus | None) -> WatchEnd | None:
-        """ResourceManagers forget; a result on the store is the truth then."""
+        """Judge an unknown application. ResourceManagers forget, so a result on the store is authoritative."""
         if status is not None and status.state.is_final:
             return WatchEnd.FINISHED
         if self._unknown_since is None:
@@ -247,10 +254,10 @@ class JobWatch:
 
 
 def _needs_result(reason: WatchEnd | None, application: Application | None) -> bool:
-    """Whether the cluster's word does not do in place of the job's own.
+    """Whether the cluster's state cannot replace the job's own result.
 
-    It does for an application that has failed. But a success is of no use without what it has reached, and of one that
-    the cluster has forgotten, only its result can tell whether it has succeeded.
+    It can for a failed application. A success is useless without its results, and for a forgotten application only its
+    result shows whether it succeeded.
     """
     if reason is WatchEnd.FINISHED:
         return application is not None and application.final_status is FinalStatus.SUCCEEDED
@@ -258,10 +265,10 @@ def _needs_result(reason: WatchEnd | None, application: Application | None) -> b
 
 
 def _waits(application: Application, status: JobStatus | None) -> bool:
-    """Whether the gang has never been together: the application master's container is still missing, or its tasks'.
+    """Whether the gang has never been complete: the container of the application master or of a task is still missing.
 
-    Later on, an application may wait for containers that it has lost, or for its next master; that is no waiting in a
-    queue, and its own timeouts bound it. So they do for one that was suspended: its time in the queue counts anew.
+    Later, an application may wait for lost containers or for its next master. That is no wait in a queue, and has its
+    own timeouts. A suspended application has its own queue time, which starts when it resumes.
     """
     if status is not None and _counts_itself(status):
         return False
@@ -271,18 +278,18 @@ def _waits(application: Application, status: JobStatus | None) -> bool:
 
 
 def _counts_itself(status: JobStatus) -> bool:
-    """Whether only the application master knows how long the job has been waiting for containers by now."""
+    """Whether only the application master knows how long the job has now been waiting for containers."""
     was_suspended = status.times is not None and status.times.suspended > 0
     return status.generation > 0 or was_suspended
 
 
-MEANWHILE = 1.0  # seconds between two chances to tell, and to heed a kill, while a look takes long
+MEANWHILE = 1.0  # seconds between two log and cancellation checks during a slow observation
 
 
 class Looker:
-    """Looks at a job in a thread of its own and judges what is seen.
+    """Observes a job in a separate thread and judges the observations.
 
-    ``look`` blocks, perhaps for minutes. A process does not wait for it at its end.
+    ``look`` may block for minutes. A process does not wait for the thread at exit.
     """
 
     def __init__(self, look: Callable[[], Observation], watch: JobWatch) -> None:
@@ -305,7 +312,11 @@ class Looker:
         meanwhile: Callable[[], None],
         seen: Callable[[Observation | None], None] = lambda _: None,
     ) -> WatchResult:
-        """``pause`` comes between two looks, and may raise; ``seen`` is given each; for ``meanwhile`` see ``judge``."""
+        """Observe the job until the watch ends, and return the result.
+
+        ``pause`` is called between two observations, and may raise. ``seen`` is called with each observation. For
+        ``meanwhile`` see ``judge``.
+        """
         while True:
             result, observation = self.judge(meanwhile)
             seen(observation)
@@ -314,9 +325,9 @@ class Looker:
             pause()
 
     def judge(self, meanwhile: Callable[[], None] = lambda: None) -> tuple[WatchResult | None, Observation | None]:
-        """Look once more: returns the watch's result, if it has one, and what was seen.
+        """Observe the job once. Return the watch's result, if there is one, and the observation.
 
-        While the look takes long, ``meanwhile`` is called, and may raise.
+        During a slow observation ``meanwhile`` is called repeatedly, and may raise.
         """
         self._wanted.put(True)
         while True:
@@ -335,13 +346,13 @@ class Looker:
         while self._wanted.get():
             try:
                 self._seen.put(self._look())
-            except BaseException as fault:  # noqa: BLE001 - raised where it is waited for
+            except BaseException as fault:  # noqa: BLE001 - raised in the waiting thread
                 self._seen.put(fault)
 
 
-FIRST_POLL = 0.3  # seconds; the pauses grow from there by POLL_GROWTH, up to the task's poll_interval
-POLL_GROWTH = 1.05  # so that an end is known late by a twentieth of the job's time at most
-LIFETIME_SLACK = 600.0  # seconds after the deadline: first the trigger minds it, then Airflow's own end of a deferral
+FIRST_POLL = 0.3  # seconds; the pauses grow by POLL_GROWTH up to the task's poll_interval
+POLL_GROWTH = 1.05  # the end is detected with a delay of at most a twentieth of the job's time
+LIFETIME_SLACK = 600.0  # seconds after the deadline: the trigger and Airflow's deferral timeout act first
 
 
 def deadlines_of(
@@ -352,9 +363,9 @@ def deadlines_of(
     started: datetime | None,
     execution_timeout: timedelta | None,
 ) -> WatchLimits:
-    """The limits of a try's wait for its application.
+    """Return the limits of a try's wait for its application.
 
-    ``execution_timeout`` counts from when this try ``started``, the job's queue timeout from its submission.
+    ``execution_timeout`` counts from the time when this try ``started``, the job's queue timeout from its submission.
     """
     if not execution_timeout and job.timeouts.queue is None:
         return WatchLimits()
@@ -363,7 +374,7 @@ def deadlines_of(
     now = local + (application.clock_ahead if application else 0.0)  # by the cluster's clock
     end = queue = None
     if execution_timeout:
-        # A start that is yet to come was written by a machine with another clock.
+        # A start in the future was written by a machine with another clock.
         gone = max(0.0, local - started.timestamp()) if started else 0.0
         end = now - gone + execution_timeout.total_seconds()
     if job.timeouts.queue is not None:
@@ -375,11 +386,10 @@ def deadlines_of(
 def limit_application_lifetime(
     hook: TonyHook, identity: Identity, application_id: str, job: JobSpec, end: float, *, attached: bool, log: Logger
 ) -> None:
-    """Have the cluster itself end the application soon after ``end``, should all of Airflow be gone.
+    """Have YARN end the application soon after ``end``, in case all of Airflow is gone.
 
-    ``end``: epoch seconds by the cluster's clock.
-
-    One that an earlier try has started had that try's time. The job's own limits hold all the same.
+    ``end`` is in epoch seconds by the cluster's clock. An ``attached`` application, which an earlier try has started,
+    had the limit of that try. The job's own limits apply in any case.
     """
     try:
         application = hook.application(application_id)
@@ -391,13 +401,13 @@ def limit_application_lifetime(
             latest = min(latest, application.started_ms / 1000 + own)
         now = time.time() + application.clock_ahead
         hook.limit(application_id, latest - now, "the task's execution_timeout is over", prolong=True)
-    except Exception as error:  # what the job says of itself is read for it
+    except Exception as error:  # this reads data that the job controls
         said = "%s goes on without a limit set by the cluster: %s"
         log.warning(said, application_id, error, exc_info=is_unforeseen(error))
 
 
 def _is_ending(hook: TonyHook, identity: Identity, application_id: str) -> bool:
-    """It was stopped: the cluster was told how long that may take, and is not to be told otherwise."""
+    """Whether the job is stopping: YARN already has the limit for its end, which must not change."""
     status = hook.job_status(identity, application_id)
     return status is not None and status.state is JobState.FINISHING
 
@@ -410,9 +420,9 @@ def wait_in_worker(
     heed_kill: Callable[[], None],
     seen: Callable[[Observation | None], None] = lambda _: None,
 ) -> WatchResult:
-    """Look at the job until there is nothing more to watch; returns why.
+    """Observe the job until the watch ends, and return its result.
 
-    ``heed_kill`` raises once the switch was pulled; ``seen`` is given what each look has seen.
+    ``heed_kill`` raises after the switch was pulled. ``seen`` is called with each observation.
     """
     seconds = min(FIRST_POLL, poll_interval)
 

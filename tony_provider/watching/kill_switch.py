@@ -1,4 +1,4 @@
-"""What ends a training when its task is ended. Every DAG file loads it: what it needs in that moment, it loads then."""
+"""Ends a training when its task is ended. Every DAG file imports this module, so it imports heavy modules on use."""
 
 from __future__ import annotations
 
@@ -15,27 +15,28 @@ SIGNAL_TIMEOUT = 4.0  # seconds that a signal handler may take: Airflow ends the
 
 
 class KillSwitch:
-    """The switch that ``on_kill`` pulls and the waiting task looks at, to end the application and the wait.
+    """The switch that ``on_kill`` pulls and the waiting task polls, to end the application and the wait.
 
-    A signal handler runs between any two instructions of the main thread, which may just then hold a lock, of the
-    connection pool or of the event below. So the handler leaves the work to a thread and waits for that only a while.
+    A signal handler runs between any two instructions of the main thread, which may hold a lock at that moment: of the
+    connection pool, or of the event below. So the handler leaves the work to a thread and waits for it for a limited
+    time.
     """
 
     def __init__(self) -> None:
-        self.application_id: str | None = None  # the one to stop, once there is one
-        self.identity: Identity | None = None  # of its training
-        self.whose: str | None = None  # the name of the task's try, once it has begun
+        self.application_id: str | None = None  # the application to stop, once there is one
+        self.identity: Identity | None = None  # identity of the application's training
+        self.whose: str | None = None  # name of the task's try, once it has begun
         self.pulled = False
         self._woken = threading.Event()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> KillSwitch:
-        """A copy of the task is another task, with nothing to stop yet."""
+        """Return a new switch: a copy of the task is another task, with nothing to stop yet."""
         return KillSwitch()
 
     def of(self, whose: str) -> KillSwitch:
-        """The switch of the try of that name: this one, unless it was an earlier try's of the same process.
+        """Return the switch of the try named ``whose``: this one, unless it belonged to an earlier try of the process.
 
-        ``airflow dags test`` has all tries of a task in one process. What ended one says nothing of the next.
+        ``airflow dags test`` runs all tries of a task in one process. The end of one try must not end the next.
         """
         switch = self if self.whose in (None, whose) else KillSwitch()
         switch.whose = whose
@@ -45,19 +46,19 @@ class KillSwitch:
         self.identity, self.application_id = identity, application_id
 
     def forget(self) -> None:
-        """Forget the application that was set: it will not be submitted."""
+        """Forget the application, because it will not be submitted."""
         self.application_id = None
 
     def pull(self, hook: Callable[[], TonyHook], reason: str | None) -> None:
-        """Wake the task up, and have its application end unless ``reason`` is None.
+        """Wake the task up, and end its application unless ``reason`` is None.
 
-        ``hook`` is called where there is an application: before that, the task may still be loading what a hook is.
+        ``hook`` is called only if there is an application: before that, the task may still be importing the hook.
         """
         self.pulled = True
         _in_thread(self._act, hook, reason).join(SIGNAL_TIMEOUT)
 
     def sleep(self, seconds: float) -> None:
-        """Wait for so many seconds, or until the switch is pulled."""
+        """Wait for ``seconds``, or until the switch is pulled."""
         self._woken.wait(seconds)
 
     def _act(self, hook: Callable[[], TonyHook], reason: str | None) -> None:
@@ -70,14 +71,14 @@ class KillSwitch:
             kill = KillOrder(reason, self.whose)
             with logging_end_errors(application_id, log):
                 if not stop_when_submitted(hook(), identity, application_id, kill, within=0.0):
-                    # The main thread may be submitting it, which stands still until this thread ends.
+                    # The main thread may be submitting it. The main thread stands still until this thread ends.
                     _in_thread(stop_when_submitted, hook(), identity, application_id, kill, SIGNAL_TIMEOUT)
         finally:
             self._woken.set()
 
 
 def _in_thread(act: Callable[..., object], *arguments: object) -> threading.Thread:
-    """One that no process waits for at its end."""
+    """Start a daemon thread: no process waits for it at exit."""
     thread = threading.Thread(target=act, args=arguments, name="tony-kill", daemon=True)
     thread.start()
     return thread

@@ -1,4 +1,7 @@
-"""Keeps track of who was asked and has not answered yet: a call may hang for minutes before it fails."""
+"""Observe an application and its training task once, and record which peers have not answered yet.
+
+A call may hang for minutes before it fails, so the time since the last answer is recorded for each peer.
+"""
 
 from __future__ import annotations
 
@@ -24,22 +27,21 @@ from tony_provider.runtime.storage.errors import StorageError, StorageUnreachabl
 
 
 class Peer(StrEnum):
-    """The two that a watcher asks; each value is its name in messages."""
+    """The two peers that a watcher queries. Each value is the peer's name in messages."""
 
     CLUSTER = "The cluster"
     STORE = "The store"
 
 
 def peer_of_error(error: ClusterError | StorageError) -> Peer:
-    """Whose error it is: the cluster's or the store's."""
+    """Return the peer that caused the error."""
     return Peer.STORE if isinstance(error, StorageError) else Peer.CLUSTER
 
 
 class UnansweredCalls:
-    """Keeps, for each peer, since when calls to it have gone unanswered.
+    """Records for each peer since when calls to it are unanswered.
 
-    Belongs to one watcher, or to those who share a connection; safe for several threads. Times are the clock's, in
-    seconds.
+    Belongs to one watcher, or to all watchers that share a connection. Thread-safe. Times are the clock's, in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -47,14 +49,15 @@ class UnansweredCalls:
         self._lock = threading.Lock()
         self._asked: dict[Peer, dict[object, float]] = {side: {} for side in Peer}
         self._answered = dict.fromkeys(Peer, float("-inf"))
-        self._in_vain: dict[Peer, float] = {}  # asked since the last answer, and given up
+        self._in_vain: dict[Peer, float] = {}  # start of the first failed call since the last answer
         self._said: dict[Peer, str] = {}
 
     @contextmanager
     def asking(self, side: Peer) -> Iterator[None]:
-        """Context manager around one call to ``side``. Any error but that nobody answers counts as an answer.
+        """Context manager around one call to ``side``. Any error except an unreachable peer counts as an answer.
 
-        An error counts for the server that it is of: a call to the store may have to ask the cluster first.
+        An unreachable peer is recorded for the server that the error names: a call to the store may query the cluster
+        first.
         """
         question, asked = object(), self._clock()
         with self._lock:
@@ -82,34 +85,34 @@ class UnansweredCalls:
             self._said.pop(side, None)
 
     def silent_since(self, side: Peer) -> float | None:
-        """Since when ``side`` has not answered, by the clock; None while nobody waits in vain.
+        """Return since when ``side`` has not answered, by the clock, or None if no call waits or has failed.
 
-        Where other calls are answered meanwhile, it is one call that is slow.
+        If other calls are answered since, only one call is slow: the time of the last answer counts.
         """
         with self._lock:
             asked = [*self._asked[side].values(), *([self._in_vain[side]] if side in self._in_vain else [])]
             return max(min(asked), self._answered[side]) if asked else None
 
     def said(self, side: Peer) -> str:
-        """The message of the last failed call: why ``side`` does not answer. Empty where that is not known."""
+        """Return the message of the last failed call to ``side``, or an empty string if there is none."""
         with self._lock:
             return self._said.get(side, "")
 
 
 Outage = ClusterError | StorageError
-MASTER_SECONDS = 5.0  # that a master may take to answer somebody who watches
+MASTER_SECONDS = 5.0  # time limit for a master to answer a watcher
 
 
 @attrs.frozen
 class Observation:
-    """All that one look at an application has found out, and who did not answer."""
+    """The result of one observation of an application, and the peers that did not answer."""
 
-    application: Application | None = None  # None: the cluster does not know it
-    status: JobStatus | None = None  # None: the job has not written one, or it cannot be read
-    unreadable: RecordUnreadable | None = None  # what the job has written and cannot be read
-    outages: tuple[Outage, ...] = ()  # the cluster or its store does not answer: what they tell is of before
-    whole: bool = True  # False: the status may be older than what the cluster says
-    master: JobStatus | ClusterError | None = None  # what it said when it was asked itself, or why it did not
+    application: Application | None = None  # None if the cluster does not know it
+    status: JobStatus | None = None  # None if the job has not written one, or it is unreadable
+    unreadable: RecordUnreadable | None = None  # why the status that the job wrote is unreadable
+    outages: tuple[Outage, ...] = ()  # errors of peers; data of these peers is older
+    whole: bool = True  # False if the status may be older than the application
+    master: JobStatus | ClusterError | None = None  # its own answer, or why it gave none, if asked
 
     @property
     def outage(self) -> Outage | None:
@@ -117,12 +120,12 @@ class Observation:
 
     @property
     def runs(self) -> bool:
-        """Whether the cluster says that the application's master runs."""
+        """Whether the application's master is running according to the cluster."""
         return self.application is not None and self.application.state is ApplicationState.RUNNING
 
     @property
     def newest(self) -> JobStatus | None:
-        """The newest status of the job: what its master says itself, else what it has written."""
+        """The newest status of the job: the one from its master, otherwise the one on the store."""
         return self.master if isinstance(self.master, JobStatus) else self.status
 
 
@@ -134,12 +137,12 @@ def observe(
     contact: UnansweredCalls | None = None,
     ask_master: bool = False,
 ) -> Observation:
-    """Ask the cluster about the application, then read the job's status from the store.
+    """Query the cluster about the application, then read the job's status from the store.
 
-    Blocks for as long as the cluster takes to answer. Raises nothing of the cluster's or the store's.
+    Blocks until the cluster answers. Cluster and store errors are in the observation.
 
-    ``identity``: None when nothing of the application is in the staging directory. ``contact`` knows meanwhile who does
-    not answer. ``ask_master``: the status on the store does not tell how the job is.
+    ``identity`` is None if the staging directory has no files of the application. ``contact`` records peers that do not
+    answer meanwhile. ``ask_master`` asks the master as well, because the status on the store is stale or unavailable.
     """
     contact = contact or UnansweredCalls()
     try:
@@ -159,9 +162,9 @@ def observe_status(
     contact: UnansweredCalls | None = None,
     ask_master: bool = False,
 ) -> Observation:
-    """Read the job's status, where it is known already what the cluster says of the application.
+    """Read the job's status for an ``application`` that is already known.
 
-    Blocks and raises as ``observe`` does; arguments are as there.
+    Blocks, handles errors, and takes arguments like ``observe``.
     """
     if identity is None:
         return Observation(application)
@@ -180,9 +183,9 @@ def observe_status(
 
 
 def status_of_master(hook: TonyHook, identity: Identity | None, application_id: str) -> JobStatus | ClusterError:
-    """The status that the application master itself gives when asked, or the error that says why it gives none.
+    """Ask the application master for the job's status. Return the status, or the error if there is no answer.
 
-    Blocks for MASTER_SECONDS at most.
+    Blocks for at most MASTER_SECONDS.
     """
     try:
         return hook.master_status(identity, application_id, seconds=MASTER_SECONDS)
@@ -206,46 +209,47 @@ log = logging.getLogger(__name__)
 
 @attrs.frozen
 class TrainTaskState:
-    """What Airflow says of a training's task: whether it may yet start an application."""
+    """State of a training's task in Airflow: whether it may still start an application."""
 
-    is_over: bool | None = None  # True: the task starts nothing any more; None: nobody knows
-    state: str = ""  # of the task, for people
+    is_over: bool | None = None  # True if the task starts no more applications; None if unknown
+    state: str = ""  # the task's state, for messages
 
 
 @attrs.frozen
 class TrainTask:
-    """One training task of one run in Airflow, whose state can be asked for."""
+    """A training task of one DAG run in Airflow, whose state can be queried."""
 
     dag_id: str
     run_id: str
     task_id: str
-    map_index: int | None  # None: not known, since the author names the training otherwise
+    map_index: int | None  # None if unknown, because the author chose another name for the training
 
     def states(self) -> TrainTaskState:
-        """Ask Airflow for the task's state. Blocks. Not known when Airflow does not tell."""
-        # Here: the modules of tasks that run are not for processes that only read DAGs.
+        """Query Airflow for the task's state. Blocks. The result is unknown if Airflow does not answer."""
+        # Imported here because processes that only read DAGs must not load the modules of running tasks.
         from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
         try:
             told = RuntimeTaskInstance.get_task_states(
                 dag_id=self.dag_id, task_ids=[self.task_id], run_ids=[self.run_id]
             )
-        except Exception as error:  # noqa: BLE001 - an answer that is missing must not end a watch
+        except Exception as error:  # noqa: BLE001 - a missing answer must not end a watch
             log.warning("Airflow does not tell the state of %s: %s", self.task_id, error)
             return TrainTaskState()
         return self.read(told.get(self.run_id) or {})
 
     async def ask(self, seconds: float) -> TrainTaskState:
-        """Ask Airflow from an event loop; not known when Airflow takes longer than ``seconds``."""
+        """Query Airflow from an event loop. The result is unknown if Airflow takes longer than ``seconds``."""
         try:
             return await wait_with_timeout(in_thread(self.states), seconds)
         except TimeoutError:
             return TrainTaskState()
 
     def read(self, states: Mapping[str, Any]) -> TrainTaskState:
-        """What Airflow's answer means for this task.
+        """Interpret Airflow's answer about this task.
 
-        ``states``: by task, mapped ones by ``<task>_<index>``, and an index of its own for one not expanded yet.
+        ``states`` are keyed by task, or by ``<task>_<index>`` for mapped tasks. A mapped task that is not expanded yet
+        has a different index.
         """
         mine = [states[name] for name in self._names() if name in states][:1] or list(states.values())
         if not mine:

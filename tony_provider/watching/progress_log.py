@@ -1,4 +1,7 @@
-"""Tells of what keeps a watcher from news of a job: when it begins, now and then, and when it is over."""
+"""Log lines about a watched job: outages and their end, and changes of state, tasks, steps and metrics.
+
+Long outages are logged again at growing intervals. A line is not repeated while nothing changes.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from tony_provider.runtime.protocol.timing import SLOW_ANSWER, STATUS_STALE
 from tony_provider.runtime.storage.errors import StorageUnreachable
 from tony_provider.watching.observation import Observation, Outage, Peer, UnansweredCalls, peer_of_error
 
-FIRST_REMINDER = 60.0  # seconds after it began; the pauses double up to LONGEST_PAUSE
+FIRST_REMINDER = 60.0  # seconds after the start; the pauses double up to LONGEST_PAUSE
 LONGEST_PAUSE = 600.0
 
 
@@ -31,7 +34,7 @@ class _Trouble:
     remind_at: float
     said: str = ""
     pause: float = FIRST_REMINDER
-    told: bool = False  # since it began; False of one that was just over and is there again
+    told: bool = False  # logged since its start; False if it returned soon after its end
 
     @property
     def line(self) -> str:
@@ -39,30 +42,30 @@ class _Trouble:
 
 
 class OngoingProblems:
-    """The troubles that go on now, and when each is to be told again.
+    """The current problems, and when to log each again.
 
-    ``tell`` is given the lines: few, also of what comes and goes. Times are the clock's, in seconds.
+    ``tell`` is called with the lines. Problems that come and go produce few lines. Times are the clock's, in seconds.
     """
 
     def __init__(self, tell: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._tell = tell
         self._clock = clock
         self._troubles: dict[Hashable, _Trouble] = {}
-        self._former: dict[Hashable, tuple[_Trouble, float]] = {}  # the last of its kind, and when it was over
+        self._former: dict[Hashable, tuple[_Trouble, float]] = {}  # last problem of its kind, and when it ended
 
     @property
     def lines(self) -> list[str]:
-        """The lines of the troubles that go on."""
+        """One line for each current problem."""
         return [trouble.line for trouble in self._troubles.values()]
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._troubles
 
     def goes_on(self, key: Hashable, what: str, said: str = "", *, since: float | None = None) -> None:
-        """Say that a trouble goes on: ``what``, such as "The store does not answer", and what is ``said`` of it.
+        """Record that a problem exists: ``what``, such as "The store does not answer", and a reason ``said``, if known.
 
-        ``since``: when it began; None: now. Told at once, again when something is said where nothing was, and then at
-        growing intervals.
+        ``since`` is its start; None for now. The problem is logged at once, again when its reason becomes known, and
+        then at growing intervals.
         """
         now = self._clock()
         if key not in self._troubles:
@@ -90,7 +93,7 @@ class OngoingProblems:
         self._tell(line)
 
     def is_over(self, key: Hashable, line: str) -> None:
-        """Say that a trouble is over, with ``line``, such as "The store answers again". Nothing where none was told."""
+        """Record the end of a problem. If it was logged, log ``line``, such as "The store answers again"."""
         trouble, now = self._troubles.pop(key, None), self._clock()
         if trouble is None:
             return
@@ -99,11 +102,11 @@ class OngoingProblems:
             self._tell(f"{line}, after {span(now - trouble.since)}")
 
     def forget(self, key: Hashable) -> None:
-        """Drop a trouble without a word: something else is told in its place."""
+        """Drop a problem without a log line, because another line replaces it."""
         self._troubles.pop(key, None)
 
 
-_MOST_CHARACTERS = 500  # of what a cluster or a master says
+_MOST_CHARACTERS = 500  # maximum length of a message of a cluster or a master
 
 
 class _Key(Enum):
@@ -112,9 +115,9 @@ class _Key(Enum):
 
 
 class ReachabilityLog:
-    """Notices from one observation to the next who does not answer, and tells of it in the log.
+    """Detects from one observation to the next which peers do not answer, and logs it.
 
-    No two clocks are compared: a status is old when it has not changed for long since it was first seen.
+    Times of two clocks are never compared: a status is stale if it has not changed for long since it was first seen.
     """
 
     def __init__(
@@ -124,34 +127,34 @@ class ReachabilityLog:
         self._clock = clock
         self._tell = tell
         self._troubles = OngoingProblems(tell, clock)
-        self._attempt: int | None = None  # of the application master, that was seen running
-        self._written: int | None = None  # when the newest status was written, by its master's clock; 0: there is none
+        self._attempt: int | None = None  # last attempt of the application master that was seen running
+        self._written: int | None = None  # time of the newest status, by its master's clock; 0 if there is none
         self._written_seen = 0.0
-        self._told_of_master: tuple[str, ...] = ()  # the troubles without their reasons
+        self._told_of_master: tuple[str, ...] = ()  # problems that the master reported, without their reasons
         self._looked_at = self._awake_since = clock()
 
     @property
     def lines(self) -> list[str]:
-        """The silences that go on now, one line each."""
+        """One line for each peer or record that is unavailable now."""
         return self._troubles.lines
 
     @property
     def wants_master(self) -> bool:
-        """Whether the master should be asked itself: the status on the store does not tell how the job is."""
+        """Whether to query the master, because the status on the store is stale or unavailable."""
         return _Key.STATUS in self._troubles or Peer.STORE in self._troubles
 
     def begin_anew(self) -> None:
-        """Forget everything: what was known of the last application is of no use for another one."""
+        """Forget all state, because it belongs to the previous application."""
         for key in _Key:
             self._troubles.forget(key)
         self._attempt = self._written = None
         self._told_of_master = ()
 
     def look(self, seen: Observation | None) -> None:
-        """Judge an observation; None: there is no news, and only the time has gone by."""
+        """Judge an observation. None means that there is no news, and only time has passed."""
         now = self._clock()
         if now - self._looked_at > SLOW_ANSWER:
-            self._awake_since = now  # a machine that is too busy for us is so for those who answer us, too
+            self._awake_since = now  # this process was not scheduled either, so do not blame the peer
         self._looked_at = now
         for side in Peer:
             self._look_at(side, seen)
@@ -170,19 +173,22 @@ class ReachabilityLog:
             self._troubles.goes_on(side, f"{side} {_does(error)}", _line(str(error)), since=silent)
         elif silent is not None and self._is_long(silent, said := self._contact.said(side)):
             self._troubles.goes_on(side, f"{side} does not answer", _line(said), since=silent)
-        elif seen is not None and (side is Peer.CLUSTER or not seen.outages):  # a cluster in vain: no store was asked
+        elif seen is not None and (side is Peer.CLUSTER or not seen.outages):  # no store call in a cluster outage
             self._troubles.is_over(side, f"{side} answers again")
 
     def _is_long(self, silent: float, said: str) -> bool:
-        """Whether nobody has answered since ``silent`` though there was time for it, or that is what was ``said``."""
+        """Whether the silence exceeds SLOW_ANSWER.
+
+        Time when this process was not scheduled counts only after an error.
+        """
         return self._clock() - (silent if said else max(silent, self._awake_since)) > SLOW_ANSWER
 
     def _look_at_master(self, application: Application) -> None:
-        """An attempt that is later than the last one seen: that was lost."""
+        """Detect a lost application master: the attempt is later than the last one seen."""
         number = _number(application)
         if application.is_final:
             self._troubles.forget(_Key.MASTER)
-        elif number is None:  # YARN names none while the next one waits for its container
+        elif number is None:  # YARN names none while the next attempt waits for its container
             if self._attempt is not None and application.state is ApplicationState.ACCEPTED:
                 self._waits_for(self._attempt + 1, application)
         elif application.state is ApplicationState.RUNNING:
@@ -213,16 +219,16 @@ class ReachabilityLog:
 
     @staticmethod
     def _master_says(seen: Observation) -> str:
-        """Empty before it was asked."""
+        """Return an empty string if the master was not asked yet."""
         if isinstance(seen.master, JobStatus):
             return "its application master is there, and says how the job is itself"
         return f"its application master does not answer either ({seen.master})" if seen.master is not None else ""
 
     def _tell_of_master(self, seen: Observation) -> None:
-        """Tell once of each trouble that the master has itself.
+        """Log once each problem that the master itself reports.
 
-        The text before the colon identifies a trouble: it says what is wrong, and since when. The reason after the
-        colon may change with each attempt, because it can contain the name of a temporary file.
+        The text before the colon identifies a problem: what is wrong, and since when. The reason after the colon may
+        change with each attempt, because it can contain the name of a temporary file.
         """
         if (status := seen.newest) is None or status.state.is_final:
             return
@@ -242,15 +248,15 @@ def _line(text: str) -> str:
 
 
 def _number(application: Application) -> int | None:
-    """Of the current attempt; None where there is none yet."""
+    """Return the number of the current attempt, or None if there is none yet."""
     try:
         return ApplicationAttemptId.parse(application.attempt or "").number
     except ValueError:
         return None
 
 
-PROGRESS_INTERVAL = 10.0  # seconds between progress lines, at least
-MAX_ROWS = 20  # of one task table; a large gang is summed up below it
+PROGRESS_INTERVAL = 10.0  # minimum seconds between progress lines
+MAX_ROWS = 20  # maximum rows of one task table; a summary line replaces the rest
 
 _NOT_TOGETHER = (
     JobState.WAITING,
@@ -263,10 +269,7 @@ _HEADER = ("task", "state", "node", "step", "steps/s", "memory")
 
 
 class ProgressLog:
-    """Turns the statuses of one job into lines for the task's log.
-
-    Takes each status seen and gives the lines to log. Says nothing twice.
-    """
+    """Turns the statuses of one job into lines for the task's log, without repetitions."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -302,13 +305,14 @@ class ProgressLog:
         line = f"Job is {_state(status)}"
         if line == self._job_line and status.message == self._message:
             return []
-        # Of a success the state says all; why a job fails is said when it begins to end, and once in its error.
+        # The state alone describes a success. The reason of a failure is logged when the job begins to end, and again
+        # in its error.
         is_new = status.message != self._message and status.state is not JobState.SUCCEEDED
         self._job_line, self._message = line, status.message
         return [f"{line}: {status.message}" if status.message and is_new else line]
 
     def _generation_lines(self, status: JobStatus) -> list[str]:
-        """From which step the tasks train, each time that they were brought together."""
+        """Return the line that names the step from which the tasks train, each time that they start together."""
         if status.state in _NOT_TOGETHER or status.generation <= self._generation:
             return []
         self._generation = status.generation
@@ -326,11 +330,11 @@ class ProgressLog:
         self._tasks = seen
         if not changed:
             return []
-        # A small gang is shown whole: a task that is not there would look lost.
+        # Show all tasks of a small gang, because a missing task would look lost.
         return task_table(status.tasks if len(status.tasks) <= MAX_ROWS else changed, status.tasks)
 
     def _warning_lines(self, status: JobStatus) -> list[str]:
-        """Those that are new."""
+        """Return the lines for new warnings."""
         new = [f"Warning: {each}" for each in status.warnings if each not in self._warnings]
         self._warnings = status.warnings
         return new
@@ -347,12 +351,12 @@ class ProgressLog:
 
 
 def _says_all(application: Application, status: JobStatus | None) -> bool:
-    """Whether the job's own word makes the cluster's superfluous: that an application has finished is no news then."""
+    """Whether the job's success makes the line about the application's end superfluous."""
     return application.state is ApplicationState.FINISHED and status is not None and status.state is JobState.SUCCEEDED
 
 
 def progress_line(status: JobStatus) -> str:
-    """Such as ``step 120 of 900 (13 %), 8.4 steps/s, about 1 min 32 s left, loss=0.31, checkpoint 100``."""
+    """Format like ``step 120 of 900 (13 %), 8.4 steps/s, about 1 min 32 s left, loss=0.31, checkpoint 100``."""
     line = f"step {steps(status.step or 0, status.total_steps)}"
     if status.step is not None and status.total_steps:
         line += f" ({percent(status.step / status.total_steps)})"
@@ -370,9 +374,9 @@ def progress_line(status: JobStatus) -> str:
 
 
 def task_table(tasks: Sequence[TaskStatus], everyone: Sequence[TaskStatus]) -> list[str]:
-    """The rows of a text table of ``tasks``, under a header.
+    """Return the rows of a text table of ``tasks``, under a header.
 
-    Where these are not all of the job's, a last line sums up ``everyone``.
+    If these are not all of the job's tasks, a last line summarizes ``everyone``.
     """
     shown = tasks[:MAX_ROWS]
     lines = _aligned([_HEADER, *map(_row, shown)])
@@ -395,14 +399,17 @@ def _row(task: TaskStatus) -> tuple[str, ...]:
 
 
 def _state(status: JobStatus) -> str:
-    """Such as ``RUNNING``, or ``RESTARTING (restart 2)``."""
+    """Format the job's state, such as ``RUNNING``, or ``RESTARTING (restart 2)``."""
     if status.state is JobState.RECOVERING:
         return f"{status.state.value} (its application master was started again, its tasks go on)"
     return f"{status.state.value} (restart {status.restarts})" if status.restarts else status.state.value
 
 
 def _task_state(task: TaskStatus) -> str:
-    """Such as ``RUNNING``, ``RUNNING (start 3)``, or, after a lost container, ``RUNNING (start 4, container 2)``."""
+    """Format a state, such as ``RUNNING``, ``RUNNING (start 3)``, or ``RUNNING (start 4, container 2)``.
+
+    The container number is shown after a lost container.
+    """
     counts = (("start", task.start), ("container", task.attempt))
     told = ", ".join(f"{what} {count}" for what, count in counts if count > 1)
     return f"{task.state.value} ({told})" if told else task.state.value

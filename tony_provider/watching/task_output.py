@@ -1,4 +1,8 @@
-"""What a task prints, made into lines for a log that is not its own: whole, printable, short, and not too many."""
+"""Show the output of a job's tasks in a task log of Airflow.
+
+``OutputLines`` turns output into complete, printable lines of limited length and number. ``OutputFollower`` reads the
+output of one running task from its application master. ``OutputDisplay`` combines both for the selected tasks.
+"""
 
 from __future__ import annotations
 
@@ -17,24 +21,24 @@ from tony_provider.runtime.protocol import http_messages
 from tony_provider.runtime.protocol.status import JobStatus, TaskState
 
 LINES_PER_SECOND = 10  # on average
-BURST_LINES = 100  # lines, after a while of fewer
-MANY = 5_000  # lines after which there is one a minute
-MAX_LINES = 10_000  # lines in all
-MAX_LINE_LENGTH = 300  # characters of a line; long ones get lost on their way from a triggerer to the task's log
-BAR_SECONDS = 30.0  # between two states of a line that is drawn again and again
+BURST_LINES = 100  # burst size after a time with fewer lines
+MANY = 5_000  # lines in all after which one line per minute is shown
+MAX_LINES = 10_000  # maximum lines in all
+MAX_LINE_LENGTH = 300  # characters of a line; longer lines may get lost between a triggerer and the task's log
+BAR_SECONDS = 30.0  # seconds between two states of a line that is redrawn, such as a progress bar
 
-_AT_A_TIME = 1_000  # lines of one piece that are looked at: many more than are shown of it
+_AT_A_TIME = 1_000  # lines of one chunk that are processed: many more than are shown
 _SPARSE_SECONDS = 60.0
-_HELD = 4 * MAX_LINE_LENGTH + 16  # bytes of a line that are looked at
+_HELD = 4 * MAX_LINE_LENGTH + 16  # bytes of a line that are processed
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffd]+")
 
 
 class OutputLines:
-    """Turns the output of one task, which comes in pieces, into a bounded number of lines.
+    """Turns the output of one task, which arrives in chunks, into a bounded number of lines.
 
-    Where more was printed than may be shown, the newest lines are, below one that says how much is left out. Of a line
-    that is drawn again and again, such as a progress bar, the state at its end is shown, and meanwhile one now and
-    then. Times are any clock's, in seconds.
+    If more was printed than may be shown, the newest lines are shown, below a line with the amount left out. A line
+    that is redrawn, such as a progress bar, is shown in its last state, and from time to time before. Times are those
+    of any clock, in seconds.
     """
 
     def __init__(self, at_once: int = BURST_LINES) -> None:
@@ -43,31 +47,31 @@ class OutputLines:
         self._left_out = 0  # lines
         self._missed = 0  # bytes
         self._skipped = 0  # containers
-        self._line = b""  # the beginning of one that has no end yet, or the last state of it
-        self._bar = ""  # the state of it that was shown
+        self._line = b""  # the start of an incomplete line, or its last drawn state
+        self._bar = ""  # the state of the line that was shown
         self._bar_at = float("-inf")
         self._allowed = float(at_once)
         self._taken_at: float | None = None
         self._shown = 0
-        self._begun = 0  # bytes of a line that has no end yet
+        self._begun = 0  # bytes of an incomplete line
 
     @property
     def is_full(self) -> bool:
-        """Whether it will show nothing more."""
+        """Whether the line limit is reached."""
         return self._shown >= MAX_LINES
 
     @property
     def pending(self) -> int:
-        """Bytes of a line that has no end yet, and whose newest state was not shown."""
+        """Bytes of an incomplete line whose newest state was not shown."""
         return 0 if self._bar and self._bar == displayed_line(self._line) else self._begun
 
     @property
     def waits(self) -> bool:
-        """Whether something of what was added is still to be shown."""
+        """Whether any added output is still to be shown."""
         return bool(self._new or self._missed or self._left_out or self._skipped)
 
     def add(self, data: bytes, missed: int = 0, skipped: int = 0) -> None:
-        """Add what was printed; ``missed`` bytes before it, or all of ``skipped`` containers, are not to be had."""
+        """Add output. ``missed`` bytes before it, or all output of ``skipped`` containers, are unavailable."""
         self._skipped += skipped
         if missed:
             self._missed += missed + self._begun
@@ -83,12 +87,12 @@ class OutputLines:
         self._begun = (self._begun if not whole else 0) + len(rest)
 
     def end(self) -> None:
-        """Nothing more comes of the line that has no end yet."""
+        """End the incomplete line, because no more output of it will follow."""
         if self._line:
             self._end_line()
 
     def take(self, now: float) -> list[str]:
-        """The lines to show now."""
+        """Return the lines to show now."""
         self._add_bar(now)
         self._refill(now)
         most = min(int(self._allowed), MAX_LINES - self._shown)
@@ -104,7 +108,7 @@ class OutputLines:
         return [*self._gap(), *lines, *self._last_word(len(lines))]
 
     def _leave_out(self, lines: list[bytes]) -> None:
-        """Lines that newer ones would push out: counted, and not made into text."""
+        """Count lines that newer lines would replace, without converting them to text."""
         self._left_out += sum(1 for line in [self._line + lines[0], *lines[1:]] if line.strip())
         self._line, self._begun, self._bar = b"", 0, ""
 
@@ -150,18 +154,18 @@ class OutputLines:
 
 
 def displayed_line(line: bytes, longest: int = MAX_LINE_LENGTH) -> str:
-    """A line as a terminal would show it at last: no colours, no characters that cannot be printed, cut where long.
+    """Return a line as a terminal would finally show it: without colours or unprintable characters, cut if too long.
 
-    ``longest``: characters.
+    ``longest`` is in characters.
     """
-    state = line.rstrip(b"\r\b").rpartition(b"\r")[2]  # Keras goes back before it draws its bar again
+    state = line.rstrip(b"\r\b").rpartition(b"\r")[2]  # Keras returns to the start before it redraws its bar
     text = without_control_sequences(state.decode("utf-8", "replace"))
     text = _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text).expandtabs().rstrip()
     return text if len(text) <= longest else f"{text[:longest]}… (cut)"
 
 
 def _joined(line: bytes, more: bytes) -> bytes:
-    """A line and what comes after it, as far as it can still show: the last that was drawn over it."""
+    """Append ``more`` to a line, and keep the visible part only: the last state that was drawn."""
     joined = line + more
     drawn = joined.rstrip(b"\r")
     state = drawn.rpartition(b"\r")[2]
@@ -171,38 +175,38 @@ def _joined(line: bytes, more: bytes) -> bytes:
     return again + state[:_HELD] + (b"\r" if len(drawn) < len(joined) else b"")
 
 
-_CONTAINERS = 5  # of a task, that are asked for at a look, at most, beside the one that was read last
-TAIL = 64 << 10  # bytes that a master which knows no pieces is asked for at once
+_CONTAINERS = 5  # maximum containers of a task per read, in addition to the last one read
+TAIL = 64 << 10  # bytes per request to a master that does not support offsets
 
 
 @attrs.frozen
 class OutputPosition:
-    """How much of a task's output is known: of which of its containers, and how many bytes of that."""
+    """How much of a task's output is known: the container, and the number of bytes of its output."""
 
-    attempt: int | None = None  # the container's number, from 1; None: whichever is the newest
+    attempt: int | None = None  # the container's number, from 1; None for the newest
     offset: int = 0
 
     @classmethod
     def end(cls) -> OutputPosition:
-        """Where nothing of what is there already is wanted."""
+        """Return the position that skips all existing output."""
         return cls(None, http_messages.OUTPUT_END)
 
 
 @attrs.frozen
 class OutputChunk:
-    """What a task has printed between two looks."""
+    """Output of a task between two reads."""
 
     data: bytes
-    missed: int = 0  # bytes that were printed before it and are not to be had
-    new_container: bool = False  # it begins what another container prints
-    skipped: int = 0  # containers before that one of which nothing was read: there were too many
+    missed: int = 0  # bytes before it that are unavailable
+    new_container: bool = False  # whether it is the start of another container's output
+    skipped: int = 0  # containers before this one that were not read, because there were too many
 
 
 class OutputFollower:
-    """Reads what one running task prints, from one look to the next. Blocks while it looks.
+    """Reads the output of one running task incrementally. Blocks during a read.
 
-    :param older_masters: whether a job of an older release is followed too, whose master tells only the end of a log
-        and masks no secrets in it.
+    :param older_masters: whether to follow a job of an older release as well. Its master returns only the end of a log,
+    and does not mask secrets in it.
     """
 
     def __init__(
@@ -219,16 +223,17 @@ class OutputFollower:
         self._application_id = application_id
         self.task = task
         self.position = position or OutputPosition()
-        self.problem = ""  # why the last look gave nothing
-        self._seconds = seconds  # that the master may take
+        self.problem = ""  # why the last read returned nothing
+        self._seconds = seconds  # time limit of the master for one answer
         self._older_masters = older_masters
-        self._seen = b""  # by an older master
-        self._skipped = 0  # containers, as long as nothing was read of a later one
+        self._seen = b""  # last log end of an older master
+        self._skipped = 0  # containers that were skipped since the last output
 
     def new(self) -> list[OutputChunk]:
-        """What was printed since the last look; the first gives what comes after the position that it began with.
+        """Return the output since the last read. The first read starts at the initial position.
 
-        Raises ClusterAuthError, UnexpectedAnswer; NotServed for a job of an older release that is not to be followed.
+        Raises ClusterAuthError, UnexpectedAnswer, and NotServed for a job of an older release unless it is to be
+        followed.
         """
         self.problem = ""
         found: list[OutputChunk] = []
@@ -243,9 +248,9 @@ class OutputFollower:
         return found
 
     def _read(self, found: list[OutputChunk]) -> None:
-        """The rest of the container that was read last, then what newer ones have printed, the last few of them.
+        """Read the rest of the last container, then the output of the last few newer containers.
 
-        What comes after that is the next look's: a job's own master could name newer ones for ever.
+        The next read continues from there: otherwise a job's master could name newer containers forever.
         """
         for _ in range(_CONTAINERS + 1):
             before = self.position
@@ -278,20 +283,20 @@ class OutputFollower:
 
     @property
     def is_of_older_master(self) -> bool:
-        """Whether what was seen came from a master that knows no pieces."""
+        """Whether the output came from a master that does not support offsets."""
         return bool(self._seen)
 
     def rest(self, kept: bytes) -> bytes:
-        """Of a log that an older master has shown: what ``kept``, its end, has beyond that."""
+        """Return the part of ``kept``, the end of a log, that follows the output that an older master has returned."""
         return after_overlap(self._seen, kept)
 
 
 def after_overlap(before: bytes, tail: bytes) -> bytes:
-    """The part of ``tail`` that comes after the end of ``before``.
+    """Return the part of ``tail`` that comes after the end of ``before``.
 
-    Both are ends of one log that grows, each from a line's start. They overlap by the longest end of ``before`` that
-    ``tail`` begins with: lines that repeat themselves fit in several ways. Where they do not overlap, much was printed
-    meanwhile, or it is another log: all of it is new.
+    Both are ends of one growing log, and start at a line's start. They overlap by the longest end of ``before`` that
+    ``tail`` starts with, since repeated lines allow several overlaps. If they do not overlap, much was printed in
+    between, or it is another log: all of ``tail`` is new.
     """
     place = max(0, len(before) - len(tail))
     while (place := before.find(tail[:1], place)) >= 0:
@@ -301,19 +306,19 @@ def after_overlap(before: bytes, tail: bytes) -> bytes:
     return tail
 
 
-SECONDS = 5.0  # that a master may take for one answer
-FIRST_PAUSE, LONGEST_PAUSE = 5.0, 60.0  # seconds before a master that had no answer is asked again
+SECONDS = 5.0  # time limit of a master for one answer
+FIRST_PAUSE, LONGEST_PAUSE = 5.0, 60.0  # seconds until the next request to a master that gave no answer
 
 
 @attrs.frozen
 class OutputSelection:
-    """Whose output is to be shown in the task's log."""
+    """Which tasks' output to show in the task's log."""
 
-    tasks: list[str] = attrs.field(factory=list)  # such as evaluator:0; empty: the leader's, chief or rank 0
-    fresh_until: float | None = None  # epoch seconds; who begins later shows what is printed from then on
+    tasks: list[str] = attrs.field(factory=list)  # such as evaluator:0; empty for the leader, chief or rank 0
+    fresh_until: float | None = None  # epoch seconds; a display that starts later shows only new output
 
     def of(self, status: JobStatus) -> list[str]:
-        """The names of the tasks; none while they are not known."""
+        """Return the names of the tasks, or an empty list while they are unknown."""
         return self.tasks or ([status.leader] if status.leader else [])
 
 
@@ -324,11 +329,11 @@ class _ShownTask:
 
 
 class OutputDisplay:
-    """Reads what some tasks of one job print, and makes lines of it for the task's log.
+    """Reads the output of selected tasks of one job, and turns it into lines for the task's log.
 
-    ``look`` and ``lines`` may be called in two threads, each in one at a time.
+    ``look`` and ``lines`` may be called in two different threads, but each in one thread at a time.
 
-    If the wish is not fresh any more at the first look, what is there already is not shown.
+    If the first read is after the selection's ``fresh_until``, existing output is not shown.
     """
 
     def __init__(
@@ -340,10 +345,10 @@ class OutputDisplay:
     ) -> None:
         self._application_id = application_id
         self._wish = wish
-        self._at_end: bool | None = None  # whether to begin at the end of the output; None before the first look
+        self._at_end: bool | None = None  # whether to start at the end of the output; None before the first read
         self._clock = clock
         self._tasks: dict[str, _ShownTask] = {}
-        self._lines: deque[str | tuple[str, OutputPosition]] = deque()  # and how far a task's output is shown by them
+        self._lines: deque[str | tuple[str, OutputPosition]] = deque()  # lines, and the position of a task after them
         self._told: dict[str, OutputPosition] = {}
         self._began = False
         self._off = False
@@ -351,15 +356,15 @@ class OutputDisplay:
         self._next = float("-inf")
 
     def is_due(self, status: JobStatus | None) -> bool:
-        """Whether there may be something to show, and the master is to be asked for it."""
+        """Whether to ask the master, because there may be output to show."""
         if self._off or status is None or status.state.is_final or self._clock() < self._next:
             return False
         return status.generation > 0 and bool(self._wish.of(status))
 
     def look(self, hook: TonyHook, status: JobStatus) -> None:
-        """Ask the job's master for what was printed since the last look.
+        """Ask the job's master for the output since the last read.
 
-        Blocks for SECONDS at most for each task. Raises nothing of the cluster's.
+        Blocks for at most SECONDS per task. Handles cluster errors.
         """
         if self._at_end is None:
             until = self._wish.fresh_until
@@ -380,7 +385,7 @@ class OutputDisplay:
         self._off = bool(self._tasks) and all(each.lines.is_full for each in self._tasks.values())
 
     def lines(self) -> list[str]:
-        """The lines to log, those since the last call."""
+        """Return the lines to log since the last call."""
         found = []
         while self._lines:
             line = self._lines.popleft()
@@ -391,7 +396,7 @@ class OutputDisplay:
         return found
 
     def told(self) -> dict[str, OutputPosition]:
-        """Up to where each task's output is in the lines that ``lines`` has given."""
+        """Return the end position of each task's output in the lines that ``lines`` has returned."""
         return dict(self._told)
 
     def _running(self, status: JobStatus) -> list[str]:
@@ -399,7 +404,7 @@ class OutputDisplay:
         return [name for name in self._wish.of(status) if name in begun]
 
     def _look_at(self, hook: TonyHook, name: str) -> str:
-        """What keeps the task's output from being seen; empty: nothing."""
+        """Read a task's output. Return the problem that prevents it, or an empty string."""
         task = self._tasks.get(name)
         if task is None:
             begin = OutputPosition.end() if self._at_end else None
@@ -432,12 +437,12 @@ class OutputDisplay:
 
 
 def prefixed(task: str, lines: Sequence[str]) -> list[str]:
-    """Lines of a task's output as they are told apart from our own."""
+    """Prefix lines of a task's output, which distinguishes them from our own."""
     return [f"{task} | {line}" for line in lines]
 
 
 def output_display(application_id: str, wish: OutputSelection | None) -> OutputDisplay | None:
-    """What shows the output that is wished for; None: none is."""
+    """Return the display for the selected output, or None if no output is selected."""
     return None if wish is None else OutputDisplay(application_id, wish)
 
 

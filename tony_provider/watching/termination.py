@@ -1,8 +1,8 @@
-"""Ending an application from the Airflow side: within seconds from a signal handler, thoroughly from anywhere else.
+"""End an application from Airflow: quickly from a signal handler, thoroughly from anywhere else.
 
-Its master is asked to stop it: the user processes get their grace, checkpoints and logs their last copies. From then on
-it ends by itself, whoever dies meanwhile. Should it not, it is killed when its time is over: by whoever waits for it
-here, else by the cluster itself, which is told the time too.
+The application master receives a stop order: user processes get their grace, and checkpoints and logs are copied a last
+time. From then on the application ends by itself, even if the requesting process dies. If it exceeds its time, the
+waiting process kills it, otherwise YARN does, because YARN gets the time limit as well.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ from tony_provider.runtime.jobspec.problems import shown
 if TYPE_CHECKING:
     from airflow.sdk.types import Logger
 
-HURRIED_SECONDS = 1.5  # that the store and a master may each take in a signal handler: a kill is to fit in as well
-END_SECONDS = 20.0  # that an application may take to end after its kill
-LIMIT_SLACK = 15.0  # seconds that the cluster waits longer than we do: our kill says why
-_LONGEST_END = 21_600.0  # seconds: what a master says beyond that is not believed
-_LONGEST_REASON = 1000  # characters of an order to stop that are stored
-KNOWN_POLL = 0.2  # seconds between two looks for an application that may just be submitted
+HURRIED_SECONDS = 1.5  # seconds for the store and a master each in a signal handler: a kill must fit in as well
+END_SECONDS = 20.0  # seconds that an application may take to end after its kill
+LIMIT_SLACK = 15.0  # seconds that YARN waits longer than we do, so that our kill states the reason
+_LONGEST_END = 21_600.0  # seconds; longer times from a master are ignored
+_LONGEST_REASON = 1000  # maximum characters of a stored stop reason
+KNOWN_POLL = 0.2  # seconds between two checks for an application that is just being submitted
 
-_OURS = re.compile(r"Killed by Airflow(?: for (try [^:]{1,100}))?: ")  # a job says in its own words how it ended
+_OURS = re.compile(r"Killed by Airflow(?: for (try [^:]{1,100}))?: ")  # a job describes its end itself
 
 log = logging.getLogger(__name__)
 
 
 @attrs.frozen
 class KillOrder:
-    """An order to end an application: on whose behalf and why, as its diagnostics will say."""
+    """An order to end an application, with the origin and reason that its diagnostics will show."""
 
     reason: str
-    whose: str | None = None  # the name of the try of the task, on whose behalf; None: on nobody's
-    by: str = "Airflow"  # anybody else's doing is taken by a task that watches the application for what it is
-    grace: float | None = None  # seconds that user processes get; None: as the job says
+    whose: str | None = None  # name of the task's try that ordered it, if any
+    by: str = "Airflow"  # a task that watches the application treats a kill by others as an external kill
+    grace: float | None = None  # seconds for user processes; None for the job's setting
 
     def __str__(self) -> str:
         whose = "" if self.whose is None else f" for {self.whose}"
@@ -59,7 +59,7 @@ class KillOrder:
 
     @property
     def order(self) -> dict[str, Any]:
-        """The order in the form in which the application master takes it."""
+        """The order in the form that the application master accepts."""
         return {"reason": str(self)} if self.grace is None else {"reason": str(self), "grace": self.grace}
 
 
@@ -67,7 +67,7 @@ class KillOrder:
 class SensorKillOrder(KillOrder):
     """A sensor's order to end an application.
 
-    A sensor is no try of the training's task: to that it is as if somebody else had done it.
+    A sensor is not a try of the training's task. To that task, the end looks like an external kill.
     """
 
     def __str__(self) -> str:
@@ -75,21 +75,21 @@ class SensorKillOrder(KillOrder):
 
 
 def killed_by_airflow(application: Application | None) -> bool:
-    """Whether the application's diagnostics say that a task in Airflow has ended it."""
+    """Whether the application's diagnostics state that a task in Airflow ended it."""
     return application is not None and _OURS.search(application.diagnostics) is not None
 
 
 def killed_for(application: Application | None) -> str | None:
-    """The name of the try that the application was killed for; None when it was not, or nobody said for which."""
+    """Return the name of the try for which the application was killed, or None if it was not or no try was named."""
     found = _OURS.search(application.diagnostics) if application is not None else None
     return found[1] if found else None
 
 
 def end_application(hook: TonyHook, identity: Identity, application_id: str, kill: KillOrder) -> bool:
-    """Stop the application, kill it when it does not end in time, and remove what it no longer needs. Idempotent.
+    """Stop the application, kill it if it does not end in time, and remove files that it no longer needs. Idempotent.
 
-    Returns whether it has ended by then. Blocks for as long as the job's grace and its last copies take, and
-    END_SECONDS more at most. Raises ClusterError.
+    Return whether it has ended. Blocks for the job's grace and last copies, and at most END_SECONDS more. Raises
+    ClusterError.
     """
     ends_within = stop_application(hook, identity, application_id, kill, seconds=CONTROL_SECONDS)
     if ends_within is not None and not _has_ended(hook, application_id, ends_within):
@@ -105,23 +105,23 @@ def end_application(hook: TonyHook, identity: Identity, application_id: str, kil
 def stop_application(
     hook: TonyHook, identity: Identity, application_id: str, kill: KillOrder, *, seconds: float
 ) -> float | None:
-    """Ask the application's master to end it, or kill it where there is no master to ask.
+    """Ask the application's master to end it, or kill the application if no master answers.
 
-    The order is also recorded on the store, where the master and the next try find it if no server of YARN answers.
-    Returns how many seconds its end may take from now; None: it was killed at once. Asked again, it does not hurry. Its
-    master may take ``seconds`` to answer. Raises ClusterError when it could not be killed either, and TakenOverError
-    when a later try waits for the application.
+    The order is also recorded on the store, where the master and the next try find it if no YARN server answers. Return
+    the seconds that the end may take from now, or None if the application was killed immediately. A second call does
+    not speed up the end. ``seconds`` limits the wait for the master. Raises ClusterError if the kill failed as well,
+    and TakenOverError if a later try waits for the application.
     """
     _record(hook, identity, application_id, kill, seconds)
     return _order_stop(hook, application_id, kill, seconds)
 
 
 def _order_stop(hook: TonyHook, application_id: str, kill: KillOrder, seconds: float) -> float | None:
-    """Do what ``stop_application`` does once the order is recorded."""
+    """Do what ``stop_application`` does after recording the order."""
     diagnostics = str(kill)
     try:
         answer = hook.control(application_id, "stop", kill.order, seconds=seconds)
-    except Exception as error:  # a master is the job's own, and so is what it answers
+    except Exception as error:  # a job supplies its master, and so the answers
         level = logging.DEBUG if isinstance(error, MasterOutOfReach) else logging.WARNING
         log.log(level, "%s is killed without grace: %s", application_id, error, exc_info=is_unforeseen(error))
         hook.kill(application_id, diagnostics)
@@ -140,14 +140,14 @@ def _order_stop(hook: TonyHook, application_id: str, kill: KillOrder, seconds: f
     log.info("%s ends within %.0f s", application_id, ends_within)
     try:
         hook.limit(application_id, ends_within + LIMIT_SLACK, diagnostics)
-    except Exception as error:  # it is told
+    except Exception as error:  # it is logged
         said = "%s ends by itself, without a limit set by the cluster: %s"
         log.warning(said, application_id, error, exc_info=is_unforeseen(error))
     return ends_within
 
 
 def _record(hook: TonyHook, identity: Identity, application_id: str, kill: KillOrder, seconds: float) -> None:
-    """Record the order to stop on the store, within so many seconds. Raises TakenOverError."""
+    """Record the stop order on the store within ``seconds``. Raises TakenOverError."""
     log.info("Stopping %s: %s", application_id, kill.reason)
     stop = Stop(str(kill)[:_LONGEST_REASON], kill.grace)
     try:
@@ -155,20 +155,23 @@ def _record(hook: TonyHook, identity: Identity, application_id: str, kill: KillO
         recording.result(seconds)
     except TakenOverError:
         raise
-    except Exception as error:  # the store is not needed where YARN answers
+    except Exception as error:  # the store is not needed if YARN answers
         said = "The order to stop %s is not on the store yet: %s"
         log.warning(said, application_id, str(error) or "it does not answer", exc_info=is_unforeseen(error))
 
 
 def _has_ended(hook: TonyHook, application_id: str, seconds: float) -> bool:
-    """Whether it has within that time."""
+    """Return whether the application ends within ``seconds``."""
     return wait_for_end(lambda: hook.application(application_id), seconds) is None
 
 
 def stop_when_submitted(
     hook: TonyHook, identity: Identity, application_id: str, kill: KillOrder, within: float
 ) -> bool:
-    """Not before, since a kill of one that the cluster does not know has no effect. False: not within that time."""
+    """Stop the application when the cluster knows it: a kill has no effect before.
+
+    Return False if that takes longer than ``within`` seconds.
+    """
     deadline = time.monotonic() + within
     with logging_end_errors(application_id, log):
         _record(hook, identity, application_id, kill, HURRIED_SECONDS)
@@ -182,14 +185,14 @@ def stop_when_submitted(
 
 @contextmanager
 def logging_end_errors(application_id: str, to: logging.Logger | Logger) -> Iterator[None]:
-    """Context manager around the last that is done for an application: what fails in it is logged, and no more.
+    """Context manager around the last step for an application. Logs any exception of the block.
 
-    What an application has left, and what clusters answer, is foreign: it may raise anything, which must neither hide
-    the error for which the application is ended, nor keep what comes after from being done.
+    Files of an application and answers of a cluster are untrusted and may cause any exception. It must neither hide the
+    error for which the application ends, nor prevent the steps after it.
     """
     try:
         yield
-    except Exception as error:  # noqa: BLE001 - it is told
+    except Exception as error:  # noqa: BLE001 - it is logged
         to.error("%s could not be ended: %s", application_id, error, exc_info=is_unforeseen(error))
 
 
@@ -206,9 +209,9 @@ async def end_from_triggerer(
     kill: KillOrder,
     run: OpenMlflowRun | None = None,
 ) -> None:
-    """Stop the application from an event loop and see that it ends; its MLflow ``run`` is closed then.
+    """Stop the application from an event loop, wait for its end, and then close its MLflow ``run``.
 
-    Being cancelled stops the waiting, and nothing else.
+    Cancelling the call stops the waiting only.
     """
 
     def stop() -> None:
@@ -237,11 +240,11 @@ def _told(act: Callable[[], None], application_id: str) -> None:
 
 
 def clean_up(hook: TonyHook, identity: Identity, application_id: str, warn: Callable[..., object]) -> None:
-    """Remove what an application that has ended no longer needs, see ``TonyHook.clean_up``.
+    """Remove files that an ended application no longer needs, see ``TonyHook.clean_up``.
 
-    ``warn`` is told what could not be removed, as by somebody who may only read.
+    ``warn`` is called with files that could not be removed, for example for lack of write permission.
     """
     try:
         hook.clean_up(identity, application_id)
-    except Exception as error:  # noqa: BLE001 - what a job has left is read for it; it is told
+    except Exception as error:  # noqa: BLE001 - this reads files of a job, and logs the error
         warn("Not everything of %s could be removed: %s", application_id, error, exc_info=is_unforeseen(error))

@@ -1,4 +1,4 @@
-"""Bringing a job newer tokens of its store, as long as somebody watches it."""
+"""Send newer store tokens to a job while it is being watched."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from tony_provider.runtime.protocol.status import JobStatus, TokenLife
 from tony_provider.runtime.storage.errors import StorageError
 from tony_provider.watching.observation import Observation
 
-_TRIES = 8  # in the time between the half of a token's life and its last quarter
-_SHORTEST, _LONGEST = 5.0, 1800.0  # seconds between two tries
+_TRIES = 8  # between the half of a token's life and its last quarter
+_SHORTEST, _LONGEST = 5.0, 1800.0  # seconds between two attempts
 
 
 class TokenRefresher:
-    """Brings one application a newer token once half the life of its own is over, and to each later master at once.
+    """Sends an application a newer token after half of its token's life, and to each later master immediately.
 
-    A later master begins with the token that the application was submitted with, however old that is.
+    A later master starts with the token that the application was submitted with, however old it is.
     """
 
     def __init__(self, identity: Identity | None, application_id: str) -> None:
-        """``identity``: None when nothing of the application is in the staging directory."""
+        """``identity`` is None if the staging directory has no files of the application."""
         self._identity = identity
         self._application_id = application_id
-        self._next = 0.0  # epoch seconds: no try before
-        self._attempt: str | None = None  # the master that a token was brought to
+        self._next = 0.0  # epoch seconds of the next attempt
+        self._attempt: str | None = None  # the master that received the last token
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._problem = ""
 
     def is_due(self, seen: Observation) -> bool:
-        """Whether ``renew`` is to be called."""
+        """Whether to call ``renew`` now."""
         now, status = _now(seen), seen.newest
         life = status.store_token if status is not None else None
         if self._identity is None or life is None or status is None or not seen.runs or now < self._next:
@@ -42,9 +42,9 @@ class TokenRefresher:
         return now * 1000 >= life.half_ms or self._has_later_master(seen, status)
 
     def renew(self, hook: TonyHook, seen: Observation) -> bool:
-        """Bring it one; whether that went well. Blocks.
+        """Send the application a newer token. Blocks. Return whether that succeeded.
 
-        Raises nothing of the cluster's or the store's: what fails is told, and tried again.
+        Cluster and store errors are logged, and the attempt is repeated later.
         """
         life = seen.newest.store_token if seen.newest else None
         self._next = _now(seen) + _pause(life)
@@ -59,17 +59,17 @@ class TokenRefresher:
             return False
         self._problem, self._attempt = "", seen.application.attempt if seen.application else None
         if newer is not None:
-            self._next = max(self._next, newer.half_ms / 1000)  # one of several may be older
+            self._next = max(self._next, newer.half_ms / 1000)  # a token of several may be older
             self._lines.put(f"{self._application_id} has a newer HDFS token, until {moment(newer.until_ms)}")
         return newer is not None
 
     def lines(self) -> Iterator[str]:
-        """What there is to tell since the last call."""
+        """Yield the log lines since the last call."""
         while not self._lines.empty():
             yield self._lines.get()
 
     def _has_later_master(self, seen: Observation, status: JobStatus) -> bool:
-        """Whether another master runs than the one whose status is known, and nobody has brought that one a token."""
+        """Whether a later master than that of the status runs, and did not receive a token from this object."""
         attempt = seen.application.attempt if seen.application else None
         if attempt is None or attempt == self._attempt:
             return False

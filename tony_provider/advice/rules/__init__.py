@@ -1,4 +1,4 @@
-"""The rules, each in a file of its own. Of equal gains the one that stands first is told first."""
+"""All advice rules, one per module. If two gains are equal, the advice of the earlier rule comes first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often checkpoints should be saved: Young's and Daly's rule."""
+"""Rule on the interval between checkpoints, by the formula of Young and Daly."""
 
 from __future__ import annotations
 
@@ -14,22 +14,25 @@ from tony_provider.runtime.common.quantities import count, span
 from tony_provider.runtime.history.events import DROPPED
 from tony_provider.runtime.protocol.status import TimeUse
 
-_WORTH = 0.02  # of the time that another interval would save
-_WORTH_UNTRIED = 0.3  # where nothing has failed yet: copying is hardly felt
-_LEAST_COPY = 1.0  # seconds: how long the program itself takes to save one is not known, and nobody saves all the time
+_WORTH = 0.02  # share of the time that a better interval must save
+_WORTH_UNTRIED = 0.3  # the same without any failure so far, when copies hardly matter
+_LEAST_COPY = 1.0  # seconds; the program's own time to save is unknown, so very short intervals must not look free
 
 
 @attrs.frozen
 class CheckpointInterval(Rule):
-    """A failure costs half an interval, a checkpoint its copy: least at sqrt(2 · copy · time between failures)."""
+    """Recommend the interval sqrt(2 · copy · time between failures) between checkpoints.
+
+    A failure costs half an interval, a checkpoint the duration of its copy.
+    """
 
     name = "checkpoint-interval"
 
-    least_seconds: float = 300.0  # of training, over all applications: less is a trial
+    least_seconds: float = 300.0  # of training over all applications; a shorter one is a trial
 
     def advise(self, case: Case) -> Advice | None:
         if any(case.events(DROPPED)):
-            return None  # how many checkpoints there were, and when, is not known any more
+            return None  # the number and times of the checkpoints are unknown
         saved = _saved(case)
         worked = sum(_worked(each) for each in (case.times, *(run.times for run in case.former)))
         if worked < self.least_seconds:
@@ -41,7 +44,7 @@ class CheckpointInterval(Rule):
         if not (later or failures):
             return None
         interval = median(later) if later else _worked(case.times) / len(saved)
-        between = worked / max(1, failures)  # with none, it may be any more
+        between = worked / max(1, failures)  # a lower bound if there was no failure
         copied = case.times.checkpoints / len(saved)
         rare = interval > best_interval(copied, between)
         copy = max(copied, _LEAST_COPY) if rare else copied
@@ -81,17 +84,20 @@ class CheckpointInterval(Rule):
 
 
 def best_interval(copy: float, between: float) -> float:
-    """Young's interval, in seconds, for a checkpoint that takes ``copy`` and failures that are so long apart."""
+    """Return Young's interval in seconds.
+
+    ``copy`` is the duration of a checkpoint, ``between`` the time between failures.
+    """
     return math.sqrt(2 * copy * between)
 
 
 def cost(interval: float, copy: float, between: float) -> float:
-    """The share of the time that checkpoints and failures cost at this interval."""
+    """Return the share of the time that checkpoints and failures cost at this interval."""
     return copy / interval + interval / (2 * between)
 
 
 def _saved(case: Case) -> list[float]:
-    """When checkpoints were saved, in seconds; when they came to the store where nothing says it."""
+    """Return the times, in seconds, of all saves, or of the arrival on the store if the time of the save is unknown."""
     found = []
     for event in case.events("checkpoint"):
         point = event.get("data", {}).get("checkpoint", {})

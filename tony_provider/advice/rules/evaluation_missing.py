@@ -1,4 +1,4 @@
-"""A training of which nobody knows what it is worth."""
+"""Rule on trainings that report no evaluation metric."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from tony_provider.advice.metric_names import INPUT_WAIT, gets_lower, is_of_eval
 from tony_provider.cluster.records.summary import Advice
 from tony_provider.runtime.jobspec.model import Role
 
-_GAIN = 0.01  # it costs nothing; all else comes first
+_GAIN = 0.01  # the change is free, so all other advice comes first
 
 
 @attrs.frozen
 class EvaluationMissing(Rule):
-    """It reports metrics of its training, and none on data that it does not train on."""
+    """Recommend an evaluation if the job reports only metrics of its training data."""
 
     name = "evaluation-missing"
 
-    least_seconds: float = 600.0  # of training: less is a trial
+    least_seconds: float = 600.0  # of training; a shorter one is a trial
 
     def advise(self, case: Case) -> Advice | None:
         spec = case.spec
@@ -29,7 +29,7 @@ class EvaluationMissing(Rule):
         if any(map(is_of_evaluation, metrics)) or Role.EVALUATOR in spec.roles.values():
             return None
         if all(gets_lower(each) is None for each in metrics):
-            return None  # no loss, no accuracy: it may well score rows, and train nothing
+            return None  # no loss and no accuracy: the program may score rows instead of training
         agreeing = [run for run in case.successes if not any(map(is_of_evaluation, run.metrics))]
         return self.advice(
             f"It reports {', '.join(metrics[:3])}, all of its training: report one on other data (such as val_loss), "

@@ -1,4 +1,4 @@
-"""A node on which tasks fail again and again."""
+"""Rule on nodes on which tasks fail repeatedly."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tony_provider.cluster.records.summary import Advice
 from tony_provider.runtime.common.quantities import count
 from tony_provider.runtime.protocol.status import FailureKind
 
-_TIMES = 2  # containers lost in this application, or applications that failed there
-_TIMES_OF_A_PROGRAM = 3  # applications whose program failed there: two may be there by chance
+_TIMES = 2  # lost containers of this application, or applications that failed on the node
+_TIMES_OF_A_PROGRAM = 3  # applications whose program failed on the node: two may be chance
 _NODES_FAULT = {
     each.value
     for each in (
@@ -23,21 +23,21 @@ _NODES_FAULT = {
         FailureKind.REGISTRATION_TIMEOUT,
     )
 }
-_MOST = 0.6  # of all that failed: a program that fails does so on any node
-_GAIN = 0.3  # what the next failure there will cost is not known
+_MOST = 0.6  # share of all failures: a faulty program fails on any node
+_GAIN = 0.3  # the cost of the next failure on the node is unknown
 
 
 @attrs.frozen
 class _Failed:
-    """An application that has failed, by its first failure."""
+    """A failed application, by its first failure."""
 
     node: str
-    is_nodes_fault: bool  # else its program's own, as far as is known
+    is_nodes_fault: bool  # otherwise the program's own fault, as far as known
 
 
 @attrs.frozen
 class FailingNode(Rule):
-    """Its disk, its memory or its network: whoever runs the cluster should know."""
+    """Report a node with a probable fault in its disk, memory or network, for the cluster's operators to inspect."""
 
     name = "failing-node"
 
@@ -51,7 +51,7 @@ class FailingNode(Rule):
         others = {_host(node) for node in case.nodes().values()} | set(before)
         node = max([*here, *before], key=lambda each: (applications[each], lost[each]), default=None)
         if node is None or not others - {node}:
-            return None  # there is no other one to compare it with
+            return None  # no other node to compare with
         failed = len(before) + bool(here)
         times = _TIMES if node in blamed else _TIMES_OF_A_PROGRAM
         often = applications[node] >= times and applications[node] >= _MOST * failed
@@ -74,11 +74,11 @@ class FailingNode(Rule):
 
 
 def _lost(case: Case) -> Counter[str]:
-    """Containers that this application has lost, by node."""
+    """Return the number of containers that this application lost, by node."""
     found: Counter[str] = Counter()
     for event in case.events("node_loss"):
         for node, losses in event.get("data", {}).get("nodes", {}).items():
-            found[_host(node)] = int(losses)  # counted from its beginning
+            found[_host(node)] = int(losses)  # cumulative since the start of the application
     return found
 
 
@@ -94,7 +94,7 @@ def _failed_before(case: Case) -> list[_Failed]:
 
 
 def _counting(case: Case, failed: list[_Failed]) -> list[_Failed]:
-    """A program that has never succeeded fails by itself, wherever it runs."""
+    """Drop failures of programs that have never succeeded: they fail on any node."""
     succeeds = case.succeeded or bool(case.successes)
     return [each for each in failed if succeeds or each.is_nodes_fault]
 

@@ -1,4 +1,4 @@
-"""A learning curve that was flat long before the end."""
+"""Rule on learning curves that were flat long before the end."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from tony_provider.cluster.records.summary import Advice, Confidence
 from tony_provider.runtime.common.quantities import number, span
 from tony_provider.runtime.history.samples import TaskSample
 
-_BINS = 20  # that the curve is cut into: their medians do without its noise
-_POINTS = 2 * _BINS  # at least
-_LEFT = 0.02  # of all that was gained: what came later is nothing
-_FLAT = 0.4  # of the steps, at least
-_FEW = 4  # measurements; with less nobody can tell
-_DOUBT = 0.1  # of all that was gained: what may have been gained later, for all that its noise lets one see
+_BINS = 20  # sections of the curve; their medians suppress the noise
+_POINTS = 2 * _BINS  # minimum number of points
+_LEFT = 0.02  # share of the total gain; a later gain below it is negligible
+_FLAT = 0.4  # minimum share of the steps
+_FEW = 4  # minimum number of measurements for a conclusion
+_DOUBT = 0.1  # share of the total gain that noise may hide in the flat part
 
 
 @attrs.frozen
 class FlatCurve(Rule):
-    """Steps after which nothing got better."""
+    """Recommend a shorter training or a lower learning rate if a metric stopped improving."""
 
     name = "flat-curve"
 
@@ -37,7 +37,7 @@ class FlatCurve(Rule):
             if (flat := _flat_from(samples, metric)) is not None:
                 return self._said(samples, metric, *flat)
             if _points(samples, metric):
-                return None  # a curve that tells most has gone on
+                return None  # the most relevant curve was still improving
         return None
 
     def _said(self, samples: Sequence[TaskSample], metric: str, step: int, best: float) -> Advice:
@@ -58,9 +58,10 @@ class FlatCurve(Rule):
 
 
 def _points(samples: Sequence[TaskSample], metric: str) -> list[tuple[int, float]]:
-    """Steps and values, a point for each step; none where there are too few.
+    """Return one point (step, value) per step, or an empty list if there are too few.
 
-    What is measured once an epoch is in all samples until it is measured again: only values that are new count.
+    A metric that is measured once per epoch is repeated in all samples until its next measurement. Only new values
+    count.
     """
     known = {
         each.step or 0: each.metrics[metric] for each in samples if math.isfinite(each.metrics.get(metric, math.nan))
@@ -71,12 +72,12 @@ def _points(samples: Sequence[TaskSample], metric: str) -> list[tuple[int, float
 
 
 def _measured(values: Sequence[float]) -> list[float]:
-    """Each value once that repeats the one before it."""
+    """Collapse consecutive equal values into one."""
     return [*values[:1], *(value for before, value in pairwise(values) if value != before)]
 
 
 def _flat_from(samples: Sequence[TaskSample], metric: str) -> tuple[int, float] | None:
-    """The step after which nothing was gained any more, and the best value; None: it went on to gain."""
+    """Return the step after which the metric did not improve, and its best value. Return None if it still improved."""
     points = _points(samples, metric)
     if not points:
         return None
@@ -86,7 +87,7 @@ def _flat_from(samples: Sequence[TaskSample], metric: str) -> tuple[int, float] 
     best = max(bins)
     gained = best - bins[0]
     if gained <= 0 or not math.isfinite(gained):
-        return None  # it never got better, which is another trouble
+        return None  # it never improved, which is a different problem
     reached = next(at for at, value in enumerate(bins) if best - value <= _LEFT * gained)
     end = cuts[reached + 1]
     step, first, last = points[end - 1][0], points[0][0], points[-1][0]
@@ -97,10 +98,10 @@ def _flat_from(samples: Sequence[TaskSample], metric: str) -> tuple[int, float] 
 
 
 def _most_gained(values: Sequence[float]) -> float:
-    """How much better the second half may be than the first one: their difference, and twice its standard error."""
+    """Return an upper estimate of the second half's gain: the difference of the means plus two standard errors."""
     measured = _measured(values)
     if len(measured) == 1 and len(values) >= _FEW:
-        return 0.0  # it did not change any more
+        return 0.0  # it no longer changed
     if len(measured) < _FEW:
         return math.inf
     half = len(measured) // 2
@@ -109,7 +110,7 @@ def _most_gained(values: Sequence[float]) -> float:
 
 
 def _mean_and_error(values: Sequence[float]) -> tuple[float, float]:
-    """The mean, and its error squared."""
+    """Return the mean and its squared standard error."""
     middle = sum(values) / len(values)
     squares = sum((each - middle) * (each - middle) for each in values)
     return middle, squares / (len(values) - 1) / len(values)

@@ -1,4 +1,4 @@
-"""GPUs that were asked for and had little to do."""
+"""Rule on requested GPUs that were mostly idle."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from tony_provider.advice.case import Case, Rule, TypeRuns, confidence
 from tony_provider.cluster.records.summary import Advice
 from tony_provider.runtime.common.quantities import count
 
-_BUSY = 30.0  # percent of one GPU; less is idle
-_UNUSED = 1.0  # percent; less is nothing at all
+_BUSY = 30.0  # percent of one GPU; below it the GPU is idle
+_UNUSED = 1.0  # percent; below it the GPU is unused
 _FULL = 80.0  # percent that each of fewer GPUs should be busy
 
 
 @attrs.frozen
 class GpusIdle(Rule):
-    """A GPU is the dearest thing that a container holds."""
+    """Recommend fewer GPUs or a higher load. GPUs are the most expensive resource of a container."""
 
     name = "gpus-idle"
 
-    least_seconds: float = 60.0  # that each task has worked
+    least_seconds: float = 60.0  # minimum working time of each task
 
     def advise(self, case: Case) -> Advice | None:
         idle = [runs for runs in case.types if self._is_idle(runs)]
@@ -61,9 +61,9 @@ def _them(gpus: int) -> str:
 
 
 def _fewer(case: Case, runs: TypeRuns) -> int | None:
-    """How many would do; None where fewer GPUs would be fewer processes, which is another training, or that helps not.
+    """Return the number of GPUs that would suffice, including for the busiest former run.
 
-    A former run that used more of them decides.
+    Return None if that number is not smaller, or if it would change the number of processes and so the training.
     """
     spec, now = case.spec, runs.now
     if spec is None or spec.tasks[now.type].process_count > 1:

@@ -1,4 +1,4 @@
-"""Tasks that wait for their input."""
+"""Rule on tasks that wait for their input."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from tony_provider.cluster.records.summary import Advice, Confidence
 from tony_provider.runtime.common.quantities import count, size
 from tony_provider.runtime.history.samples import TaskSample
 
-_MUCH = 0.2  # of the time
+_MUCH = 0.2  # share of the time
 _SAMPLES = 5
-_BUSY = 0.9  # of the processors asked for: it is they that are too few
-_IDLE = 0.5  # of the processors asked for
+_BUSY = 0.9  # share of the requested vcores; above it, more vcores are the remedy
+_IDLE = 0.5  # share of the requested vcores
 _IDLE_GPU = 50.0  # percent
-_READING = 20 << 20  # bytes a second
+_READING = 20 << 20  # bytes per second
 
 
 @attrs.frozen
 class InputWait(Rule):
-    """A program that says how long it waits for its input (``input_wait``), or that reads much and computes little."""
+    """Recommend faster input if a program reports a long ``input_wait``, or reads much data but computes little."""
 
     name = "input-wait"
 
@@ -60,13 +60,13 @@ def _reported(rule: Rule, case: Case, runs: TypeRuns) -> Advice | None:
 
 
 def _guessed(rule: Rule, case: Case, runs: TypeRuns) -> Advice | None:
-    """Where no program says so: much is read, and nothing is busy."""
+    """Infer waiting without ``input_wait``: the program reads much, and its processors and GPUs are mostly idle."""
     found = [each for each in _samples(case, runs) if each.read_bytes is not None and each.seconds > 0]
     now, cpu, gpu = runs.now, runs.now.mean_cpu_percent, runs.now.mean_gpu_percent
     if len(found) < _SAMPLES or cpu is None or cpu >= _IDLE * 100 * now.vcores or (gpu or 0.0) >= _IDLE_GPU:
         return None
     if any(INPUT_WAIT in each.metrics for each in found):
-        return None  # it has said that it does not
+        return None  # it reported that it does not wait
     rate = sum(each.read_bytes or 0 for each in found) / sum(each.seconds for each in found)
     if rate < _READING:
         return None

@@ -1,4 +1,4 @@
-"""Memory that was nearly, or really, not enough."""
+"""Rule on task types whose memory was insufficient or nearly insufficient."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ from tony_provider.advice.case import Case, Rule, TypeRuns, confidence
 from tony_provider.cluster.records.summary import Advice
 from tony_provider.runtime.protocol.status import FailureKind
 
-_NEARLY = 0.9  # of what was asked for
-_AFTER_A_KILL = 1.5  # times what was asked for, at least: what was wanted is not known
+_NEARLY = 0.9  # share of the requested memory
+_AFTER_A_KILL = 1.5  # minimum factor on the requested memory, because the real need is unknown
 _GAIN_OF_A_NEAR_MISS = 0.4
 _GAIN_AFTER_A_KILL = 0.95
 
 
 @attrs.frozen
 class MemoryTooLittle(Rule):
-    """A container that uses more than it was given is killed, and the training goes back to its last checkpoint."""
+    """Recommend more memory.
+
+    YARN kills a container above its limit, and the training returns to its last checkpoint.
+    """
 
     name = "memory-too-little"
 
@@ -47,7 +50,7 @@ class MemoryTooLittle(Rule):
 
 
 def _killed(case: Case) -> set[str]:
-    """Task types of which a container was killed for its memory."""
+    """Return the task types with a container that was killed for its memory."""
     raised = [event.get("data", {}).get("memory", {}) for event in case.events("memory_raised")]
     found = {task_type for each in raised for task_type in each}
     failure = case.job.status.failure if case.job.status else None
@@ -57,7 +60,7 @@ def _killed(case: Case) -> set[str]:
 
 
 def _needed(runs: TypeRuns, killed: bool) -> int | None:
-    """In MiB; None: it has enough."""
+    """Return the memory in MiB to request, or None if the type has enough."""
     most = sizing.most_used_memory(runs)
     if killed:
         after = int(_AFTER_A_KILL * sizing.asked_memory(runs))

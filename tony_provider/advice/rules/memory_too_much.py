@@ -1,4 +1,4 @@
-"""Memory that was asked for and never used."""
+"""Rule on requested memory that was never used."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from tony_provider.advice import sizing
 from tony_provider.advice.case import ENOUGH_TRAINING, Case, Rule, TypeRuns, confidence
 from tony_provider.cluster.records.summary import Advice
 
-_WORTH = 0.75  # of what was asked: what is advised is at most that
-_WEIGHT = 0.5  # of all that containers hold, memory counts as half
+_WORTH = 0.75  # factor on the requested memory; less is recommended only if it is below this
+_WEIGHT = 0.5  # memory counts as half of a container's resources
 
 
 @attrs.frozen
 class MemoryTooMuch(Rule):
-    """Others in the queue wait for memory that these containers hold and leave alone."""
+    """Recommend less memory, because other jobs in the queue wait for the unused part."""
 
     name = "memory-too-much"
 
@@ -22,7 +22,7 @@ class MemoryTooMuch(Rule):
 
     def advise(self, case: Case) -> Advice | None:
         if not case.succeeded or case.times.training < self.least_seconds:
-            return None  # it may have ended before it used the most
+            return None  # it may have ended before its peak
         types = {runs.now.type: (runs, most) for runs in case.types if (most := sizing.most_used_memory(runs))}
         wanted = {name: sizing.needed_memory(most) for name, (runs, most) in types.items() if _too_much(runs, most)}
         if not wanted:

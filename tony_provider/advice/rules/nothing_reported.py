@@ -1,4 +1,4 @@
-"""A program of which nobody knows how far it is."""
+"""Rule on programs that report no progress."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import attrs
 from tony_provider.advice.case import Case, Rule, confidence
 from tony_provider.cluster.records.summary import Advice
 
-_GAIN = 0.005  # it costs nothing; all else comes first
+_GAIN = 0.005  # the change is free, so all other advice comes first
 
 
 @attrs.frozen
 class NothingReported(Rule):
-    """No steps, no metrics, no event files where they are looked for: there are no curves, and no forecast."""
+    """Recommend progress reports if there are no steps, metrics or event files, and thus no curves or forecast."""
 
     name = "nothing-reported"
 
-    least_seconds: float = 20.0  # of training: less is no program that anybody waits for
+    least_seconds: float = 20.0  # of training; users do not wait for the progress of shorter programs
 
     def advise(self, case: Case) -> Advice | None:
         status = case.job.status

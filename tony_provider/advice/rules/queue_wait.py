@@ -1,4 +1,4 @@
-"""Waiting for the containers of the whole gang."""
+"""Rule on long waits for the containers of a whole gang."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from tony_provider.runtime.frameworks import get_framework
 from tony_provider.runtime.jobspec.model import StartRule
 from tony_provider.runtime.protocol.status import TimeUse
 
-_MUCH = 0.3  # of the whole time
+_MUCH = 0.3  # share of the total time
 
 
 @attrs.frozen
 class QueueWait(Rule):
-    """The more a job wants at once, the longer a full queue lets it wait."""
+    """Recommend a smaller or staggered start, because a full queue delays large simultaneous requests the longest."""
 
     name = "queue-wait"
 
-    least_seconds: float = 300.0  # less is no wait
+    least_seconds: float = 300.0  # shorter waits are normal
 
     def advise(self, case: Case) -> Advice | None:
         waited, share = case.times.waiting, _share(case.times)
@@ -49,7 +49,7 @@ class QueueWait(Rule):
 
 
 def _change(case: Case) -> dict[str, Any] | None:
-    """For tasks that do without each other."""
+    """Return a change for frameworks whose tasks can start independently, or None."""
     spec = case.spec
     if (
         spec is None

@@ -1,4 +1,4 @@
-"""What restarts have cost."""
+"""Rule on the time that restarts cost."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from tony_provider.cluster.records.summary import Advice
 from tony_provider.runtime.common.quantities import count, span
 from tony_provider.runtime.protocol.status import TimeUse
 
-_MUCH = 0.1  # of the whole time
+_MUCH = 0.1  # share of the total time
 
 
 @attrs.frozen
 class RestartCost(Rule):
-    """A restart mends itself; many of them should be mended."""
+    """Recommend finding the cause of restarts that cost much time. Jobs recover from single restarts by themselves."""
 
     name = "restart-cost"
 
-    least_seconds: float = 60.0  # that they cost: less is nothing to look after
+    least_seconds: float = 60.0  # lost to restarts; less needs no action
 
     def advise(self, case: Case) -> Advice | None:
         share, down, again = _share(case.times), case.times.restarts, case.times.repeated

@@ -1,4 +1,4 @@
-"""The time from the containers to the first step."""
+"""Rule on the time from the start of the containers to the first step."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from tony_provider.cluster.records.summary import Advice
 from tony_provider.runtime.common.quantities import span
 from tony_provider.runtime.protocol.status import TimeUse
 
-_MUCH = 0.2  # of the whole time
+_MUCH = 0.2  # share of the total time
 
 
 @attrs.frozen
 class SlowStart(Rule):
-    """Files that are copied to the nodes, and a program that takes long to its first step, while containers wait."""
+    """Recommend smaller files or prepared data if containers idle while files are copied or the program initializes."""
 
     name = "slow-start"
 
-    least_seconds: float = 120.0  # less is no wait
+    least_seconds: float = 120.0  # shorter starts are normal
 
     def advise(self, case: Case) -> Advice | None:
         times, share = case.times, _share(case.times)
         if times.localisation + times.start < self.least_seconds or share < _MUCH:
             return None
-        if not times.training:  # there was no first step, and so nothing is known of how long it takes
+        if not times.training:  # without a first step the start time is unknown
             return None
         agreeing = [run for run in case.former if _share(run.times) >= _MUCH]
         what = (

@@ -1,4 +1,4 @@
-"""One task that is much slower than the others of its type."""
+"""Rule on a task that is much slower than the others of its type."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from tony_provider.advice.case import Case, Rule, confidence
 from tony_provider.cluster.records.summary import Advice
 from tony_provider.runtime.common.quantities import speed
 
-_SLOW = 0.75  # of the others' speed
-_SAMPLES = 5  # of a task, at least
-_TASKS = 3  # of a type, at least: of two nobody knows which one is odd
+_SLOW = 0.75  # share of the others' speed
+_SAMPLES = 5  # per task, at least
+_TASKS = 3  # per type, at least: of two tasks either could be the odd one
 
 
 @attrs.frozen
 class Straggler(Rule):
-    """A job is as fast as its slowest task. Where all step together their speeds are the same, and it is silent."""
+    """Report the slowest task, which limits the speed of the job.
+
+    If all tasks step in lockstep, their speeds are equal and there is no advice.
+    """
 
     name = "straggler"
 
@@ -48,7 +51,7 @@ class Straggler(Rule):
 
 
 def _is_one_of_several(node: str | None, case: Case) -> bool:
-    """Whether others were on other nodes: else it says nothing that the slowest was on this one."""
+    """Return whether the tasks ran on several nodes. Otherwise the node explains nothing."""
     return node is not None and len(set(case.nodes().values())) > 1
 
 
@@ -61,7 +64,7 @@ def _where_to_look(same_task: int, same_node: int, former: int) -> str:
 
 
 def _speeds(case: Case) -> dict[str, dict[str, float]]:
-    """The median speed of each task, by type."""
+    """Return the median speed of each task by task type."""
     measured = defaultdict(list)
     for sample in case.job.samples:
         each = sample.steps_per_second
@@ -75,7 +78,7 @@ def _speeds(case: Case) -> dict[str, dict[str, float]]:
 
 
 def _slowest(speeds: dict[str, float]) -> tuple[str, float, float] | None:
-    """The task, its speed and the others'; None: no one is that slow."""
+    """Return the slowest task, its speed and the median of the others, or None if no task is that slow."""
     if len(speeds) < _TASKS:
         return None
     slowest = min(speeds, key=lambda task: speeds[task])

@@ -1,4 +1,4 @@
-"""Processors that were asked for and did nothing."""
+"""Rule on requested vcores that were mostly idle."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from tony_provider.cluster.records.summary import Advice
 from tony_provider.runtime.common.quantities import count
 from tony_provider.runtime.protocol.status import TypeUse
 
-_WORTH = 0.75  # of what was asked: what is advised is at most that
-_WEIGHT = 0.5  # of all that containers hold, processors count as half
+_WORTH = 0.75  # factor on the requested vcores; fewer are recommended only if they are below this
+_WEIGHT = 0.5  # vcores count as half of a container's resources
 
 
 @attrs.frozen
 class VcoresIdle(Rule):
-    """Others in the queue wait for processors that these containers hold and do not use."""
+    """Recommend fewer vcores, because other jobs in the queue wait for the idle ones."""
 
     name = "vcores-idle"
 
-    least_seconds: float = ENOUGH_TRAINING  # that the job has trained, and each task has worked
-    most_crowded: float = 10.0  # percent of the time that its node had no processors left for it
+    least_seconds: float = ENOUGH_TRAINING  # minimum training time of the job and working time of each task
+    most_crowded: float = 10.0  # percent of the time in which the node had no free processors for it
 
     def advise(self, case: Case) -> Advice | None:
         if not case.succeeded or case.times.training < self.least_seconds:
@@ -62,6 +62,6 @@ class VcoresIdle(Rule):
         return self._tells(now) and now.tasks > 0 and now.used_seconds / now.tasks >= self.least_seconds
 
     def _tells(self, use: TypeUse) -> bool:
-        """Whether what it used is what it wanted; not where nobody knows what else ran on its node."""
+        """Return whether the use shows the need. It does not if the load of other programs on the node is unknown."""
         known = (use.mean_cpu_percent, use.most_cpu_percent, use.crowded_percent)
         return None not in known and (use.crowded_percent or 0.0) < self.most_crowded

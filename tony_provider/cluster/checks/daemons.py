@@ -1,4 +1,4 @@
-"""Checks of Kerberos: is there a ticket, whose, for how long, and what it means when a server does not take it."""
+"""Checks of Kerberos, ResourceManagers, NameNodes, the scheduler and queue access, for the connection's diagnosis."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _SHORT = 600  # seconds
 
 
 def check_ticket(login: str | None, seen: list[Ticket]) -> Iterator[Finding]:
-    """Check the worker's ticket.
+    """Check the worker's Kerberos ticket.
 
-    :param login: the connection's.
-    :param seen: the ticket is added to it.
+    :param login: the connection's user.
+    :param seen: the ticket is appended to it.
     """
     try:
         found = ticket()
@@ -61,7 +61,7 @@ def check_ticket(login: str | None, seen: list[Ticket]) -> Iterator[Finding]:
 
 
 def refused(what: str, said: str, *, has_ticket: bool) -> Finding:
-    """The finding for a server that does not accept a request for want of Kerberos, and says so."""
+    """Return the finding for a server that rejected a request for lack of a usable Kerberos authentication."""
     if not has_ticket:
         return problem(what, "it asks for Kerberos, and the connection does not", "set `kerberos` to true in it")
     if found := reason(said):
@@ -74,18 +74,18 @@ _RESOURCE_MANAGER_ADVICE = (
     "the connection's host takes the ResourceManager's web address, by default http://<host>:8088"
 )
 _CLOCKS = "Clocks"
-_MOST_SKEW = 300.0  # seconds: Kerberos accepts no more
+_MOST_SKEW = 300.0  # seconds: the most that Kerberos accepts
 _SKEW = 30.0
 
 
 @attrs.define
 class ResourceManagerChecks:
-    """Checks of single ResourceManagers; remembers what each has shown."""
+    """Checks of single ResourceManagers; records the state and clock of each."""
 
     way: RequestOptions
     active: list[str] = attrs.field(factory=list)
     standby: list[str] = attrs.field(factory=list)
-    skews: list[float] = attrs.field(factory=list)  # seconds that they are ahead of us
+    skews: list[float] = attrs.field(factory=list)  # seconds by which their clocks are ahead of this host's
 
     def check(self, address: str) -> Iterator[Finding]:
         what = f"ResourceManager {address}"
@@ -122,7 +122,7 @@ class ResourceManagerChecks:
             self.skews.append(skew)
 
     def together(self) -> Iterator[Finding]:
-        """The findings that only all of them together give."""
+        """Yield the findings that need the results of all ResourceManagers."""
         if self.standby and not self.active:
             advice = "wait for a failover, or see to it: yarn rmadmin -getAllServiceState"
             yield problem("ResourceManagers", "none of those that answer is active", advice)
@@ -145,7 +145,7 @@ _NAMENODE_ADVICE = "`webhdfs` takes the NameNode's web address, by default http:
 
 @attrs.define
 class NameNodeChecks:
-    """Checks of single NameNodes; remembers which of them answer as they should."""
+    """Checks of single NameNodes; records which of them answer and which are active."""
 
     way: RequestOptions
     answering: list[str] = attrs.field(factory=list)
@@ -180,6 +180,7 @@ class NameNodeChecks:
         return problem(what, f"this is {describe_server(address, self.way, response)}", _NAMENODE_ADVICE)
 
     def together(self) -> Iterator[Finding]:
+        """Yield the finding that needs the results of all NameNodes."""
         if self.answering and not self.active:
             advice = "wait for a failover, or see to it: hdfs haadmin -getAllServiceState"
             yield problem("NameNodes", "none of those that answer is active", advice)
@@ -187,14 +188,14 @@ class NameNodeChecks:
 
 @attrs.frozen
 class QueueAccess:
-    """Whether a user may submit to a queue, and why."""
+    """Whether a user may submit to a queue, with the reason."""
 
-    known: bool | None  # None: only the cluster can tell
+    known: bool | None  # None if only the cluster knows
     detail: str
 
 
 def may_submit(cluster: YarnCluster, queue: str) -> QueueAccess:
-    """Whether the cluster's user may submit to a queue that takes applications. Raises ClusterError."""
+    """Return whether the cluster's user may submit to a queue that accepts applications. Raises ClusterError."""
     user, every = cluster.user, cluster.queues()
     if every is None or find_queue(queue, every) is None:
         return QueueAccess(None, "the scheduler makes queues as it likes, and does not say who may submit")
@@ -207,7 +208,7 @@ def may_submit(cluster: YarnCluster, queue: str) -> QueueAccess:
 
 
 def queue_access(user: str, queue: str, every: Sequence[Queue]) -> QueueAccess:
-    """Whether the user may submit to the queue by its access lists, where access lists count."""
+    """Return whether the user may submit to the queue by its access lists, on a cluster that enforces them."""
     found = find_queue(queue, every)
     shown = found.submitters if found is not None else None
     if found is None or shown is None:
@@ -232,13 +233,13 @@ _POLICY = "yarn.resourcemanager.application-https.policy"
 
 @attrs.frozen
 class SchedulerChecks:
-    """Checks that ask the active ResourceManager. All raise ClusterError."""
+    """Checks that query the active ResourceManager. All raise ClusterError."""
 
     cluster: YarnCluster
-    queue: str | None  # the connection's
+    queue: str | None  # the connection's queue
 
     def submission(self) -> Iterator[Finding]:
-        self.cluster.new_application()  # unused, it costs nothing
+        self.cluster.new_application()  # an unused id costs nothing
         yield ok(SUBMISSION, f"{self.cluster.user} is given application ids")
 
     def its_queue(self) -> Iterator[Finding]:
@@ -258,12 +259,12 @@ class SchedulerChecks:
             yield ok(what, allowed.detail)
 
     def pages(self) -> Iterator[Finding]:
-        """How YARN's proxy speaks to application masters: for their pages, and to stop them."""
+        """Check that YARN's proxy can reach application masters, for their pages and to stop them."""
         try:
             policy = (self.cluster.rest.setting(_POLICY) or "NONE").upper()
             proxy = self.cluster.rest.setting("yarn.web-proxy.address")
         except ConfigurationHidden:
-            return  # it is told with the scheduler's address
+            return  # the check of the scheduler's address reports it
         if policy == "NONE":
             yield ok(PAGES, f"YARN's proxy asks masters over http ({_POLICY} is NONE)")
         elif proxy:

@@ -1,4 +1,4 @@
-"""All checks of a connection, in two rounds: who answers at all, then what those who do say."""
+"""Diagnosis of a connection, in two rounds: find the servers that answer, then run the checks that need them."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ from tony_provider.cluster.settings import Settings, YarnSettings
 from tony_provider.cluster.yarn.kerberos import Ticket, spnego_auth
 from tony_provider.cluster.yarn.yarn_cluster import YarnCluster
 
-FIRST_SECONDS = 4.5  # at most, of the round that finds out who answers
-ALL_SECONDS = 9.5  # of both
+FIRST_SECONDS = 4.5  # time limit of the first round
+ALL_SECONDS = 9.5  # time limit of both rounds
 
 
 def diagnose(settings: Settings) -> Report:
-    """Look at everything that a job needs of the cluster; within 10 seconds, whatever is silent.
+    """Check everything that a job needs of the cluster, within 10 seconds even if servers are silent.
 
-    Nothing is started. A small file is written to the staging directory, and removed. Raises ConnectionProblem for
-    settings that are not even worth a look.
+    Starts no application. Writes a small file to the staging directory and removes it. Raises ConnectionProblem if the
+    settings are unusable.
     """
     if settings.yarn is None:
         return _local(settings)
@@ -60,7 +60,7 @@ def diagnose(settings: Settings) -> Report:
 
 
 def host() -> str:
-    """This machine's name, as people would look for it."""
+    """Return this machine's name as users know it."""
     return socket.gethostname()
 
 
@@ -124,7 +124,7 @@ class _Yarn:
         found = run_checks(checks, FIRST_SECONDS)
         yield from found[:tickets]
         of_managers, of_namenodes = found[tickets : tickets + len(managers)], found[tickets + len(managers) :]
-        # While one is active, those that are not there matter only once it fails.
+        # While one server is active, missing ones matter only after it fails, so they are warnings.
         yield from map(softened, of_managers) if self._managers.active else of_managers
         yield from self._managers.together()
         yield from map(softened, of_namenodes) if self._namenodes.active else of_namenodes
@@ -137,7 +137,7 @@ class _Yarn:
         return [Check(TICKET, lambda: check_ticket(login, self._tickets))]
 
     def _second(self, seconds: float) -> list[Finding]:
-        """Only of those who have answered, and with less patience than jobs have."""
+        """Run the checks of the servers that have answered, with shorter timeouts than jobs use."""
         checks = [
             *self._scheduler_checks(),
             *self._store_checks(),
@@ -176,7 +176,7 @@ class _Yarn:
         return [Check(STAGING, self._staging), *beside, *([Check(RUNTIME, self._stored_runtime)] if stored else [])]
 
     def _hardening_checks(self) -> list[Check]:
-        """Only what those say who have answered: the others are problems already."""
+        """Return hardening checks for servers that have answered; the others are already reported as problems."""
         checks = HardeningChecks(self._managers.way, self._namenodes.way)
         of_managers = [partial(checks.of_resource_manager, address) for address in self._managers.active[:1]]
         of_namenodes = [partial(checks.of_namenode, address) for address in self._namenodes.active[:1]]
@@ -203,14 +203,14 @@ class _Yarn:
     def _beside(self, check: Callable[[OpenCluster], Iterator[Finding]]) -> Iterator[Finding]:
         opened = self._opened()
         if isinstance(opened, Finding):
-            return  # the staging directory's check tells it
+            return  # the staging directory's check reports it
         with contextlib.closing(opened):
             yield from check(opened)
 
     def _stored_runtime(self) -> Iterator[Finding]:
         opened = self._opened()
         if isinstance(opened, Finding):
-            return  # the staging directory's check tells it
+            return  # the staging directory's check reports it
         with contextlib.closing(opened):
             yield from check_stored_runtime(opened.storage, opened.staging_dir, self._settings.runtime_archive or "")
 
@@ -221,7 +221,7 @@ class _Yarn:
             return problem(STAGING, str(error), "")
 
     def _narrowed(self) -> YarnSettings:
-        """The connection, with only those servers that have answered."""
+        """Return the connection's settings restricted to the servers that have answered."""
         webhdfs = attrs.evolve(
             self._yarn.webhdfs,
             addresses=self._namenodes.active or self._yarn.webhdfs.addresses,

@@ -1,4 +1,8 @@
-"""What should be set on a cluster that several users share: docs/security.md's list, as far as ``/conf`` has it."""
+"""Checks of security settings for a cluster with several users.
+
+The list is the part of ``docs/security.md`` that the daemons' ``/conf`` shows. Further checks concern the staging
+directory's permissions and the connection's ``network``.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ DaemonConfiguration = Mapping[str, str]
 
 _STORE = "yarn.resourcemanager.store.class"
 _ZOOKEEPER_ACL = "yarn.resourcemanager.zk-acl"
-_FULL_ACCESS = "world:anyone:rwcda"  # YARN's default of it
+_FULL_ACCESS = "world:anyone:rwcda"  # default of the ZooKeeper ACL
 _LINUX_EXECUTOR = "LinuxContainerExecutor"
 _EXECUTOR = "yarn.nodemanager.container-executor.class"
 _LIMIT_USERS = "yarn.nodemanager.linux-container-executor.nonsecure-mode.limit-users"
@@ -27,13 +31,11 @@ _AUTHORIZATION = "hadoop.security.authorization"
 
 @attrs.frozen
 class Hardening:
-    """One setting of the list."""
+    """One recommended setting of a daemon."""
 
     name: str
-    fits: Callable[
-        [str, DaemonConfiguration], bool
-    ]  # whether this value of it, in this configuration, is as it should be
-    otherwise: str  # what follows where it is not
+    fits: Callable[[str, DaemonConfiguration], bool]  # whether a value is secure in a configuration
+    otherwise: str  # the consequence of an insecure value
     advice: str
 
 
@@ -42,13 +44,16 @@ def _is(wanted: str) -> Callable[[str, DaemonConfiguration], bool]:
 
 
 def _limits_users(value: str, settings: DaemonConfiguration) -> bool:
-    """Of no meaning with Kerberos, or without that executor."""
+    """Return whether the value is false or has no effect, as with Kerberos or without the Linux executor."""
     relevant = settings.get(_KERBEROS) != "kerberos" and settings.get(_EXECUTOR, "").endswith(_LINUX_EXECUTOR)
     return not relevant or value.lower() == "false"
 
 
 def _store_is_closed(value: str, settings: DaemonConfiguration) -> bool:
-    """Of a directory its rights do not show here."""
+    """Return whether ZooKeeper restricts access to the state store.
+
+    Return True for another store, because ``/conf`` does not show the permissions of a directory.
+    """
     if not value.endswith("ZKRMStateStore"):
         return True
     return settings.get(_ZOOKEEPER_ACL, _FULL_ACCESS) != _FULL_ACCESS
@@ -115,12 +120,12 @@ OF_NAMENODE = (
 )
 
 HARDENING = "Hardening"
-_OTHERS = 0o077  # rights of group and others
+_OTHERS = 0o077  # permissions of group and others
 
 
 @attrs.frozen
 class HardeningChecks:
-    """Checks by the configuration that one daemon of each kind shows."""
+    """Checks of the configuration that one daemon of each kind shows."""
 
     managers: RequestOptions
     namenodes: RequestOptions
@@ -159,7 +164,7 @@ def _judge(wanted: Hardening, settings: dict[str, str]) -> Finding:
 
 
 def check_rights(storage: Storage, staging_dir: str, user: str) -> Iterator[Finding]:
-    """Check whose the staging directory is, and who else may look into it."""
+    """Check the staging directory's owner, and that no other user may read it."""
     what = f"{HARDENING} of {staging_dir}"
     try:
         found = storage.status(staging_dir)
@@ -176,7 +181,7 @@ def check_rights(storage: Storage, staging_dir: str, user: str) -> Iterator[Find
 
 
 def check_network(network: Network | None) -> Iterator[Finding]:
-    """Check that somebody has said who can reach the ports of jobs."""
+    """Check that the connection states who can reach the ports of jobs."""
     what = f"{HARDENING} network"
     if network is None:
         yield warning(

@@ -1,4 +1,7 @@
-"""Addresses that anybody on the way reads along at, on clusters with Kerberos."""
+"""Checks of a job before its submission: plain http, open ports, names of HDFS, inputs and outputs.
+
+``InputSizeScan`` also measures the inputs.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ _SENT = "a submission carries the job's keys, secrets and HDFS tokens, which who
 
 
 def refuse_plain_http(settings: Settings) -> None:
-    """Refuse to send keys and tokens where they could be read, unless the connection allows it.
+    """Refuse to send keys and tokens over plain http on a cluster with Kerberos, unless the connection allows it.
 
     Raises ConnectionProblem, which names the addresses.
     """
@@ -56,9 +59,10 @@ _REMEDY = (
 
 
 def warn_of_open_ports(job: JobSpec) -> None:
-    """Warn, in one line, where a job's framework serves anybody, and neither job nor connection says who can reach it.
+    """Log one warning if a job's framework serves any client and the network is not declared.
 
-    ``job``: with the connection's defaults. Of a job with a single process nothing is said: it has nobody to serve.
+    The job or the connection declares it with ``network``; ``job`` must include the connection's defaults. A job with a
+    single process gets no warning, because it serves no other process.
     """
     exposed = get_framework(job.framework).exposed
     if job.network is not None or not exposed or _members(job) < 2:
@@ -68,20 +72,21 @@ def warn_of_open_ports(job: JobSpec) -> None:
 
 
 def _members(job: JobSpec) -> int:
-    """How many processes of the framework the job has."""
+    """Return the number of the framework's processes in the job."""
     return sum(
         task.most_instances * task.process_count for name, task in job.tasks.items() if in_cluster(job.role(name))
     )
 
 
 _VIEW = "viewfs"
-_VIEW_NAME = f"{_VIEW}://"  # no HDFS has such a name
+_VIEW_NAME = f"{_VIEW}://"  # no HDFS has this name
 
 
 def hdfs_name_problems(job: JobSpec, opened: OpenCluster) -> list[str]:
-    """What a job names of another HDFS than those that the connection knows: its files would be looked for here.
+    """Return the job's URIs of another HDFS than the connection's, because their files would be searched in this one.
 
-    One that nobody can tell is told in the log, since a cluster's NameNodes have several names. Raises ClusterError.
+    If it is unknown which HDFS a name stands for, only log a warning, because a cluster's NameNodes have several names.
+    Raises ClusterError.
     """
     if opened.nodes_webhdfs is None:
         return []
@@ -117,19 +122,19 @@ def _remedy(name: str) -> str:
 
 
 def _addresses(properties: Mapping[str, str]) -> set[str]:
-    """Where the cluster's NameNodes are, and by what name it is the default: names of one and the same HDFS, mostly."""
+    """Return the addresses of the cluster's NameNodes and of its default file system, mostly names of one HDFS."""
     found = {value.lower() for name, value in properties.items() if name.startswith("dfs.namenode.rpc-address")}
     default = properties.get("fs.defaultFS", "")
     return {*found, uris.parse(default).authority.lower()} if "://" in default else found
 
 
 def _names(job: JobSpec) -> Iterator[tuple[str, str]]:
-    """Where in the job an HDFS is named, and by what; of a view its scheme."""
+    """Yield each key of the job that names an HDFS, with the HDFS' name, or the scheme for a view."""
     for key, uri in _uris(job):
         try:
             parsed = uris.parse(uri)
         except StorageInvalidPath:
-            continue  # relative to the DAG's folder, or told where it is read
+            continue  # relative to the DAG's folder, or reported by the code that reads it
         if parsed.scheme in SCHEMES and parsed.authority:
             yield key, parsed.authority.lower()
         elif parsed.scheme == _VIEW:
@@ -152,9 +157,9 @@ def _uris(job: JobSpec) -> Iterator[tuple[str, str]]:
 
 
 def check_inputs(job: JobSpec, storage: Storage, store_uri: str) -> None:
-    """Look for the first files of each input: as many as its tasks need.
+    """Check that each input has at least as many files as its tasks need. Only that many are listed.
 
-    ``storage`` is the job's own store, which ``store_uri`` is in. Raises SourceMissing with all that is wrong,
+    ``storage`` is the job's own store, which contains ``store_uri``. Raises SourceMissing with all problems,
     StorageError.
     """
     stores = JobStores(storage, store_uri)
@@ -170,20 +175,20 @@ def _input_problems(job: JobSpec, name: str, store_uri: str, stores: JobStores) 
     spec, least, found = job.inputs[name], shards_needed(job, name), 0
     for index, path in enumerate(spec.paths):
         if uris.scheme(path) == "file" != uris.scheme(store_uri):
-            found += least  # a file of the nodes
+            found += least  # a file on the nodes, so assume that it is enough
             continue
         try:
             found += sum(1 for _ in itertools.islice(find_shards_at(name, spec, index, stores), least))
         except BadInputError as error:
             yield str(error)
-            found += least  # how many there are is not the matter
+            found += least  # the number of files is not the problem
     if problem := too_few_shards(job, name, found):
         yield problem
 
 
 @attrs.frozen
 class Amount:
-    """So many shards of so many bytes."""
+    """A number of shards and their total size in bytes."""
 
     shards: int
     size: int
@@ -191,10 +196,10 @@ class Amount:
 
 @attrs.frozen
 class InputSizes:
-    """What one input holds."""
+    """The size of one input, in total and per part."""
 
     total: Amount
-    smallest: Amount | None = None  # part of a static deal, by bytes
+    smallest: Amount | None = None  # part of a static assignment, by bytes
     largest: Amount | None = None
 
 
@@ -203,10 +208,10 @@ class _TooLongError(Exception):
 
 
 class InputSizeScan:
-    """A look at all inputs of a job, in a thread of its own: a store may not answer."""
+    """Measures all inputs of a job, in its own thread because a store may not answer."""
 
     def __init__(self, job: JobSpec, storage: Storage, store_uri: str, seconds: float) -> None:
-        """``storage`` is the job's own store, which ``store_uri`` is in."""
+        """``storage`` is the job's own store, which contains ``store_uri``."""
         self._job = job
         self._storage = storage
         self._store_uri = store_uri
@@ -215,7 +220,7 @@ class InputSizeScan:
         self._found: dict[str, InputSizes | str] = {}
 
     def figures(self) -> dict[str, InputSizes | str]:
-        """By input: what it holds, or why that cannot be said."""
+        """Return the size of each input by name, or the reason why it is unknown."""
         thread = threading.Thread(target=self._look, name="tony-inputs", daemon=True)
         thread.start()
         thread.join(self._seconds)
@@ -256,17 +261,17 @@ class InputSizeScan:
 
 
 def _parts(sizes: Sequence[int], number: int) -> list[Amount]:
-    """The parts of a static deal, the smallest first."""
+    """Return the parts of a static assignment of shards, the smallest first."""
     deal = BalancedAssignment.of(sizes, number)
     parts = [Amount(len(part), sum(sizes[shard] for shard in part)) for part in map(deal.part, range(number))]
     return sorted(parts, key=lambda part: part.size)
 
 
 def check_outputs(job: JobSpec, storage: Storage, staging_dir: str, training: str) -> None:
-    """Look whether something is at the path of an output that is not the training's own.
+    """Check that no output path holds files that are not the training's own.
 
-    ``storage`` is the job's own store, which ``staging_dir`` is in; ``training`` is the name of its identity. Raises
-    JobRejected with all that is wrong, StorageError.
+    ``storage`` is the job's own store, which contains ``staging_dir``. ``training`` is the name of its identity. Raises
+    JobRejected with all problems, StorageError.
     """
     stores = JobStores(storage, staging_dir)
     try:
@@ -288,7 +293,7 @@ def _output_problems(job: JobSpec, name: str, staging_dir: str, training: str, s
         yield f"{where}: {spec.path} is mixed up with {ours} of the connection's staging directory; name another"
         return
     if uris.scheme(spec.path) == "file" != uris.scheme(staging_dir):
-        return  # a directory of the nodes
+        return  # a directory on the nodes
     try:
         problem = target_problem(stores.of(spec.path), name, spec, training)
     except StorageUnsupported as error:
@@ -299,7 +304,7 @@ def _output_problems(job: JobSpec, name: str, staging_dir: str, training: str, s
 
 
 def _overlap(path: str, ours: str) -> bool:
-    """Whether one is the other, or lies in it."""
+    """Return whether the paths are equal or one contains the other."""
     mine, theirs = uris.parse(path), uris.parse(ours)
     if mine.scheme != theirs.scheme:
         return False

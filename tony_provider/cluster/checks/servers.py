@@ -1,7 +1,7 @@
-"""A quick check that somebody listens where the connection says, before a job is begun there.
+"""Checks of the servers that a connection names: they accept connections, and their TLS is secure.
 
-The calls themselves are patient, since a running job has to outlast failovers. What refuses connections before there is
-any job is seldom a failover and often an address that is wrong: that is told within seconds.
+Calls of a running job are patient, because the job must outlast failovers. Before a job exists, a refused connection is
+seldom a failover and often a wrong address. So ``expect_servers`` reports it within seconds.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from tony_provider.cluster.findings import Finding, ok, problem, warning
 from tony_provider.cluster.http import CONNECT_SECONDS
 from tony_provider.cluster.settings import YarnSettings
 
-TIMEOUT = 10.0  # seconds that all servers of a kind may refuse: one may just be starting
-_CONNECT_SECONDS = 2.0  # after which a server is silent, which is for the calls to wait for
+TIMEOUT = 10.0  # seconds for which all servers of a kind may refuse, because one may be starting
+_CONNECT_SECONDS = 2.0  # a slower server counts as silent, and the calls themselves wait for it
 _PAUSE = 0.5  # seconds between two rounds
 _PORTS = {"http": 80, "https": 443}
 
 
 def expect_servers(yarn: YarnSettings, timeout: float = TIMEOUT) -> None:
-    """Check that ResourceManagers and NameNodes take connections. Blocks for ``timeout`` seconds, or little more.
+    """Check that ResourceManagers and NameNodes accept connections. Blocks for little more than ``timeout`` seconds.
 
-    Raises ClusterUnreachable when every ResourceManager refuses connections or has a name without an address,
-    StagingFailed when every NameNode does. One of them that takes connections, or is silent, is enough.
+    Raises ClusterUnreachable if every ResourceManager refuses connections or has a name without an address. Raises
+    StagingFailed if every NameNode does. One server of a kind that accepts connections, or is silent, is enough.
     """
     deadline = time.monotonic() + timeout
     managers = [address for address in yarn.resource_managers if not _is_behind_proxy(address, yarn)]
@@ -45,7 +45,7 @@ def expect_servers(yarn: YarnSettings, timeout: float = TIMEOUT) -> None:
 
 
 def expect_store(yarn: YarnSettings, timeout: float) -> None:
-    """Check that a NameNode takes connections, as above. Raises StagingFailed."""
+    """Check that a NameNode accepts connections, like ``expect_servers``. Raises StagingFailed."""
     _expect("NameNode", yarn.webhdfs.addresses, time.monotonic() + timeout, timeout, StagingFailed)
 
 
@@ -65,10 +65,10 @@ def _expect(kind: str, addresses: Sequence[str], deadline: float, timeout: float
 
 @attrs.define
 class _Knock:
-    """One connection, in a thread of its own: looking up a name knows no deadline."""
+    """One connection attempt, in its own thread because name resolution has no deadline."""
 
     address: str
-    refusal: str = ""  # why nobody is there; empty: somebody may be
+    refusal: str = ""  # why no server can listen there; empty if one may
 
     def run(self) -> None:
         parts = urlsplit(self.address)
@@ -80,7 +80,7 @@ class _Knock:
         except ConnectionRefusedError:
             self.refusal = f"nothing listens on port {port} of {parts.hostname}"
         except OSError:
-            return  # silent, or not to be reached now
+            return  # silent, or unreachable at present
 
 
 def _refusals(addresses: Sequence[str]) -> list[str]:
@@ -100,7 +100,7 @@ _HTTPS_PORT = 443
 
 
 def check_encryption(yarn: YarnSettings) -> Iterator[Finding]:
-    """Check that nothing secret goes over plain http; asks nobody."""
+    """Check that secrets are not sent over plain http. Contacts no server."""
     plain = yarn.plain_addresses
     if plain and yarn.insecure_http:
         detail = f"jobs' keys, secrets and HDFS tokens go to {', '.join(plain)} in clear"
@@ -112,10 +112,10 @@ def check_encryption(yarn: YarnSettings) -> Iterator[Finding]:
 
 
 class ServerTls:
-    """The TLS of one https server, and what workers and nodes make of its certificate.
+    """The TLS of one https server: its certificate and its protocol versions.
 
-    :param verify: as in the connection: whether servers are checked here, or the PEM file to check them against.
-    :param for_nodes: whether the nodes ask this server, too, and have nothing but their own authorities to check it.
+    :param verify: the connection's setting: whether to verify servers, or the PEM file.
+    :param for_nodes: True if nodes also contact this server and have only their own authorities.
     """
 
     def __init__(self, address: str, verify: bool | str, *, for_nodes: bool) -> None:
@@ -130,7 +130,7 @@ class ServerTls:
         try:
             certificate, version = self._look(_context(self._verify))
         except (OSError, ValueError):
-            return  # the server's own check tells what is wrong with it
+            return  # the server's own check reports the error
         findings = [*self._ends(certificate), *self._old_versions(), *self._unknown_to_nodes()]
         until = certificate.not_valid_after_utc.date()
         yield from findings or [ok(self.what, f"{version}, with a certificate until {until}")]
@@ -154,7 +154,7 @@ class ServerTls:
         yield warning(self.what, f"it still takes {version}, which is broken", advice)
 
     def _unknown_to_nodes(self) -> Iterator[Finding]:
-        """As far as this host can tell: nodes have as a rule the same authorities as workers."""
+        """Check the certificate with this host's authorities, because nodes usually have the same ones."""
         if not self._for_nodes or self._verify is False:
             return
         try:
@@ -187,7 +187,7 @@ def _old_context() -> ssl.SSLContext:
     context = _unchecked(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
     context.set_ciphers("ALL:@SECLEVEL=0")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # that it is old is why we ask
+        warnings.simplefilter("ignore", DeprecationWarning)  # the check needs the deprecated versions
         context.minimum_version = ssl.TLSVersion.TLSv1
         context.maximum_version = ssl.TLSVersion.TLSv1_1
     return context

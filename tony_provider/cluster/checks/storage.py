@@ -1,4 +1,4 @@
-"""Check of the staging directory: a small file is written to it, read back, and removed."""
+"""Checks of the staging directory, further HDFS, the key server and the runtime, for the connection's diagnosis."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ FindDataNode = Callable[[str], str | None]
 
 
 def check_staging(storage: Storage, staging_dir: str, find_datanode: FindDataNode | None) -> Iterator[Finding]:
-    """Check that files can be put into the staging directory, and be read back.
+    """Check the staging directory: write a small file, read it back, and remove it.
 
-    :param find_datanode: from a URI to the address that its bytes would go to; None where the store has none.
+    :param find_datanode: returns the DataNode address for a URI's data; None if the store has no DataNodes.
     """
     what = f"{STAGING} {staging_dir}"
     directory = uris.join(staging_dir, temporary_name())
@@ -59,7 +59,7 @@ def check_staging(storage: Storage, staging_dir: str, find_datanode: FindDataNod
 
 
 def _missing(storage: Storage, uri: str) -> list[str]:
-    """The directories that are not there, the innermost first."""
+    """Return the missing directories of the URI, the innermost first."""
     missing = []
     while uri != uris.parent(uri) and not storage.exists(uri):
         missing.append(uri)
@@ -80,7 +80,7 @@ def _advice(_error: StorageError) -> str:
 
 
 def datanode_finder(namenode: str, way: RequestOptions) -> FindDataNode:
-    """A function that asks a NameNode where the bytes of a file would go; no file is made by that."""
+    """Return a function that asks a NameNode which DataNode would store a file; it creates no file."""
 
     def find(uri: str) -> str | None:
         path = quote(uris.parse(uri).path)
@@ -115,7 +115,7 @@ KEY_SERVER = "Key server"
 
 
 def check_other_hdfs(opened: OpenCluster) -> Iterator[Finding]:
-    """Whether each answers us. Jobs that name none of them run without."""
+    """Check that each further HDFS answers. A failure is a warning, because jobs that do not name it still run."""
     for each in opened.other_hdfs:
         what = f"{OTHER_HDFS} {each.name}"
         try:
@@ -126,7 +126,10 @@ def check_other_hdfs(opened: OpenCluster) -> Iterator[Finding]:
 
 
 def check_key_server(opened: OpenCluster) -> Iterator[Finding]:
-    """Whether it gives a token, which is cancelled again. Jobs that need no encryption zone run without."""
+    """Check that the key server issues a token, and cancel it.
+
+    A failure is a warning, because jobs without encryption zones still run.
+    """
     if opened.tokens is None:
         return
     try:
@@ -141,7 +144,7 @@ _BUILD = "make one: airflow tony runtime build --python <versions of the nodes>"
 
 
 def check_runtime(settings: Settings) -> Iterator[Finding]:
-    """Check the runtime as far as this host can tell; nodes are not looked at."""
+    """Check the runtime on this host, without inspecting the nodes."""
     archive = settings.runtime_archive
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     if archive is None:
@@ -153,7 +156,7 @@ def check_runtime(settings: Settings) -> Iterator[Finding]:
 
 
 def check_stored_runtime(storage: Storage, staging_dir: str, archive: str) -> Iterator[Finding]:
-    """Check that the runtime archive which the connection names on the store is there."""
+    """Check that the connection's runtime archive exists on the store."""
     what = f"{RUNTIME} {archive}"
     if not in_store(archive, staging_dir):
         advice = "copy it there, or name a file on the worker"
@@ -165,7 +168,7 @@ def check_stored_runtime(storage: Storage, staging_dir: str, archive: str) -> It
 
 
 def is_stored(archive: str | None) -> bool:
-    """Whether the connection's runtime archive is a URI of the store, and not a file of the worker."""
+    """Return whether the connection's runtime archive is a URI of the store, rather than a file of the worker."""
     return archive is not None and "://" in archive and not archive.startswith("file://")
 
 

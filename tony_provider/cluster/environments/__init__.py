@@ -1,1 +1,1 @@
-"""Python environments on Airflow's side: what they hold, whether they suit the nodes, how they are built and kept."""
+"""Python environments on the Airflow side: inspection, compatibility with the nodes, builds and storage."""

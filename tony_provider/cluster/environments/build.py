@@ -1,4 +1,7 @@
-"""Installing requirements into a directory of packages, by uv or else by pip, for a Python and a platform."""
+"""Build a Python environment from requirements with uv or pip, and pack it into an archive on the store.
+
+The build may target another Python version and platform than those of this machine.
+"""
 
 from __future__ import annotations
 
@@ -36,30 +39,30 @@ from tony_provider.runtime.common.helper_processes import absolute_entries, chil
 from tony_provider.runtime.common.python_packages import EnvironmentRecord, Version, version_text
 from tony_provider.runtime.storage import uris
 
-_SECONDS = 3600.0  # that an installation may take: some GB over a slow line
-_MOST_SAID = 4000  # characters of what a failed one has printed
+_SECONDS = 3600.0  # for one installation: some GB over a slow connection
+_MOST_SAID = 4000  # characters of the installer's error output
 _PLATFORM = re.compile(r"manylinux_2_(?P<glibc>\d{1,2})_(?P<machine>\w+)")
 _OLDEST_GLIBC = 5  # 2.5: manylinux1
-_LEGACY = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}  # names of their own, by the minor of glibc
+_LEGACY = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}  # legacy platform names by glibc minor version
 UV = "uv"
 PIP = "pip"
 
 
 class BuildFailed(ClusterError):  # noqa: N818 - named for what is wrong, as the others
-    """An environment could not be built."""
+    """The build of an environment failed."""
 
 
 @attrs.frozen
 class BuildTarget:
-    """The Python and the machine of the nodes that an environment is built for."""
+    """Python version and machine of the nodes for which an environment is built."""
 
     version: Version
-    machine: str  # as ``uname -m`` says it
-    glibc: int | None = None  # minor version that nodes have at least; None: what this machine has
+    machine: str  # as printed by ``uname -m``
+    glibc: int | None = None  # minimum minor version on the nodes; None: that of this machine
 
     @classmethod
     def of(cls, version: Version | None, platform: str | None) -> BuildTarget:
-        """``platform`` as wheels have it. Default: this Python on this machine. Raises BuildFailed."""
+        """Return the target for a wheel ``platform``. Default: this Python on this machine. Raises BuildFailed."""
         own = cls(sys.version_info[:2], os.uname().machine)
         if platform is None:
             # This Python cannot compile for another version, so the build needs wheels: for Linux of 2018 and later.
@@ -71,7 +74,7 @@ class BuildTarget:
 
     @property
     def platform(self) -> str:
-        """As a part of an environment's name."""
+        """Return the platform as a part of an environment's name."""
         return f"linux_{self.machine}" if self.glibc is None else f"manylinux_2_{self.glibc}_{self.machine}"
 
     @property
@@ -139,7 +142,7 @@ def install(
 
 
 def version_of(installer: str) -> str:
-    """Such as ``uv 0.8.3``."""
+    """Return name and version of the installer, such as ``uv 0.8.3``."""
     command = [str(_uv()), "--version"] if installer == UV else [*pip_command(), "--version"]
     env = child_environment()
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, cwd="/", env=env)
@@ -170,16 +173,16 @@ def _pip_command(target: BuildTarget) -> list[str]:
 
 log = logging.getLogger(__name__)
 
-_LEFT_OUT = frozenset({"__pycache__", ".lock"})  # what installers leave behind
+_LEFT_OUT = frozenset({"__pycache__", ".lock"})  # files that installers leave behind
 _COMPRESSION = 6
 
 
 @attrs.frozen
 class BuiltEnvironment:
-    """An environment that jobs can name."""
+    """An environment on the store that jobs can name."""
 
     uri: str  # for the job's key ``python_env``
-    was_there: bool  # nothing was built
+    was_there: bool  # existed before, so nothing was built
 
 
 def build_environment(
@@ -193,8 +196,8 @@ def build_environment(
 
     Raises BuildFailed, IndexProblem, OSError, StorageError.
 
-    :param others: where one may be, too.
-    :param installer: ``uv`` or ``pip``; default: uv where it is there.
+    :param others: further places to search for an existing environment.
+    :param installer: ``uv`` or ``pip``. Default: uv if it is installed.
     """
     python = version_text(target.version)
     installer = find_installer(installer, requirements)
@@ -202,7 +205,7 @@ def build_environment(
     key = requirements.key(python, target.platform, indexes.chosen_by)
     for each in (kept, *others):
         if (found := each.find(key)) is not None:
-            each.note_use(found)  # or it might be pruned before the job that it is for
+            each.note_use(found)  # otherwise gc might remove it before the job starts
             return BuiltEnvironment(found, was_there=True)
     with tempfile.TemporaryDirectory(prefix="tony-env-") as folder:
         packages = Path(folder) / "packages"
@@ -234,7 +237,7 @@ def _installed(packages: Path) -> dict[str, str]:
 
 
 def _pack(packages: Path, record: EnvironmentRecord, archive: Path) -> None:
-    """By names, without times and owners: the same packages give the same bytes, but for the record."""
+    """Pack files sorted by name, without times and owners. Equal packages give equal bytes, except for the record."""
     with (
         archive.open("wb") as file,
         gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=_COMPRESSION, mtime=0) as zipped,
@@ -259,7 +262,7 @@ def _files(directory: Path) -> Iterator[Path]:
 
 
 def _plain(info: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Nobody's, of no time: neither is content."""
+    """Remove owner and time, which are not content."""
     info.uid = info.gid = info.mtime = 0
     info.uname = info.gname = ""
     info.mode = 0o755 if info.mode & 0o100 else 0o644

@@ -1,7 +1,10 @@
 """Built environments on the store: ``cache/environments/<key>/`` below the staging directory.
 
-In it are the archive, its record, which makes it one and is written last, and a file that says when a job has last used
-it. The key is the hash of what it was built of: its requirements, the Python, the machine.
+The directory contains the archive, its record, and a file with the time of the last use by a job. The record is
+written last, so an archive without a record is incomplete. The key is the hash of the build's inputs: requirements,
+Python, machine.
+
+Also contains the checks of the cache that all users share.
 """
 
 from __future__ import annotations
@@ -33,30 +36,30 @@ from tony_provider.runtime.storage.errors import StorageError, StorageExists, St
 
 log = logging.getLogger(__name__)
 
-ARCHIVE_PREFIX = "tony-env-"  # the beginning of an archive's name, by which submissions know that there is a record
-_DIGITS = 32  # of the hash of an archive's content, in its name
-USED_FILE = "used"  # changed when a job is submitted
-_ARCHIVE = 0o500  # as other files in the cache
+ARCHIVE_PREFIX = "tony-env-"  # start of an archive's name, by which submissions know that it has a record
+_DIGITS = 32  # hash digits of an archive's content in its name
+USED_FILE = "used"  # rewritten when a job is submitted
+_ARCHIVE = 0o500  # same mode as other files in the cache
 _SHARED_ARCHIVE, _SHARED_FILE, _SHARED_DIRECTORY = 0o555, 0o644, 0o755
 
 
 class RecordMissing(Exception):  # noqa: N818 - named for what is wrong
-    """What should be a built environment has no record that can be read."""
+    """A built environment has no readable record."""
 
 
 @attrs.frozen
 class BuiltEnvironments:
-    """Those of one staging directory. All methods block, and raise StorageError."""
+    """The built environments of one staging directory. All methods block, and raise StorageError."""
 
     storage: Storage
     layout: Layout
-    shared: bool = False  # with all users, who may read it
+    shared: bool = False  # readable by all users
 
     def directory(self, key: str) -> str:
         return uris.join(self.layout.environments_dir, key)
 
     def find(self, key: str) -> str | None:
-        """The URI of the archive of this content, when it was built and is there still."""
+        """Return the URI of the archive with this key, or None if it was not built or no longer exists."""
         directory = self.directory(key)
         try:
             record = read_environment_record(self.storage, uris.join(directory, contract.ENVIRONMENT_FILE))
@@ -66,7 +69,10 @@ class BuiltEnvironments:
             return None
 
     def keep(self, key: str, archive: Path, record: EnvironmentRecord) -> str:
-        """Put a built archive on the store; returns its URI. Of several that build the same the first one counts."""
+        """Put a built archive on the store and return its URI.
+
+        If several builds have the same key, the first one counts.
+        """
         uri = uris.join(self.directory(key), record.archive)
         permission, readable = (_SHARED_ARCHIVE, _SHARED_FILE) if self.shared else (_ARCHIVE, PRIVATE_FILE)
         if self.shared:
@@ -78,7 +84,7 @@ class BuiltEnvironments:
         except StorageExists:
             if (found := self.find(key)) is not None:
                 if found != uri:
-                    self.storage.remove(uri)  # no job can know of it without its record
+                    self.storage.remove(uri)  # unused, because no job knows it without its record
                 return found
             write_atomically(self.storage, beside, dump_json(record), permission=readable)
         if not self.shared:
@@ -86,9 +92,9 @@ class BuiltEnvironments:
         return uri
 
     def note_use(self, archive: str) -> None:
-        """Note that a job uses an archive now, if it is one of these: `airflow tony gc` goes by it.
+        """Record that a job uses an archive now, if it is one of these. `airflow tony gc` reads this time.
 
-        Of those that users share nobody else than their administrator could.
+        Do nothing for a shared cache, because only its administrators may write there.
         """
         if self.shared:
             return
@@ -101,12 +107,12 @@ class BuiltEnvironments:
 
 
 def is_built(archive: str) -> bool:
-    """Whether an archive was made by `airflow tony env build`, by its name."""
+    """Return whether `airflow tony env build` made an archive, according to its name."""
     return uris.name(archive).startswith(ARCHIVE_PREFIX)
 
 
 def hash_digits(sha256: str) -> str:
-    """Return what an archive's name holds of its content's hash.
+    """Return the part of its content's hash that an archive's name contains.
 
     A job names the archive, so a program that can write on the storage cannot replace archive and record together.
     """
@@ -114,7 +120,7 @@ def hash_digits(sha256: str) -> str:
 
 
 def read_environment_record(storage: Storage, uri: str) -> EnvironmentRecord:
-    """Raises RecordMissing, StorageError."""
+    """Return the record. Raises RecordMissing, StorageError."""
     try:
         return load_json(read_whole(storage, uri, RECORD_LIMIT), EnvironmentRecord)
     except StorageNotFound as error:
@@ -139,7 +145,7 @@ def environment_record(storage: Storage, archive: FileStatus, *, read: bool = Tr
 
 
 def note_uses(built: BuiltEnvironments, archives: list[str]) -> None:
-    """Note that a job uses these. One that this user may not write beside is somebody else's to prune."""
+    """Record that a job uses these archives. Write errors are only logged, because another user may own an archive."""
     for archive in archives:
         try:
             built.note_use(archive)
@@ -148,16 +154,18 @@ def note_uses(built: BuiltEnvironments, archives: list[str]) -> None:
 
 
 _OTHERS_WRITE = 0o022
-_STICKY = 0o1000  # of a directory: what is in it only its owner may rename
+_STICKY = 0o1000  # of a directory: only the owner of an entry may rename it
 _LONGEST = 4096  # bytes of a note
 
 
 @attrs.frozen
 class SharedCache:
-    """As the user of a job has it. All methods block, and raise StorageError.
+    """The cache of environments that all users share, from the view of a job's user.
+
+    All methods block, and raise StorageError.
 
     :param root: URI of the directory.
-    :param own: the staging directory, where it is noted what this user has read.
+    :param own: the staging directory, which records the archives that this user has verified.
     """
 
     storage: Storage
@@ -166,11 +174,11 @@ class SharedCache:
     own: Layout
 
     def holds(self, uri: str) -> bool:
-        """Whether a file is there, by its path: one file system may go by several names."""
+        """Return whether a file is in the cache. Compare only paths, because a file system may have several names."""
         return uris.parse(uri).path.startswith(f"{uris.parse(self.root).path}/")
 
     def problems(self, uri: str) -> Iterator[str]:
-        """Who could have changed what is there, beside an administrator."""
+        """Describe which users other than an administrator could have changed this file."""
         root = self.storage.status(self.root)
         if root.owner == self.user:
             yield f"the shared cache {self.root} must be an administrator's, and is that of the job's user, {self.user}"
@@ -185,22 +193,22 @@ class SharedCache:
         return status.permission is None or bool(status.permission & _OTHERS_WRITE)
 
     def is_checked(self, archive: FileStatus) -> bool:
-        """Whether this user has read the content already, and nothing has been written since."""
+        """Return whether this user has verified the content and the archive has not changed since."""
         try:
             return read_text(self.storage, self._note(archive), length=_LONGEST) == _version(archive)
         except StorageNotFound:
             return False
 
     def note_checked(self, archive: FileStatus) -> None:
-        """Note that the content was read, and is what its record names."""
+        """Record that the content was read and matches its record."""
         write_atomically(self.storage, self._note(archive), _version(archive).encode())
 
     def _note(self, archive: FileStatus) -> str:
-        """Beside this user's own environments: what is not used for long goes with them."""
+        """Return the note's URI, next to this user's own environments, so that gc removes unused notes with them."""
         return uris.join(self.own.environments_dir, uris.name(uris.parent(archive.path)), "checked")
 
     def _on_the_way(self, uri: str) -> Iterator[FileStatus]:
-        """From the store's root down to it."""
+        """Yield the status of each path from the store's root down to the file."""
         at = str(attrs.evolve(uris.parse(self.root), path="/"))
         yield self.storage.status(at)
         for part in uris.parse(uri).path.strip("/").split("/"):

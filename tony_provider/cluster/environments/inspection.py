@@ -1,4 +1,8 @@
-"""The Pythons and machines that nodes can have: those that the runtime which is sent to them was made for."""
+"""Inspect the Python environments of a job, and check them against the Pythons and machines of the nodes.
+
+Archives, PEX files and wheels are examined without running them. The runtime that is sent to the nodes determines which
+Pythons they can have.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +48,7 @@ _MACHINE = re.compile(r"\.cpython-3\d+-(\w+)-linux-(?:gnu|musl)\.so$")
 
 @attrs.frozen
 class NodePythons:
-    """Of all nodes together; nothing where nobody knows."""
+    """Python versions and machines of all nodes; empty if unknown."""
 
     versions: frozenset[Version] = frozenset()
     machines: frozenset[str] = frozenset()
@@ -55,7 +59,7 @@ class NodePythons:
 
 
 def pythons_of_this_host() -> NodePythons:
-    """Those of nodes that get this host's own packages."""
+    """Return the Python and machine of nodes that receive this host's own packages."""
     return NodePythons(frozenset({sys.version_info[:2]}), frozenset({os.uname().machine}))
 
 
@@ -72,18 +76,18 @@ def pythons_of_runtime(archive: BinaryIO) -> NodePythons:
     return NodePythons(frozenset(versions), frozenset(machines))
 
 
-_LIBRARY = re.compile(  # of Linux, by its machine; of others, which no node is, by their system
+_LIBRARY = re.compile(  # names of Linux libraries with their machine, and of other systems, which no node has
     rb"\.cpython-3\d{1,2}-(?:(\w{3,20})-linux-(?:gnu|musl)|(darwin))\.so|\.cp3\d{1,2}-(win\w{2,10})\.pyd"
 )
-_MOST_BYTES = 32 << 20  # of a tar that are looked at, unpacked
+_MOST_BYTES = 32 << 20  # unpacked bytes of a tar that are examined
 _PIECE = 1 << 20
-_OVERLAP = 100  # bytes: a name may lie in two pieces
+_OVERLAP = 100  # bytes: a name may span two pieces
 _GZIP = b"\x1f\x8b"
 _ZIP = b"PK"
 
 
 def machines_in(archive: Path) -> set[str]:
-    """The machines that compiled libraries in an archive are for, as far as a look tells. Raises OSError."""
+    """Return the machines of the compiled libraries in an archive, judged from part of its bytes. Raises OSError."""
     found: set[str] = set()
     before = b""
     for piece in _pieces(archive):
@@ -93,7 +97,7 @@ def machines_in(archive: Path) -> set[str]:
 
 
 def _pieces(archive: Path) -> Iterator[bytes]:
-    """The beginning of a tar, unpacked; the end of a zip."""
+    """Yield the unpacked beginning of a tar, or the end of a zip."""
     with archive.open("rb") as file:
         start = file.read(len(_GZIP))
         file.seek(max(0, os.fstat(file.fileno()).st_size - _MOST_BYTES) if start == _ZIP else 0)
@@ -102,7 +106,7 @@ def _pieces(archive: Path) -> Iterator[bytes]:
         while left > 0 and (piece := file.read(_PIECE)):
             try:
                 piece = gzip.decompress(piece, left) if gzip else piece
-            except zlib.error:  # whoever unpacks it says what is wrong
+            except zlib.error:  # a later unpacking reports the problem
                 return
             left -= len(piece)
             yield piece
@@ -114,11 +118,11 @@ _INFO = "PEX-INFO"
 
 
 class PexError(ValueError):
-    """A file is no PEX."""
+    """A file is not a PEX."""
 
 
 def wheels_of(pex: BinaryIO) -> list[WheelName]:
-    """The wheels in a PEX. Raises PexError; of a file of the store also StorageError."""
+    """Return the wheels in a PEX. Raises PexError, and StorageError for a file on the store."""
     try:
         with zipfile.ZipFile(pex) as opened, opened.open(_INFO) as info:
             data = info.read(RECORD_LIMIT + 1)
@@ -140,20 +144,21 @@ _MOST_CONFIG_BYTES = 1 << 16  # of pyvenv.cfg
 
 
 def packages_of_archive(archive: Path) -> set[str] | None:
-    """None: it cannot be told, as it has others' packages, too, or is no archive. Raises OSError.
+    """Return the packages in an archive. Raises OSError.
 
-    A packed tar is read whole: some seconds for each GiB.
+    Return None if they are unknown, because the environment uses system packages or the file is not an archive. A
+    compressed tar is read as a whole: some seconds per GiB.
     """
     try:
         return _packages(_in_zip(archive) if zipfile.is_zipfile(archive) else _in_tar(archive))
     except OSError:
         raise
     except READ_ERRORS:
-        return None  # whoever unpacks it says what is wrong
+        return None  # a later unpacking reports the problem
 
 
 def packages_of_directory(directory: Path) -> set[str] | None:
-    """Of a directory of this machine; None: it cannot be told."""
+    """Return the packages in a directory of this machine, or None if they are unknown."""
     if not (directory / "bin" / "python").exists():
         return None
     found = [(f"{path.relative_to(directory)}", b"") for path in directory.glob("lib*/python3*/site-packages/*")]
@@ -195,7 +200,10 @@ def _is_config(name: str) -> bool:
 
 
 class StoredFile(io.RawIOBase):
-    """Reads what is asked for, in a request of its own: for readers of a few pieces of a large file, in a buffer."""
+    """A file on the store that sends one request per read.
+
+    Wrap it in a buffer, and use it for small parts of large files.
+    """
 
     def __init__(self, storage: Storage, status: FileStatus) -> None:
         super().__init__()
@@ -223,26 +231,29 @@ class StoredFile(io.RawIOBase):
 
 @attrs.frozen
 class InspectedEnvironments:
-    """The environments of a job, by their keys, and what is wrong with them."""
+    """The environments of a job by key, and their problems."""
 
     contents: Mapping[str, EnvironmentContent]
     problems: Sequence[str]
 
 
 def needs_nodes(job: JobSpec) -> bool:
-    """Whether something is to be known of the nodes for a look at the job's environments."""
+    """Return whether the inspection of the job's environments requires data on the nodes."""
     return any(python_env_kind(each) is not EnvironmentKind.DIRECTORY for _, _, each in named_environments(job))
 
 
 def inspect_environments(
     job: JobSpec, sources: Sources, storage: Storage, nodes: NodePythons, shared: SharedCache | None = None
 ) -> InspectedEnvironments:
-    """Raises StorageError, OSError. ``shared``: the cache that users share, where there is one."""
+    """Inspect all environments of the job. Raises StorageError, OSError.
+
+    ``shared`` is the cache that all users share, if there is one.
+    """
     contents, problems = {}, []
     for key, _, environment in named_environments(job):
         used = [each for each in sources.all if each.key == key]
         if not used:
-            continue  # a directory of the nodes, or the job's own where every task type has another
+            continue  # a directory on the nodes, or the job's own one if every task type has another
         looking = _EnvironmentInspection(environment, used, storage, nodes, shared)
         contents[key] = looking.content()
         problems += [f"{key}: {problem}" for problem in looking.problems]
@@ -251,7 +262,7 @@ def inspect_environments(
 
 @attrs.define
 class _EnvironmentInspection:
-    """At one environment. What is wrong is known once its content is."""
+    """Inspection of one environment. ``problems`` is complete after ``content`` has returned."""
 
     environment: PythonEnv
     sources: Sequence[Source]
@@ -276,7 +287,7 @@ class _EnvironmentInspection:
 
     @property
     def _file(self) -> str:
-        """The name of the one file that it is."""
+        """Return the file name of an environment that is a single file."""
         return self.environment.rpartition("/")[2]
 
     def _of(self, kind: EnvironmentKind, **known: object) -> EnvironmentContent:
@@ -297,11 +308,11 @@ class _EnvironmentInspection:
         )
 
     def _once(self) -> Iterable[Source]:
-        """Each, though several task types have it."""
+        """Return each source once, even if several task types use it."""
         return {each.name: each for each in self.sources}.values()
 
     def _check_wheel(self, file: str, wheel: WheelName) -> None:
-        """A Python of the nodes must be able to take it: the one that its packages are laid over."""
+        """Check that a Python of the nodes can use the wheel, because its packages extend that Python."""
         machines, versions = self.nodes.machines, self.nodes.versions
         suits_machine = not machines or any(wheel.suits_machine(each) for each in machines)
         suits_python = not versions or any(wheel.suits_python(each) for each in versions)
@@ -322,7 +333,7 @@ class _EnvironmentInspection:
         return self._of(EnvironmentKind.PEX, machines=_machines(wheels), packages=packages, sha256=sha256)
 
     def _check_project(self, project: str, wheels: Sequence[WheelName]) -> None:
-        """A PEX may hold one for several machines and Pythons, and finds a Python by itself."""
+        """Check the machines of a project in a PEX. It may contain several variants, and finds its Python by itself."""
         machines = self.nodes.machines
         if machines and not any(wheel.suits_machine(machine) for wheel in wheels for machine in machines):
             platforms = sorted({platform for wheel in wheels for platform in wheel.platforms})
@@ -361,7 +372,7 @@ class _EnvironmentInspection:
         )
 
     def _record(self, archive: FileStatus) -> tuple[EnvironmentRecord, bool]:
-        """And whether it is of the shared cache. Raises RecordMissing."""
+        """Return the record, and whether the archive is in the shared cache. Raises RecordMissing."""
         if self.shared is None or not self.shared.holds(archive.path):
             return environment_record(self.storage, archive), False
         self.problems += self.shared.problems(archive.path)
@@ -384,5 +395,5 @@ def _twice(wheels: Sequence[WheelName]) -> Iterator[str]:
 
 
 def _machines(wheels: Sequence[WheelName]) -> list[str]:
-    """Those that all of these are for; none where it does not matter."""
+    """Return the machines of platform-specific wheels, or [] if all wheels are portable."""
     return sorted({machine for wheel in wheels for machine in wheel.machines})

@@ -1,4 +1,8 @@
-"""Requirements that an environment is built of: a file in pip's form, those that it includes, or a ``pylock.toml``."""
+"""Requirements of an environment, and the index settings of the installer.
+
+Requirements are a file in pip's format with its included files, or a ``pylock.toml``. The settings are those that
+choose packages; they are part of an environment's key.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +27,13 @@ from tony_provider.runtime.common.helper_processes import child_environment
 _INCLUDED = re.compile(r"(?:-r|-c|--requirement|--constraint)[ =]*(?P<file>.+)")
 _FIND_LINKS = re.compile(r"(?:-f|--f[a-z-]*)[ =]*(?P<place>[^\s'\"]+|'[^']+'|\"[^\"]+\")")
 _EDITABLE = re.compile(r"(?:-e|--editable)\b")
-# Paths, also after a name: with a slash, a dot in front, or the ending of what can be installed.
+# Paths, also after a name: with a slash, a leading dot, or a suffix of an installable file.
 _PATH = r"(?!-|[^;]*://)(?:\.|[^\s;]*/|[^\s;]+\.(?:whl|zip|tar\.\w+|tgz)(?![^\s;\[]))"
 _LOCAL = re.compile(rf"(?:[^@\s]+ ?@ ?)?(?:file:|{_PATH}).*")
-# Options that name files, as pip finds them: anywhere in a line of options, and by the beginning of a long name.
+# Options that name files. Like pip, find them anywhere in a line of options, and by a prefix of a long name.
 _FILE_OPTIONS = ("--requirement", "--constraint", "--editable", "--find-links")
 _SHORT_FILE_OPTIONS = ("-r", "-c", "-e", "-f")
-_COMMENT_LINE = re.compile(r"^[ \t]*#.*$", re.MULTILINE)  # which goes on with no backslash at its end
+_COMMENT_LINE = re.compile(r"^[ \t]*#.*$", re.MULTILINE)  # a backslash at its end does not continue it
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 _LOCK = re.compile(r"pylock(?:\.[^.]+)?\.toml")
 _OF_UV = "`uv export --no-emit-project` leaves it out"
@@ -40,21 +44,21 @@ _OF_THIS_MACHINE = (
 
 
 class RequirementsProblem(ClusterError):  # noqa: N818 - named for what is wrong, as the others
-    """A file of requirements that no environment can be built of."""
+    """The requirements file cannot be used to build an environment."""
 
     permanent = True
 
 
 @attrs.frozen
 class Requirements:
-    """What is to be installed, as far as it counts: comments do not."""
+    """Requirements to install, without comments."""
 
     file: Path
     lines: list[str]
 
     @property
     def is_lock(self) -> bool:
-        """Whether it is a ``pylock.toml``, which pip does not read."""
+        """Return whether the file is a ``pylock.toml``, which pip does not support."""
         return _LOCK.fullmatch(self.file.name) is not None
 
     @property
@@ -71,7 +75,7 @@ class Requirements:
 
 
 def read_requirements(file: Path) -> Requirements:
-    """Raises RequirementsProblem."""
+    """Read the requirements in a file. Raises RequirementsProblem."""
     if _LOCK.fullmatch(file.name):
         return Requirements(file, _lock(file).splitlines())
     if file.suffix in (".lock", ".toml"):
@@ -90,7 +94,7 @@ def read_requirements(file: Path) -> Requirements:
 
 
 def _lock(file: Path) -> str:
-    """What is in a lock; it names content by its hash, but for directories."""
+    """Return the text of a lock file. Refuse directories, because they have no hash in it."""
     text = _text(file)
     try:
         packages = tomllib.loads(text).get("packages", [])
@@ -103,7 +107,7 @@ def _lock(file: Path) -> str:
 
 
 def _lines(file: Path, above: list[Path]) -> Iterator[str]:
-    """Of the file, and of those that it includes in their place."""
+    """Yield the lines of the file, with included files in place of their options."""
     if file.resolve() in above:
         raise RequirementsProblem(f"{file} includes itself")
     joined = re.sub(r"\\\n", " ", _COMMENT_LINE.sub("", _text(file)))
@@ -153,7 +157,7 @@ def packages_in(place: Path) -> Iterator[str]:
 
 
 def _file_option(line: str) -> str:
-    """Return the option of a line that has pip read a file that is not part of the key; empty if there is none."""
+    """Return the option in a line that makes pip read a file outside of the key, or "" if there is none."""
     for word in line.split() if line.startswith("-") else ():
         name = word.partition("=")[0]
         is_long = len(name) > len("--") and any(each.startswith(name) for each in _FILE_OPTIONS)
@@ -169,7 +173,8 @@ def _text(file: Path) -> str:
         raise RequirementsProblem(f"{file} cannot be read: {error}") from error
 
 
-# Settings that choose packages, and so are part of the key. A value may be a list, separated by blanks or line ends.
+# Settings that choose packages, and are therefore part of the key. A value may be a list, separated by blanks or
+# newlines.
 _CHOOSING = (
     *("index", "default-index", "index-url", "extra-index-url", "find-links", "no-index", "index-strategy"),
     *("no-build", "no-build-package", "no-binary", "no-binary-package", "only-binary", "prefer-binary"),
@@ -335,7 +340,7 @@ def _links(settings: Mapping[str, Any]) -> list[str]:
 
 
 def _as_text(value: Any) -> str:
-    """Return a setting as one line that does not depend on how the setting was written."""
+    """Normalize a setting to one line, independent of its notation."""
     return " ".join(value.split()) if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
 
 

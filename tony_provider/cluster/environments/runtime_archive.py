@@ -1,4 +1,8 @@
-"""Frameworks of other packages in the runtime archive: their code, and the entry points that name them."""
+"""The runtime archive: a zip with the runtime, its dependencies and frameworks, which every container receives.
+
+The Airflow worker packs it from its own installation, or a command builds it for other Pythons from wheels. The archive
+also has bytecode, an index of its files, and the entry points of frameworks from other packages.
+"""
 
 from __future__ import annotations
 
@@ -30,13 +34,13 @@ from tony_provider.runtime.frameworks import base
 
 log = logging.getLogger(__name__)
 
-_INFO = "tony_frameworks-1.dist-info"  # the distribution that the nodes find, whatever brought them here
+_INFO = "tony_frameworks-1.dist-info"  # name of the distribution that declares the frameworks' entry points on nodes
 _METADATA = b"Metadata-Version: 2.1\nName: tony-frameworks\nVersion: 1\n"
 
 
 @attrs.frozen
 class ArchiveEntry:
-    """A file of the archive: its bytes now, or a file to read them from."""
+    """A file of the archive: its content, or the path to read it from."""
 
     content: bytes | Path
 
@@ -47,8 +51,8 @@ class ArchiveEntry:
 def framework_entries() -> Iterator[tuple[str, ArchiveEntry]]:
     """Yield the files of the packages that define frameworks, by their names in the archive.
 
-    Of each it is the package that holds the module, without what it depends on: it is to be small. One that has no
-    files to take is left out, with a warning: jobs of other frameworks go on.
+    Include only the package with the framework's module, without its dependencies, to keep the archive small. Skip a
+    framework without files, with a warning, so that jobs of other frameworks can run.
     """
     points = []
     for point in base.entry_points():
@@ -67,7 +71,7 @@ def framework_entries() -> Iterator[tuple[str, ArchiveEntry]]:
 
 
 def _files(module: str) -> Iterator[tuple[str, Path]]:
-    """By their names. Raises ImportError where the module is not installed, or has no file."""
+    """Yield files by name in the archive. Raises ImportError if the module is not installed or has no file."""
     spec = importlib.util.find_spec(module)
     if spec is None or spec.origin is None:
         raise ImportError(f"{module} has no file")
@@ -86,12 +90,12 @@ def _files(module: str) -> Iterator[tuple[str, Path]]:
             yield f"{'/'.join(above[:depth])}/__init__.py", directory / "__init__.py"
 
 
-_SECONDS = 300.0  # for some 700 modules, which take two
-_PLAIN = 2  # a version of marshal's format that every Python reads
-_UNCHECKED = b"\1\0\0\0"  # flags of a file that goes with its source by hash, and is not compared (PEP 552)
+_SECONDS = 300.0  # for about 700 modules, which take two seconds
+_PLAIN = 2  # version of marshal's format that every Python reads
+_UNCHECKED = b"\1\0\0\0"  # flags of a hash-based file that Python does not check (PEP 552)
 
-# In a process of its own, whose hashes are the same each time: constants would have another order, and the archive
-# other bytes. A module that this Python cannot compile is left to those that can.
+# Runs in a separate process with fixed hashes, because otherwise the order of constants, and so the archive's bytes,
+# would vary. A module that this Python cannot compile is skipped, because another Python may.
 _PROGRAM = f"""
 import importlib.util, marshal, sys
 made = []
@@ -107,16 +111,16 @@ sys.stdout.buffer.write(marshal.dumps(made, {_PLAIN}))
 
 
 def _interpreter(python: str) -> str | None:
-    """The interpreter of a version (such as ``3.9``) on this machine, if there is one."""
+    """Return the path of an interpreter with this version (such as ``3.9``) on this machine, or None."""
     if python == "{}.{}".format(*sys.version_info[:2]) and sys.executable:
         return sys.executable
     return shutil.which(f"python{python}", path=absolute_entries(os.environ.get("PATH", os.defpath)))
 
 
 def bytecode(python: str, entries: Mapping[str, ArchiveEntry]) -> dict[str, ArchiveEntry]:
-    """The bytecode for a Python of the modules among ``entries``; nothing where this machine has no such Python.
+    """Return the bytecode of the modules in ``entries`` for a Python version, or {} if this machine lacks that version.
 
-    The same modules give the same bytes.
+    Equal modules give equal bytes.
     """
     program = _interpreter(python)
     if program is None:
@@ -143,22 +147,24 @@ PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x8
 _FORMAT = 7  # version of the archive's format; part of the key
 _ZIP_HEADER = 30  # bytes of a zip entry before its name
 _MARSHAL = 2  # version of the marshal format that every Python reads
-_EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest time that zip knows
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time in the zip format
 _DOWNLOAD_SECONDS = 600.0  # for the wheels of one Python, some 20 MB
-_KEPT = 4  # archives kept on the worker's disk: versions of the provider, mostly
+_KEPT = 4  # newest archives that remain on the worker's disk, usually of versions of the provider
 _REQUIREMENTS = Path(tony_provider.__file__).parent / "runtime" / "requirements.txt"
-_HASHES = _REQUIREMENTS.with_name("requirements-hashes.txt")  # the versions that are downloaded, and their content
-# Of a package, what no process on a node ever loads.
+_HASHES = _REQUIREMENTS.with_name("requirements-hashes.txt")  # pinned versions to download, with hashes
+# Files of packages that no process on a node loads.
 _DROPPED_DIRECTORIES = {"__pycache__", "tests", "testdata", "cattr", "licenses", "_yaml"}
 _DROPPED_ENDINGS = (".pyi", ".pyc", ".pxd", ".pyx", ".h", ".proto", ".pem", ".typed")
 _lock = threading.Lock()
 
 
 def worker_archive(cache: Path | None = None) -> Path:
-    """The runtime for this Python's version, packed from what is installed here; packed once and kept.
+    """Return the runtime archive for this Python version, packed from the installed packages.
 
-    ``cache`` defaults to ``tony-provider`` in the user's cache directory. Raises StagingFailed when a package that
-    the runtime needs is not installed, or the directory cannot be written.
+    It is packed once and kept.
+
+    ``cache`` defaults to ``tony-provider`` in the user's cache directory. Raises StagingFailed if a package that the
+    runtime needs is not installed, or if the directory cannot be written.
     """
     runtime = dict(_runtime_entries())
     distributions = [_distribution(name) for name in _installed_requirements()]
@@ -181,10 +187,10 @@ def worker_archive(cache: Path | None = None) -> Path:
 
 
 def build(pythons: Sequence[str], output: Path, platforms: Sequence[str] = PLATFORMS) -> None:
-    """Make an archive for nodes with any of ``pythons`` (such as ``3.9``), downloading wheels with pip.
+    """Build an archive for nodes with any of ``pythons`` (such as ``3.9``) from wheels that pip downloads.
 
-    Each in the one version, and with the one content, that this release names. Raises StagingFailed when pip finds none
-    that fit, or others under their names, is not there, or takes too long.
+    This release pins version and hash of each wheel. Raises StagingFailed if pip finds no suitable wheel or one with
+    another hash, is not installed, or takes too long.
     """
     files: dict[str, bytes] = {}
     with tempfile.TemporaryDirectory(prefix="tony-runtime-") as folder:
@@ -214,7 +220,7 @@ def _wanted(name: str) -> bool:
         return False
     if any(directory.endswith(".dist-info") for directory in directories):
         return file == "METADATA"
-    return not (file.startswith("_yaml.") and file.endswith(".so"))  # a C reader that the runtime does not use
+    return not (file.startswith("_yaml.") and file.endswith(".so"))  # a C parser that the runtime does not use
 
 
 def _requirement_names() -> list[str]:
@@ -223,7 +229,7 @@ def _requirement_names() -> list[str]:
 
 
 def _installed_requirements() -> list[str]:
-    # exceptiongroup is in the standard library from 3.11 on.
+    # Python 3.11 and newer include exceptiongroup.
     return [name for name in _requirement_names() if name != "exceptiongroup" or sys.version_info < (3, 11)]
 
 
@@ -255,7 +261,7 @@ def _wheel_entries(wheel: Path) -> Iterator[tuple[str, ArchiveEntry]]:
 
 
 def _download(python: str, platforms: Sequence[str], target: Path) -> None:
-    from tony_provider.cluster.environments.requirements import pip_command, pip_indexes  # submissions need neither
+    from tony_provider.cluster.environments.requirements import pip_command, pip_indexes  # not needed by submissions
 
     abi = f"cp{python.replace('.', '')}"
     command = [*pip_command(), "download", "--quiet", "--disable-pip-version-check"]
@@ -283,7 +289,7 @@ def _download(python: str, platforms: Sequence[str], target: Path) -> None:
 
 
 def _key(runtime: Mapping[str, ArchiveEntry], distributions: Iterable[metadata.Distribution]) -> str:
-    """Of the content. The runtime counts by its bytes, installed packages by their versions."""
+    """Return a hash of the archive's inputs: the bytes of the runtime, and the versions of installed packages."""
     digest = hashlib.sha256(f"{_FORMAT} {sys.implementation.cache_tag} {sys.platform} {os.uname().machine}".encode())
     for name, entry in sorted(runtime.items()):
         digest.update(f"\n{name} {hashlib.sha256(entry.read()).hexdigest()}".encode())
@@ -343,12 +349,12 @@ def _write(archive: Path, files: Mapping[str, bytes], *, replace: bool) -> None:
 
 
 def _link_once(source: Path, target: Path) -> None:
-    """A rename that leaves what is there."""
+    """Move the file unless the target exists."""
     try:
         target.hardlink_to(source)
     except FileExistsError:
         return
-    except OSError:  # a file system without links: then the last one wins, with the same content
+    except OSError:  # a file system without hard links: replace the target, which has equal content
         source.replace(target)
 
 

@@ -1,1 +1,1 @@
-"""The local backend: this machine as a cluster."""
+"""Local backend: runs jobs on this machine."""

@@ -1,4 +1,8 @@
-"""Processes that may outlive us, told apart from later ones with the same number. Linux: /proc."""
+"""The folder of an application on this machine: its records, its processes and its end.
+
+Processes may outlive the process that started them. They are identified by PID and start time from ``/proc``, so this
+module requires Linux. ``settle_application`` records how an application ended and stops its remaining processes.
+"""
 
 from __future__ import annotations
 
@@ -26,20 +30,20 @@ from tony_provider.runtime.launch.local_container import PID_FILE, TOKEN_FILE
 from tony_provider.runtime.protocol.master_files import read_report
 from tony_provider.runtime.protocol.status import FinalStatus
 
-_POLL = 0.05  # seconds; these processes are not our children, so that there is nothing to wait on
+_POLL = 0.05  # seconds; these processes are not our children, so waitpid is impossible
 
 
 @attrs.frozen
 class ProcessId:
-    """A process for good, by its number and its start time (clock ticks since boot): numbers are used again."""
+    """Identifies a process by PID and start time (clock ticks since boot), because PIDs are reused."""
 
     pid: int
     start: int
 
     @classmethod
     def of_stat(cls, stat: str) -> ProcessId:
-        """The process that the text of ``/proc/<pid>/stat`` describes. Raises ValueError."""
-        # The second field is the program's name in brackets, and may hold anything, brackets and blanks included.
+        """Parse the text of ``/proc/<pid>/stat``. Raises ValueError."""
+        # The second field is the program's name in brackets, which may itself contain brackets and blanks.
         head, _, tail = stat.rpartition(")")
         fields = tail.split()
         try:
@@ -49,7 +53,7 @@ class ProcessId:
 
     @classmethod
     def of_running(cls, pid: int) -> ProcessId | None:
-        """The process that has this number now; None when there is none, or only its zombie."""
+        """Return the process that has this PID now, or None if there is none or only a zombie."""
         try:
             stat = Path(f"/proc/{pid}/stat").read_text()
         except (FileNotFoundError, ProcessLookupError):
@@ -63,7 +67,7 @@ class ProcessId:
         return self.of_running(self.pid) == self
 
     def signal(self, number: signal.Signals) -> None:
-        """Send the process a signal. Nothing happens when it is gone."""
+        """Send a signal. Do nothing if the process has ended."""
         if self.alive:
             try:
                 os.kill(self.pid, number)
@@ -71,7 +75,7 @@ class ProcessId:
                 return
 
     def wait_gone(self, seconds: float) -> bool:
-        """Wait for the process to be gone, up to ``seconds``; returns whether it is."""
+        """Wait up to ``seconds`` until the process has ended. Return whether it has."""
         return wait_all_gone([self], seconds)
 
 
@@ -85,10 +89,10 @@ def wait_all_gone(processes: list[ProcessId], seconds: float) -> bool:
 
 
 def processes_of(leaders: list[ProcessId], marks: set[bytes]) -> list[ProcessId]:
-    """Running processes in the groups of ``leaders``, or that have one of ``marks`` (NAME=value) in their environment.
+    """Return running processes in the groups of ``leaders`` or with one of ``marks`` (NAME=value) in the environment.
 
-    A group is taken for its leader's only while that leader itself is there: afterwards the number may be another's.
-    Only this user's processes are looked at.
+    A group counts only while its leader is alive, because its number may be reused afterwards. Only this user's
+    processes are found.
     """
     groups = {leader.pid for leader in leaders if leader.alive}
     found = []
@@ -107,7 +111,10 @@ def processes_of(leaders: list[ProcessId], marks: set[bytes]) -> list[ProcessId]
 
 
 def kill_all(find: Callable[[], list[ProcessId]], seconds: float = 10.0) -> bool:
-    """Kill everything that ``find`` finds (SIGKILL), until it finds nothing; whether that was so within ``seconds``."""
+    """Send SIGKILL to all processes that ``find`` returns until it returns none.
+
+    Return whether that took at most ``seconds``.
+    """
     deadline = time.monotonic() + seconds
     while left := find():
         for process in left:
@@ -124,7 +131,7 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 @attrs.frozen
 class ApplicationRecord:
-    """Which application this is, and which machine runs it."""
+    """``application.json``: identity of an application and of the machine that runs it."""
 
     id: str
     name: str
@@ -132,22 +139,22 @@ class ApplicationRecord:
     queue: str
     tags: list[str]
     started_ms: int  # epoch
-    grace: float  # seconds that its user processes may take to end
+    grace: float  # seconds that user processes may take to end
     host: str
     boot_id: str
-    checkpoint: float = 0.0  # seconds that the last copies of checkpoints may take after that
+    checkpoint: float = 0.0  # additional seconds for the last copies of checkpoints
 
 
 @attrs.frozen
 class KillRecord:
-    """``killed.json``: somebody asked for the application's end."""
+    """``killed.json``: a request to kill the application."""
 
     diagnostics: str
 
 
 @attrs.frozen
 class TimeLimit:
-    """``limit.json``: the application is to be killed should it run longer."""
+    """``limit.json``: the time at which the application must be killed if it still runs."""
 
     until: float  # epoch seconds
     diagnostics: str
@@ -155,7 +162,7 @@ class TimeLimit:
 
 @attrs.frozen
 class EndRecord:
-    """``ended.json``: how the application ended, once that is certain."""
+    """``ended.json``: the final result of the application."""
 
     state: ApplicationState
     final_status: FinalStatus
@@ -186,7 +193,7 @@ class ApplicationFolder:
         return self.path / "logs" / self.am_container_id
 
     def am_log_tail(self, max_bytes: int) -> str:
-        """The end of the application master's own output; empty when there is none."""
+        """Return the end of the application master's own output, or "" if there is none."""
         try:
             with (self.am_logs / "stderr").open("rb") as file:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - max_bytes))
@@ -219,17 +226,17 @@ class ApplicationFolder:
         self._write("ended.json", ended)
 
     def master(self) -> ProcessId | None:
-        """The application master's process; None when it has not begun, or when its folder is gone."""
+        """Return the application master's process, or None if it has not started or the folder no longer exists."""
         return _read_pid(self.am_directory / PID_FILE)
 
     def containers(self) -> Iterator[ProcessId]:
-        """The leaders of all containers' process groups, the application master's included."""
+        """Yield the leaders of all containers' process groups, including the application master's."""
         for path in self.path.glob(f"containers/*/{PID_FILE}"):
             if (process := _read_pid(path)) is not None:
                 yield process
 
     def remove_work(self) -> None:
-        """Remove everything but the records and logs."""
+        """Remove all files except the records and logs."""
         remove_tree(self.path / "containers")
 
     def _read(self, name: str, cls: type[T]) -> T | None:
@@ -251,12 +258,12 @@ class ApplicationFolder:
 
 
 def this_host() -> str:
-    """The name of this machine, by which its applications are told from those of others."""
+    """Return the name of this machine, which distinguishes its applications from those of other machines."""
     return socket.gethostname()
 
 
 def this_boot() -> str:
-    """The id of this start of the machine: another one after each."""
+    """Return the boot id of this machine, which changes at each boot."""
     return _BOOT_ID.read_text().strip()
 
 
@@ -270,24 +277,24 @@ def _read_pid(path: Path) -> ProcessId | None:
 
 log = logging.getLogger(__name__)
 
-_UNSTARTED_SECONDS = 60.0  # after which an application without a process was abandoned by who submitted it
-_EXIT_SECONDS = 30.0  # that an application master may take to exit once it has said how the job ended
-_SETTLE_SECONDS = 60.0  # that another process of Airflow may take to clear up after an application
-_SAID_BYTES = 4096  # of the master's output, in the diagnostics of one that died
+_UNSTARTED_SECONDS = 60.0  # after which an application without a process counts as abandoned by its submitter
+_EXIT_SECONDS = 30.0  # for the exit of an application master after its report of the job's end
+_SETTLE_SECONDS = 60.0  # for another Airflow process to clean up after an application
+_SAID_BYTES = 4096  # of a dead master's output that its diagnostics include
 
 
 def application_end(folder: ApplicationFolder, record: ApplicationRecord) -> EndRecord | None:
-    """How the application ended; None while it runs.
+    """Return how the application ended, or None while it runs.
 
-    Raises ConnectionProblem for one of another machine, and as ``settle``.
+    Raises ConnectionProblem if it runs on another machine, and the errors of ``settle_application``.
     """
     return folder.ended() or (None if _is_alive(folder, record) else settle_application(folder))
 
 
 def settle_application(folder: ApplicationFolder) -> EndRecord:
-    """Stop what an application without a master has left, write down how it ended, and clean up. Done once.
+    """Stop the remaining processes of an application without a master, record its end, and clean up. Runs only once.
 
-    Raises ClusterUnreachable when another process is at it for too long.
+    Raises ClusterUnreachable if another process takes too long to do this.
     """
     try:
         with locked(folder.path / "lock", _SETTLE_SECONDS):
@@ -300,7 +307,7 @@ def _settle(folder: ApplicationFolder) -> EndRecord:
     if not kill_all(lambda: _leftovers(folder)):
         log.warning("%s has left processes that cannot be killed", folder.id)
     verdict = _verdict(folder)
-    folder.remove_work()  # first, because it may be what fills the disk
+    folder.remove_work()  # first, because these files may fill the disk
     try:
         folder.write_ended(verdict)
     except OSError as error:
@@ -354,7 +361,7 @@ def _verdict(folder: ApplicationFolder) -> EndRecord:
 
 
 def _leftovers(folder: ApplicationFolder) -> list[ProcessId]:
-    """Processes of the application that still run, found by their groups and by what every container's have set."""
+    """Return the application's running processes, by process groups and by environment variables of all containers."""
     marks = [
         f"{contract.ENV_APPLICATION_ID}={folder.id}",
         *(f"{contract.ENV_TOKEN_FILE}={path / TOKEN_FILE}" for path in folder.path.glob("containers/*")),

@@ -1,4 +1,7 @@
-"""Check of a job against what this machine may give."""
+"""Cluster interface for this machine: applications are processes, and their state is in files.
+
+Also checks a job against the resources that the connection grants on this machine.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,7 @@ from tony_provider.runtime.protocol.timing import stop_seconds
 
 
 def capacity_problems(job: JobSpec, limits: LocalSettings) -> list[str]:
-    """Every reason why the job could never run here, each with what is allowed instead; empty when it could."""
+    """Return every reason why the job could never run here, each with the allowed values, or []."""
     found = _size_problems(job, limits)
     found += [
         f"tasks.{name}.resources: this machine has no {', '.join(task.resources)}"
@@ -74,7 +77,7 @@ def capacity_problems(job: JobSpec, limits: LocalSettings) -> list[str]:
 
 
 def _size_problems(job: JobSpec, limits: LocalSettings) -> list[str]:
-    first_come = job.start is StartRule.FIRST_COME  # else all of a stage are asked for, whatever would be enough
+    first_come = job.start is StartRule.FIRST_COME  # otherwise all tasks of a stage are requested at once
     tasks = {name: (task, job.at_once(name) if first_come else task.instances) for name, task in job.tasks.items()}
     peak = PeakDemand(job)
 
@@ -100,14 +103,14 @@ def _size_problems(job: JobSpec, limits: LocalSettings) -> list[str]:
 
 log = logging.getLogger(__name__)
 
-_KEPT = 100  # ended applications that are remembered
-_KILL_SLACK = stop_seconds(0.0, 0.0)  # beyond the grace of user processes and the last copies of checkpoints
-_MASTER_LOST_AFTER = 10.0  # seconds: nobody starts another one here
-_KILLED_SECONDS = 10.0  # that a process may take to vanish after SIGKILL
+_KEPT = 100  # ended applications that are kept
+_KILL_SLACK = stop_seconds(0.0, 0.0)  # in addition to the grace of user processes and the last copies of checkpoints
+_MASTER_LOST_AFTER = 10.0  # seconds: the local backend does not restart a master
+_KILLED_SECONDS = 10.0  # for a process to vanish after SIGKILL
 
 
 class LocalCluster(Cluster):
-    """The local backend: runs applications as processes on this machine, and keeps what it knows of them in files.
+    """The local backend: runs applications as processes on this machine, and keeps their state in files.
 
     Methods and errors are those of ``Cluster``.
     """
@@ -126,7 +129,7 @@ class LocalCluster(Cluster):
             raise JobRejected(found)
 
     def queue_problem(self, queue: str) -> str | None:
-        return None  # there are none, and a job's is only remembered
+        return None  # no queues here; a job's queue is only recorded
 
     def new_application(self) -> str:
         return str(ApplicationId(epoch_ms(), secrets.randbelow(10**6)))
@@ -157,7 +160,7 @@ class LocalCluster(Cluster):
             raise SubmissionRefused(f"the application master could not be started: {error}{advice}") from error
 
     def request(self, submission: Submission) -> dict[str, Any]:
-        """What ``submit`` starts the master with, for people to read. There is no request: it is a process here."""
+        """Return the data with which ``submit`` starts the master, for display. The local backend sends no request."""
         return {
             "application-id": submission.description.application_id,
             "application-name": submission.description.job.name,
@@ -238,7 +241,7 @@ class LocalCluster(Cluster):
             raise UnexpectedAnswer(f"the master of {application_id} does not tell its status: {error}") from error
 
     def limit(self, application_id: str, seconds: float, diagnostics: str, *, prolong: bool = False) -> None:
-        """Note the limit: whoever looks at the application next, after that time, kills it."""
+        """Record the limit. The first access to the application after that time kills it."""
         application = self.application(application_id)
         if application is None or application.is_final:
             return
@@ -264,7 +267,7 @@ class LocalCluster(Cluster):
         return _MASTER_LOST_AFTER
 
     def close(self) -> None:
-        """Do nothing: nothing is held open."""
+        """Do nothing: no connection is open."""
 
     def _folder(self, application_id: str) -> ApplicationFolder:
         return ApplicationFolder(self._applications / application_id)
@@ -277,7 +280,7 @@ class LocalCluster(Cluster):
 
     def _application(self, folder: ApplicationFolder, record: ApplicationRecord) -> Application:
         for child in self._children:
-            child.poll()  # or it stays a zombie while this process lives
+            child.poll()  # reaps the process, which would otherwise stay a zombie
         end = application_end(folder, record)
         report = read_report(folder.path)
         return Application(
@@ -297,7 +300,7 @@ class LocalCluster(Cluster):
         )
 
     def _tidy(self) -> None:
-        """Forget the oldest of the applications that have ended."""
+        """Remove the oldest ended applications, except the newest _KEPT."""
         over = [folder for folder in self._folders() if folder.ended() is not None]
         for folder in sorted(over, key=lambda folder: folder.id, reverse=True)[_KEPT:]:
             remove_tree(folder.path)

@@ -1,4 +1,7 @@
-"""Starts an application master on this machine, in a session of its own, so that it outlives who started it."""
+"""Starts an application master on this machine and sends requests to it.
+
+The master runs in its own session, so it outlives the process that starts it.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +32,12 @@ from tony_provider.runtime.launch.launch_context import launch_environment
 from tony_provider.runtime.launch.local_container import PID_FILE, container_environment, materialise, write_tokens
 from tony_provider.runtime.protocol import master_files
 
-_START_SECONDS = 20.0  # until the application master's process has said its number
+_START_SECONDS = 20.0  # until the application master's process has written its PID
 _POLL = 0.02
-_SAID_BYTES = 16 << 10  # of the master's output, in the message about one that did not start
+_SAID_BYTES = 16 << 10  # of the master's output, for the error if it does not start
 
-# Who starts the master may be killed at any moment: so the process itself says, in one act, who it is, and stays that
-# process. The start time (field 22) tells it from a later one of the same number.
+# The starting process may be killed at any moment, so the new process itself writes its PID atomically and then becomes
+# the master by exec. The start time (field 22) distinguishes it from a later process with the same PID.
 _START = """
 start=$(sed 's/.*) //' /proc/$$/stat | cut -d' ' -f20) || exit 1
 echo "$$ $start" > "$1.part" && mv "$1.part" "$1" || exit 1
@@ -46,7 +49,7 @@ exec "$@"
 def start_master(
     folder: ApplicationFolder, submission: Submission, access: LocalAccess, user: str
 ) -> subprocess.Popen[bytes]:
-    """Start the application master's process; returns it once it runs and has said so. Raises OSError, ArchiveError."""
+    """Start the application master and return after it has written its PID. Raises OSError, ArchiveError."""
     folder.am_logs.mkdir(mode=0o700, parents=True)
     _prepare(folder, submission)
     folder.write_record(_record(folder, submission, user))
@@ -78,7 +81,7 @@ def _record(folder: ApplicationFolder, submission: Submission, user: str) -> App
 
 
 def _environment(folder: ApplicationFolder, submission: Submission) -> dict[str, str]:
-    # `python` in a job's command is the worker's, unless the job brings its own.
+    # `python` in a job's command is the worker's interpreter unless the job brings one.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     inherited = {**os.environ, "PATH": path}
     container = container_environment(folder.am_container_id, folder.am_directory, folder.am_logs, inherited)
@@ -109,7 +112,7 @@ def _await_start(folder: ApplicationFolder, process: subprocess.Popen[bytes]) ->
 
 
 def put_to_master(folder: Path, path: str, body: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-    """The master's answer to a PUT. Raises MasterOutOfReach, UnexpectedAnswer."""
+    """Return the master's answer to a PUT. Raises MasterOutOfReach, UnexpectedAnswer."""
     response = _send("PUT", folder, path, seconds, json=dict(body))
     answer = json_object(response)
     if response.ok and answer is not None:
@@ -121,7 +124,10 @@ def put_to_master(folder: Path, path: str, body: Mapping[str, Any], seconds: flo
 
 
 def get_from_master(folder: Path, path: str, seconds: float) -> bytes:
-    """The master's answer to a GET. Raises MasterOutOfReach; for what it does not have NotServed, which is one."""
+    """Return the master's answer to a GET.
+
+    Raises MasterOutOfReach, or its subclass NotServed if the master has no such item.
+    """
     response = _send("GET", folder, path, seconds)
     if not response.ok:
         said = (json_object(response) or {}).get("error", response.status_code)
@@ -135,7 +141,7 @@ def _send(method: str, folder: Path, path: str, seconds: float, **more: Any) -> 
         raise MasterOutOfReach(f"the master of {folder.name} has not started")
     headers = {"Authorization": f"Bearer {secret}", "Accept": "application/json"}
     with requests.Session() as session:
-        session.trust_env = False  # no proxy is between this machine and itself
+        session.trust_env = False  # a proxy cannot reach this machine's loopback address
         session.mount("http://", _OwnMaster(folder))
         try:
             return bounded_request(  # type: ignore[no-any-return]
@@ -148,10 +154,10 @@ def _send(method: str, folder: Path, path: str, seconds: float, **more: Any) -> 
 
 
 class _OwnMaster(HTTPAdapter):
-    """Connects to nobody but a process of the user whose folder it is, and says nothing before that is known.
+    """Connects only to processes of the folder's owner, and checks this before it sends anything.
 
-    Any user of this machine may take the port of a master that has ended, and would be told the next one's secret.
-    Connecting raises MasterOutOfReach.
+    After a master has ended, any user of this machine may listen on its port, and would receive the next request's
+    secret. Connecting raises MasterOutOfReach.
     """
 
     def __init__(self, folder: Path) -> None:

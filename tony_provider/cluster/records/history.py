@@ -1,4 +1,8 @@
-"""What a Python environment holds, as far as it can be told without running it."""
+"""Read the history of an application from its directory on the store.
+
+Contains the record of its specification with secrets masked, its status, its events, and the samples of its tasks. A
+damaged or missing part becomes a line in ``missing``; only an unreachable store raises an error.
+"""
 
 from __future__ import annotations
 
@@ -27,48 +31,48 @@ from tony_provider.runtime.storage.errors import STORE_ERRORS, StorageError, Sto
 
 @attrs.frozen(kw_only=True)
 class EnvironmentContent:
-    """An environment of a job. None: it does not say."""
+    """A Python environment of a job. A field is None if the environment does not state its value."""
 
     WRITER_MAY_BE_NEWER: ClassVar[bool] = True  # see ``codec``
 
-    python_env: str  # as the job names it
+    python_env: str  # as written in the job
     kind: EnvironmentKind
-    python: str | None = None  # the version that it is for, such as 3.12
-    machines: list[str] | None = None  # as ``uname -m`` says them; an empty list: any
+    python: str | None = None  # version that it was built for, such as 3.12
+    machines: list[str] | None = None  # values of ``uname -m``; an empty list means any machine
     packages: dict[str, str] | None = None  # versions by name
     built: bool = False  # by `airflow tony env build`
-    shared: bool = False  # of the connection's shared cache
-    sha256: str | None = None  # of its archive or PEX, where that is known
+    shared: bool = False  # in the shared cache of the connection
+    sha256: str | None = None  # of its archive or PEX, if known
 
     @property
     def brings_python(self) -> bool:
-        """Whether it is to have an interpreter of its own that containers get with it."""
+        """Return whether the containers receive the environment's own interpreter."""
         return self.kind is EnvironmentKind.ARCHIVE and not self.built
 
 
 @attrs.frozen(kw_only=True)
 class KeptResource:
-    """A file or archive of the job, and where on the store it stays after the application's end."""
+    """A file or archive of the job, and its URI on the store, where it remains after the application ends."""
 
     WRITER_MAY_BE_NEWER: ClassVar[bool] = True  # see ``codec``
 
-    name: str  # in a container
+    name: str  # in the container
     uri: str
-    key: str  # of the job's entry that names it, such as files.train.py or python_env
+    key: str  # of the job's entry that names the resource, such as files.train.py or python_env
 
 
 @attrs.frozen(kw_only=True)
 class SpecificationRecord:
-    """The specification of an application, for people: secret values are masked, names of secrets are not."""
+    """The kept specification of an application: values of secrets are masked, their names are not."""
 
     WRITER_MAY_BE_NEWER: ClassVar[bool] = True  # see ``codec``
 
-    job: dict[str, Any]  # as parsed: with overrides and all defaults
-    given: dict[str, Any] | None = None  # as it was written, before anything was laid over it; None: not known
-    overrides: dict[str, Any] | None = None  # what was laid over it; None: nothing
+    job: dict[str, Any]  # as parsed, with overrides and all defaults
+    given: dict[str, Any] | None = None  # as written by the user, before any override; None if unknown
+    overrides: dict[str, Any] | None = None  # applied to ``given``; None if there were none
     environments: dict[str, EnvironmentContent] = attrs.field(factory=dict)  # by their keys in the job
-    resources: list[KeptResource] | None = None  # None: they are too many, or an older release did not keep them
-    version: int = 1  # of this form
+    resources: list[KeptResource] | None = None  # None if there were too many, or if an older release wrote the record
+    version: int = 1  # of this record's format
 
 
 Mask = Callable[[str, str], str]
@@ -86,7 +90,7 @@ def specification_record(
     environments: Mapping[str, EnvironmentContent] | None = None,
     resources: Sequence[KeptResource] = (),
 ) -> SpecificationRecord:
-    """What is kept of a job: as it is submitted, and of what it was made where that is known."""
+    """Return the record of a job as submitted and, if known, of its original specification and overrides."""
     return SpecificationRecord(
         job=mask_values(to_plain(job), mask),
         given=None if given is None else mask_values(_plain(given), mask),
@@ -99,7 +103,7 @@ def specification_record(
 
 
 def mask_values(plain: Any, mask: Mask) -> Any:
-    """A specification, or a part of it, in JSON types, as people may see it."""
+    """Return a specification in JSON types, or a part of one, with its secret values masked."""
     if isinstance(plain, str):
         return mask(plain, "")
     if isinstance(plain, list):
@@ -110,7 +114,7 @@ def mask_values(plain: Any, mask: Mask) -> Any:
 
 
 def _plain(written: Mapping[str, Any]) -> Any:
-    """As JSON has it; people write dates and much else, which the job's own form says in full."""
+    """Convert to JSON types. YAML values such as dates become text; ``job`` has their parsed values."""
     return json.loads(json.dumps(written, default=str, skipkeys=True))
 
 
@@ -122,36 +126,40 @@ def _value_as_shown(key: str, value: Any, mask: Mask) -> Any:
 
 @attrs.frozen(kw_only=True)
 class JobHistory:
-    """All that is kept of an application. What could not be read is named in ``missing``, and left out."""
+    """All kept records of an application. ``missing`` lists the records that could not be read."""
 
     application_id: str
     specification: SpecificationRecord | None = None
-    status: JobStatus | None = None  # its result, or the newest status that it has left
-    events: list[dict[str, Any]] = attrs.field(factory=list)  # oldest first; keys: see docs/history.md
+    status: JobStatus | None = None  # the result if the application has ended, otherwise its newest status
+    events: list[dict[str, Any]] = attrs.field(factory=list)  # oldest first; docs/history.md lists the keys
     samples: list[TaskSample] = attrs.field(factory=list)  # of all tasks, in the order in which they were taken
-    labels: dict[str, str] = attrs.field(factory=dict)  # where it came from: dag_id, run_id, task_id, …
-    missing: list[str] = attrs.field(factory=list)  # what is not there or cannot be read, and why, a line each
+    labels: dict[str, str] = attrs.field(factory=dict)  # origin of the application: dag_id, run_id, task_id, …
+    missing: list[str] = attrs.field(factory=list)  # one line for each missing or unreadable record, with the reason
 
 
-_MOST_BYTES = 32 << 20  # of all segments: several times what an application master writes
-_MOST_FILES = 5000  # segments
-_MOST_TEXT = 128 << 20  # bytes of their text
-_MOST_OF_ONE = 64 << 20  # bytes of one segment's text
-_NAMED, _LONGEST_NAME = 10, 100  # metrics that were left out, and characters of each
-_MOST_SAMPLES = 300_000  # of all segments: as many as fit into what an application master writes
+_MOST_BYTES = 32 << 20  # of all segment files: several times the amount that an application master writes
+_MOST_FILES = 5000  # segment files
+_MOST_TEXT = 128 << 20  # bytes of all decompressed segments
+_MOST_OF_ONE = 64 << 20  # bytes of one decompressed segment
+_NAMED, _LONGEST_NAME = 10, 100  # names in the list of dropped metrics, and characters of each
+_MOST_SAMPLES = 300_000  # of all segments: as many as fit into the amount that an application master writes
 
 
 def read_samples(storage: Storage, application_dir: str, missing: list[str]) -> list[TaskSample]:
-    """The samples of all tasks, in the order in which they were taken. Adds to ``missing`` what is not there, and why.
+    """Return the samples of all tasks in the order in which they were taken.
 
-    Where the clock of one application master's node is behind that of the one before it, times go back there.
-    Blocks. Raises StorageError when the store cannot be asked.
+    Append each missing segment to ``missing``.
+
+    Samples are sorted within each attempt of the application master. Times therefore decrease between two attempts if
+    the clock of the later attempt's node is behind.
+
+    Blocks. Raises StorageError if the store is unreachable.
     """
     files = _files(storage, uris.join(application_dir, contract.HISTORY_DIR), missing)
-    samples: dict[int, list[TaskSample]] = {}  # by attempt of the application master, whose own times never go back
+    samples: dict[int, list[TaskSample]] = {}  # by attempt of the application master, because clocks of nodes differ
     taken = 0
     text = 0
-    newest: dict[int, SampleSegmentHeader] = {}  # of each application master, which counts what it has left out
+    newest: dict[int, SampleSegmentHeader] = {}  # of each attempt, with its total of dropped samples
     for file, data in zip(files, contents(storage, [each.status for each in files]), strict=True):
         if isinstance(data, StorageError):
             why = "it was removed meanwhile" if isinstance(data, StorageNotFound) else data
@@ -178,7 +186,7 @@ class _SegmentFile:
 
 
 def _files(storage: Storage, directory: str, missing: list[str]) -> list[_SegmentFile]:
-    """Those that are to be read, oldest first."""
+    """Return the segments to read, oldest first, within the limits on size and number."""
     found = listed(storage, directory)
     files = sorted(_SegmentFile(*order, each) for each in found if (order := segment_order(each.name)))
     if not files:
@@ -196,7 +204,7 @@ def _files(storage: Storage, directory: str, missing: list[str]) -> list[_Segmen
 
 
 def _gaps(files: Iterable[_SegmentFile]) -> list[str]:
-    """Segments that should be there, by the numbers of those that are."""
+    """Describe segments that are missing according to the numbers of the existing ones."""
     numbers: dict[int, list[int]] = {}
     for file in files:
         numbers.setdefault(file.am_attempt, []).append(file.number)
@@ -218,14 +226,14 @@ def _left_out(headers: Iterable[SampleSegmentHeader]) -> list[str]:
     return said
 
 
-_MOST_SPECIFICATION_BYTES = 4 << 20  # of a specification: more than any of ours has
+_MOST_SPECIFICATION_BYTES = 4 << 20  # larger than any specification that this provider writes
 _MOST_MISSING = 100  # lines
 
 
 def read_history(storage: Storage, application_dir: str) -> JobHistory:
-    """All that is kept of the application whose directory this is; ``missing`` names what is not there.
+    """Return all kept records of the application with this directory. Missing records are listed in ``missing``.
 
-    Blocks, some seconds for large jobs. Raises StorageError when the store cannot be asked.
+    Blocks, some seconds for large jobs. Raises StorageError if the store is unreachable.
     """
     missing: list[str] = []
     specification = _specification(storage, application_dir, missing)
@@ -246,12 +254,15 @@ def read_history(storage: Storage, application_dir: str) -> JobHistory:
 
 
 def read_specification(storage: Storage, application_dir: str, missing: list[str]) -> SpecificationRecord | None:
-    """The specification alone, which is one small file. Adds to ``missing`` why there is none. Raises as above."""
+    """Return only the specification, which is one small file. If there is none, append the reason to ``missing``.
+
+    Blocks. Raises StorageError if the store is unreachable.
+    """
     return _specification(storage, application_dir, missing)
 
 
 def _status(storage: Storage, application_dir: str, missing: list[str]) -> JobStatus | None:
-    """The result, or else the newest status; that also where the result cannot be read."""
+    """Return the result, or the newest status if there is no readable result."""
     for may_have_ended in (True, False):
         try:
             status = job_status(storage, application_dir, may_have_ended=may_have_ended)
@@ -291,7 +302,7 @@ def _specification(storage: Storage, application_dir: str, missing: list[str]) -
 
 
 def _bytes(storage: Storage, uri: str, missing: list[str]) -> bytes | None:
-    """None when there is no such file, or it cannot be read."""
+    """Return None if the file does not exist or cannot be read."""
     try:
         data = read_bytes(storage, uri, length=_MOST_SPECIFICATION_BYTES + 1)
     except StorageNotFound:

@@ -1,4 +1,7 @@
-"""Published models: ``versions/<any>/version.json`` below any directory, written when one is complete."""
+"""Find published models: directories ``versions/<any>/version.json`` below a models directory.
+
+A job writes ``version.json`` after it has written the model, so a directory without this file is incomplete.
+"""
 
 from __future__ import annotations
 
@@ -15,23 +18,23 @@ from tony_provider.runtime.storage.errors import StorageNotFound
 VERSIONS_DIR = "versions"
 VERSION_FILE = "version.json"  # holds at least ``model_dir`` and ``period_end``
 
-_SHOWN = 300  # characters of what a version.json says
+_SHOWN = 300  # characters of a version.json that an error shows
 
 
 @attrs.frozen
 class Version:
-    """One published model: a directory with a VERSION_FILE, which is written when the model is complete."""
+    """A published model. Its VERSION_FILE exists only if the model is complete."""
 
     model_dir: str  # URI
-    period_end: datetime  # of what it was trained on
-    number: str  # its directory's name
+    period_end: datetime  # end of the period that the model was trained on
+    number: str  # name of its directory
 
 
 def newest_model_before(storage: Storage, models: str, end: datetime | str) -> str:
-    """URI of the model of the newest period that ended earlier than this, and is there still; empty: there is none.
+    """Return the URI of the existing model with the newest period that ended before ``end``, or "" if there is none.
 
-    Raises StorageError. Raises ValueError if a version.json is invalid or names a model of another store, or if a
-    moment is not ISO 8601.
+    Raises StorageError. Raises ValueError if a version.json is invalid or names a model on another store, or if a date
+    is not ISO 8601.
     """
     moment = _moment(end)
     earlier = (version for version in _versions(storage, models) if version.period_end < moment)
@@ -71,6 +74,6 @@ def _moment(value: datetime | str) -> datetime:
 
 
 def _age(version: Version) -> tuple[datetime, int, str]:
-    """Of one period the version with the highest number is the newest: 10 after 9."""
+    """Return a sort key. If two versions have the same period, the higher number is newer: 10 after 9."""
     is_number = version.number.isdecimal() and len(version.number) < 20
     return version.period_end, int(version.number) if is_number else -1, version.number

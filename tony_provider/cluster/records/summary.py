@@ -1,4 +1,8 @@
-"""A piece of advice: what a rule has to say to those who run a job."""
+"""Summaries of applications, which Airflow's database and the store keep after a job.
+
+Contains the summary with its curves and advice, its two-part JSON form in the state of a task instance, and the record
+of a task's previous runs on the store. All forms are limited in size.
+"""
 
 from __future__ import annotations
 
@@ -25,44 +29,44 @@ from tony_provider.runtime.storage.base import Storage, write_atomically
 
 
 class Confidence(StrEnum):
-    """How sure a rule is."""
+    """How much data supports a piece of advice."""
 
     LOW = "low"  # one job, or few samples
     MEDIUM = "medium"
-    HIGH = "high"  # several jobs say the same
+    HIGH = "high"  # several jobs agree
 
 
 @attrs.frozen(kw_only=True)
 class Advice:
-    """What should be changed in a job, why, and the change itself."""
+    """A recommended change to a job, with the figures that support it."""
 
     WRITER_MAY_BE_NEWER: ClassVar[bool] = True  # see ``codec``
 
-    rule: str  # its name, and that of its section in docs/advice.md, such as memory-too-much
-    text: str  # one line for people: what to do, and the figures that say so
-    evidence: dict[str, Any] = attrs.field(factory=dict)  # figures, by name; bytes and seconds
+    rule: str  # name of the rule and of its section in docs/advice.md, such as memory-too-much
+    text: str  # one line for users: the recommendation and its figures
+    evidence: dict[str, Any] = attrs.field(factory=dict)  # figures by name, in bytes and seconds
     confidence: Confidence = Confidence.LOW
-    change: dict[str, Any] | None = None  # a merge patch, as ``overrides`` takes it; None: no key would do it
-    gain: float = 0.0  # 0 to 1: of what the job cost in resources or time, for the order in which they are shown
+    change: dict[str, Any] | None = None  # merge patch for ``overrides``; None if no key would help
+    gain: float = 0.0  # 0 to 1: share of the job's cost in resources or time; the sort key
 
 
-CURVE_POINTS = 200  # of a curve, at most
-CURVES = 20  # of a summary, at most
+CURVE_POINTS = 200  # per curve, at most
+CURVES = 20  # per summary, at most
 
 
 @attrs.frozen(kw_only=True)
 class Curve:
-    """A metric of the leader over its steps. All lists have the same length, at most CURVE_POINTS."""
+    """A metric of the leader by step. All lists have the same length, at most CURVE_POINTS."""
 
     metric: str
     steps: list[int]
     seconds: list[float]  # since the submission
-    values: list[float | str]  # "NaN", "Infinity" and "-Infinity" for what is no number
+    values: list[float | str]  # "NaN", "Infinity" and "-Infinity" for values that are not finite
 
 
 @attrs.frozen(kw_only=True)
 class JobSummary:
-    """What became of an application that one try of a task has waited for, or waits for. JSON types throughout."""
+    """Outcome or current state of an application that a try of an Airflow task submitted. All values are JSON types."""
 
     WRITER_MAY_BE_NEWER: ClassVar[bool] = True  # see ``codec``
 
@@ -72,41 +76,41 @@ class JobSummary:
     run_id: str
     task_id: str
     map_index: int = -1
-    try_number: int = 1  # the last that has waited for it
-    watched: bool = True  # False: its task does not wait for its end
-    run_date: str | None = None  # ISO 8601; None: the run is for a partition without a date
+    try_number: int = 1  # of the newest try that waited for the application
+    watched: bool = True  # False if the Airflow task does not wait for the end of the application
+    run_date: str | None = None  # ISO 8601; None if the run is for a partition without a date
     tony_conn_id: str = "tony_default"
     proxy_user: str | None = None
-    user: str = ""  # whom it ran as
+    user: str = ""  # that the application ran as
     queue: str = ""
     name: str = ""
     framework: str = ""
-    verdict: FinalStatus | None = None  # None: it runs, as far as this try knew
-    reason: str = ""  # of a failure: one line, with the task that failed first
-    failure_kind: str | None = None  # a FailureKind
+    verdict: FinalStatus | None = None  # None if the application was running when this try last checked
+    reason: str = ""  # of a failure: one line that includes the task that failed first
+    failure_kind: str | None = None  # value of a FailureKind
     failed_task: str | None = None  # such as worker:0
     failed_node: str | None = None
-    submitted_ms: int = 0  # epoch; so the next
+    submitted_ms: int = 0  # milliseconds since the epoch, as in the next field
     finished_ms: int | None = None
     times: TimeUse = attrs.field(factory=TimeUse)
     use: list[TypeUse] = attrs.field(factory=list)
     step: int | None = None
     total_steps: int | None = None
-    steps_per_second: float | str | None = None  # "NaN" for no number
+    steps_per_second: float | str | None = None  # "NaN" for a value that is not a number
     restarts: int = 0
     resumed_step: int | None = None
     checkpoint_step: int | None = None
-    metrics: dict[str, float | str] = attrs.field(factory=dict)  # the leader's newest; "NaN" for no number
+    metrics: dict[str, float | str] = attrs.field(factory=dict)  # newest values of the leader; "NaN" for not a number
     curves: list[Curve] = attrs.field(factory=list)  # at most CURVES
     warnings: list[str] = attrs.field(factory=list)
     advice: list[Advice] = attrs.field(factory=list)
-    fingerprint: dict[str, str] = attrs.field(factory=dict)  # hashes of what was trained: what differs was changed
-    links: dict[str, str] = attrs.field(factory=dict)  # addresses by their names
-    version: int = 1  # of this form
+    fingerprint: dict[str, str] = attrs.field(factory=dict)  # hashes of the inputs of the training
+    links: dict[str, str] = attrs.field(factory=dict)  # URLs by name
+    version: int = 1  # of this record's format
 
 
-LONGEST_NAME = 100  # characters of a metric: one with a longer name is left out
-_DIGITS = 7  # of a value
+LONGEST_NAME = 100  # characters; metrics with longer names are dropped
+_DIGITS = 7  # significant digits of a value
 
 
 @attrs.frozen
@@ -117,10 +121,10 @@ class _Point:
 
 
 def curves(samples: Iterable[TaskSample], submitted_ms: int) -> list[Curve]:
-    """The curves of one task's samples, which are in the order in which they were taken.
+    """Return the curves of one task from its samples, which must be in the order in which they were taken.
 
-    Where there are too many metrics, those that were reported most often. Without a step a sample has that of the one
-    before.
+    If there are more than CURVES metrics, return those that were reported most often. A sample without a step gets the
+    step of the sample before it.
     """
     points: dict[str, list[_Point]] = {}
     step = 0
@@ -135,16 +139,17 @@ def curves(samples: Iterable[TaskSample], submitted_ms: int) -> list[Curve]:
 
 
 def thinned_curve(curve: Curve, points: int) -> Curve:
-    """The curve with at most so many points."""
-    values = [float(value) for value in curve.values]  # takes "NaN" and "Infinity" too
+    """Return the curve with at most ``points`` points."""
+    values = [float(value) for value in curve.values]  # float() also accepts "NaN" and "Infinity"
     found = [_Point(*each) for each in zip(curve.steps, curve.seconds, values, strict=True)]
     return _curve(curve.metric, thinned_points(found, points))
 
 
 def thinned_points(points: Sequence[_Point], most: int) -> Sequence[_Point]:
-    """At most so many of the points: the first, the last, and what is highest, lowest or no number in between.
+    """Return at most ``most`` points.
 
-    Where there are too many, of a stretch of one value only its ends count. ``most``: at least 5.
+    They are the first, the last, and the highest, lowest and first NaN of each section between. If there are too many
+    points, first drop all but the ends of each run of equal values. ``most`` must be at least 5.
     """
     if len(points) <= most:
         return points
@@ -160,7 +165,7 @@ def thinned_points(points: Sequence[_Point], most: int) -> Sequence[_Point]:
 
 
 def _without_repeats(points: Sequence[_Point]) -> Sequence[_Point]:
-    """Without those between two of their own value, such as a ``val_loss`` that is told all through an epoch."""
+    """Drop points between two equal values, such as a ``val_loss`` that is reported at each step of an epoch."""
     inner = zip(points, points[1:], points[2:], strict=False)
     kept = [at for before, at, after in inner if not (_same(before, at) and _same(at, after))]
     return [points[0], *kept, points[-1]]
@@ -171,7 +176,7 @@ def _same(one: _Point, other: _Point) -> bool:
 
 
 def _extremes(points: Sequence[_Point]) -> list[_Point]:
-    """The lowest, the highest and the first that is no number, in the order in which they came."""
+    """Return the lowest value, the highest value and the first NaN, in their original order."""
     numbers = [at for at, point in enumerate(points) if not math.isnan(point.value)]
     chosen = {at for at, point in enumerate(points) if math.isnan(point.value)}
     chosen = {min(chosen)} if chosen else set()
@@ -193,16 +198,16 @@ def _rounded(value: float) -> float:
     return float(f"{value:.{_DIGITS}g}")
 
 
-MOST_BYTES = 60 << 10  # as JSON in ASCII, both parts: each stays below what Airflow warns of
-_METRICS = 50  # of those reported last
+MOST_BYTES = 60 << 10  # of both parts as ASCII JSON; each part stays below the size that Airflow warns about
+_METRICS = 50  # newest metrics in a summary, at most
 _WARNINGS, _HASHES, _TYPES = 10, 200, 20
-_LAST_WORDS = 3  # lines of what a program had printed
-_LINE = 1000  # bytes, as JSON in ASCII, of a reason or a warning
+_LAST_WORDS = 3  # lines from the end of the program's output
+_LINE = 1000  # bytes of a reason or a warning as ASCII JSON
 
 
 @attrs.frozen(kw_only=True)
 class RunFacts:
-    """What Airflow knows of an application: the run, the task and the try that wait for it. Fields as JobSummary's."""
+    """Airflow's data on an application: the run, task and try that wait for it. JobSummary documents the fields."""
 
     application_id: str
     application_dir: str
@@ -217,7 +222,7 @@ class RunFacts:
     proxy_user: str | None = None
     name: str = ""
     framework: str = ""
-    submitted_ms: int = 0  # as far as the try knows; the cluster knows better
+    submitted_ms: int = 0  # by the try's clock; the cluster's value is preferred
     fingerprint: Mapping[str, str] = attrs.field(factory=dict)
     links: Mapping[str, str] = attrs.field(factory=dict)
 
@@ -230,10 +235,10 @@ def summarize(
     *,
     most_bytes: int = MOST_BYTES,
 ) -> JobSummary:
-    """The summary of an application, at most ``most_bytes`` long.
+    """Return the summary of an application, at most ``most_bytes`` bytes long.
 
-    ``history`` may be as empty as that of a job that never started; ``application``: None when the cluster does not
-    know it (any more).
+    ``history`` may be empty, as it is for a job that never started. ``application`` is None if the cluster does not
+    know it or has already forgotten it.
     """
     status = history.status
     job = history.specification.job if history.specification else {}
@@ -258,7 +263,7 @@ def summarize(
 
 
 def verdict(application: Application | None, status: JobStatus | None) -> FinalStatus | None:
-    """How the application ended: the job's own result is the truth, the cluster's word counts where there is none."""
+    """Return how the application ended: the job's own result, or the cluster's state if there is none."""
     if status is not None and status.state.is_final:
         killed = status.failure is not None and status.failure.kind is FailureKind.KILLED
         return FinalStatus.KILLED if killed and status.state is JobState.FAILED else FinalStatus(status.state.value)
@@ -270,9 +275,10 @@ def verdict(application: Application | None, status: JobStatus | None) -> FinalS
 
 
 def reason(application: Application | None, status: JobStatus | None) -> str:
-    """Of a failure: a line, and in a second one the end of what the program had printed, if anything.
+    """Return one line on a failure and, if available, a second line with the end of the program's output.
 
-    Empty for a success, or while it runs. Who has killed it, only the cluster knows.
+    Return "" for a success or a running application. For a killed application the cluster's diagnostics come first,
+    because only the cluster knows who killed it.
     """
     ended = verdict(application, status)
     if ended in (None, FinalStatus.SUCCEEDED):
@@ -309,7 +315,7 @@ def _of_status(status: JobStatus) -> dict[str, Any]:
 
 
 def _bounded(summary: JobSummary, most_bytes: int) -> JobSummary:
-    """The first of ever smaller ones that fits; the last one, should none."""
+    """Return the largest variant of the summary that fits ``most_bytes``, or the smallest one if none fits."""
     for smaller in _ever_smaller(summary):
         summary = smaller
         if _length(summary) <= most_bytes:
@@ -339,7 +345,7 @@ def _length(summary: JobSummary) -> int:
 
 
 def _last_words(printed: str) -> str:
-    """The end of what was printed, in one line: of a traceback what stands below its frames."""
+    """Return the end of the output on one line. If it ends with a traceback, return only the part below the frames."""
     lines = [each.rstrip() for each in printed.splitlines() if each.strip()][-_LAST_WORDS:]
     frames = [at for at, each in enumerate(lines[:-1]) if each[0].isspace()]
     text = "\n".join(lines[frames[-1] + 1 if frames else 0 :])
@@ -347,10 +353,10 @@ def _last_words(printed: str) -> str:
 
 
 def _line(text: str) -> str:
-    """The text in one line, with nothing that a database or JSON cannot hold."""
+    """Join the text into one line, and replace characters that a database or JSON cannot store."""
     line = " ".join(replaced(text[: 2 * _LINE]).replace("\x00", "?").split())
     while (excess := len(json.dumps(line)) - _LINE) > 0:
-        line = f"{line[: -max(2, excess // 6)].rstrip('…')}…"  # a character is 6 bytes at most, or 12 for two
+        line = f"{line[: -max(2, excess // 6)].rstrip('…')}…"  # 6 bytes a character at most, 12 for surrogates
     return line
 
 
@@ -358,27 +364,27 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-# Keys in the state of a task instance; an application's id follows the first two.
+# Keys in the state of a task instance. The id of an application follows the first two.
 JOB_KEY = "tony_job:"
 DETAILS_KEY = "tony_job_details:"
-JOBS_KEY = "tony_jobs"  # the ids of the applications whose summaries are kept, oldest first
+JOBS_KEY = "tony_jobs"  # ids of the applications with a kept summary, oldest first
 DETAILS = ("curves", "advice", "fingerprint", "links")  # fields of the second part
 
 Plain = dict[str, Any]
 
 
 def in_parts(summary: JobSummary) -> tuple[Plain, Plain]:
-    """The summary as JSON types, in its two parts: what lists need, and the rest."""
+    """Return the summary as JSON types in two parts: the fields for lists, and the details."""
     plain = to_plain(summary)
     details = {name: plain.pop(name) for name in DETAILS}
     return plain, details
 
 
 def plain_of(text: str | None) -> tuple[Plain, list[str]]:
-    """The object in a stored text, and what is wrong with it; empty when it is none."""
+    """Return the JSON object in a stored text, and its problems. The object is empty if the text is not valid."""
     if text is None:
         return {}, ["a part of the summary is not there"]
-    if not text:  # and so what the database keeps to itself
+    if not text:  # also a value that only the database can read
         return {}, ["the summary is damaged: it is empty, or longer than any of ours"]
     try:
         found = json.loads(text)
@@ -386,13 +392,16 @@ def plain_of(text: str | None) -> tuple[Plain, list[str]]:
         return {}, [f"the summary is damaged: {error}"]
     if not isinstance(found, dict):
         return {}, ["the summary is damaged: it is no JSON object"]
-    if len(found) == 1 and next(iter(found)).startswith("__"):  # Airflow's mark for what a backend keeps elsewhere
+    if len(found) == 1 and next(iter(found)).startswith("__"):  # Airflow's reference to an external backend
         return {}, ["the summary is kept by a backend of Airflow's state store, and not in its database"]
     return found, []
 
 
 def read_summary(plain: Mapping[str, Any]) -> tuple[JobSummary, list[str]]:
-    """The summary in ``plain``, which has the fields without a default in any case, and what could not be read."""
+    """Return the summary in ``plain`` and the problems of unreadable fields.
+
+    ``plain`` must have all required fields.
+    """
     try:
         return from_plain(plain, JobSummary), []
     except CodecError:
@@ -419,24 +428,27 @@ KEPT = 10  # applications
 
 @attrs.frozen(kw_only=True)
 class PreviousRuns:
-    """What is known of the last applications of one task of a DAG."""
+    """The latest applications of one task of a DAG, as kept on the store."""
 
     WRITER_MAY_BE_NEWER: ClassVar[bool] = True  # see ``codec``
 
     summaries: list[JobSummary] = attrs.field(factory=list)  # oldest first, at most KEPT, without curves
-    quiet_runs: int = 0  # that are to succeed with the DAG's own values before advice is applied again
-    blamed: str | None = None  # the application that has failed with advice applied, while ``quiet_runs`` lasts
+    quiet_runs: int = 0  # successes without advice still needed before advice is applied again
+    blamed: str | None = None  # application that failed with advice applied; reset when ``quiet_runs`` ends
     version: int = 1
 
     def with_run(self, summary: JobSummary) -> PreviousRuns:
-        """With one more; in the place of what was known of the same application."""
+        """Return a copy with this summary added. It replaces an older summary of the same application."""
         others = [each for each in self.summaries if each.application_id != summary.application_id]
         kept = [*others, attrs.evolve(summary, curves=[])]
         return attrs.evolve(self, summaries=kept[-KEPT:])
 
 
 def task_identity(namespace: str, labels: Mapping[str, str]) -> Identity | None:
-    """Names a task of a DAG, whatever its run, by the labels of an application; None: it is of none."""
+    """Return the identity of a DAG's task, independent of the run, from an application's labels.
+
+    Return None if the application does not belong to a task.
+    """
     if "dag_id" not in labels or "task_id" not in labels:
         return None
     index = labels.get("map_index", "-1")
@@ -451,7 +463,7 @@ def task_identity(namespace: str, labels: Mapping[str, str]) -> Identity | None:
 
 
 def read_previous_runs(storage: Storage, layout: Layout, task: Identity) -> PreviousRuns:
-    """What is kept of a task's former applications. Raises StorageError, RecordUnreadable."""
+    """Return the kept record of a task's previous applications. Raises StorageError, RecordUnreadable."""
     without = "advice begins anew with the next application of its task"
     found = read_record(
         storage, layout.former_runs(task), PreviousRuns, without=without, most_bytes=PREVIOUS_RUNS_LIMIT
@@ -460,14 +472,14 @@ def read_previous_runs(storage: Storage, layout: Layout, task: Identity) -> Prev
 
 
 def write_previous_runs(storage: Storage, layout: Layout, task: Identity, runs: PreviousRuns) -> None:
-    """Keep it in place of what was there. Raises StorageError."""
+    """Replace the task's record on the store. Raises StorageError."""
     write_atomically(storage, layout.former_runs(task), dump_json(runs))
 
 
 def tensorboard_command(
     application_ids: Sequence[str], tony_conn_id: str = "tony_default", proxy_user: str | None = None
 ) -> str:
-    """The command line to copy: it draws these applications side by side."""
+    """Return the command line that shows these applications in one TensorBoard, for users to copy."""
     words = ["airflow", "tony", "tensorboard", *application_ids]
     if tony_conn_id != "tony_default":
         words += ["--conn-id", tony_conn_id]

@@ -1,4 +1,4 @@
-"""The description that an application gets of its job, and the submission that a cluster gets of the application."""
+"""Build the description of an application, which its containers read, and its submission to the cluster."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ class Resources:
 
     runtime: LocalizedResource
     runtime_pythons: list[str]
-    of_tasks: list[LocalizedResource]  # of all
-    by_type: dict[str, list[LocalizedResource]]  # of the tasks of a type, beside these
+    of_tasks: list[LocalizedResource]  # of all tasks
+    by_type: dict[str, list[LocalizedResource]]  # of the tasks of each type, in addition to ``of_tasks``
     of_master: list[LocalizedResource]
 
 
 @attrs.frozen
 class ApplicationSite:
-    """Which application it is, of which training, on which cluster, with which checkpoint chain."""
+    """The application's id, training, cluster and checkpoint chain."""
 
     opened: OpenCluster
     layout: Layout
     identity: Identity
     application_id: str
     chain_uri: str
-    epoch: int  # its number among the owners of the training
+    epoch: int  # its number among the training's owners
 
 
 def describe(
@@ -60,7 +60,7 @@ def describe(
     about: CheckpointChain,
     credentials: Credentials,
 ) -> ApplicationDescription:
-    """The description of the application, which every container of it reads: no secret. Raises ClusterError."""
+    """Return the application's description, which all its containers read. It has no secrets. Raises ClusterError."""
     job, cluster = request.job, where.opened.cluster
     access = cluster.access(where.application_id, job)
     return ApplicationDescription(
@@ -109,7 +109,7 @@ def submission_of(
     resources: Resources,
     credentials: Credentials,
 ) -> Submission:
-    """The submission of an application, with its tags and its master's files."""
+    """Return the submission of an application, with its tags and its master's files."""
     return Submission(
         description=description,
         description_file=description_file,
@@ -119,19 +119,19 @@ def submission_of(
     )
 
 
-_OPENING_TRIES = 5  # of a chain, while other tries of the training open theirs
+_OPENING_TRIES = 5  # attempts to open a chain while other tries of the training open theirs
 
 
 @attrs.frozen
 class ChosenChain:
-    """The checkpoint chain that the application is to own, by the plan."""
+    """The checkpoint chain that the plan assigns to the application."""
 
     uri: str
     plan: TrainingPlan
 
 
 def _chosen_chain(prepared: PreparedSubmission) -> ChosenChain:
-    """What the plan says, as the store is just now. Raises SourceMissing, ClusterError, StagingFailed."""
+    """Return the chain of a plan for the store's present state. Raises SourceMissing, ClusterError, StagingFailed."""
     plan = prepared.plan()
     if plan.goes_on and plan.newest is not None:
         return ChosenChain(plan.newest.uri, plan)
@@ -139,26 +139,29 @@ def _chosen_chain(prepared: PreparedSubmission) -> ChosenChain:
 
 
 class StoreChanges(Protocol):
-    """What one application needs of the store before it can be submitted. All methods raise StorageError."""
+    """The changes of the store that a submission needs. All methods raise StorageError."""
 
     @property
     def application_id(self) -> str: ...
 
     def stage(self, sources: Sequence[LocalSource]) -> list[LocalizedResource]:
-        """In their order."""
+        """Stage the sources; return the resources in the same order."""
 
     def add_store_tokens(self, credentials: Credentials) -> None:
-        """By which the application reaches the store and what it names beside it, on clusters with Kerberos."""
+        """On clusters with Kerberos, add the tokens for the store and for other servers that the application names."""
 
     def take(self, chain: ChosenChain, description: ApplicationDescription) -> LocalizedResource:
-        """Own the chain, and write the description; returns this file.
+        """Become the owner of the chain, and write the description; return the description's file.
 
-        Raises StorageExists when another try of the training has just opened the chain: then choose again.
+        Raises StorageExists if another try of the training has just opened the chain. The caller then chooses again.
         """
 
 
 def build_submission(prepared: PreparedSubmission, changes: StoreChanges) -> Submission:
-    """Raises StagingFailed, SourceMissing, ClusterError."""
+    """Stage the files, choose and take the checkpoint chain, and return the submission.
+
+    Raises StagingFailed, SourceMissing, ClusterError.
+    """
     request = prepared.request
     credentials = Credentials(
         registry_tokens(prepared.registries, changes.application_id),
@@ -182,7 +185,10 @@ def _written(
     credentials: Credentials,
     chain: ChosenChain,
 ) -> Submission:
-    """The submission, with its description on the store. Raises StagingFailed, ClusterError, StorageError."""
+    """Take the chain and write the description; return the submission.
+
+    Raises StagingFailed, ClusterError, StorageError.
+    """
     request, application_id = prepared.request, changes.application_id
     for _ in range(_OPENING_TRIES):
         where = ApplicationSite(
@@ -192,7 +198,7 @@ def _written(
         try:
             file = changes.take(chain, description)
         except StorageExists:
-            chain = _chosen_chain(prepared)  # another try of this training was faster: see what there is now
+            chain = _chosen_chain(prepared)  # another try of this training was faster
             continue
         if file.sha256 is not None:
             credentials.secrets[contract.SECRET_DESCRIPTION] = file.sha256.encode()
@@ -201,7 +207,7 @@ def _written(
 
 
 def resources_of(prepared: PreparedSubmission, staged: list[LocalizedResource]) -> Resources:
-    """What containers get; ``staged`` is what became of ``local_sources``, in their order."""
+    """Return the resources of the containers. ``staged`` has the resources of ``local_sources``, in their order."""
     runtime = prepared.runtime
     if isinstance(runtime, LocalSource):
         runtime, staged = staged[0], staged[1:]
@@ -223,9 +229,10 @@ def resources_of(prepared: PreparedSubmission, staged: list[LocalizedResource]) 
 def _of_master(
     prepared: PreparedSubmission, uses: Sequence[tuple[Source, LocalizedResource]]
 ) -> list[LocalizedResource]:
-    """The job's environment for the application master too, unless the connection names a Python on the nodes.
+    """Return the job's environment for the application master, unless the connection names a Python on the nodes.
 
-    It can be large; but where the nodes, or the master's image, have no Python of their own, nothing else could run it.
+    The environment can be large. But if the nodes, or the master's image, have no Python, only the environment can run
+    the master.
     """
     content = prepared.environments.get(PYTHON_ENV_KEY)
     named_for_nodes = prepared.opened.settings.python and image_of_master(prepared.request.job) is None

@@ -1,4 +1,7 @@
-"""What is submitted: one object, from whoever asks for a training down to the cluster."""
+"""Prepare a submission: check the request, find the files to stage, and upload them.
+
+``prepare`` changes nothing on the store. A Stager uploads the files to the staging directory's cache.
+"""
 
 from __future__ import annotations
 
@@ -49,44 +52,43 @@ from tony_provider.runtime.storage.errors import StorageError, StorageExists, St
 
 @attrs.frozen
 class SubmissionRequest:
-    """A job, and what its submission depends on beside it."""
+    """A job, and the other inputs of its submission."""
 
     job: JobSpec
-    identity: Identity  # of the training that it belongs to
+    identity: Identity  # of the job's training
     # Values of the secrets that the job names; only its user processes see them.
     secrets: Mapping[str, str] = attrs.field(factory=dict, repr=False)
-    labels: Mapping[str, str] = attrs.field(factory=dict)  # where it comes from, for its event log (dag, run, try, …)
-    search_path: Sequence[Path] = ()  # directories that relative paths of the job are looked for in, in this order
+    labels: Mapping[str, str] = attrs.field(factory=dict)  # its origin, for its event log (dag, run, try, …)
+    search_path: Sequence[Path] = ()  # directories in which relative paths are searched, in this order
     # Directories in which files of the job may also lie, unless the connection's ``file_roots`` names directories.
     file_roots: Sequence[Path] = attrs.field(factory=tuple, kw_only=True)
-    resume: Resume = Resume.AUTO  # whether it goes on in the training's newest checkpoint chain
-    origin: ChainOrigin = attrs.field(factory=ChainOrigin)  # what it begins with where it has saved nothing of its own
-    given: Mapping[str, Any] | None = (
-        None  # the job as it was written, for people who look at it later; None: not known
-    )
-    overrides: Mapping[str, Any] | None = None  # what was laid over it; the connection's policy says which keys may be
-    advice: Mapping[str, Any] | None = None  # what advice has laid over both, likewise
+    resume: Resume = Resume.AUTO  # whether to continue the training's newest checkpoint chain
+    origin: ChainOrigin = attrs.field(factory=ChainOrigin)  # start of a training that has no own checkpoint
+    given: Mapping[str, Any] | None = None  # the job as it was written, for its history; None if it is unknown
+    overrides: Mapping[str, Any] | None = None  # changes to the job; the connection's policy limits their keys
+    advice: Mapping[str, Any] | None = None  # changes by advice, which take precedence
     made: Sequence[Path] = ()  # files that were generated for the submission, so exempt from ``file_roots``
-    # Variables of its user processes that say nothing of what is trained, and may differ in each try; the job's ``env``
-    # goes over them.
+    # Variables of user processes that do not influence the training and may differ in each try. The job's ``env`` takes
+    # precedence.
     environment: Mapping[str, str] = attrs.field(factory=dict)
-    # The number of the training's owner that the submitter has seen: if it has another one by then, the submission is
-    # refused. None: the owner at the time when the submission begins.
+    # The number of the training's owner that the submitter has seen. If the owner has changed since, the submission is
+    # refused. None stands for the owner when the submission begins.
     after_owner: int | None = None
     whose: WaitingTry = NO_TRY  # the try that submits it
-    watched: bool = True  # somebody of ours waits for its end, and brings it newer tokens of the store
+    watched: bool = True  # a task waits for its end and sends it newer tokens
 
 
 log = logging.getLogger(__name__)
 
-# As NodeManagers hand it to tasks, who may run it and not change it; local ones see this very file, as later jobs do.
+# Tasks may run the file but not change it, as in NodeManagers' copies. On the local backend, tasks and later jobs use
+# this file itself.
 _CACHED_FILE = 0o500
-_PARALLEL = 4  # uploads at once: a directory of many small files waits for the NameNode, not for bytes
+_PARALLEL = 4  # parallel uploads, because many small files wait for the NameNode rather than for bandwidth
 
 
 @attrs.define
 class StagingCounts:
-    """How many files, and bytes, a staging has uploaded, and how many were there already."""
+    """Numbers and sizes of the files that a staging uploaded or reused."""
 
     uploaded: int = 0
     uploaded_bytes: int = 0
@@ -107,7 +109,7 @@ def places(layout: Layout, sources: Iterable[LocalSource]) -> Iterator[tuple[Loc
 
 
 class Stager:
-    """Uploads files to the staging directory's cache, unless their content is there already."""
+    """Uploads files to the staging directory's cache, unless it already has their content."""
 
     def __init__(self, storage: Storage, layout: Layout) -> None:
         self._storage = storage
@@ -115,12 +117,12 @@ class Stager:
         self.counts = StagingCounts()
 
     def stage(self, sources: Iterable[LocalSource]) -> list[LocalizedResource]:
-        """Upload all sources; returns them as containers get them, in their order.
+        """Upload all sources; return the resources for containers, in the same order.
 
-        Raises StagingFailed; what was complete by then stays for the next job.
+        Raises StagingFailed; files that are complete by then stay for the next job.
         """
         placed = list(places(self._layout, sources))
-        once = {uri: source for source, uri in placed}  # what several task types have is staged for all of them
+        once = {uri: source for source, uri in placed}  # stage a source of several task types only once
         with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="tony-staging") as pool:
             futures = {uri: pool.submit(self._stage_one, source, uri) for uri, source in once.items()}
             try:
@@ -139,7 +141,7 @@ class Stager:
         return [stored_resource(staged[uri][0], each.name, each.kind, each.sha256) for each, uri in placed]
 
     def _stage_one(self, source: LocalSource, uri: str) -> tuple[FileStatus, bool]:
-        """What is at the URI then, and whether it was there before."""
+        """Return the file at the URI after staging, and whether it existed before."""
         status = self._usable(uri, source)
         was_there = status is not None
         if status is None:
@@ -147,7 +149,7 @@ class Stager:
         return status, was_there
 
     def _usable(self, uri: str, source: LocalSource) -> FileStatus | None:
-        """What is there under this content's name, if it can be this content."""
+        """Return the file at the URI if it has the source's content. Remove a file with other content."""
         try:
             status = self._storage.status(uri)
         except StorageNotFound:
@@ -191,26 +193,26 @@ class Stager:
     def _remove_if_empty(self, directory: str) -> None:
         try:
             self._storage.remove(directory)
-        except StorageError as error:  # on top of the error that brought us here, which is the one to report
+        except StorageError as error:  # log only, because an earlier error is reported
             log.debug("Leaving %s: %s", directory, error)
 
 
-_PIECE = 1 << 16  # bytes of a runtime archive on the store that are read at once
+_PIECE = 1 << 16  # bytes read at once from a runtime archive on the store
 
 
 @attrs.frozen
 class PreparedSubmission:
-    """A request that was checked, with everything found that is to be staged; nothing is on the store yet."""
+    """A checked request with all files to be staged; nothing is on the store yet."""
 
     opened: OpenCluster
-    request: SubmissionRequest  # its job with the connection's defaults
+    request: SubmissionRequest  # its job has the connection's defaults
     before: Epoch  # the training's owner, which the application replaces
-    sources: Sources  # the job's own
+    sources: Sources  # the job's own sources
     runtime: LocalSource | LocalizedResource
-    nodes: NodePythons  # that the runtime was built for
-    fingerprint: dict[str, str]  # of what is trained
+    nodes: NodePythons  # the Pythons that the runtime supports
+    fingerprint: dict[str, str]  # of the training's inputs
     environments: Mapping[str, EnvironmentContent]  # by their keys in the job
-    registries: dict[str, str] = attrs.field(factory=dict, repr=False)  # credentials of those that images are from
+    registries: dict[str, str] = attrs.field(factory=dict, repr=False)  # registry credentials for images
 
     @property
     def layout(self) -> Layout:
@@ -218,27 +220,30 @@ class PreparedSubmission:
 
     @property
     def chains(self) -> CheckpointChains:
-        """The training's."""
+        """The training's checkpoint chains."""
         return CheckpointChains(self.opened.storage, self.layout, self.request.identity)
 
     def description_uri(self, application_id: str) -> str:
-        """Where the description of the application is for its containers."""
+        """Return the URI of the application's description for its containers."""
         return uris.join(self.layout.launch_dir(self.request.identity, application_id), contract.APPLICATION_FILE)
 
     @property
     def local_sources(self) -> list[LocalSource]:
-        """All that is to be staged, the runtime first."""
+        """All files to be staged, the runtime first."""
         return [self.runtime, *self.sources.local] if isinstance(self.runtime, LocalSource) else self.sources.local
 
     @property
     def kept_resources(self) -> list[KeptResource]:
-        """Where on the store the job's files are, from its submission on."""
+        """The store's URIs of the job's files, which are valid after its submission."""
         staged = [(source.name, uri, source.key) for source, uri in places(self.layout, self.sources.local)]
         stored = [(source.name, source.resource.uri, source.key) for source in self.sources.stored]
         return [KeptResource(name=name, uri=uri, key=key) for name, uri, key in (*staged, *stored)]
 
     def plan(self) -> TrainingPlan:
-        """What it is to train on, as the store is just now. Raises SourceMissing, ClusterError, StagingFailed."""
+        """Plan the training by the store's present state.
+
+        Raises SourceMissing, ClusterError, StagingFailed.
+        """
         planner = TrainingPlanner(self.opened.cluster, self.opened.storage, self.layout, self.request.identity)
         try:
             return planner.plan(self.fingerprint, self.request.resume, self.request.origin)
@@ -247,7 +252,10 @@ class PreparedSubmission:
 
 
 def prepare(opened: OpenCluster, request: SubmissionRequest) -> PreparedSubmission:
-    """Raises JobRejected, SourceMissing, ClusterError, StorageError; TakenOverError."""
+    """Check the request against the connection, the cluster and the store, and find its files.
+
+    Raises JobRejected, SourceMissing, TakenOverError, other ClusterErrors, StorageError.
+    """
     refuse_plain_http(opened.settings)
     before = _owner_before(opened, request)
     job = with_defaults(request.job, opened.settings)
@@ -280,7 +288,7 @@ def prepare(opened: OpenCluster, request: SubmissionRequest) -> PreparedSubmissi
         environments,
         registries,
     )
-    prepared.plan()  # an origin that is not there is told before anything is done
+    prepared.plan()  # report a missing origin before anything is changed
     return prepared
 
 
@@ -296,7 +304,7 @@ def _owner_before(opened: OpenCluster, request: SubmissionRequest) -> Epoch:
 
 
 def with_defaults(job: JobSpec, settings: Settings) -> JobSpec:
-    """The job with what the connection says where the job says nothing."""
+    """Return the job with the connection's defaults for keys that the job does not set."""
     if job.queue is None:
         job = attrs.evolve(job, queue=settings.queue)
     if job.network is None:
@@ -309,7 +317,7 @@ def with_defaults(job: JobSpec, settings: Settings) -> JobSpec:
 
 
 def check_policy(job: JobSpec, settings: Settings, overrides: Mapping[str, Any] | None = None) -> None:
-    """Check a job, with the connection's defaults, against what the connection allows, its files left out.
+    """Check a job (with the connection's defaults) against the connection's policy, except for its files.
 
     Raises JobNotAllowed.
     """
@@ -322,7 +330,7 @@ def _policy_problems(job: JobSpec, settings: Settings, overrides: Mapping[str, A
 
 
 def _allowed_sources(opened: OpenCluster, request: SubmissionRequest, job: JobSpec) -> Sources:
-    """The job's files. Raises JobNotAllowed with all that the connection does not allow, SourceMissing."""
+    """Find the job's files. Raises JobNotAllowed with everything that the connection forbids; SourceMissing."""
     policy = opened.settings.policy
     found = _policy_problems(job, opened.settings, request.overrides)
     roots = policy.roots([*request.search_path, *request.file_roots], request.made)
@@ -366,9 +374,9 @@ def _runtime(opened: OpenCluster) -> LocalSource | LocalizedResource:
 def suitable_environments(
     opened: OpenCluster, job: JobSpec, sources: Sources, nodes: NodePythons | None = None
 ) -> Mapping[str, EnvironmentContent]:
-    """What the job's environments hold, by their keys.
+    """Return the contents of the job's environments, by their keys.
 
-    Raises JobRejected where they are known not to suit the nodes, SourceMissing, StorageError.
+    Raises JobRejected if they are known to be unsuitable for the nodes; SourceMissing, StorageError.
     """
     if not needs_nodes(job):
         return {}
@@ -392,7 +400,7 @@ def _with_known_content(sources: Sources, environments: Mapping[str, Environment
 
 
 def shared_cache(opened: OpenCluster) -> SharedCache | None:
-    """The cache that users share, if the connection names one. Raises ConnectionProblem."""
+    """Return the cache that users share, or None if the connection names none. Raises ConnectionProblem."""
     named = opened.settings.shared_cache
     if named is None:
         return None
@@ -445,7 +453,7 @@ def _launch_problems(
 
 
 def _hadoop_problems(job: JobSpec, opened: OpenCluster) -> list[str]:
-    """Where Kerberos asks for tokens, and there are none."""
+    """Return the problem of a job that needs HDFS tokens on a cluster with Kerberos but cannot get them."""
     yarn = opened.settings.yarn
     if not job.hadoop or yarn is None or not yarn.kerberos or opened.tokens is not None:
         return []
@@ -456,7 +464,7 @@ def _hadoop_problems(job: JobSpec, opened: OpenCluster) -> list[str]:
 
 
 def _secret_problems(job: JobSpec, secrets: Mapping[str, str]) -> list[str]:
-    """The values are not shown."""
+    """Return the problems of the secrets' values, without showing the values."""
     missing = [name for name in job.secrets if name not in secrets]
     advice = "give it to the operator, in its argument secrets"
     found = [f"secrets: no value was given for {name!r}; {advice}" for name in missing]

@@ -1,4 +1,8 @@
-"""Letting those who may look at a job read its records on the store, where the store can tell them from others."""
+"""Submit a job to the cluster, and preview a submission.
+
+A SubmissionAttempt writes the application's files, takes its checkpoint chain and submits it, or undoes this on an
+error. The job's viewers get read access to its records if the store supports access lists.
+"""
 
 from __future__ import annotations
 
@@ -64,9 +68,9 @@ _OTHERS_PASS = 0o001
 
 
 def share_records(storage: Storage, layout: Layout, identity: Identity, application_id: str, job: JobSpec) -> None:
-    """Let the job's viewers get to its records, and read what is there; what comes later its containers share.
+    """Let the job's viewers reach and read its present records; its containers share later ones. Blocks.
 
-    A store that cannot do that is told of in the log: the job is no worse without. Blocks.
+    If the store does not support this, only log a warning, because the job still works.
     """
     readers = readers_of(job)
     if not readers:
@@ -88,7 +92,7 @@ def share_records(storage: Storage, layout: Layout, identity: Identity, applicat
 
 
 def _tell_of_closed_doors(storage: Storage, root: str, readers: Readers) -> None:
-    """Above the staging directory nothing is ours to open."""
+    """Log closed directories above the staging directory, because only their owners can open them."""
     above = uris.parse(root).parent
     while above.path != "/":
         if not _others_pass(storage.status(str(above))):
@@ -106,30 +110,30 @@ def _others_pass(status: FileStatus) -> bool:
     return status.permission is None or bool(status.permission & _OTHERS_PASS)
 
 
-_END_SECONDS = 60.0  # that an application may take to end after its kill
+_END_SECONDS = 60.0  # time limit for an application's end after its kill
 
 
 @attrs.define
 class SubmissionAttempt:
-    """The start of one application under a fresh id: takes its checkpoint chain, writes its files, submits it.
+    """The start of one application under a new id: takes its checkpoint chain, writes its files, submits it.
 
-    Remembers what it has done, so that ``undo`` can remove it on any error.
+    Records its changes so that ``undo`` can revert them on any error.
     """
 
     prepared: PreparedSubmission = attrs.field(repr=False)
     application_id: str
     _chain_uri: str = ""
-    _chain_opened: bool = False  # by this very attempt
-    _taken: Epoch | None = None  # of the training's owners
-    _token: StoreToken | None = attrs.field(default=None, repr=False)  # whoever has it reads and writes as its user
-    _handed_over: bool = False  # the cluster may have started it
+    _chain_opened: bool = False  # by this attempt
+    _taken: Epoch | None = None  # the owner that this attempt has added
+    _token: StoreToken | None = attrs.field(default=None, repr=False)  # hidden, because it gives its user's access
+    _handed_over: bool = False  # the cluster may have started the application
 
     @property
     def _opened(self) -> OpenCluster:
         return self.prepared.opened
 
     def keep(self, specification: SpecificationRecord) -> None:
-        """Keep it for people who look at the job later, and let them in. Raises StagingFailed."""
+        """Write the specification for the job's history, and give its viewers access. Raises StagingFailed."""
         self._note_environments()
         directory = self.prepared.layout.application_dir(self.prepared.request.identity, self.application_id)
         uri = uris.join(directory, contract.HISTORY_DIR, contract.SPECIFICATION_FILE)
@@ -141,7 +145,10 @@ class SubmissionAttempt:
         share_records(self._opened.storage, self.prepared.layout, request.identity, self.application_id, request.job)
 
     def _note_environments(self) -> None:
-        """That the job uses them, and has read those of the shared cache: a later job need not read these again."""
+        """Record that the job uses its built environments.
+
+        For those of the shared cache, also record that they were checked, so that a later job need not read them again.
+        """
         built = [each for each in self.prepared.environments.values() if each.built]
         note_uses(BuiltEnvironments(self._opened.storage, self.prepared.layout), [each.python_env for each in built])
         shared = shared_cache(self._opened)
@@ -150,10 +157,13 @@ class SubmissionAttempt:
                 shared.note_checked(self._opened.storage.status(each.python_env))
 
     def hand_over(self, submission: Submission, before_submit: Callable[[str], object] | None) -> None:
-        """Raises SubmissionRefused, StagingFailed; as ``before_submit``."""
+        """End other applications of the training, then submit this one.
+
+        Raises SubmissionRefused, StagingFailed, and the errors of ``before_submit``.
+        """
         self._end_others()
         if before_submit is not None:
-            # At last, since all of the above takes its time: whoever wants it no more may say so until here.
+            # Last, because the steps above take time and the caller may cancel the submission until here.
             before_submit(self.application_id)
         self._handed_over = True
         try:
@@ -182,7 +192,7 @@ class SubmissionAttempt:
                 check_token_life(self._token, self.prepared.request.job)
 
     def take(self, chain: ChosenChain, description: ApplicationDescription) -> LocalizedResource:
-        """See StoreChanges. Once it is done, every other application of the training is fenced."""
+        """See StoreChanges. Afterwards, every other application of the training is fenced."""
         content = dump_json(description)
         self._chain_uri = chain.uri
         writes: list[Callable[[Before], FileStatus | None]] = [
@@ -192,7 +202,7 @@ class SubmissionAttempt:
         ]
         status = write_in_order(writes)[-1]
         assert status is not None  # noqa: S101 - of the last one
-        # It is easily missed in a log that the checkpoints of the training are not used.
+        # A warning, because users easily miss that the training's checkpoints are not used.
         log.log(logging.WARNING if chain.plan.begins_again else logging.INFO, "%s %s", self.application_id, chain.plan)
         return stored_resource(status, contract.APPLICATION_FILE, sha256=hashlib.sha256(content).hexdigest())
 
@@ -223,14 +233,14 @@ class SubmissionAttempt:
     # -- one application of the training ------------------------------------------------------------------------------
 
     def _end_others(self) -> None:
-        """After the owner is written, so that one application of the training does the work, whoever else is at it.
+        """End other applications, after the owner is written, so that only one application of the training works.
 
-        An application submitted before that is seen here, and ended; the master of one submitted later finds that it
-        owns nothing, and ends by itself.
+        An application that was submitted before the owner was written is found here and ended. The master of a later
+        one finds that it owns nothing, and ends itself.
         """
         for application in self._living():
             if application.id != self.application_id:
-                self._check_owner()  # or it may be the one that has taken over from this one, and is the one to stay
+                self._check_owner()  # otherwise the other one may have taken over, and must not be killed
                 log.warning("Ending %s, another application of this training", application.id)
                 self._opened.cluster.kill(application.id, f"{self.application_id} takes its training over")
                 self._await_end(application.id)
@@ -268,17 +278,17 @@ class SubmissionAttempt:
             return False
         return owner.application_id == self.application_id and owner.whose != self.prepared.request.whose
 
-    # -- back again --------------------------------------------------------------------------------------------------
+    # -- undo --------------------------------------------------------------------------------------------------------
 
     def undo(self) -> None:
-        """Remove what was made. What cannot be removed is logged, since another error is on its way."""
+        """Revert the attempt's changes. Failures are only logged, because another error is being raised."""
         try:
             if self._handed_over and self._is_wanted():
                 log.warning("%s may have been started, and goes on: another try waits for it", self.application_id)
                 return
             if self._handed_over:
                 self._opened.cluster.kill(self.application_id, "its submission failed half-way")
-                self._await_end(self.application_id)  # until then it may write what is removed below
+                self._await_end(self.application_id)  # until its end it may write files that are removed below
             self._opened.cluster.forget(self.application_id)
         except Exception as error:
             said = "%s may have been started, and may still run: %s"
@@ -288,7 +298,7 @@ class SubmissionAttempt:
         directory = self.prepared.layout.application_dir(self.prepared.request.identity, self.application_id)
         try:
             self._opened.storage.remove(directory, recursive=True)
-            if not self._handed_over:  # else its master may have begun to use it
+            if not self._handed_over:  # otherwise its master may already use the chain
                 if self._taken is not None:
                     self.prepared.chains.owners.give_back(self._taken, self.prepared.before)
                 if self._chain_opened:
@@ -309,7 +319,7 @@ def submit(
     *,
     mask: Mask,
 ) -> str:
-    """See ``TonyHook.submit``."""
+    """Submit the job; return the application id. See ``TonyHook.submit``."""
     prepared = prepare(opened, request)
     warn_of_open_ports(prepared.request.job)
     application_id = opened.cluster.new_application()
@@ -325,28 +335,28 @@ def submit(
             kept.result()
         attempt.hand_over(submission, before_submit)
     except BaseException:
-        # Also when the task is timed out or killed meanwhile: nobody else knows of what was made.
+        # Also if the task times out or is killed, because only this attempt knows its changes.
         attempt.undo()
         raise
     return application_id
 
 
-# The id that is given at the submission; the cluster is not asked for one.
+# Placeholder for the id, which the cluster assigns at the submission.
 APPLICATION_ID = "application_0_0000"
-_NOT_WRITTEN = 0  # the time of a file that is not on the store yet
+_NOT_WRITTEN = 0  # modification time of a file that is not on the store yet
 
 
 @attrs.frozen
 class Preview:
-    """What a submission would stage, describe and request, as plain JSON."""
+    """The files, description and request of a submission, as plain JSON."""
 
-    staged: dict[str, str]  # file of this machine -> URI that it is copied to, unless that is there already
-    description: dict[str, Any]  # what every container is told
-    request: dict[str, Any]  # to the cluster; secrets are masked
+    staged: dict[str, str]  # file of this machine -> its URI in the cache, uploaded if it is missing
+    description: dict[str, Any]  # read by every container
+    request: dict[str, Any]  # sent to the cluster; secrets are masked
 
 
 def preview(opened: OpenCluster, request: SubmissionRequest) -> Preview:
-    """What ``submit`` would make of the request, by its own code. Changes nothing; raises as it does."""
+    """Return what ``submit`` would send for the request, with its code and errors. Changes nothing."""
     prepared = prepare(opened, request)
     paper = _ChangesOnPaper(prepared)
     submission = build_submission(prepared, paper)
@@ -356,7 +366,7 @@ def preview(opened: OpenCluster, request: SubmissionRequest) -> Preview:
 
 @attrs.frozen
 class _ChangesOnPaper:
-    """``StoreChanges`` that changes nothing, and tells what would be there."""
+    """``StoreChanges`` that changes nothing and returns the expected results."""
 
     prepared: PreparedSubmission
     application_id: str = APPLICATION_ID

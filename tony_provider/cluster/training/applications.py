@@ -1,7 +1,7 @@
-"""An application and its training, looked up by an id or a tag that people name.
+"""Find applications and their trainings by ids or tags that users name.
 
-The cluster and the staging directory are asked, and have to agree. Anybody may give an application of their own any
-tag, but makes no directory for it among a training's; and a job may do that, but gives no other application its tag.
+The cluster and the staging directory must agree. Any user may give any tag to their own application, but cannot make a
+directory for it among a training's. A job can make such a directory, but cannot give another application its tag.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from tony_provider.runtime.storage.errors import StorageNotFound
 
 @attrs.frozen
 class ApplicationRef:
-    """An application, and the training that it is of as far as that is known."""
+    """An application, and its training if that is known."""
 
     application_id: str
-    application: Application | None  # None: the cluster does not know it (any more)
-    identity: Identity | None  # None: nothing of it is in the staging directory
+    application: Application | None  # None if the cluster does not know it (any more)
+    identity: Identity | None  # None if the staging directory has no files of it
 
 
 @attrs.frozen
 class ApplicationFinder:
-    """Finds applications by id or tag, and the trainings that they are of.
+    """Finds applications by id or tag, and their trainings.
 
     All methods raise ClusterError and StorageError.
     """
@@ -44,7 +44,7 @@ class ApplicationFinder:
     layout: Layout
 
     def of_application(self, application_id: str) -> ApplicationRef | None:
-        """The application with this id; None when neither the cluster nor the staging directory knows it."""
+        """Return the application with this id, or None if neither cluster nor staging directory knows it."""
         application = self.cluster.application(application_id)
         if application is not None:
             return ApplicationRef(application_id, application, self._by_tags(application))
@@ -52,9 +52,9 @@ class ApplicationFinder:
         return ApplicationRef(application_id, None, identity) if identity is not None else None
 
     def of_tag(self, tag: str) -> ApplicationRef | None:
-        """The newest application with this tag, a training's own or one that jobs name; None when there is none.
+        """Return the newest application with this tag, or None. The tag is a training's own or one that jobs name.
 
-        Those of the staging directory come before others of the hook's user; strangers' do not count.
+        Applications of the staging directory come before others of the hook's user. Other users' do not count.
         """
         known = list(self.identities())
         others = []
@@ -70,17 +70,17 @@ class ApplicationFinder:
         return others[0] if others else None
 
     def live_of(self, identity: Identity) -> list[Application]:
-        """The applications of this training that have not ended, newest first."""
+        """Return the training's applications that have not ended, newest first."""
         found = self.cluster.applications(ApplicationFilter(live=True, tag=identity.tag))
         known = self.ids_of(identity) if found else []
         return [application for application in found if application.id in known]
 
     def is_of(self, identity: Identity, application: Application) -> bool:
-        """Whether the application is one of this training's."""
+        """Return whether the application belongs to this training."""
         return identity.tag in application.tags and application.id in self.ids_of(identity)
 
     def identities(self) -> Iterator[Identity]:
-        """The identities of all trainings that have a directory."""
+        """Yield the identities of all trainings that have a directory."""
         try:
             directories = self.storage.list(self.layout.jobs_dir)
         except StorageNotFound:
@@ -90,7 +90,7 @@ class ApplicationFinder:
                 yield identity
 
     def _by_tags(self, application: Application) -> Identity | None:
-        """Seldom more than one directory is looked into, where ``_by_directory`` does it with all."""
+        """Return the training by the application's tags, which seldom lists more than one directory."""
         tagged = (identity for identity in self.identities() if identity.tag in application.tags)
         return next((identity for identity in tagged if application.id in self.ids_of(identity)), None)
 
@@ -110,7 +110,7 @@ class ApplicationFinder:
 
 
 def tag_of(application: Application) -> str | None:
-    """The tag that names the application's training; None for an application of something else."""
+    """Return the tag that names the application's training, or None if no tag does."""
     return next((tag for tag in application.tags if tag.startswith(contract.TAG_PREFIX)), None)
 
 
@@ -119,11 +119,11 @@ log = logging.getLogger(__name__)
 
 @attrs.frozen
 class PreviousApplication:
-    """The application that a training has started last, with what the cluster and the store know of it."""
+    """The last application of a training, as the cluster and the store know it."""
 
     application_id: str
-    application: Application | None  # None: the cluster does not know it (any more), or it never was
-    status: JobStatus | None  # its result, once there is one that can be read
+    application: Application | None  # None if the cluster does not know it (any more), or it never existed
+    status: JobStatus | None  # its result, once a readable one exists
     delivered: Delivered | None
 
     @property
@@ -132,13 +132,13 @@ class PreviousApplication:
 
     @property
     def has_succeeded(self) -> bool:
-        """Whether it succeeded. Its own result is the truth; the cluster's word counts where there is none."""
+        """Whether it succeeded, by its own result, or by the cluster's final status if there is no result."""
         if self.status is not None and self.status.state.is_final:
             return self.status.state is JobState.SUCCEEDED
         return self.application is not None and self.application.final_status is FinalStatus.SUCCEEDED
 
     def __str__(self) -> str:
-        """Its id and what became of it, in a few words."""
+        """Describe the application by its id and state."""
         if self.status is not None and self.status.state.is_final:
             return f"{self.application_id} {self.status.state.value}"
         if self.application is not None:
@@ -149,21 +149,21 @@ class PreviousApplication:
 def previous_application(
     cluster: Cluster, storage: Storage, layout: Layout, identity: Identity, *, remembered: str | None = None
 ) -> PreviousApplication | None:
-    """The application that a training has started last: its owner, else the one ``remembered``.
+    """Return the last application of a training: its owner, otherwise the one ``remembered``.
 
-    None when there is neither. Raises ClusterError, StorageError.
+    Return None if there is neither. Raises ClusterError, StorageError.
     """
     owner = TrainingOwners(storage, layout.job_dir(identity)).newest().owner.application_id
     application_id = owner or remembered
     if application_id is None:
         return None
     directory = layout.application_dir(identity, application_id)
-    # In this order: an application that ends meanwhile has left its result by the time the cluster calls it ended.
+    # Query the cluster before the store, because an application writes its result before the cluster reports its end.
     application = cluster.application(application_id)
     if application is not None:
         finder = ApplicationFinder(cluster, storage, layout)
-        # More people, or a job, may write what a task remembers than may change the task, and a job its owner's file:
-        # of which the tag is enough, since its directory may have gone.
+        # Jobs and other users may have written what a task remembers, and a job its training's owner file, so check
+        # that the application is the training's. For an owner the tag is enough, because its directory may be gone.
         is_mine = identity.tag in application.tags if owner else finder.is_of(identity, application)
         if not is_mine:
             who = "the owner's file of its training names" if owner else "its task remembers"
@@ -178,6 +178,6 @@ def _status(storage: Storage, directory: str, application: Application | None) -
         return results.job_status(storage, directory)
     except RecordUnreadable as error:
         if application is None and results.is_of_result(error):
-            raise  # nothing else can tell whether it has succeeded
+            raise  # without it, its success is unknown
         log.warning("Going by what the cluster knows: %s", error)
         return None

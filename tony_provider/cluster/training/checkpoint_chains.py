@@ -1,4 +1,7 @@
-"""The owners of a training, as Airflow's side reads and adds them."""
+"""The checkpoint chains of a training and their owners, as submissions and tools read and write them.
+
+Every application that is submitted for a training becomes its owner, and only the owner may commit checkpoints.
+"""
 
 from __future__ import annotations
 
@@ -145,11 +148,11 @@ class TrainingOwners:
 
 @attrs.frozen
 class ChainState:
-    """A checkpoint chain as it was found on the store: its owner and what it says of itself."""
+    """A checkpoint chain as found on the store: its file and its owner."""
 
     uri: str
-    about: CheckpointChain | None  # None: its creation was cut short, nothing is in it
-    owner: Owner | None  # the last one; None: no application was submitted for it
+    about: CheckpointChain | None  # None if its creation was interrupted and it is empty
+    owner: Owner | None  # the last owner; None if no application was submitted for it
 
     @property
     def name(self) -> str:
@@ -157,7 +160,7 @@ class ChainState:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is written in it: somebody is about to open it, or died then."""
+        """Whether nothing is written in it: another process is about to open it, or died while doing so."""
         return self.about is None and self.owner is None
 
 
@@ -189,32 +192,32 @@ class CheckpointChains:
         return self.owned_by(application_id) or self.newest()
 
     def all(self) -> list[ChainState]:
-        """Every one, the oldest first."""
+        """Return all chains, the oldest first."""
         return [self.read(self.layout.chain_dir(self.identity, number)) for number in self._numbers()]
 
     def read(self, uri: str) -> ChainState:
         return ChainState(uri, read_chain(self.storage, uri), self.owners.of_chain(uris.name(uri)))
 
     def uri_after(self, newest: ChainState | None) -> str:
-        """Of the chain that is to be opened next."""
+        """Return the URI of the chain to be opened after ``newest``."""
         number = 0 if newest is None else chain_number(newest.name) or 0
         if newest is None or not newest.is_empty:
             number += 1
         return self.layout.chain_dir(self.identity, number)
 
     def open_after(self, newest: ChainState | None, about: CheckpointChain) -> str:
-        """Open the chain after ``newest``; returns its URI.
+        """Open the chain after ``newest``; return its URI.
 
-        Raises StorageExists when another try has just opened it.
+        Raises StorageExists if another try has just opened it.
         """
         uri = self.uri_after(newest)
         self.open(uri, about)
         return uri
 
     def open(self, uri: str, about: CheckpointChain, before_it_appears: Before = without_waiting) -> None:
-        """Open the chain that ``uri_after`` has named. ``before_it_appears``: see ``Storage.write``.
+        """Open the chain with a URI from ``uri_after``. ``before_it_appears``: see ``Storage.write``.
 
-        Raises StorageExists when another try has just opened it.
+        Raises StorageExists if another try has just opened it.
         """
         file = uris.join(uri, contract.CHAIN_FILE)
         self.storage.write(file, dump_json(about), before_it_appears=before_it_appears)
@@ -224,11 +227,11 @@ class CheckpointChains:
         write_atomically(self.storage, file, dump_json(about), before_it_appears=before_it_appears)
 
     def abandon(self, uri: str) -> None:
-        """Take back a chain that was opened in vain, unless another try has come to own it."""
+        """Remove a chain that was opened but is not used, unless another try owns it by now."""
         if self.owners.newest().owner.chain == uris.name(uri):
             return
         self.storage.remove(uris.join(uri, contract.CHAIN_FILE))
-        with contextlib.suppress(StorageNotEmpty):  # somebody uses it all the same
+        with contextlib.suppress(StorageNotEmpty):  # another process uses it nevertheless
             self.storage.remove(uri)
 
     def _numbers(self) -> list[int]:
@@ -241,19 +244,19 @@ class CheckpointChains:
 
 
 def new_chain() -> CheckpointChain:
-    """The content of ``chain.json`` for a chain that is made now, of nothing yet."""
+    """Return the content of ``chain.json`` for a new, empty chain."""
     return CheckpointChain(fingerprint={}, created_ms=epoch_ms())
 
 
 def read_chain(storage: Storage, uri: str) -> CheckpointChain | None:
-    """What a chain's file says of it; None where there is no such file. Raises StorageError, RecordUnreadable."""
+    """Return the content of a chain's file, or None if there is no file. Raises StorageError, RecordUnreadable."""
     without = "the training begins anew, in another checkpoint chain"
     return read_record(storage, uris.join(uri, contract.CHAIN_FILE), CheckpointChain, without=without)
 
 
 @attrs.frozen
 class KeptCheckpoint:
-    """A checkpoint of a chain, for people."""
+    """A checkpoint of a chain, for display."""
 
     number: int
     label: str

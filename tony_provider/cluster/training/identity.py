@@ -1,4 +1,7 @@
-"""The identity of a training: the same for every try of one task of one run, different for all others."""
+"""The identity of a training, the layout of the staging directory, and a reader of small records.
+
+The identity is equal for all tries of one task of one run, and different for all others.
+"""
 
 from __future__ import annotations
 
@@ -20,24 +23,24 @@ from tony_provider.runtime.storage.base import Storage, read_whole
 from tony_provider.runtime.storage.errors import StorageInvalidPath, StorageNotFound, StorageTooLarge
 
 _SLUG_LENGTH = 60
-_HASH_LENGTH = 20  # hexadecimal digits: 80 bits, plenty against chance collisions
+_HASH_LENGTH = 20  # hexadecimal digits: 80 bits make chance collisions negligible
 _NAME = re.compile(rf"(.+)-([0-9a-f]{{{_HASH_LENGTH}}})")
 
 
 @attrs.frozen
 class Identity:
-    """Names a training: ``name`` its directory, ``tag`` its YARN applications.
+    """Names a training: ``name`` is its directory, ``tag`` the tag of its YARN applications.
 
-    Legal wherever they are used: HDFS path parts (no colon, no slash, short), YARN tags (lower-case ASCII, at most 100
-    characters), and unlike raw Airflow ids never longer than 81 characters.
+    Both are valid everywhere: as HDFS path parts (no colon, no slash, short) and as YARN tags (lower-case ASCII, at
+    most 100 characters). Unlike raw Airflow ids, they never exceed 81 characters.
     """
 
     slug: str  # for people
-    digest: str  # for machines: over everything that tells trainings apart
+    digest: str  # for machines: the hash of everything that distinguishes trainings
 
     @classmethod
     def parse(cls, name: str) -> Identity | None:
-        """The identity with this ``name``; None when it is no training's."""
+        """Return the identity with this ``name``, or None if the name is not a training's."""
         match = _NAME.fullmatch(name)
         return None if match is None else cls(match[1], match[2])
 
@@ -59,14 +62,14 @@ def identity_of(
     map_index: int = -1,
     checkpoint_key: str | None = None,
 ) -> Identity:
-    """The identity of one task of one run.
+    """Return the identity of one task of one run.
 
-    ``namespace`` keeps two Airflow installations on one cluster apart. ``checkpoint_key`` is the author's own name for
-    this training among the mapped instances of a task; it takes the place of ``map_index`` (-1: not mapped), which
-    changes meaning when the mapped list does.
+    ``namespace`` separates Airflow installations on one cluster. ``checkpoint_key`` is the author's name for this
+    training among the mapped instances of a task. It replaces ``map_index`` (-1 if not mapped), whose meaning changes
+    when the mapped list changes.
     """
     instance: object = map_index if checkpoint_key is None else ["key", checkpoint_key]
-    # JSON keeps the parts apart: ("a", "bc") and ("ab", "c") must differ.
+    # JSON separates the parts, because ("a", "bc") and ("ab", "c") must differ.
     digest = hashlib.sha256(json.dumps([namespace, dag_id, run_id, task_id, instance]).encode()).hexdigest()
     which = checkpoint_key if checkpoint_key is not None else (str(map_index) if map_index >= 0 else "")
     return Identity(_slug(dag_id, task_id, which, run_id), digest[:_HASH_LENGTH])
@@ -82,7 +85,7 @@ def _slug(*parts: str) -> str:
     return "-".join(words)[:_SLUG_LENGTH].strip("-") or "training"
 
 
-APPLICATIONS = "applications"  # in a training's directory: those of its applications
+APPLICATIONS = "applications"  # subdirectory of a training's directory with those of its applications
 _JSON = ".json"
 _CACHED = re.compile(r"(?:environments/)?[0-9a-f]{64}/[^/]+")
 _CHAIN = re.compile(r"chain-(\d{4,})")
@@ -92,9 +95,9 @@ _CHAIN = re.compile(r"chain-(\d{4,})")
 class Layout:
     """The paths below one staging directory.
 
-    They are ``cache/<sha256>/<name>`` for what jobs share, ``jobs/<identity>/`` for what is one training's: an
-    ``applications/<id>`` for each application, a chain (``chain-0001``) for each fresh start, ``notes`` of its
-    tries; ``advice/<task>.json`` for what all runs of a task of a DAG have used.
+    Files that jobs share are in ``cache/<sha256>/<name>``. Each training has ``jobs/<identity>/`` with an
+    ``applications/<id>`` for each application, a chain (``chain-0001``) for each fresh start, and ``notes`` of its
+    tries. ``advice/<task>.json`` records the resource usage of all runs of a DAG's task.
     """
 
     root: str  # URI of the staging directory
@@ -121,7 +124,7 @@ class Layout:
 
     @property
     def environments_dir(self) -> str:
-        """The directory that holds the Python environments that were built, a directory for each."""
+        """The directory of built Python environments, which has a subdirectory for each."""
         return uris.join(self.cache_dir, "environments")
 
     @property
@@ -139,33 +142,33 @@ class Layout:
         return uris.join(self.applications_dir(identity), application_id)
 
     def launch_dir(self, identity: Identity, application_id: str) -> str:
-        """The directory for what the application needs only while it lives."""
+        """Return the directory of files that the application needs only while it lives."""
         return uris.join(self.application_dir(identity, application_id), contract.LAUNCH_DIR)
 
     def notes_dir(self, identity: Identity) -> str:
-        """The directory of what the training's tries tell each other."""
+        """Return the directory of notes that the training's tries leave for each other."""
         return uris.join(self.job_dir(identity), "notes")
 
     @property
     def advice_dir(self) -> str:
-        """The directory that holds what is known of former runs, a file for each task of a DAG."""
+        """The directory of records of previous runs, which has a file for each task of a DAG."""
         return uris.join(self.root, "advice")
 
     def former_runs(self, task: Identity) -> str:
-        """The URI of the file with the last applications of a task of a DAG, whatever their runs."""
+        """Return the URI of the file with the last applications of a task of a DAG, in all its runs."""
         return uris.join(self.advice_dir, f"{task.name}{_JSON}")
 
     def task_of(self, file: str) -> Identity | None:
-        """The task whose former runs are in the file of this name; None when it is none of ours."""
+        """Return the task whose previous runs are in the file with this name, or None for any other file."""
         return Identity.parse(file.removesuffix(_JSON)) if file.endswith(_JSON) else None
 
     def chain_dir(self, identity: Identity, number: int) -> str:
-        """The directory of a checkpoint chain; numbers count from 1."""
+        """Return the directory of a checkpoint chain; numbers start at 1."""
         return uris.join(self.job_dir(identity), f"chain-{number:04}")
 
 
 def chain_number(name: str) -> int | None:
-    """The number of the chain whose directory in ``job_dir`` has this name; None for other names."""
+    """Return the number of the chain whose directory in ``job_dir`` has this name, or None for another name."""
     match = _CHAIN.fullmatch(name)
     return int(match[1]) if match else None
 
@@ -174,14 +177,14 @@ T = TypeVar("T")
 
 
 def read_record(storage: Storage, uri: str, cls: type[T], *, without: str, most_bytes: int = RECORD_LIMIT) -> T | None:
-    """What a small file on the store says, as ``cls``; None when there is no such file.
+    """Return the content of a small file on the store as ``cls``, or None if there is no such file.
 
-    Keys that this version does not know are left out, and so is what a terminal obeys.
+    Unknown keys are ignored, and characters that control a terminal are removed.
 
-    :param without: what happens once the file is removed, for people who have to choose.
-    :param most_bytes: what is larger is no record of ours.
+    :param without: the effect of removing the file, for the error message.
+    :param most_bytes: size limit of the file.
 
-    Raises StorageError, and RecordUnreadable for what somebody has changed, or a newer version has written.
+    Raises StorageError, and RecordUnreadable if the file was changed or a newer version wrote it.
     """
     try:
         data = read_whole(storage, uri, most_bytes)

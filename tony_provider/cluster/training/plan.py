@@ -1,7 +1,8 @@
-"""The fingerprint of a job: a hash for each thing that its checkpoints depend on. Another one means another training.
+"""Plan the training of a new application: continue a checkpoint chain, or open a new one.
 
-Commands, environment, code and data are in it. Memory, processors, queue, instances, timeouts, priorities and labels
-are not: they decide how fast a training is, not what becomes of it. Side-cars train nothing.
+The fingerprint of a job has a hash for each key that its checkpoints depend on. If it changes, it is another training.
+It covers commands, environment, code and data. It omits memory, processors, queue, instances, timeouts, priorities and
+labels, which affect only the speed, and sidecars, which train nothing.
 """
 
 from __future__ import annotations
@@ -43,19 +44,19 @@ from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import Storage
 from tony_provider.runtime.storage.errors import StorageInvalidPath, StorageNotFound
 
-_DIGITS = 16  # hexadecimal: plenty against chance
+_DIGITS = 16  # hexadecimal digits make chance collisions negligible
 
 
 def fingerprint(job: JobSpec, sources: Sources) -> dict[str, str]:
-    """The job's hashes, by the keys of the job specification; a directory has one hash.
+    """Return the job's hashes, by the keys of the job specification; a directory has one hash.
 
-    Values cannot be read from it.
+    The hashes do not reveal the values.
     """
     return {key: _hash(value) for key, value in sorted({**_words(job), **_contents(job, sources)}.items())}
 
 
 def differing(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """The keys of which two fingerprints differ."""
+    """Return the keys in which two fingerprints differ."""
     return sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
 
 
@@ -76,21 +77,24 @@ def _words(job: JobSpec) -> dict[str, Any]:
 
 
 def _image(path: str, docker: Docker | None) -> dict[str, Any]:
-    """What of an image says what is trained; in which network it runs, or as whom, does not."""
+    """Return the parts of an image's entry that affect the training. Its network and user do not."""
     if docker is None or docker.runtime is ContainerRuntime.NONE:
         return {}
     return {f"{path}.image": docker.image, f"{path}.mounts": docker.mounts or []}
 
 
 def _image_of_its_own(job: JobSpec, task_type: str) -> dict[str, Any]:
-    """Of a task type that has another image than the job says, or none."""
+    """Return the image of a task type if it differs from the job's."""
     path = f"tasks.{task_type}.docker"
     own, of_job = _image(path, image_of(job, task_type)), _image(path, job.docker)
     return {} if own == of_job else own or {f"{path}.image": None}
 
 
 def _contents(job: JobSpec, sources: Sources) -> dict[str, list[Any]]:
-    """Files of this machine by their content; of those on the store nobody knows it without reading them all."""
+    """Return local files by their content, and stored files by URI, size and modification time.
+
+    The content of a stored file is unknown without reading it.
+    """
     found: dict[str, list[Any]] = defaultdict(list)
     for source in sources.local:
         if not _is_aside(job, source.task_type):
@@ -99,12 +103,12 @@ def _contents(job: JobSpec, sources: Sources) -> dict[str, list[Any]]:
         if not _is_aside(job, stored.task_type):
             of_store = stored.resource
             found[stored.key].append([stored.name, [of_store.uri, of_store.size, of_store.modified_ms]])
-    # Once, where several task types have it of the same entry.
+    # List a file once if several task types get it from the same entry.
     return {key: [each for each, _ in groupby(sorted(contents))] for key, contents in found.items()}
 
 
 def _is_aside(job: JobSpec, task_type: str | None) -> bool:
-    """Whether it is a side-car's own."""
+    """Return whether the task type is a sidecar."""
     return task_type is not None and job.role(task_type) is Role.SIDECAR
 
 
@@ -112,31 +116,31 @@ def _hash(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:_DIGITS]
 
 
-_SHOWN = 6  # keys that are named when many differ
+_SHOWN = 6  # changed keys in a message
 
 
 class Resume(StrEnum):
-    """What a new application does with the checkpoints of an earlier one."""
+    """Whether a new application uses the checkpoints of an earlier one."""
 
-    AUTO = "auto"  # goes on after a failure, when nothing has changed that its checkpoints depend on
-    ALWAYS = "always"  # goes on whatever has changed, and also after a success
-    NEVER = "never"  # begins at step 0
+    AUTO = "auto"  # resumes after a failure if nothing that the checkpoints depend on has changed
+    ALWAYS = "always"  # resumes after any change, and also after a success
+    NEVER = "never"  # starts at step 0
 
 
 @attrs.frozen
 class ChainChoice:
-    """The decision whether a new application goes on in the newest checkpoint chain, and why."""
+    """The decision whether a new application continues the newest checkpoint chain, and the reason."""
 
-    goes_on: bool  # in the newest chain
-    why: str  # words for the task's log, after "goes on in chain-0001" or "opens chain-0002"
+    goes_on: bool  # whether to continue the newest chain
+    why: str  # for the task's log
 
 
 def choose_chain(
     resume: Resume, newest: ChainState | None, fingerprint: Mapping[str, str], *, has_succeeded: bool
 ) -> ChainChoice:
-    """Decide whether a new application goes on in the newest checkpoint chain.
+    """Decide whether a new application continues the newest checkpoint chain.
 
-    ``has_succeeded``: whether the newest chain's owner has.
+    ``has_succeeded``: whether the newest chain's owner has succeeded.
     """
     if newest is None:
         return ChainChoice(False, "this training has not run before")
@@ -161,21 +165,21 @@ def _named(keys: list[str]) -> str:
 
 @attrs.frozen
 class ChainOrigin:
-    """The operator's ``resume_from`` and ``warm_start``: what a checkpoint chain begins with.
+    """The operator's ``resume_from`` and ``warm_start``: the start of a new checkpoint chain.
 
-    Ids are an identity here.
+    The operator's ids are an Identity here.
     """
 
-    resume_from: Identity | str | None = None  # another training's newest chain, or the URI of a chain or checkpoint
-    snapshot: int | None = None  # the number of a checkpoint in this chain; default: the newest one
-    warm_start: str | None = None  # URI of a model's directory, or of a chain: its newest checkpoint then
+    resume_from: Identity | str | None = None  # a training, for its newest chain, or the URI of a chain or checkpoint
+    snapshot: int | None = None  # number of a checkpoint in this chain; default: the newest one
+    warm_start: str | None = None  # URI of a model's directory, or of a chain for its newest checkpoint
 
 
 @attrs.frozen
 class OriginFinder:
-    """Finds the origin of a chain in the storage.
+    """Finds the origin of a chain on the store.
 
-    Raises SourceMissing, which names the missing source, and StorageError.
+    Methods raise SourceMissing, which names the missing source, and StorageError.
     """
 
     storage: Storage
@@ -252,11 +256,11 @@ class OriginFinder:
 
 @attrs.frozen
 class TrainingPlan:
-    """What a new application trains on: its checkpoint chain, and the checkpoint or model it begins with."""
+    """The plan for a new application: its checkpoint chain, and the checkpoint or model that it starts with."""
 
-    newest: ChainState | None  # as it was found
-    goes_on: bool  # in the newest one; else another is opened
-    about: CheckpointChain  # what its file will say
+    newest: ChainState | None  # the newest chain on the store
+    goes_on: bool  # whether to continue the newest chain; otherwise a new one is opened
+    about: CheckpointChain  # content of the chain's file
     why: str  # for the task's log
     resume: ResumePoint | None = None  # the checkpoint from which the training resumes
     saved_in: str = ""  # URI of the chain that holds it
@@ -279,7 +283,7 @@ class TrainingPlan:
 
 @attrs.frozen
 class TrainingPlanner:
-    """Makes the plan for a new application of one training, from what the store and the cluster know."""
+    """Plans a new application of one training from the state of the store and the cluster."""
 
     cluster: Cluster
     storage: Storage
@@ -287,9 +291,9 @@ class TrainingPlanner:
     identity: Identity
 
     def plan(self, fingerprint: dict[str, str], resume: Resume, origin: ChainOrigin) -> TrainingPlan:
-        """Decide what a new application is to go on from. Changes nothing.
+        """Decide from which chain, checkpoint or model a new application starts. Changes nothing.
 
-        Raises SourceMissing for an origin that is not there, ClusterError, StorageError.
+        Raises SourceMissing if an origin does not exist, ClusterError, StorageError.
         """
         newest = CheckpointChains(self.storage, self.layout, self.identity).newest()
         before = previous_application(self.cluster, self.storage, self.layout, self.identity)

@@ -1,8 +1,8 @@
-"""A job's status within bounds, as Airflow's side takes it: a job may write in its place what it likes.
+"""Read a job's status, result, return value and labels from the store, and mark a result as delivered.
 
-What is shown line by line, compared with what came before, and kept in Airflow's database is bounded here, and once.
-Masters of this provider stay far below these limits. A status is refused if it names places of other jobs, or if a
-metric has the name of a key of Airflow's serialization.
+A job can write any value to its status file. So values that Airflow shows, compares or keeps in its database are
+bounded here. Masters of this provider stay far below these limits. A status is refused if it names places of other
+jobs, or if a metric has the name of a key of Airflow's serialization.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from tony_provider.runtime.storage.base import Storage, read_whole, write_atomic
 from tony_provider.runtime.storage.errors import StorageNotFound, StorageTooLarge
 
 MOST_WARNINGS = 200
-_MANY = limits.MOST_OUTPUTS  # and as many inputs and task types
+_MANY = limits.MOST_OUTPUTS  # the same limit for inputs and task types
 _TEXT = 4 << 10  # characters of a warning, a name or a URI
 _MOST_FOREIGN = 5  # foreign places that an error names
-_LONG = 64 << 10  # of a message, which ends with what a program has printed
+_LONG = 64 << 10  # characters of a message, which ends with program output
 
 
 class StatusRefused(ValueError):  # noqa: N818 - named for what is wrong
-    """A job's status has a value that no honest job reports; the message names each key and its value."""
+    """A job's status has a value that no correct job reports; the message names each key and its value."""
 
 
 def checked_status(status: JobStatus, application_dir: str | None) -> JobStatus:
-    """Return the status within bounds, after a check that it names only places of its own application and training.
+    """Check that the status names only places of its own application and training; return it within the limits.
 
-    ``application_dir``: URI of the application's directory. If it is None, because the directory is unknown, leave out
-    all places that the status names. Raises StatusRefused.
+    ``application_dir``: URI of the application's directory. If it is None, because the directory is unknown, all places
+    that the status names are left out. Raises StatusRefused.
     """
     if any(RESERVED_KEYS & metrics.keys() for metrics in _all_metrics(status)):
         raise StatusRefused(f"a metric's name {RESERVED_KEY_REASON}")
@@ -65,7 +65,7 @@ def _all_metrics(status: JobStatus) -> Iterator[Mapping[str, float]]:
 
 
 def bounded_status(status: JobStatus) -> JobStatus:
-    """The status with what is beyond the bounds left out, or cut."""
+    """Return the status with values beyond the limits removed or truncated."""
     return attrs.evolve(
         status,
         name=status.name[:_TEXT],
@@ -91,7 +91,7 @@ def _failure(failure: Failure) -> Failure:
 
 
 def _task(task: TaskStatus) -> TaskStatus:
-    """Itself where nothing of it is too much: there are thousands."""
+    """Return the task's status within the limits. Reuse the object if it is within them: there can be thousands."""
     found = task
     if task.progress is not None and _is_large(task.progress):
         found = attrs.evolve(found, progress=_progress(task.progress))
@@ -115,26 +115,26 @@ _NO_TRY = -1
 
 @attrs.frozen
 class Delivered:
-    """``delivered.json``: the mark that Airflow has the application's result, with the try that returned it.
+    """Content of ``delivered.json``: the mark that Airflow has the application's result, and which try returned it.
 
-    Writing it is the task's last act before it returns.
+    The task writes it as its last action before it returns.
     """
 
     try_number: int
-    max_tries: int  # the last try that Airflow allowed then; raised when the task is cleared
+    max_tries: int  # Airflow's limit of tries at that time; clearing the task raises it
     delivered_ms: int = attrs.field(factory=epoch_ms)  # epoch
     version: int = 1
 
     @classmethod
     def gone(cls) -> Delivered:
-        """The mark of a result that is no use any more, whoever had it: what it names was removed."""
+        """Return the mark of a result that is unusable because the model that it names was removed."""
         return cls(0, _NO_TRY)
 
     def reached_airflow(self, try_number: int, max_tries: int) -> bool:
-        """Whether Airflow called the try that left the mark a success, seen from a later try.
+        """Return whether Airflow recorded the try that left the mark as a success, seen from a later try.
 
-        It did if somebody has cleared the task since, or has made the run anew. A mere retry says that it did not: the
-        worker died, or Airflow's own server did not take the result, between the task's last act and its end.
+        This is so if a user has cleared the task or the run since. A plain retry means that Airflow did not: the worker
+        died, or Airflow's server rejected the result, between the task's last action and its end.
         """
         return not (max_tries == self.max_tries and try_number > self.try_number)
 
@@ -159,10 +159,10 @@ def job_status(storage: Storage, application_dir: str, *, may_have_ended: bool =
 
 
 def labels(storage: Storage, application_dir: str) -> dict[str, str]:
-    """The labels that the application was submitted with: where it came from (dag, run, task, try).
+    """Return the application's labels from its submission: its origin (dag, run, task, try).
 
-    They are in what its master is told, which is there as long as it lives, and in its first event. Empty where neither
-    can be read. Raises StorageError.
+    They are in the application's description, which exists while it lives, and in its first event. Return an empty
+    dictionary if neither can be read. Raises StorageError.
     """
     told = uris.join(application_dir, contract.LAUNCH_DIR, contract.APPLICATION_FILE)
     try:
@@ -173,12 +173,12 @@ def labels(storage: Storage, application_dir: str) -> dict[str, str]:
 
 
 def is_of_result(error: RecordUnreadable) -> bool:
-    """Whether the unreadable file is the job's result, and not only its status on the way, which decides nothing."""
+    """Return whether the unreadable file is the job's result, rather than its running status, which decides nothing."""
     return uris.name(error.uri) == contract.RESULT_FILE
 
 
 def returned(storage: Storage, application_dir: str) -> Any:
-    """What a job that has succeeded left in TONY_RESULT_FILE; None when it left nothing.
+    """Return the value that a successful job left in TONY_RESULT_FILE, or None if it left none.
 
     Raises StorageError, RecordUnreadable.
     """
@@ -198,7 +198,7 @@ def returned(storage: Storage, application_dir: str) -> Any:
 
 
 def delivered(storage: Storage, application_dir: str) -> Delivered | None:
-    """The mark that Airflow has the application's result; None when there is none.
+    """Return the mark that Airflow has the application's result, or None if there is no mark.
 
     Raises StorageError, RecordUnreadable.
     """
@@ -211,21 +211,21 @@ def mark_delivered(storage: Storage, application_dir: str, mark: Delivered) -> N
     write_atomically(storage, uris.join(application_dir, contract.DELIVERED_FILE), dump_json(mark))
 
 
-_LONGEST = 100  # characters of the DAG and its task
+_LONGEST = 100  # characters of the DAG and task ids
 _DATE = re.compile(r"(\d{4}-\d\d-\d\d)(?:T(\d\d):(\d\d))?")
 _MIDNIGHT = ("00", "00")
 
 
 @attrs.frozen
 class EventFileSource:
-    """The event files of one application, and of all others that have trained in the same checkpoint chain."""
+    """The event files of one application and of all others that have trained in its checkpoint chain."""
 
-    uri: str  # of a directory, which need not exist
+    uri: str  # URI of a directory, which need not exist
     label: str  # such as clicks.train-2026-01-05-application_1700000000000_0001; legal as the name of a directory
 
 
 def event_file_source(storage: Storage, layout: Layout, identity: Identity, application_id: str) -> EventFileSource:
-    """The event files of an application, running or ended.
+    """Return the source of the event files of a running or ended application.
 
     Raises StorageError, and RecordUnreadable for files of the training's checkpoint chains.
     """
@@ -240,8 +240,8 @@ def event_file_source(storage: Storage, layout: Layout, identity: Identity, appl
 
 
 def label_of(labels: Mapping[str, str], identity: Identity, application_id: str) -> str:
-    """What people call the application: its DAG, task and date as far as the labels say them, and its id."""
-    if "dag_id" not in labels:  # of no DAG: its slug says which run it is
+    """Return the application's label for users: DAG, task and date from its labels, if known, and its id."""
+    if "dag_id" not in labels:  # without a DAG, the slug identifies the run
         return f"{identity.slug}-{application_id}"
     what = ".".join(labels[key] for key in ("dag_id", "task_id") if key in labels)
     if "map_index" in labels:
@@ -251,7 +251,7 @@ def label_of(labels: Mapping[str, str], identity: Identity, application_id: str)
 
 
 def _date(run_id: str) -> str:
-    """The one that a run's id holds, as those of Airflow's own do; with its time, if it has one."""
+    """Return the date in a run id of Airflow's format, with its time unless that is midnight. Empty if it has none."""
     found = _DATE.search(run_id)
     if found is None:
         return ""
@@ -260,7 +260,7 @@ def _date(run_id: str) -> str:
 
 
 def _chain(chains: CheckpointChains, application_id: str, status: JobStatus | None) -> str | None:
-    """The one that the application owns; if others came after it, the newest that was there when it started."""
+    """Return the chain that the application owns, otherwise the newest one that existed when it started."""
     owned = chains.owned_by(application_id)
     if owned is not None:
         return owned.uri

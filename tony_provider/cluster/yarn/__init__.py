@@ -1,1 +1,1 @@
-"""The YARN backend: a cluster reached over REST, with Kerberos where it asks for that."""
+"""YARN backend: a cluster that is reached over REST, with Kerberos if the cluster requires it."""

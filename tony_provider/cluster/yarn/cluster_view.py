@@ -1,6 +1,6 @@
-"""The view of a YARN cluster, read from its REST answers: queues, node labels, nodes, the largest container.
+"""Queues, node labels, nodes and the largest container of a YARN cluster, parsed from its REST answers.
 
-The answers differ between versions and schedulers; one element of a list may come without the list around it.
+Answers differ between versions and schedulers. A list with one element may arrive as that element.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ class Queue:
     """A queue of YARN's scheduler."""
 
     path: str  # such as root.ml
-    state: str  # RUNNING, STOPPED, DRAINING; empty where the scheduler does not say
+    state: str  # RUNNING, STOPPED, DRAINING; empty if the scheduler does not report it
     is_leaf: bool
-    makes_children: bool  # the scheduler makes queues below it on demand
-    labels: frozenset[str] | None  # node labels that it may use; None: the scheduler does not say, or all
+    makes_children: bool  # the scheduler creates child queues on demand
+    labels: frozenset[str] | None  # node labels that the queue may use; None if unknown or unlimited
     maximum: dict[str, float] = attrs.field(
         factory=dict
-    )  # percent of the nodes with a label, or ""; 100 where not said
-    guaranteed: dict[str, float] = attrs.field(factory=dict)  # likewise, of its own; where said
-    user_factor: float | None = None  # one user gets so many times that at most; None: no limit, or not said
-    default_label: str = ""  # of containers that ask for none
-    submitters: tuple[str, ...] | None = None  # access lists of those who may submit; None: the scheduler shows none
-    administrators: tuple[str, ...] = ()  # access lists of those who may do all with what runs in it; as far as shown
+    )  # percent of the nodes by label ("" for none); 100 if not reported
+    guaranteed: dict[str, float] = attrs.field(factory=dict)  # guaranteed percent by label, if reported
+    user_factor: float | None = None  # factor on the guaranteed share per user; None if unknown or unlimited
+    default_label: str = ""  # of containers that request no label
+    submitters: tuple[str, ...] | None = None  # access lists of submitters; None if the scheduler does not report them
+    administrators: tuple[str, ...] = ()  # access lists of those reported as administrators of its applications
 
     @property
     def name(self) -> str:
@@ -41,34 +41,34 @@ class Queue:
 
 @attrs.frozen
 class Node:
-    """A node of the cluster (a NodeManager) and what it has."""
+    """A node of the cluster (a NodeManager) and its resources."""
 
     host: str
     labels: frozenset[str]
-    resources: dict[str, int]  # in all, used or not; memory in MiB
-    free: dict[str, int] = attrs.field(factory=dict)  # of these, not used now
+    resources: dict[str, int]  # total, used or not; memory in MiB
+    free: dict[str, int] = attrs.field(factory=dict)  # currently unused part of ``resources``
     works: bool = True
     rack: str = ""  # as in YARN's topology
-    attributes: dict[str, str] = attrs.field(factory=dict)  # by prefix/name; from Hadoop 3.2 on
-    web: str = ""  # host:port of its web address
-    version: str = ""  # of its Hadoop
+    attributes: dict[str, str] = attrs.field(factory=dict)  # by prefix/name; Hadoop 3.2 and newer
+    web: str = ""  # host:port of the NodeManager's web server
+    version: str = ""  # of Hadoop on the node
 
 
 @attrs.frozen
 class ClusterView:
-    """What is known of a cluster, for the checks of jobs."""
+    """Known properties of a cluster, for the checks of jobs."""
 
-    queues: Sequence[Queue] | None  # None: the scheduler makes them as it likes
+    queues: Sequence[Queue] | None  # None if the scheduler has no fixed set of queues
     labels: frozenset[str]
-    nodes: Sequence[Node]  # that work now
+    nodes: Sequence[Node]  # running nodes only
     largest: dict[str, int]  # the largest container that the scheduler grants, by YARN's resource names
-    shared_labels: frozenset[str] = frozenset()  # whose idle nodes also take containers that ask for no label
-    units: dict[str, str] = attrs.field(factory=dict)  # of resources that are not counted one by one, such as Gi
-    missing: int = 0  # nodes that the cluster knows of, and that do not work now
+    shared_labels: frozenset[str] = frozenset()  # idle nodes with these also take containers without a label
+    units: dict[str, str] = attrs.field(factory=dict)  # of resources with a unit, such as Gi
+    missing: int = 0  # registered nodes that are not running
 
 
 def queues(scheduler: dict[str, Any]) -> list[Queue] | None:
-    """The queues of ``GET /ws/v1/cluster/scheduler``; None for schedulers without a fixed set (fair, fifo)."""
+    """Parse ``GET /ws/v1/cluster/scheduler``. Return None for schedulers without a fixed set of queues (fair, fifo)."""
     info = scheduler.get("scheduler", {}).get("schedulerInfo", {})
     if info.get("type") != "capacityScheduler":
         return None
@@ -96,7 +96,7 @@ def _below(queue: dict[str, Any], path: str) -> Iterator[Queue]:
 
 
 def _makes_children(queue: dict[str, Any]) -> bool:
-    # 3.x says autoCreationEligibility (off, legacy, flexible); before that only the kind of queue tells.
+    # 3.x reports autoCreationEligibility (off, legacy, flexible); older versions report only a flag.
     eligibility = str(queue.get("autoCreationEligibility", "off"))
     return eligibility != "off" or bool(queue.get("autoCreateChildQueueEnabled", False))
 
@@ -119,21 +119,24 @@ def _access_lists(queue: dict[str, Any], *kinds: str) -> tuple[str, ...]:
 
 
 def node_labels(answer: dict[str, Any]) -> set[str]:
-    """The labels of ``GET /ws/v1/cluster/get-node-labels``, in the form of any version."""
+    """Return the labels from ``GET /ws/v1/cluster/get-node-labels`` of any Hadoop version."""
     found = as_list(answer.get("nodeLabelInfo") or answer.get("nodeLabels"))
     names = (label.get("name") if isinstance(label, dict) else label for label in found)
     return {str(name) for name in names if name}
 
 
 def shared_labels(answer: dict[str, Any]) -> set[str]:
-    """The node labels whose idle nodes also take containers without a label; also those of which it is not said."""
+    """Return the labels whose idle nodes also take containers without a label.
+
+    Include labels of unknown exclusivity.
+    """
     found = [label for label in as_list(answer.get("nodeLabelInfo")) if isinstance(label, dict)]
     exclusive = {str(label.get("name")) for label in found if str(label.get("exclusivity")).lower() == "true"}
     return node_labels(answer) - exclusive
 
 
 def nodes(answer: dict[str, Any]) -> list[Node]:
-    """The nodes of ``GET /ws/v1/cluster/nodes``."""
+    """Return the nodes from ``GET /ws/v1/cluster/nodes``."""
     return [_node(node) for node in as_list((answer.get("nodes") or {}).get("node"))]
 
 
@@ -142,7 +145,7 @@ def _node(node: dict[str, Any]) -> Node:
     free |= {MEMORY: int(node.get("availMemoryMB", 0)), VCORES: int(node.get("availableVirtualCores", 0))}
     if "totalResource" in node:
         total = resources(node["totalResource"])
-    else:  # before 3.3
+    else:  # Hadoop before 3.3
         total = {name: used.get(name, 0) + free.get(name, 0) for name in {*used, *free}}
         total[MEMORY] = int(node.get("usedMemoryMB", 0)) + free[MEMORY]
         total[VCORES] = int(node.get("usedVirtualCores", 0)) + free[VCORES]
@@ -150,7 +153,7 @@ def _node(node: dict[str, Any]) -> Node:
         host=str(node.get("nodeHostName", "")),
         labels=frozenset(str(label) for label in as_list(node.get("nodeLabels"))),
         resources=total,
-        free={name: max(0, number) for name, number in free.items()},  # less than none, where a node was made smaller
+        free={name: max(0, number) for name, number in free.items()},  # negative after a node was shrunk
         works=str(node.get("state", "RUNNING")) == "RUNNING",
         rack=str(node.get("rack") or ""),
         attributes=dict(_attributes(node)),
@@ -165,7 +168,7 @@ def _attributes(node: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def resources(info: dict[str, Any]) -> dict[str, int]:
-    """Amounts by YARN's names, of a ``ResourceInfo``."""
+    """Return the amounts of a ``ResourceInfo`` by YARN's resource names."""
     found = {MEMORY: int(info.get("memory", 0)), VCORES: int(info.get("vCores", 0))}
     for entry in as_list((info.get("resourceInformations") or {}).get("resourceInformation")):
         if entry.get("name") not in found:
@@ -174,21 +177,21 @@ def resources(info: dict[str, Any]) -> dict[str, int]:
 
 
 def units(info: dict[str, Any]) -> dict[str, str]:
-    """Units of a ``ResourceInfo`` by YARN's names of resources, where they are not counted one by one."""
+    """Return the units of a ``ResourceInfo`` by resource name, only for resources that have a unit."""
     listed = as_list((info.get("resourceInformations") or {}).get("resourceInformation"))
     found = {str(entry.get("name")): str(entry.get("units") or "") for entry in listed}
     return {name: unit for name, unit in found.items() if unit and name not in (MEMORY, VCORES)}
 
 
 def as_list(value: Any) -> list[Any]:
-    """A list in an answer, also where it came as its only element, or as nothing."""
+    """Return a list from an answer that contains a list, its only element, or nothing."""
     if value is None or value == "":
         return []
     return value if isinstance(value, list) else [value]
 
 
 def find_queue(name: str, queues: Sequence[Queue]) -> Queue | None:
-    """The queue with this path, with or without ``root``, or with this own name where only one has it."""
+    """Return the queue with this path, with or without ``root``, or with this name if the name is unique."""
     by_path = {queue.path: queue for queue in queues}
     if (queue := by_path.get(name) or by_path.get(f"root.{name}")) is not None:
         return queue
@@ -197,12 +200,12 @@ def find_queue(name: str, queues: Sequence[Queue]) -> Queue | None:
 
 
 def upwards(queue: Queue, every: Sequence[Queue]) -> list[Queue]:
-    """A queue and those that it lies in: who may submit to one of these, or administers it, may so in the queue."""
+    """Return a queue and its ancestors. Rights to submit and administer are inherited from the ancestors."""
     return [each for each in every if queue.path == each.path or queue.path.startswith(f"{each.path}.")]
 
 
 def queue_problem(name: str, queues: Sequence[Queue]) -> str | None:
-    """Why this queue takes no applications, with what does; None when it takes them."""
+    """Return why this queue accepts no applications, with alternatives. Return None if it accepts them."""
     queue = find_queue(name, queues)
     leaves = ", ".join(sorted(queue.name for queue in queues if queue.is_leaf))
     if queue is None:
@@ -217,14 +220,14 @@ def queue_problem(name: str, queues: Sequence[Queue]) -> str | None:
     return None
 
 
-_ROOT = "root"  # whose administrators are those of every queue: all that is known where YARN chooses the queue
+_ROOT = "root"  # its administrators manage every queue; used if YARN chooses the queue
 
 
 def queue_administrators(queue: str | None, every: Sequence[Queue]) -> list[str]:
-    """The access lists of the queue's administrators, as far as the scheduler shows them.
+    """Return the access lists of the queue's administrators, as far as the scheduler reports them.
 
-    Lists that hold nobody are left out, and those that hold everybody: that is what YARN takes for the root queue where
-    nobody has said anything, and no word that jobs' output is for all.
+    Lists without members are dropped. Lists for everybody are dropped because they are YARN's default for the root
+    queue, and therefore no permission to show the output of jobs to all users.
     """
     found = find_queue(queue or _ROOT, every) or find_queue(_ROOT, every)
     lists = [text for each in (upwards(found, every) if found else ()) for text in each.administrators]

@@ -1,4 +1,8 @@
-"""What Hadoop's clients must know of the cluster, chosen from the ResourceManager's own configuration."""
+"""Settings of the cluster, read from the ResourceManager's configuration.
+
+Contains the client configuration for jobs, the timeouts of lost masters, and the addresses and access lists for
+application masters. Many functions have a default because a cluster may hide its configuration.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from tony_provider.cluster.errors import ConfigurationHidden
 from tony_provider.cluster.yarn.rest import YarnRest
 from tony_provider.runtime.common.network import canonical_host
 
-# Never all of it: what else a ResourceManager is configured with is not for jobs to read.
+# An allow list, because jobs must not read the ResourceManager's other settings.
 _NAMES = frozenset(
     {
         "fs.defaultFS",
@@ -33,11 +37,11 @@ _NAMES = frozenset(
     }
 )
 _OF_NAMESERVICES = ("dfs.client.failover.", "dfs.ha.namenodes.", "dfs.namenode.rpc-address.")
-_DEFAULTS = "-default.xml"  # which every Hadoop has
+_DEFAULTS = "-default.xml"  # file of settings that every Hadoop has
 
 
 def client_properties(settings: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Of ``YarnRest.every_setting`` the properties that clients of HDFS need and that were set."""
+    """Return the configured properties of ``YarnRest.every_setting`` that HDFS clients need."""
     return {
         name: str(each.get("value", ""))
         for each in settings
@@ -46,19 +50,19 @@ def client_properties(settings: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     }
 
 
-# What YARN waits for before it gives a silent master up, or a silent node with the master on it: with its own defaults.
+# Time limits of YARN for a silent master, and for a silent node with the master on it, with YARN's defaults.
 _EXPIRIES = {
     "yarn.am.liveness-monitor.expiry-interval-ms": 900.0,
     "yarn.nm.liveness-monitor.expiry-interval-ms": 600.0,
 }
-_NEXT_MASTER = 300.0  # seconds: a container for it in a busy queue, its files, its start, a ResourceManager's failover
+_NEXT_MASTER = 300.0  # seconds for the next master: container in a busy queue, files, start, ResourceManager failover
 _UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def master_lost_after(rest: YarnRest) -> float:
-    """Seconds after which no application master can follow one that died, by the cluster's settings.
+    """Return the seconds after which no new application master can replace a dead one, by the cluster's settings.
 
-    Where the cluster hides its configuration, YARN's defaults are taken.
+    Use YARN's defaults if the cluster hides its configuration.
     """
     return max(_seconds(rest, name, default) for name, default in _EXPIRIES.items()) + _NEXT_MASTER
 
@@ -72,7 +76,10 @@ def _seconds(rest: YarnRest, name: str, default: float) -> float:
 
 
 def parse_seconds(text: str, default: float) -> float:
-    """The seconds of a time that Hadoop has in milliseconds: ``600000``, or ``10m``; ``default`` for anything else."""
+    """Convert a Hadoop time, ``600000`` (milliseconds) or ``10m``, to seconds.
+
+    Return ``default`` for any other text.
+    """
     match = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower())
     if match is None or (match[2] and match[2] not in _UNITS):
         return default
@@ -83,7 +90,7 @@ _RESOLVER = "hadoop.security.saslproperties.resolver.class"
 
 
 def rpc_protection(rest: YarnRest) -> str:
-    """``hadoop.rpc.protection``; empty where it is hidden, or a class of the cluster's decides client by client."""
+    """Return ``hadoop.rpc.protection``, or "" if it is hidden or if a resolver class decides for each client."""
     try:
         return "" if rest.setting(_RESOLVER) else rest.setting("hadoop.rpc.protection") or ""
     except ConfigurationHidden:
@@ -115,7 +122,10 @@ def web_proxy_hosts(rest: YarnRest, schedulers: Sequence[str]) -> list[str]:
 
 
 def web_proxy_address(rest: YarnRest) -> str:
-    """The address of YARN's web proxy, ``http(s)://host:port``: the stand-alone one, else the ResourceManager's own."""
+    """Return the address of YARN's web proxy, ``http(s)://host:port``.
+
+    This is the stand-alone proxy if there is one, otherwise the ResourceManager.
+    """
     own = rest.addresses[0]
     try:
         address = rest.setting("yarn.web-proxy.address")
@@ -125,9 +135,9 @@ def web_proxy_address(rest: YarnRest) -> str:
 
 
 def administrators_acl(rest: YarnRest) -> str | None:
-    """The access list ``yarn.admin.acl``; None where YARN heeds no access lists.
+    """Return the access list ``yarn.admin.acl``, or None if YARN does not enforce access lists.
 
-    Hidden, they are heeded, and nobody is one.
+    Return "" (no administrators) if the configuration is hidden.
     """
     try:
         if not _is_true(rest.setting("yarn.acl.enable")):
@@ -139,7 +149,6 @@ def administrators_acl(rest: YarnRest) -> str | None:
 
 
 def _resource_managers(rest: YarnRest) -> list[str]:
-    """Their web addresses."""
     secure = (rest.setting("yarn.http.policy") or "").upper() == "HTTPS_ONLY"
     name = "yarn.resourcemanager.webapp.https.address" if secure else "yarn.resourcemanager.webapp.address"
     if _is_true(rest.setting("yarn.resourcemanager.ha.enabled")):

@@ -1,4 +1,7 @@
-"""Delegation tokens: how an application on a Kerberos cluster reaches HDFS, and its key server, without a ticket."""
+"""Delegation tokens for HDFS and its key server.
+
+They give applications on a Kerberos cluster access without a ticket.
+"""
 
 from __future__ import annotations
 
@@ -33,27 +36,27 @@ from tony_provider.runtime.storage.webhdfs.store import WebHdfsStorage
 
 log = logging.getLogger(__name__)
 
-_DEFAULT_NAMENODE_PORT = 8020  # where a URI names a NameNode without one
+_DEFAULT_NAMENODE_PORT = 8020  # used if a URI names a NameNode without a port
 _DEFAULT_RM_PRINCIPAL = "yarn"
 
 
 @attrs.frozen
 class KeyServerAccess:
-    """The server that has the keys of encryption zones, and who must have said so."""
+    """Settings for the key server of HDFS encryption zones."""
 
-    setting: str | None  # the connection's: a URI, or NO_KEY_SERVER; None: HDFS says
-    open: Callable[[str], KeyServer]  # by its URI; raises ValueError
-    insecure_http: bool = False  # its tokens may go over plain http
+    setting: str | None  # the connection's URI or NO_KEY_SERVER; None: use the server that HDFS names
+    open: Callable[[str], KeyServer]  # opens the server with this URI; raises ValueError
+    insecure_http: bool = False  # allows tokens over plain http
 
 
 class StoreTokens:
-    """Gets and cancels delegation tokens for applications: of HDFS, and of its key server.
+    """Fetches and cancels delegation tokens of HDFS and its key server for applications.
 
     :param authority: of the staging directory's URI: a NameNode's host:port, or a nameservice.
-    :param user: whom applications run as.
-    :param rm_principal: the ResourceManager's Kerberos principal, which renews the tokens; None: it says itself.
-    :param keytab: what application masters get to fetch newer tokens by themselves; None: others bring them.
-    :param others: each HDFS beside the staging directory's, by what its URIs name it by.
+    :param user: that applications run as.
+    :param rm_principal: Kerberos principal of the ResourceManager, which renews the tokens. None: use its setting.
+    :param keytab: with which application masters fetch new tokens. None: the Airflow side sends new tokens.
+    :param others: HDFS clusters in addition to that of the staging directory, by the authority in their URIs.
     """
 
     def __init__(
@@ -78,13 +81,13 @@ class StoreTokens:
         self._key_server = key_server
 
     def fetch(self, credentials: Credentials) -> StoreToken:
-        """Get tokens for the user we are and put them into ``credentials``; returns them, for ``cancel``.
+        """Fetch tokens for the current user and add them to ``credentials``. Return them for ``cancel``.
 
-        Raises StorageError, StagingFailed when HDFS gives none; ConnectionProblem.
+        Raises StorageError, StagingFailed if HDFS returns no token, and ConnectionProblem.
         """
         if self._keytab is not None:
             credentials.secrets.update(self._keytab_secrets(self._keytab))
-        services = {name: self._service(name) for name in [self._authority, *self._others]}  # before there is a token
+        services = {name: self._service(name) for name in [self._authority, *self._others]}  # before the first token
         renewer = self._renewer()
         put_store_token(credentials, self._token(self._storage, renewer), [services[self._authority]])
         try:
@@ -96,11 +99,11 @@ class StoreTokens:
                 self.cancel(gotten)
             raise
         found = store_token(credentials)
-        assert found is not None  # noqa: S101 - it was put there
+        assert found is not None  # noqa: S101 - added above
         return found
 
     def pretend(self, credentials: Credentials) -> None:
-        """Put empty tokens where ``fetch`` would put some, for people to see; nobody is asked for one."""
+        """Add empty tokens in place of those of ``fetch``, for display. Contact no server."""
         empty = Token(b"", b"", HDFS_TOKEN, "").to_url_string()
         put_store_token(credentials, empty, [self._service(self._authority)])
         for name in self._others:
@@ -110,22 +113,22 @@ class StoreTokens:
             put_key_server_token(credentials, uri, of_server, self._aliases(self._opened(uri)))
 
     def newer(self, names: Collection[str]) -> NewerTokens:
-        """Tokens for an application of ours that runs already: such that we renew ourselves, not the ResourceManager.
+        """Fetch tokens for a running application. The Airflow side renews them, not the ResourceManager.
 
-        So their end is known, which servers tell whoever renews them; they do until then without anybody's help.
-        ``names``: of those that it has beside the store's. Raises StorageError of the store's own, StagingFailed when
-        HDFS gives none.
+        Servers report the expiry of a token only to its renewer, so the expiry of these tokens is known. They are valid
+        until then without further renewals. ``names``: the application's servers in addition to the store. Raises
+        StorageError for the store itself, StagingFailed if HDFS returns no token.
         """
         others: dict[str, TokenServer] = {name: each for name, each in self._others.items() if name in names}
-        # What the application's file names is its user's to write: nobody is asked whom we do not know ourselves.
+        # The application's user can write the names in its file, so contact only servers that the connection knows.
         if any(name.startswith(KEY_SERVER_PREFIX) for name in names) and (uri := self._key_server_uri()) in names:
             others[uri] = self._opened(uri)
         return fetch_newer_tokens(self._storage, others, self._user)
 
     def ticket_until(self) -> float | None:
-        """Until when, in epoch seconds, this worker's own ticket can be renewed, by whomever.
+        """Return the epoch seconds until which this worker's own ticket can be renewed.
 
-        None: it is got anew from a keytab, or nobody can tell.
+        Return None if the ticket comes from a keytab, or if the time is unknown.
         """
         if os.environ.get("KRB5_CLIENT_KTNAME"):
             return None
@@ -133,7 +136,7 @@ class StoreTokens:
         return ticket.renewable_until if ticket is not None else None
 
     def cancel(self, tokens: StoreToken) -> None:
-        """Cancel tokens that no application will use. Failing to is only logged, since they expire."""
+        """Cancel tokens that no application will use. Errors are only logged because the tokens expire."""
         self._cancel(self._storage, tokens.text)
         for other in tokens.others:
             if other.name in self._others:
@@ -159,9 +162,9 @@ class StoreTokens:
     # ---- the key server --------------------------------------------------------------------------------------------
 
     def _add_key_server_token(self, credentials: Credentials, renewer: str) -> None:
-        """As Hadoop's own clients do, which get one for each application of a cluster that has such a server.
+        """Fetch a key server token if the cluster has a key server, as Hadoop's clients do for each application.
 
-        Where only HDFS has named it, an application without its token may well do without it: that is told.
+        If only HDFS names the server, log an error as a warning: most applications do not need this token.
         """
         if not (uri := self._key_server_uri()):
             return
@@ -192,7 +195,7 @@ class StoreTokens:
             )
 
     def try_key_server(self) -> str:
-        """Get a token of it and cancel that; returns its URI, empty: there is none.
+        """Fetch and cancel a token of the key server, as a test. Return the server's URI, or "" if there is none.
 
         Raises StorageError, ClusterError.
         """
@@ -203,7 +206,7 @@ class StoreTokens:
         return uri
 
     def _key_server_uri(self) -> str:
-        """Empty: there is none."""
+        """Return "" if there is no key server."""
         setting = self._key_server.setting
         if setting is None:
             found = self._storage.key_server()
@@ -220,7 +223,7 @@ class StoreTokens:
         found = (urlsplit(address) for address in server.addresses)
         return [self._address(each.hostname or "", str(each.port)) for each in found]
 
-    # ---- who and where ---------------------------------------------------------------------------------------------
+    # ---- user, renewer and addresses -------------------------------------------------------------------------------
 
     def _keytab_secrets(self, keytab: MasterKeytab) -> dict[str, bytes]:
         if keytab.user != self._user:
@@ -241,18 +244,22 @@ class StoreTokens:
                 principal = self._rest.setting("yarn.resourcemanager.principal")
             except ConfigurationHidden as error:
                 log.info("Taking `yarn` for the ResourceManager's principal: %s", error)
-        # HDFS maps it to a short name by its auth_to_local rules, which must give the ResourceManager's user.
+        # HDFS maps the principal to a short name by its auth_to_local rules. The result must be the ResourceManager's
+        # user.
         return (principal or _DEFAULT_RM_PRINCIPAL).replace("_HOST", self._rest.active_host())
 
     def _service(self, authority: str) -> str:
-        """What HDFS's clients look a token up by: org.apache.hadoop.security.SecurityUtil.buildTokenService."""
+        """Return the key by which HDFS clients find a token.
+
+        Source: org.apache.hadoop.security.SecurityUtil.buildTokenService.
+        """
         host, _, port = authority.partition(":")
         if not port and self._is_nameservice(host):
             return f"ha-hdfs:{host}"
         return self._address(host, port or str(_DEFAULT_NAMENODE_PORT))
 
     def _address(self, host: str, port: str) -> str:
-        """By its ip, or on clusters that are set so by its name."""
+        """Return IP address and port, or host name and port if the cluster is configured for names."""
         try:
             found = socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_STREAM, flags=socket.AI_CANONNAME)
         except OSError as error:
@@ -260,7 +267,7 @@ class StoreTokens:
         _, _, _, canonical, (address, *_) = found[0]
         if self._by_ip():
             return f"{address}:{port}"
-        # Hadoop completes a short name by the resolver's search list.
+        # Hadoop completes a short name with the resolver's search list.
         name = canonical if "." not in host and canonical.startswith(f"{host}.") else host
         return f"{name.lower()}:{port}"
 
@@ -274,5 +281,5 @@ class StoreTokens:
         try:
             known = self._rest.setting("dfs.nameservices") or ""
         except ConfigurationHidden:
-            return True  # a host without a port is the rarer case
+            return True  # a NameNode's host without a port is less common
         return name in known.replace(",", " ").split()

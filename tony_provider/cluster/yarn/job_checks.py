@@ -1,4 +1,8 @@
-"""The containers that a job needs, and how they are told to people."""
+"""Checks of a job against a YARN cluster before its submission.
+
+Contains the containers that the job needs, and checks of queue, labels, container sizes, capacity, placement rules and
+container images. Each problem is one line that includes the allowed or available values.
+"""
 
 from __future__ import annotations
 
@@ -32,27 +36,27 @@ from tony_provider.runtime.jobspec.placement import (
 
 @attrs.frozen
 class Demand:
-    """The containers of one kind that a job needs, all at the same time."""
+    """Containers of one kind that a job needs concurrently."""
 
     what: str  # such as tasks.worker
-    resources: dict[str, int]  # of each, by YARN's names, in the cluster's units
+    resources: dict[str, int]  # per container, by YARN's names, in the cluster's units
     label: str | None
-    count: int = 1  # without which the job does not go on
-    units: Mapping[str, str] = attrs.field(factory=dict)  # of the cluster, for resources not counted one by one
-    task_type: str | None = None  # None: the application master, which is always there
+    count: int = 1  # number without which the job cannot run
+    units: Mapping[str, str] = attrs.field(factory=dict)  # of the cluster's resources that have a unit
+    task_type: str | None = None  # None for the application master, which always runs
 
     def key(self, resource: str) -> str:
-        """The key of the job specification that says how much of a resource is asked for."""
+        """Return the key of the job specification that requests the resource."""
         keys = {MEMORY: "memory", VCORES: "vcores", GPU: "gpus"}
         return f"{self.what}.{keys.get(resource, f'resources.{resource}')}"
 
     def amount(self, resource: str, number: int) -> str:
-        """So much of a resource, for people."""
+        """Format an amount of a resource for users."""
         return amount(resource, number, self.units.get(resource, ""))
 
 
 def demands(job: JobSpec, units: Mapping[str, str]) -> Iterator[Demand]:
-    """The demands of a job, the application master's first. ``units`` are the cluster's, see ClusterView."""
+    """Yield the demands of a job, the application master's first. ``units`` are those of ClusterView."""
     am = {MEMORY: int(job.am_memory), VCORES: job.am.vcores}
     yield Demand("am", am, job.am.node_label or job.node_label)
     for name, task in job.tasks.items():
@@ -71,10 +75,12 @@ def shortages(
     shared: frozenset[str],
     free: str = "",
 ) -> list[str]:
-    """What the cluster has too little of, with the figures; empty when all has room that is there at the same time.
+    """Describe resources that the nodes or the queue lack, with the figures.
 
-    ``shared`` are the node labels whose idle nodes also take containers without a label; ``queue`` is None where it is
-    not known; ``free`` is a word for what the nodes have.
+    Return [] if all concurrent containers fit.
+
+    ``shared`` are the node labels whose idle nodes also take containers without a label. ``queue`` is None if unknown.
+    ``free`` is a word for the nodes' resources in messages.
     """
     found: list[str] = []
     for label in sorted({demand.label or "" for demand in demands}):
@@ -87,7 +93,7 @@ def shortages(
 
 
 def _at_once(demands: Sequence[Demand], peak: PeakDemand, weigh: Callable[[Demand], int]) -> list[Demand]:
-    """Those that are there at the same time, of which there is the most then."""
+    """Return the demands that exist concurrently at the peak, measured by ``weigh``."""
     types = peak.heaviest({demand.task_type: weigh(demand) for demand in demands if demand.task_type is not None})
     return [demand for demand in demands if demand.task_type is None or demand.task_type in types]
 
@@ -96,18 +102,18 @@ def _reaches(label: str, node: Node, queue: Queue | None, shared: frozenset[str]
     if label:
         return label in node.labels
     if queue is None or queue.default_label:
-        return True  # or it may go where its queue sends it
+        return True  # its queue may set another label
     return not node.labels or bool(node.labels & shared)
 
 
 @attrs.frozen
 class _Limits:
-    """What a job may have of the nodes, in percent of them."""
+    """Limits of a job's share of the nodes, in percent."""
 
-    queue: float = 100.0  # the queue, at most
-    user: float | None = None  # that the queue is guaranteed; None: a user has no limit of his own
-    factor: float = 1.0  # so many times that one user gets
-    free: str = ""  # a word for what the nodes have
+    queue: float = 100.0  # maximum of the queue
+    user: float | None = None  # guaranteed to the queue; None if a single user has no limit
+    factor: float = 1.0  # of the guaranteed share per user
+    free: str = ""  # word for the nodes' resources in messages
 
 
 def _limits(queue: Queue | None, label: str, shared: frozenset[str]) -> _Limits:
@@ -122,7 +128,7 @@ def _limits(queue: Queue | None, label: str, shared: frozenset[str]) -> _Limits:
 def _of_resource(
     resource: str, demands: Sequence[Demand], peak: PeakDemand, nodes: Sequence[Node], label: str, limits: _Limits
 ) -> Iterator[str]:
-    """At most one shortage: the others would say the same."""
+    """Yield at most one shortage, because further ones have the same cause."""
     where = f"the nodes with the label {label!r}" if label else "the nodes"
     there = [node.resources.get(resource, 0) for node in nodes]
     if shortage := _of_sum(resource, demands, peak, sum(there), where, limits):
@@ -142,7 +148,10 @@ def _of_resource(
 def _of_sum(
     resource: str, demands: Sequence[Demand], peak: PeakDemand, total: int, where: str, limits: _Limits
 ) -> str | None:
-    """Whether all of it together is more than the nodes have, or the queue or its user may have of them."""
+    """Describe a total demand above the nodes' total, or above the limit of the queue or its user.
+
+    Return None if it fits.
+    """
     most_of_it = _at_once(demands, peak, lambda demand: demand.count * demand.resources.get(resource, 0))
     wanted = {demand.what: (demand.count, demand.resources.get(resource, 0)) for demand in most_of_it}
     needed, largest = sum(count * each for count, each in wanted.values()), max(each for _, each in wanted.values())
@@ -164,9 +173,10 @@ def _of_sum(
 
 
 def _most_of_user(total: int, largest: int, limits: _Limits) -> int | None:
-    """YARN gives a container to whoever has not more than this before, and takes no queue for smaller than one.
+    """Return the limit of a user in the queue, or None if only the queue's limit applies.
 
-    None: a user may have as much as the queue.
+    YARN allocates a container if the user's previous use is at most this, and treats no queue as smaller than a
+    container.
     """
     if limits.user is None:
         return None
@@ -174,7 +184,7 @@ def _most_of_user(total: int, largest: int, limits: _Limits) -> int | None:
 
 
 def job_problems(job: JobSpec, view: ClusterView) -> list[str]:
-    """Every reason why the job could never run, each with what is allowed instead; empty when it could."""
+    """Return every reason why the job could never run, each with the allowed values, or []."""
     needed = list(demands(job, view.units))
     found = []
     if job.queue is not None and view.queues is not None and (problem := queue_problem(job.queue, view.queues)):
@@ -190,9 +200,10 @@ def job_problems(job: JobSpec, view: ClusterView) -> list[str]:
 
 
 def capacity_shortages(job: JobSpec, view: ClusterView) -> list[str]:
-    """Why the nodes of now could not run this job even if they were idle; another node, or a larger one, might.
+    """Describe why the present nodes could not run this job even if idle. A new or larger node may change that.
 
-    For a job without ``problems``. Nothing is known of a cluster, or of a label, without a single node.
+    The job must have no ``job_problems``. Return nothing for a cluster or label without nodes, because their future
+    size is unknown.
     """
     needed = list(demands(job, view.units))
     found = [problem for demand in needed for problem in _node_problems(demand, view)]
@@ -202,9 +213,9 @@ def capacity_shortages(job: JobSpec, view: ClusterView) -> list[str]:
 
 
 def present_shortages(job: JobSpec, view: ClusterView) -> list[str]:
-    """What the nodes have too little of that is free now, so that the job waits; for one that has room on idle ones.
+    """Describe which free resources are too scarce now, so that the job has to wait. The job must fit on idle nodes.
 
-    Virtual cores are left out: where YARN does not heed them, more of them are in use than there are.
+    Virtual cores are ignored: if YARN does not enforce them, more may be in use than exist.
     """
     idle = attrs.evolve(view, nodes=[attrs.evolve(node, resources=node.free) for node in view.nodes])
     needed = [_without(VCORES, demand) for demand in demands(job, view.units)]
@@ -213,7 +224,7 @@ def present_shortages(job: JobSpec, view: ClusterView) -> list[str]:
 
 
 def _queue(job: JobSpec, view: ClusterView) -> Queue | None:
-    """The job's; None where it is not known."""
+    """Return the job's queue, or None if it is unknown."""
     return find_queue(job.queue, view.queues) if job.queue is not None and view.queues is not None else None
 
 
@@ -259,9 +270,9 @@ def _unit_problems(what: str, task: TaskSpec, view: ClusterView) -> Iterator[str
 
 
 def _node_problems(demand: Demand, view: ClusterView, free: str = "") -> Iterator[str]:
-    """Why no node could take such a container; ``free``: a word for what the nodes of the view have."""
+    """Describe why no node could take such a container. ``free``: a word for the nodes' resources in messages."""
     nodes = [node for node in view.nodes if (demand.label in node.labels if demand.label else True)]
-    if not nodes:  # one may come yet
+    if not nodes:  # nodes with this label may register later
         return
     fitting = True
     for name, number in demand.resources.items():
@@ -281,14 +292,17 @@ def _fits(demand: Demand, node: Node) -> bool:
 
 
 HANDLER = "yarn.resourcemanager.placement-constraints.handler"
-HIDDEN = "hidden"  # stands for the value of a setting that nobody shows
+HIDDEN = "hidden"  # replaces the value of a setting that the cluster does not show
 _DISABLED = "disabled"
-_ATTRIBUTE_PREFIX = "rm.yarn.io"  # of attributes that are named without one (NodeAttribute.PREFIX_CENTRALIZED)
+_ATTRIBUTE_PREFIX = "rm.yarn.io"  # default prefix of attributes (NodeAttribute.PREFIX_CENTRALIZED)
 _SHOWN = 10
 
 
 def handler_problems(job: JobSpec, handler: str | None) -> Iterator[str]:
-    """Why rules of placement would not be heeded; ``handler`` is the value of HANDLER, None where YARN has none."""
+    """Describe why YARN would ignore placement rules.
+
+    ``handler`` is the value of HANDLER, None if YARN does not have it.
+    """
     if handler not in (None, _DISABLED):
         return
     for name in filter(job.placed_by_rules, job.tasks):
@@ -297,17 +311,17 @@ def handler_problems(job: JobSpec, handler: str | None) -> Iterator[str]:
             f"tasks.{name}.placement: rules and tags need a YARN (3.1 or newer) that places by them, and this one "
             f"{why}; its administrator sets {HANDLER} to scheduler"
         )
-        return  # the others would say the same
+        return  # all other task types have the same problem
 
 
 def names_nodes(job: JobSpec) -> bool:
-    """Whether a task type names nodes or racks."""
+    """Return whether a task type names nodes or racks."""
     placements = [task.placement for task in job.tasks.values() if task.placement is not None]
     return any(placement.nodes or placement.racks for placement in placements)
 
 
 def racks_of(job: JobSpec, nodes: Sequence[Node]) -> dict[str, str]:
-    """The racks of the nodes that a job names, and of those on racks that it names, by the nodes' names."""
+    """Return racks by node name, for the nodes that a job names and the nodes on racks that it names."""
     placements = [task.placement for task in job.tasks.values() if task.placement is not None]
     hosts = {host for placement in placements for host in placement.nodes}
     racks = {rack for placement in placements for rack in placement.racks}
@@ -315,9 +329,9 @@ def racks_of(job: JobSpec, nodes: Sequence[Node]) -> dict[str, str]:
 
 
 def placement_problems(job: JobSpec, view: ClusterView) -> Iterator[str]:
-    """Every reason why containers would never be where the job wants them, each with what there is instead.
+    """Describe why containers could never be placed as the job requires, each with the available values.
 
-    Nothing is said of a cluster without a single node.
+    Report nothing for a cluster without nodes.
     """
     for name, task in job.tasks.items():
         if task.placement is None or not view.nodes:
@@ -345,7 +359,7 @@ def _unknown_places(placement: Placement, nodes: Sequence[Node], path: str) -> I
 
 
 def suitable(placement: Placement | None, label: str | None, nodes: Sequence[Node]) -> list[Node]:
-    """The nodes that containers may be on."""
+    """Return the nodes that the placement and the label allow for containers."""
     rules = [AttributeRule.parse(text) for text in placement.attributes] if placement is not None else []
     found = [node for node in nodes if (label is None or label in node.labels) and all(_keeps(r, node) for r in rules)]
     if placement is not None and placement.required:
@@ -372,7 +386,7 @@ def _too_few(job: JobSpec, task_type: str, placement: Placement, nodes: Sequence
 
 
 def _most_on_one(rule: PlacementConstraint, own: Sequence[str]) -> int | None:
-    """How many containers of the type the rule lets on one node or rack; None: any number."""
+    """Return how many containers of the type the rule allows on one node or rack, or None for any number."""
     apart = [target for target in map(TagTarget.parse, rule.anti_affinity) if target.own and target.tag in own]
     if apart:
         return 1
@@ -398,24 +412,24 @@ def _names(nodes: Sequence[Node]) -> list[str]:
 _EXECUTOR = "yarn.nodemanager.container-executor.class"
 _RUNTIMES = "yarn.nodemanager.runtime.linux.allowed-runtimes"
 _DEFAULT_NETWORK = "yarn.nodemanager.runtime.linux.docker.default-container-network"
-_ALL_SINCE = (3, 1)  # of Hadoop, whose NodeManagers take mounts, and credentials of registries
+_ALL_SINCE = (3, 1)  # Hadoop version whose NodeManagers support mounts and registry credentials
 
 
 @attrs.frozen
 class NodeSettings:
-    """What one NodeManager says of itself."""
+    """The configuration of one NodeManager."""
 
     host: str
     version: str  # of its Hadoop
-    properties: Mapping[str, str]  # its whole configuration, defaults included
+    properties: Mapping[str, str]  # all properties, including defaults
 
     def allows(self, name: str, value: str, default: str) -> bool:
-        """Whether a property, a list, has the value in it."""
+        """Return whether a property that is a list contains the value."""
         return value in {each.strip() for each in self.properties.get(name, default).split(",")}
 
 
 def nodes_for_images(job: JobSpec, nodes: Sequence[Node]) -> list[Node]:
-    """Those that may have some of a job's containers in images, by label and placement."""
+    """Return the nodes that may run containers of the job in images, by label and placement."""
     own: dict[str, tuple[str | None, Placement | None]] = {
         f"tasks.{name}.docker": (task.node_label, task.placement) for name, task in job.tasks.items()
     }
@@ -431,9 +445,9 @@ def nodes_for_images(job: JobSpec, nodes: Sequence[Node]) -> list[Node]:
 
 
 def image_problems(job: JobSpec, user: str, node: NodeSettings) -> list[str]:
-    """Why this node would not start the job's containers as it says; empty when it would, as far as can be known.
+    """Describe why this node would not start the job's containers as specified. Return [] if no problem is known.
 
-    Which images, and which mounts, a node takes is in its container-executor.cfg, which nobody shows.
+    The allowed images and mounts are in the node's container-executor.cfg, which cannot be read remotely.
     """
     every = images(job)
     found = [problem for image in every.values() if image for problem in _one_image_problems(image, user, node)]
@@ -471,7 +485,7 @@ def _one_image_problems(image: Docker, user: str, node: NodeSettings) -> Iterato
 
 
 def _unknown_keys(image: Docker, node: NodeSettings, prefix: str, said: str) -> Iterator[str]:
-    """Keys that this NodeManager is too old for, by the settings that came with them: it passes over them."""
+    """Report keys that an old NodeManager ignores. The age shows in settings that were added together with the keys."""
     came_with = {
         "tmpfs": "default-tmpfs-mounts",
         "pid_namespace": "host-pid-namespace.allowed",
@@ -507,6 +521,6 @@ def _not_allowed(image: Docker, user: str, node: NodeSettings, prefix: str, said
 
 
 def _version(text: str) -> tuple[int, ...]:
-    """Its first two numbers; of what has none, those of the newest."""
+    """Return the first two numbers. If there are none, assume a recent version."""
     found = re.match(r"(\d+)\.(\d+)", text)
     return tuple(map(int, found.groups())) if found else _ALL_SINCE

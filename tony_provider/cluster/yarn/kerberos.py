@@ -1,6 +1,6 @@
 """SPNEGO for requests of the Airflow side, with the worker's own ticket (``airflow kerberos`` or kinit).
 
-Needs the extra ``kerberos``.
+Also reads the ticket's owner, and its lifetime from the credential cache. Requires the extra ``kerberos``.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from tony_provider.cluster.errors import ClusterAuthError, ConnectionProblem
 from tony_provider.runtime.hadoop.gss import explained
 
 _NOT_INSTALLED = "Kerberos needs the extra: pip install 'tony-provider[kerberos]'"
-_REDIRECTIONS, _ERRORS, _SERVER_ERRORS = 300, 400, 500  # the first of each kind of HTTP's codes
+_REDIRECTIONS, _ERRORS, _SERVER_ERRORS = 300, 400, 500  # first code of each class of HTTP status codes
 _REFUSALS = (401, 403)
 
 
 def spnego_auth() -> AuthBase:
-    """SPNEGO authentication for requests, in any threads.
+    """Return thread-safe SPNEGO authentication for requests.
 
-    Raises ConnectionProblem when the libraries are not installed.
+    Raises ConnectionProblem if the libraries are not installed.
     """
     _gssapi()
     return _Spnego()
 
 
 class _Spnego(AuthBase):
-    """SPNEGO for each request anew: the server has to prove itself in each answer.
+    """Authenticates every request with a new SPNEGO exchange, so that the server proves its identity in each answer.
 
-    A session's cookie would make Hadoop leave that out, and so it is not sent.
+    With a session cookie Hadoop would omit this proof, so cookies are not sent.
     """
 
     def __call__(self, request: PreparedRequest) -> PreparedRequest:
@@ -48,9 +48,9 @@ class _Spnego(AuthBase):
 
 
 def _check_server(exchange: TicketExchange, response: Response) -> None:
-    """What is believed of an answer has to be proved; who refuses, or sends elsewhere, is not believed anything.
+    """Check the server's proof if its answer is going to be used. Refusals and redirections are not used.
 
-    (Hadoop proves itself in errors, too, but for refusals of Kerberos itself.)
+    Hadoop also proves its identity in errors, except in Kerberos refusals.
     """
     answer = response.headers.get("WWW-Authenticate")
     status = response.status_code
@@ -60,10 +60,10 @@ def _check_server(exchange: TicketExchange, response: Response) -> None:
 
 
 class TicketExchange:
-    """SPNEGO for one request with the worker's own ticket; as ``SpnegoExchange`` of the store has it."""
+    """SPNEGO exchange for one request with the worker's own ticket. Implements the store's ``SpnegoExchange``."""
 
     def __init__(self, host: str) -> None:
-        """Raises ClusterAuthError, which says why there can be none."""
+        """Raise ClusterAuthError with the reason if no exchange is possible."""
         self._host = host
         gssapi = _gssapi()
         try:
@@ -76,7 +76,7 @@ class TicketExchange:
         self.authorization = f"Negotiate {base64.b64encode(token or b'').decode()}"
 
     def check(self, answer: str | None) -> None:
-        """Raises ClusterAuthError when the server does not prove to be ``HTTP@host``."""
+        """Raise ClusterAuthError if the server does not prove that it is ``HTTP@host``."""
         scheme, _, token = (answer or "").partition(" ")
         if scheme.lower() != "negotiate" or not token.strip():
             raise self._unproven("its answer comes without a proof")
@@ -109,7 +109,7 @@ def _gssapi() -> Any:
 
 
 def _words(error: Exception) -> str:
-    """Its own message is ``Major (458752): …, Minor (2529639053): …``, of which the second says more."""
+    """Format a GSS error. Its text is ``Major (458752): …, Minor (2529639053): …``; the minor part is more specific."""
     major, _, minor = str(error).partition(", Minor")
     said = [" ".join(part.partition(": ")[2].split()) for part in (minor, major)]
     return next((part for part in said if part not in ("", "Success")), str(error))
@@ -120,16 +120,16 @@ class Ticket:
     """A Kerberos ticket of the worker."""
 
     principal: str
-    seconds: int | None  # that it is still valid; None: without end, or renewed by itself from a keytab
+    seconds: int | None  # remaining validity; None if unlimited or renewed from a keytab
 
     @property
     def user(self) -> str:
-        """Its owner's short name, by Hadoop's default rule: what stands before ``/`` or ``@``."""
+        """Return the owner's short name by Hadoop's default rule: the part before ``/`` or ``@``."""
         return self.principal.split("@")[0].split("/")[0]
 
 
 def ticket() -> Ticket:
-    """The worker's own ticket. Raises ClusterAuthError when there is none."""
+    """Return the worker's own ticket. Raises ClusterAuthError if there is none."""
     gssapi = _gssapi()
     try:
         credentials = gssapi.Credentials(usage="initiate")
@@ -144,7 +144,7 @@ def ticket() -> Ticket:
 
 
 def ticket_user() -> str:
-    """The short name of the ticket's owner. Raises ClusterAuthError when there is no ticket."""
+    """Return the short name of the ticket's owner. Raises ClusterAuthError if there is no ticket."""
     return ticket().user
 
 
@@ -156,14 +156,17 @@ _MOST_BYTES = 1 << 20
 
 @attrs.frozen
 class GrantingTicket:
-    """The ticket that others are got by. Times are epoch seconds."""
+    """A ticket-granting ticket, with times in epoch seconds."""
 
     until: int
-    renewable_until: int  # the same, where it cannot be renewed
+    renewable_until: int  # equal to ``until`` if the ticket is not renewable
 
     @classmethod
     def read(cls, cache: str) -> GrantingTicket | None:
-        """The one in a cache, such as ``FILE:/tmp/krb5cc_1000``; None where that is no file, or holds none."""
+        """Read the ticket from a cache such as ``FILE:/tmp/krb5cc_1000``.
+
+        Return None if it is not a file or has no ticket.
+        """
         kind, _, path = cache.rpartition(":")
         if kind not in ("", "FILE"):
             return None
@@ -180,7 +183,7 @@ def _granting(reader: _Reader) -> Iterator[GrantingTicket]:
     reader.take(reader.number("H"))
     reader.principal()
     while reader.left:
-        reader.principal()  # whose it is
+        reader.principal()  # the client
         service = reader.principal()
         reader.number("H")
         reader.data()  # the key
@@ -207,7 +210,7 @@ class _Reader:
         return len(self._content) - self._at
 
     def take(self, size: int) -> bytes:
-        """Raises struct.error where the file ends before."""
+        """Raise struct.error if fewer bytes are left."""
         if size > self.left:
             raise struct.error("the file is cut off")
         self._at += size
@@ -220,7 +223,7 @@ class _Reader:
         return self.take(self.number("I"))
 
     def principal(self) -> list[bytes]:
-        """Its components, without the realm."""
+        """Return the components of the principal, without the realm."""
         self.number("I")
         count = self.number("I")
         self.data()

@@ -1,4 +1,4 @@
-"""Requests to an application's master through YARN's web proxy, which tells the master who asks."""
+"""Requests to application masters through YARN's web proxy, which passes the user's identity to the master."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _LEAST = 0.1  # seconds for one request
 
 
 class _NotHere(Exception):  # noqa: N818
-    """This is not the way to the master; another one may be."""
+    """This address does not lead to the master; another one may."""
 
 
 class _NoAnswer(Exception):  # noqa: N818
-    """Nobody is there at all, for the moment perhaps."""
+    """The address does not answer, perhaps only temporarily."""
 
 
 class MasterProxy:
     """Sends requests to application masters through YARN's web proxy.
 
-    ``tracking_url`` gives that of an application, as the ResourceManager knows it.
+    ``tracking_url`` returns the tracking URL that the ResourceManager has for an application.
     """
 
     def __init__(self, rest: YarnRest, tracking_url: Callable[[str], str | None]) -> None:
@@ -41,21 +41,21 @@ class MasterProxy:
         self._tracking_url = tracking_url
 
     def put(self, application_id: str, path: str, body: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        """The master's answer to a PUT. Raises MasterOutOfReach, ClusterAuthError, UnexpectedAnswer."""
+        """Return the master's answer to a PUT. Raises MasterOutOfReach, ClusterAuthError, UnexpectedAnswer."""
 
         def send(url: str, left: float) -> dict[str, Any]:
-            return _answer(self._send("PUT", url, left, json=dict(body)))  # in ASCII: the proxy knows no other letters
+            return _answer(self._send("PUT", url, left, json=dict(body)))  # ASCII, because of the proxy's charset
 
         return self._ask(application_id, path, seconds, send)
 
     def get(self, application_id: str, path: str, seconds: float) -> dict[str, Any]:
-        """The master's answer to a GET, a JSON object; errors as ``put``."""
+        """Return the master's answer to a GET, a JSON object. Raises the errors of ``put``."""
         return self._ask(application_id, path, seconds, lambda url, left: _answer(self._send("GET", url, left)))
 
     def read(self, application_id: str, path: str, params: Mapping[str, str], seconds: float) -> bytes:
-        """The master's answer to a GET of plain text; errors as ``put``.
+        """Return the master's answer to a GET of plain text. Raises the errors of ``put``.
 
-        MasterOutOfReach also for what it does not have.
+        Also raises MasterOutOfReach if the master does not have the text.
         """
 
         def send(url: str, left: float) -> bytes:
@@ -65,7 +65,7 @@ class MasterProxy:
 
     def _ask(self, application_id: str, path: str, seconds: float, send: Callable[[str, float], T]) -> T:
         deadline = time.monotonic() + seconds
-        # The ResourceManagers' own proxies, at the addresses that are known to be reachable from here.
+        # The proxies within the ResourceManagers, at addresses that are known to be reachable from this machine.
         known = [f"{address}/proxy/{path_segment(application_id)}" for address in self._rest.addresses]
         while True:
             problems: list[Exception] = []
@@ -81,7 +81,7 @@ class MasterProxy:
             time.sleep(_PAUSE)
 
     def _further(self, application_id: str, known: Sequence[str]) -> list[str]:
-        """What YARN calls the application's address: a stand-alone proxy's where there is one."""
+        """Return YARN's address of the application, which is that of a stand-alone proxy if there is one."""
         url = (self._tracking_url(application_id) or "").rstrip("/")
         return [url] if url not in known and urlsplit(url).path.startswith("/proxy/") else []
 
@@ -89,7 +89,7 @@ class MasterProxy:
         self, method: str, url: str, seconds: float, *, params: Mapping[str, str] | None = None, **more: Any
     ) -> requests.Response:
         config = self._rest.config
-        # Who is not the owner is asked by the proxy of a secure cluster whether to go on.
+        # The proxy of a secure cluster shows a confirmation page to users other than the owner, unless this is set.
         every = {"proxyapproved": "true", **config.identity, **(params or {})}
         with requests.Session() as session:
             session.trust_env, session.auth, session.verify = config.trust_env, config.auth, config.verify
@@ -113,7 +113,7 @@ class MasterProxy:
 def _first(
     ways: Sequence[str], path: str, send: Callable[[str, float], T], deadline: float, problems: list[Exception]
 ) -> T | None:
-    """The first answer, or None and why."""
+    """Return the first answer. Otherwise return None and append the reasons to ``problems``."""
     for way in ways:
         try:
             return send(f"{way}/{path}", max(_LEAST, deadline - time.monotonic()))
@@ -123,7 +123,7 @@ def _first(
 
 
 def _text(response: requests.Response) -> bytes:
-    """Masters answer with plain text; the proxy itself, and the ResourceManager behind it, with pages."""
+    """Return a plain-text answer. Masters answer with plain text, the proxy and the ResourceManager with pages."""
     if response.ok and response.headers.get("Content-Type", "").partition(";")[0].strip() == "text/plain":
         return response.content
     if response.status_code == requests.codes.not_found and (found := _json(response)) is not None:
@@ -134,7 +134,7 @@ def _text(response: requests.Response) -> bytes:
 
 
 def _answer(response: requests.Response) -> dict[str, Any]:
-    """The master's; the proxy itself, and the ResourceManager behind it, answer with pages."""
+    """Return a JSON answer. Only masters answer with JSON; the proxy and the ResourceManager answer with pages."""
     found = _json(response)
     if found is not None and response.ok:
         return found
@@ -156,7 +156,7 @@ def _answer(response: requests.Response) -> dict[str, Any]:
 
 
 def _kerberos_reason(response: requests.Response) -> str:
-    """What Hadoop has against who we are, with its remedy; empty: it is nothing of Kerberos."""
+    """Return why Hadoop rejects our identity, with a remedy, or "" if the error is not from Kerberos."""
     _, said = said_exception(response)
     return explained(said) if reason(said) else ""
 

@@ -1,8 +1,8 @@
-"""The ResourceManagers' REST interface with failover, deadlines and typed errors, around yarn-api-client.
+"""The ResourceManagers' REST interface with failover, deadlines and typed errors, based on yarn-api-client.
 
-yarn-api-client knows the calls. What it lacks is here: it elects a ResourceManager once and takes a redirecting standby
-for the active one, drops base paths and status codes, and trusts the environment's proxy variables.
-Calls: https://hadoop.apache.org/docs/stable/hadoop-yarn/hadoop-yarn-site/ResourceManagerRest.html
+yarn-api-client provides the calls. This module replaces its transport, which elects a ResourceManager only once, takes
+a redirecting standby for the active one, drops base paths and status codes, and uses the environment's proxies. Calls:
+https://hadoop.apache.org/docs/stable/hadoop-yarn/hadoop-yarn-site/ResourceManagerRest.html
 """
 
 from __future__ import annotations
@@ -56,47 +56,47 @@ _REST_DISABLED = "App submission via REST is disabled"
 
 @attrs.frozen
 class RestConfig:
-    """How the ResourceManagers' REST interface is reached.
+    """Settings of the connection to the ResourceManagers' REST interface.
 
-    Raises nothing: ``hooks/connection.py`` has checked the addresses.
+    They are not validated here, because ``hooks/connection.py`` checks the addresses.
     """
 
-    addresses: list[str]  # http(s)://host:port of every ResourceManager, perhaps with a path (a gateway's)
-    user: str | None = None  # on clusters without Kerberos: user.name
-    proxy_user: str | None = None  # on clusters with it: doAs
+    addresses: list[str]  # http(s)://host:port of every ResourceManager, optionally with a path (of a gateway)
+    user: str | None = None  # user.name, for clusters without Kerberos
+    proxy_user: str | None = None  # doAs, for clusters with Kerberos
     auth: AuthBase | None = None  # SPNEGO
-    verify: bool | str = True  # whether https servers are checked, or the PEM file to check them against
+    verify: bool | str = True  # whether to verify https servers, or a PEM file to verify them with
     trust_env: bool = False  # use the environment's proxy variables
-    response_timeout: float = 20.0  # seconds that one ResourceManager may take to connect, and to answer
-    timeout: float = defaults.CALL_SECONDS  # seconds for one call in all, with every retry and failover
+    response_timeout: float = 20.0  # seconds for one ResourceManager to connect, and to answer
+    timeout: float = defaults.CALL_SECONDS  # seconds for one call including all retries and failovers
 
     @property
     def identity(self) -> dict[str, str]:
-        """The request parameters that say for whom a request is."""
+        """Return the request parameters that name the user."""
         if self.auth is None:
             return {"user.name": self.user} if self.user else {}
         return {"doAs": self.proxy_user} if self.proxy_user else {}
 
 
 class RestError(UnexpectedAnswer):
-    """The active ResourceManager answered a call with an error of its own."""
+    """An error answer of the active ResourceManager."""
 
     def __init__(self, status: int, exception: str, message: str) -> None:
         super().__init__(f"the ResourceManager answered {status}: {message or exception or 'no reason given'}")
         self.status = status
-        self.exception = exception  # the Java class's simple name, such as NotFoundException; may be empty
+        self.exception = exception  # simple name of the Java class, such as NotFoundException; may be empty
         self.message = message
 
 
 class _Unavailable(Exception):  # noqa: N818
-    """This ResourceManager cannot serve now; another one, or the same a little later, perhaps can."""
+    """This ResourceManager cannot serve now. Another one can, or this one later."""
 
 
 class _Endpoint(YarnApi):  # type: ignore[misc]
-    """yarn-api-client's calls, sent to one ResourceManager in our way."""
+    """yarn-api-client's calls, sent to one ResourceManager with our transport."""
 
     def __init__(self, address: str, config: RestConfig) -> None:
-        # Not YarnApi's own: that would elect.
+        # Skips the constructor of YarnApi, which would elect a ResourceManager.
         BaseYarnAPI.__init__(self, address, config.response_timeout, config.auth, config.verify)
         self.address = address.rstrip("/")
         self.config = config
@@ -140,7 +140,7 @@ class _Endpoint(YarnApi):  # type: ignore[misc]
 
     @property
     def is_active(self) -> bool:
-        """Asked before the first call only: a standby answers the later ones with a redirect."""
+        """Return whether the ResourceManager is active. Later calls detect a standby by its redirect."""
         if self._seen_active:
             return True
         try:
@@ -162,33 +162,33 @@ class _Answer(YarnResponse):  # type: ignore[misc]
 
 
 class YarnRest:
-    """Calls to whichever ResourceManager is active.
+    """Sends calls to the active ResourceManager.
 
-    Safe in several threads, each with connections of its own. No lock is held while waiting: a task that is being
-    killed calls from a second thread while its first one may be anywhere. Raises ClusterUnreachable when none was
-    active until the deadline, ClusterAuthError, RestError for an error of the ResourceManager itself.
+    Thread-safe: each thread has its own connections. No lock is held while waiting, because a task that is being killed
+    calls from a second thread while its first one may be anywhere. Raises ClusterUnreachable if no ResourceManager is
+    active before the deadline, ClusterAuthError, and RestError for errors of the ResourceManager itself.
     """
 
     def __init__(self, config: RestConfig) -> None:
         self.config = config
-        self._active = config.addresses[0].rstrip("/")  # where the last call found it, or a first guess
-        self.clock_ahead = 0.0  # seconds by which the clock of the active one is ahead of this machine's; 0: not known
+        self._active = config.addresses[0].rstrip("/")  # address of the last successful call, initially a guess
+        self.clock_ahead = 0.0  # seconds by which the active one's clock is ahead of ours; 0 if unknown
         self._connections = threading.local()
         self._open: list[_Endpoint] = []
 
     def call(self, action: Callable[[YarnApi], YarnResponse]) -> Any:
-        """The JSON that ``action`` gets, such as ``lambda rm: rm.cluster_information()``.
+        """Return the JSON answer to ``action``, such as ``lambda rm: rm.cluster_information()``.
 
-        After a connection error it is sent again, perhaps to another ResourceManager: it must be idempotent.
+        ``action`` must be idempotent: after a connection error it is retried, perhaps with another ResourceManager.
         """
         return self._with_active(lambda endpoint: action(endpoint).data)
 
     def request(self, path: str, method: str = "GET", **kwargs: Any) -> Any:
-        """The answer to a request that yarn-api-client does not know, or does not send as documented."""
+        """Return the answer to a request that yarn-api-client lacks or does not send as documented."""
         return self._with_active(lambda endpoint: endpoint.request(path, method, **kwargs).data)
 
     def setting(self, name: str) -> str | None:
-        """A property of the ResourceManager's own configuration; None when it is not set.
+        """Return a property of the ResourceManager's configuration, or None if it is not set.
 
         Raises ConfigurationHidden on clusters that show their configuration to administrators only.
         """
@@ -205,7 +205,9 @@ class YarnRest:
         return None if value is None else str(value)
 
     def every_setting(self) -> list[dict[str, Any]]:
-        """The ResourceManager's whole configuration: of each property ``key``, ``value``, and ``resource``, its file.
+        """Return the ResourceManager's whole configuration.
+
+        Each property has ``key``, ``value`` and ``resource``, the file that it comes from.
 
         Raises ConfigurationHidden on clusters that show their configuration to administrators only.
         """
@@ -213,16 +215,16 @@ class YarnRest:
 
     @property
     def addresses(self) -> list[str]:
-        """The addresses of all ResourceManagers, the one that was active last first. Asks nobody."""
+        """Return all ResourceManagers' addresses, the last known active one first. Sends no request."""
         every = (address.rstrip("/") for address in self.config.addresses)
         return sorted(every, key=lambda address: address != self._active)
 
     def active_host(self) -> str:
-        """The host that the active ResourceManager was reached at."""
+        """Return the host in the address of the active ResourceManager."""
         return urlsplit(self._with_active(lambda endpoint: endpoint.address)).hostname or ""
 
     def close(self) -> None:
-        """Close all connections; they are opened again where they are needed. Idempotent."""
+        """Close all connections. Later calls open them again. Idempotent."""
         while self._open:
             self._open.pop().session.close()
 
@@ -253,7 +255,7 @@ class YarnRest:
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _candidates(self) -> list[_Endpoint]:
-        """All of them, the one that was active last first."""
+        """Return all endpoints, the last known active one first."""
         endpoints: list[_Endpoint] | None = getattr(self._connections, "endpoints", None)
         if endpoints is None:
             endpoints = [_Endpoint(address, self.config) for address in self.config.addresses]
@@ -265,12 +267,12 @@ class YarnRest:
 def _configuration(endpoint: _Endpoint, which: dict[str, str]) -> Any:
     try:
         return endpoint.request("/conf", params={**which, "format": "json"}).data
-    except ClusterAuthError as error:  # though it answers other calls
+    except ClusterAuthError as error:  # even though the server accepts our identity for other calls
         raise ConfigurationHidden(f"the ResourceManager does not show its configuration: {error}") from error
 
 
 def _check(endpoint: _Endpoint, response: requests.Response) -> None:
-    """Raise for anything but a success of the active ResourceManager."""
+    """Raise an error unless this is a success of the active ResourceManager."""
     if response.status_code < requests.codes.multiple_choices:
         return
     if response.is_redirect:
@@ -309,15 +311,18 @@ def _who(config: RestConfig) -> str:
 
 
 def path_segment(application_id: str) -> str:
-    """An id as it stands in an address: they come from people and from Airflow's stores, and name no other address."""
+    """Quote an id for use in a URL path.
+
+    Ids come from users and from Airflow's stores, so they may contain anything.
+    """
     return quote(application_id, safe="")
 
 
 def said_exception(response: requests.Response) -> tuple[str, str]:
-    """Hadoop's ``RemoteException`` object, or what else the body says; the class name and the message."""
+    """Return class name and message of Hadoop's ``RemoteException``, or the text of another body as the message."""
     try:
         answer = json_object(response) or {}
-        remote = answer.get("RemoteException", answer)  # or that of its web server
+        remote = answer.get("RemoteException", answer)  # or the error of its web server
         return str(remote.get("exception", "")), str(remote["message"])
     except (ValueError, KeyError, TypeError, AttributeError):
         text = " ".join(page_title(response.content).split())
@@ -327,7 +332,7 @@ def said_exception(response: requests.Response) -> tuple[str, str]:
 def _reason(error: requests.RequestException) -> str:
     if isinstance(error, requests.Timeout):
         return "it did not answer in time"
-    # requests wraps urllib3's error, whose text names the host twice; the innermost says what happened.
+    # requests wraps urllib3's error, whose text repeats the host. The innermost error has the cause.
     inner: BaseException = error
     while inner.__context__ is not None:
         inner = inner.__context__
@@ -338,7 +343,7 @@ APPLICATION_TYPE = "TONY"
 
 
 def submission_context(submission: Submission) -> dict[str, Any]:
-    """The body of ``POST /ws/v1/cluster/apps``."""
+    """Return the body of ``POST /ws/v1/cluster/apps``."""
     description = submission.description
     job = description.job
     values = script_values(submission.am_command, launch_environment(description), submission.am_files)
@@ -354,7 +359,7 @@ def submission_context(submission: Submission) -> dict[str, Any]:
             **_access_lists(job),
         },
         "unmanaged-AM": False,
-        "max-app-attempts": job.am.attempts,  # YARN takes its own limit where that is lower
+        "max-app-attempts": job.am.attempts,  # YARN uses its own limit if that is lower
         "attempt-failures-validity-interval": int(job.am.attempts_window * 1000),
         "keep-containers-across-application-attempts": True,
         "resource": {"memory": int(job.am_memory), "vCores": job.am.vcores},
@@ -372,7 +377,7 @@ def submission_context(submission: Submission) -> dict[str, Any]:
 
 
 def _access_lists(job: JobSpec) -> dict[str, Any]:
-    """None where nobody is named: YARN's default is the same, and Hadoop 2.10's JSON reader fails at empty lists."""
+    """Omit empty lists: they equal YARN's default, and Hadoop 2.10's JSON reader fails on them."""
     who = {VIEW_APP: job.acls.viewers, MODIFY_APP: job.acls.modify}
     lists = {each: AccessList.of(names.users, names.groups) for each, names in who.items()}
     texts = {name: found.text for name, found in lists.items() if found != AccessList()}
@@ -380,7 +385,7 @@ def _access_lists(job: JobSpec) -> dict[str, Any]:
 
 
 def masked(context: dict[str, Any]) -> dict[str, Any]:
-    """The submission context for people to read: of its credentials only the names, and Java's maps as plain ones."""
+    """Return the submission context for display: credentials without values, and plain maps in place of Java's."""
     container = {key: _plain(value) for key, value in context["am-container-spec"].items()}
     credentials = context["am-container-spec"]["credentials"].items()
     container["credentials"] = {kind: dict.fromkeys(_plain(values), MASK) for kind, values in credentials}
@@ -395,7 +400,7 @@ def _plain(value: dict[str, Any]) -> Any:
 def _local(resource: LocalizedResource) -> dict[str, Any]:
     return {
         "resource": uris.encoded(resource.uri),
-        "type": "FILE",  # also for an archive: only a file that is not unpacked can be verified
+        "type": "FILE",  # even for archives, because only packed files can be verified
         "visibility": "PRIVATE" if resource.is_verified else "APPLICATION",
         "size": resource.size,
         "timestamp": resource.modified_ms,
@@ -405,10 +410,10 @@ def _local(resource: LocalizedResource) -> dict[str, Any]:
 def _credentials(credentials: Credentials) -> dict[str, Any]:
     tokens = {alias: token.to_url_string() for alias, token in credentials.tokens.items()}
     secrets = {name: base64.b64encode(secret).decode() for name, secret in credentials.secrets.items()}
-    # No empty ones: Hadoop 2.10's JSON reader fails at an empty list.
+    # Omits empty maps because Hadoop 2.10's JSON reader fails on an empty list.
     return {key: _entries(values) for key, values in (("tokens", tokens), ("secrets", secrets)) if values}
 
 
 def _entries(mapping: dict[str, Any]) -> dict[str, Any]:
-    """A Java map, as JAXB writes it."""
+    """Return a Java map in JAXB's format."""
     return {"entry": [{"key": key, "value": value} for key, value in mapping.items()]}

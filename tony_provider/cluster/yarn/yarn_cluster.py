@@ -1,4 +1,4 @@
-"""YARN as a Cluster, over the ResourceManager's REST interface."""
+"""Cluster interface for YARN, over the ResourceManager's REST interface."""
 
 from __future__ import annotations
 
@@ -90,28 +90,28 @@ from tony_provider.runtime.protocol.status import FinalStatus, JobStatus
 
 log = logging.getLogger(__name__)
 
-_LONGEST_DIAGNOSTICS = 64 << 10  # characters; a job says in its own words how it ended
+_LONGEST_DIAGNOSTICS = 64 << 10  # characters; jobs choose the text of their own diagnostics
 _STATES = {
     live: [state.value for state in ApplicationState if live in (None, not state.is_final)]
     for live in (None, True, False)
 }
 _DEFAULT_SCHEDULER_PORT = 8030  # yarn-default.xml
 _BEING_STORED = (ApplicationState.NEW, ApplicationState.NEW_SAVING)
-_FIRST_STORED_POLL = 0.01  # seconds; each further one is twice as long
+_FIRST_STORED_POLL = 0.01  # seconds; doubles up to _STORED_POLL
 _STORED_POLL = 0.1
-_SHORTEST_LIFETIME = 1.0  # seconds: YARN takes no end that has passed
-_NODES_SECONDS = 10.0  # that a job which is too large waits for nodes that are about to register
-_NOT_RENEWED = "Failed to renew token"  # as diagnostics begin, when HDFS does not let the ResourceManager
+_SHORTEST_LIFETIME = 1.0  # seconds: YARN rejects an end in the past
+_NODES_SECONDS = 10.0  # wait of a job that is too large, for nodes that are about to register
+_NOT_RENEWED = "Failed to renew token"  # start of the diagnostics if HDFS refuses the ResourceManager
 _NODES_POLL = 2.0
 _NODE_SECONDS = 10.0  # for an answer of a NodeManager: a log, its settings
-_NODES_ASKED = 3  # whether they start images; as a rule all nodes are set alike
+_NODES_ASKED = 3  # sample that is checked for image support; nodes are usually configured alike
 
 
 class YarnCluster(Cluster):
     """The YARN backend: submits and watches applications over the ResourceManager's REST interface.
 
-    :param scheduler: the ResourceManagers' scheduler addresses (host:port); empty: ask the ResourceManager.
-    :param autoscaling: nodes are added where jobs wait for them.
+    :param scheduler: the ResourceManagers' scheduler addresses (host:port). If empty, query the ResourceManager.
+    :param autoscaling: the cluster adds nodes when jobs wait for them.
     """
 
     def __init__(self, rest: YarnRest, *, user: str, scheduler: list[str], autoscaling: bool = False) -> None:
@@ -120,9 +120,10 @@ class YarnCluster(Cluster):
         self._user = user
         self._scheduler = scheduler
         self._masters = MasterProxy(rest, self._tracking_url)
-        # The answer that tells the largest container makes an application id too: the next submission takes it.
+        # YARN creates an application id with the answer that contains the largest container. The next submission uses
+        # it.
         self._spare_id: str | None = None
-        self._spare_id_lock = threading.Lock()  # no two submissions may have one id
+        self._spare_id_lock = threading.Lock()  # two submissions must not share an id
 
     @property
     def user(self) -> str:
@@ -141,7 +142,7 @@ class YarnCluster(Cluster):
         self._check_room(job, offer, view)
 
     def _placement_handler(self) -> str | None:
-        """Who of YARN places containers by rules; None: nobody can, HIDDEN: it is not to be seen."""
+        """Return YARN's setting HANDLER. Return None if it is unset, and HIDDEN if the cluster hides it."""
         try:
             return self.rest.setting(HANDLER)
         except ConfigurationHidden as error:
@@ -163,15 +164,15 @@ class YarnCluster(Cluster):
         )
 
     def _nodes(self) -> list[Node]:
-        """Every node that the ResourceManager knows of, in whatever state."""
+        """Return every node that the ResourceManager knows, in any state."""
         return nodes(self.rest.call(lambda rm: rm.cluster_nodes()))
 
     def _check_images(self, job: JobSpec, view: ClusterView) -> None:
-        """Raises JobRejected where some nodes that could have the containers were asked, and none would start them."""
+        """Raise JobRejected if none of the sampled candidate nodes would start the job's containers."""
         found: list[str] = []
         for node in nodes_for_images(job, view.nodes)[:_NODES_ASKED]:
             settings = self._node_settings(node)
-            if settings is None:  # as a rule no worker may ask any of them
+            if settings is None:  # usually all NodeManagers refuse the worker
                 break
             of_node = image_problems(job, self._user, settings)
             if not of_node:
@@ -181,7 +182,7 @@ class YarnCluster(Cluster):
             raise JobRejected(found)
 
     def _node_settings(self, node: Node) -> NodeSettings | None:
-        """What a NodeManager says of itself; None where it cannot be asked, or does not say."""
+        """Return a NodeManager's configuration, or None if it is unreachable or refuses."""
         try:
             response = self._ask_node(node.web, "/conf", {"format": "json"}, accept="application/json")
             listed = (json_object(response) or {}).get("properties") if response.ok else None
@@ -192,7 +193,7 @@ class YarnCluster(Cluster):
         return NodeSettings(node.host, node.version, properties) if properties else None
 
     def _check_room(self, job: JobSpec, offer: Mapping[str, Any], view: ClusterView) -> None:
-        """Raises JobTooLarge, or warns where nodes may come."""
+        """Raise JobTooLarge, or log a warning if more nodes may register."""
         deadline = time.monotonic() + _NODES_SECONDS
         while found := capacity_shortages(job, view):
             if self._autoscaling or view.missing:
@@ -201,7 +202,7 @@ class YarnCluster(Cluster):
                 return
             if time.monotonic() >= deadline:
                 raise JobTooLarge(found)
-            time.sleep(_NODES_POLL)  # a ResourceManager that has just started hears of its nodes one by one
+            time.sleep(_NODES_POLL)  # a restarted ResourceManager learns of its nodes one by one
             view = self._view(offer)
         if found := present_shortages(job, view):
             log.info("This job waits for room at first: %s", "; ".join(found))
@@ -211,7 +212,7 @@ class YarnCluster(Cluster):
         return None if known is None else queue_problem(queue, known)
 
     def queues(self) -> list[Queue] | None:
-        """All queues of the cluster; None where the scheduler makes them as it likes."""
+        """Return all queues of the cluster, or None if the scheduler has no fixed set of queues."""
         return queues(self.rest.call(lambda rm: rm.cluster_scheduler()))
 
     @property
@@ -224,7 +225,7 @@ class YarnCluster(Cluster):
         return spare or str(self._offer()["application-id"])
 
     def _offer(self) -> dict[str, Any]:
-        # yarn-api-client sends no body; some versions of Jersey want one.
+        # yarn-api-client sends no body, but some versions of Jersey require one.
         answer = self.rest.request("/ws/v1/cluster/apps/new-application", "POST", json={})
         try:
             ApplicationId.parse(str(answer.get("application-id")))
@@ -242,7 +243,7 @@ class YarnCluster(Cluster):
         while (application := self.application(application_id)) is None or application.state in _BEING_STORED:
             if time.monotonic() >= deadline:
                 raise ClusterUnreachable(f"YARN took {application_id}, but has not stored it yet")
-            if application is None:  # a ResourceManager that died, or lost its turn, before it had stored it
+            if application is None:  # the ResourceManager died or failed over before it had stored it
                 self._post(context)
             time.sleep(pause)
             pause = min(2 * pause, _STORED_POLL)
@@ -255,21 +256,21 @@ class YarnCluster(Cluster):
 
     def _post(self, context: dict[str, Any]) -> None:
         try:
-            # Sent again after a lost answer, it is not started twice: the ResourceManager knows the id.
+            # Retries after a lost answer do not start a second application, because the ResourceManager knows the id.
             self.rest.call(lambda rm: rm.cluster_submit_application(context))
         except (RestError, ClusterAuthError) as error:
             raise SubmissionRefused(f"YARN does not take the job: {error}") from error
 
     def _limit_lifetime(self, application_id: str, seconds: float) -> None:
-        """The submission by REST has no place for it."""
-        now = datetime.fromtimestamp(time.time() + self.rest.clock_ahead, UTC)  # the time of YARN's own clock
+        """Set the lifetime in a separate request, because a REST submission has no field for it."""
+        now = datetime.fromtimestamp(time.time() + self.rest.clock_ahead, UTC)  # by YARN's clock
         expiry = (now + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S.000+0000")
         body = {"timeout": {"type": "LIFETIME", "expiryTime": expiry}}
         try:
             self.rest.request(f"/ws/v1/cluster/apps/{path_segment(application_id)}/timeout", "PUT", json=body)
         except ClusterError:
             if (application := self.application(application_id)) is not None and application.is_final:
-                return  # it was faster
+                return  # the application ended before the request
             raise
 
     def applications(self, which: ApplicationFilter) -> list[Application]:
@@ -278,7 +279,7 @@ class YarnCluster(Cluster):
             "states": ",".join(_STATES[which.live]),
             "user": which.user,
             "applicationTags": which.tag,
-            "deSelects": "resourceRequests",  # a long list of no use here
+            "deSelects": "resourceRequests",  # a long list that is not used here
         }
         params = {name: value for name, value in asked.items() if value}
         answer = self.rest.request("/ws/v1/cluster/apps", params=params)
@@ -286,7 +287,7 @@ class YarnCluster(Cluster):
             found = [
                 _application(info, self.rest.clock_ahead) for info in as_list((answer.get("apps") or {}).get("app"))
             ]
-        # Tags are compared without regard to case, and by some versions as any of several.
+        # YARN compares tags case-insensitively, and some versions match any of several tags.
         mine = [application for application in found if which.holds(application)]
         return sorted(mine, key=lambda application: application.started_ms, reverse=True)
 
@@ -338,7 +339,7 @@ class YarnCluster(Cluster):
             return bounded_status(from_plain(printable_json(answer), JobStatus))
 
     def limit(self, application_id: str, seconds: float, diagnostics: str, *, prolong: bool = False) -> None:
-        """Set YARN's application lifetime; the reason that YARN gives is that, and not ``diagnostics``."""
+        """Set YARN's application lifetime. YARN reports its own reason, so ``diagnostics`` is not used."""
         try:
             answer = self.rest.request(f"/ws/v1/cluster/apps/{path_segment(application_id)}/timeouts/LIFETIME")
             left = int((answer.get("timeout") or {}).get("remainingTimeInSeconds", -1))  # negative: unlimited
@@ -369,9 +370,9 @@ class YarnCluster(Cluster):
         return self._container_log(last["nodeHttpAddress"], last["containerId"], max_bytes)
 
     def _container_log(self, node: str, container_id: str, max_bytes: int) -> str:
-        """From the NodeManager, which keeps it until it is aggregated or too old; empty when it has none."""
+        """Return the log from the NodeManager, or "" if it was aggregated or deleted."""
         for path in (f"containerlogs/{container_id}/stderr", f"containers/{container_id}/logs/stderr"):
-            try:  # negative: from the end
+            try:  # a negative size reads from the end
                 response = self._ask_node(node, f"/ws/v1/node/{path}", {"size": f"-{max_bytes}"})
             except (requests.RequestException, ClusterAuthError) as error:
                 log.info("The log of %s cannot be had from %s: %s", container_id, node, error)
@@ -381,7 +382,7 @@ class YarnCluster(Cluster):
         return ""
 
     def _ask_node(self, node: str, path: str, params: dict[str, str], *, accept: str = "*/*") -> requests.Response:
-        """A NodeManager's answer, whatever it is. Raises requests.RequestException, ClusterAuthError."""
+        """Return a NodeManager's answer with any status. Raises requests.RequestException, ClusterAuthError."""
         config = self.rest.config
         scheme = urlsplit(config.addresses[0]).scheme
         user: dict[str, str] = {} if config.auth is not None or not config.user else {"user.name": config.user}
@@ -401,7 +402,7 @@ class YarnCluster(Cluster):
             return answer
 
     def forget(self, application_id: str) -> None:
-        """Do nothing: nothing of an application is kept on this side."""
+        """Do nothing: the Airflow side keeps no data of an application."""
 
     def access(self, application_id: str, job: JobSpec | None = None) -> YarnAccess:
         administrators = configuration.administrators_acl(self.rest)
@@ -428,9 +429,9 @@ class YarnCluster(Cluster):
         return configuration.master_lost_after(self.rest)
 
     def schedulers(self) -> list[str]:
-        """The schedulers' addresses, host:port of each ResourceManager, as application masters are told them.
+        """Return the schedulers' addresses (host:port of each ResourceManager) for application masters.
 
-        Raises ConnectionProblem where the connection has to say it.
+        Raises ConnectionProblem if the addresses are hidden and have to be set in the connection.
         """
         return self._scheduler or self._configured_schedulers()
 
@@ -457,7 +458,7 @@ class YarnCluster(Cluster):
         )
 
     def _reachable(self, address: str) -> str:
-        """Its own configuration may say "any interface": then it is where it was reached."""
+        """Replace the wildcard address 0.0.0.0 with the host at which the ResourceManager was reached."""
         host, _, port = address.rpartition(":")
         return f"{self.rest.active_host()}:{port}" if host == "0.0.0.0" else address  # noqa: S104
 
@@ -466,14 +467,14 @@ class YarnCluster(Cluster):
 
 
 def _log_contents(page: str) -> str:
-    """Without the lines that a NodeManager puts around a log."""
+    """Strip the lines that a NodeManager adds around a log."""
     _, _, after = page.partition("\nLogContents:\n")
     return (after or page).rpartition("\nEnd of LogType:")[0] or after or page
 
 
 @contextmanager
 def _understanding() -> Iterator[None]:
-    """What another server, or a gateway before this one, makes of JSON is no answer."""
+    """Raise UnexpectedAnswer for malformed JSON, as sent by other servers or gateways."""
     try:
         yield
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
@@ -484,7 +485,7 @@ def _understanding() -> Iterator[None]:
 
 
 def _diagnostics(said: str) -> str:
-    """With the remedy for what only shows once the application was taken."""
+    """Add the remedy to errors that YARN reports only after it accepted the application."""
     return explained(said) if said.startswith(_NOT_RENEWED) else said
 
 
@@ -496,7 +497,7 @@ def _application(info: dict[str, Any], clock_ahead: float = 0.0) -> Application:
         id=str(info["id"]),
         state=state,
         final_status=FinalStatus(final) if final in FinalStatus.__members__ else None,
-        name=one_line(str(info.get("name", ""))),  # anybody's application may be called anything
+        name=one_line(str(info.get("name", ""))),  # applications of other users may have any name
         user=str(info.get("user", "")),
         queue=str(info.get("queue", "")),
         tracking_url=str(info.get("trackingUrl") or ""),
@@ -511,7 +512,7 @@ def _application(info: dict[str, Any], clock_ahead: float = 0.0) -> Application:
 
 
 def _attempt(info: dict[str, Any]) -> str | None:
-    """The current one's id; that of its container, whose log's address holds it, where YARN does not name it."""
+    """Return the id of the current attempt. If YARN does not report it, parse the container id in the log's URL."""
     if info.get("currentAppAttemptId"):
         return str(info["currentAppAttemptId"])
     for part in str(info.get("amContainerLogs") or "").split("/"):

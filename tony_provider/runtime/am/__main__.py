@@ -1,4 +1,4 @@
-"""The application master's program, ``python -m tony_provider.runtime.am``, run in its container."""
+"""Entry point of the application master in its container: ``python -m tony_provider.runtime.am``."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tony_provider.runtime.storage import StorageError
 
 log = logging.getLogger("tony_provider.runtime.am")
 
-# What people can put right; the traceback of anything else is worth having.
+# Errors that users can fix. Only for other errors is the traceback useful.
 _EXPECTED = (ContainerError, ResourceManagerError, HadoopError, IdentityError, StorageError, OSError)
 
 
 def main() -> int:
-    """Run the application master; returns the exit code, 0 when the job succeeded."""
+    """Run the application master and return the exit code, 0 if the job succeeded."""
     gc.freeze()  # see launch/start.py
     gc.enable()
     helper_processes.configure_log()

@@ -1,4 +1,4 @@
-"""Access of the application master to its application's checkpoint chain."""
+"""Operations of the application master on its application's checkpoint chain, and warnings about quotas."""
 
 from __future__ import annotations
 
@@ -156,10 +156,11 @@ _ABOVE_CHAIN = 3  # number of levels from a chain up to the staging directory
 
 
 class QuotaWatch:
-    """Compares the space that quotas leave with the size of the newest checkpoint.
+    """Warns if HDFS quotas may soon stop checkpoints from being stored.
 
-    It checks the staging directory and the directory above it, such as a user's home directory. NameNodes know the
-    free space of a directory with a quota. Otherwise they count its content, so such a directory is checked once.
+    It compares the space that quotas leave with the size of the newest checkpoint. It checks the staging directory and
+    the directory above it, such as a user's home directory. NameNodes know the free space of a directory with a quota.
+    For other directories they count the content, so such a directory is checked only once.
     """
 
     def __init__(self, storage: Storage, chain_uri: str, keep: int) -> None:

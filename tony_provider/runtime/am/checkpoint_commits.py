@@ -51,8 +51,8 @@ _COMMIT_TIMEOUT = 120.0  # seconds for one commit, enough for a NameNode that re
 _PATIENCE = 120.0  # seconds with unsaved changes and without a snapshot until the job warns
 
 Step = Callable[[float], "list[Action]"]
-Send = Callable[[str, tony_pb2.ToExecutor], None]  # to a task
-Answer = Callable[[bool, str, bool], None]  # granted, the reason if not, whether to upload all files again
+Send = Callable[[str, tony_pb2.ToExecutor], None]  # first argument: the task
+Answer = Callable[[bool, str, bool], None]  # arguments: granted, the reason if not, whether to upload all files again
 
 
 @attrs.frozen
@@ -434,7 +434,7 @@ class CheckpointCommits:
 def _progress_of(
     whole: Mapping[str, CommitRequest], made: Manifest, before: Optional[StoredCheckpoint]
 ) -> CommittedSave:
-    """Return what a checkpoint that was uploaded in these parts says about progress."""
+    """Return the progress in a checkpoint that consists of the uploaded parts ``whole``."""
     steps = [each.uploaded.content_step for each in whole.values() if each.uploaded.HasField("content_step")]
     known = _contents(before.manifest) if before is not None else set()
     return CommittedSave(

@@ -1,4 +1,4 @@
-"""Plain words for what a task asks for, exit codes, signals, and why containers ended."""
+"""Texts for task resources, exit codes, signals, container exits, and the errors of programs."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _CONTAINER = {
     ExitReason.EXCESS_LOGS: "wrote more logs than the cluster allows, so YARN killed it",
 }
 _SHELL = {exit_codes.NOT_EXECUTABLE: " (the command cannot be executed)", exit_codes.NOT_FOUND: " (command not found)"}
-_LAST_LINES = 10  # of a program that show why it failed
-_WARNING = re.compile(r"\s*(?:\[W\b|W\d{4}\b|WARN)")  # of c10d, glog and logging
+_LAST_LINES = 10  # number of a program's last lines that show why it failed
+_WARNING = re.compile(r"\s*(?:\[W\b|W\d{4}\b|WARN)")  # formats of c10d, glog and logging
 _TRACEBACK = "Traceback (most recent call last)"
 _FRAME = re.compile(r"\s+(at \S+\(.*\)|\.\.\. \d+ (more|common frames omitted))\s*")
 
 
 def signal_name(number: int) -> str:
-    """The name of a signal, such as ``SIGTERM``."""
+    """Return the name of a signal, such as ``SIGTERM``."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -43,7 +43,7 @@ def signal_name(number: int) -> str:
 
 
 def exit_code(code: int) -> str:
-    """What became of a process, to follow its name."""
+    """Return the predicate for a process that ended, such as ``ended with exit code 1``."""
     killer = exit_codes.killing_signal(code)
     if killer:
         return f"ended with exit code {code} (killed by {signal_name(killer)})"
@@ -51,12 +51,12 @@ def exit_code(code: int) -> str:
 
 
 def container_exit(exit: ContainerExit) -> str:
-    """What became of a container, to follow the words "its container"."""
+    """Return the predicate for the subject "its container", such as ``was preempted: …``."""
     return _CONTAINER.get(exit.reason) or exit_code(exit.status)
 
 
 def size(task: TaskSpec, node_label: Optional[str] = None) -> str:
-    """Such as ``8192 MiB, 1 vcore, 2 GPUs``."""
+    """Return the resources of a task and its placement, such as ``8192 MiB, 1 vcore, 2 GPUs``."""
     wanted = {MEMORY: int(task.memory), VCORES: task.vcores, **({GPU: task.gpus} if task.gpus else {})}
     parts = [amount(name, number) for name, number in wanted.items()]
     parts += [amount(name, each.value, each.units) for name, each in sorted(task.resources.items())]
@@ -66,12 +66,15 @@ def size(task: TaskSpec, node_label: Optional[str] = None) -> str:
 
 
 def without_frames(text: str) -> str:
-    """What a Java program says of an exception, without where in its code it was."""
+    """Return the text of a Java exception without its stack frames."""
     return "\n".join(line for line in text.splitlines() if not _FRAME.fullmatch(line))
 
 
 def last_lines(text: str, *, lines: int = 30, size: int = 4096) -> str:
-    """The end of a text, whole lines where they fit; ``size`` in characters."""
+    """Return the last whole lines of a text, at most ``size`` characters.
+
+    A longer last line is cut at its beginning.
+    """
     kept = text.rstrip().splitlines()[-lines:]
     while len(kept) > 1 and sum(len(line) + 1 for line in kept) > size:
         kept.pop(0)
@@ -111,5 +114,5 @@ _KNOWN = (
 
 
 def error_hint(last_words: str) -> str:
-    """What to do about a failure with these last words of its process; empty when nothing is known of it."""
+    """Return a hint for a failure with this last output of its process, or an empty string."""
     return next((known.hint for known in _KNOWN if known.words.search(last_words)), "")

@@ -1,12 +1,12 @@
-"""The event log: what happened in the application, in order, kept on the store in segments that are written once.
+"""The application's event log, stored as write-once segments in its history directory.
 
-Keys of an event are ``time_ms`` (epoch), ``event``, ``message``, ``task`` where it is about one, ``data`` where a later
-application master needs it, and ``labels`` in the first one (where the job came from).
+An event has the keys ``time_ms`` (epoch), ``event`` and ``message``, and optionally ``task``. ``data`` contains what a
+later application master needs. The first event has ``labels``, which contain the origin of the job.
 
-What is new is on the store within a second or so, since a later application master goes on from it. So that this never
-makes many small files, a segment takes in those before it that are not much larger, and these are removed: an event is
-written again a few times in its life, and not with each other one. All is bounded; the oldest events go first, and what
-they carried as data is kept, folded into one.
+New events reach the store within about a second, because a later application master continues from them. To avoid many
+small files, a new segment absorbs preceding segments that are not much larger, and the log then removes these. So each
+event is rewritten only a few times. The size is limited: the oldest events are dropped first, and their data is merged
+into one event.
 """
 
 from __future__ import annotations
@@ -46,26 +46,26 @@ from tony_provider.runtime.storage import (
 
 log = logging.getLogger(__name__)
 
-_MOST_BYTES = 512 << 10  # of all segments
-_MERGED = 256 << 10  # bytes of a segment's text, up to which it takes in others: beyond, it stays as it is
-_LARGER = 2.0  # times as large as a new segment is one, at most, that it takes in
-_ROOM = 0.75  # of the bytes are used after old events had to go
-_MOST_TEXT = 64 << 20  # bytes of a segment that is read back: far more than any has
+_MOST_BYTES = 512 << 10  # for all segments
+_MERGED = 256 << 10  # size limit in bytes of a segment's text after it has absorbed others
+_LARGER = 2.0  # a new segment absorbs segments of at most this multiple of its size
+_ROOM = 0.75  # share of the bytes that stay in use after old events were dropped
+_MOST_TEXT = 64 << 20  # size limit in bytes for reading a segment back, far above real sizes
 _MOST_MESSAGE = 2048  # characters
 
 
 @attrs.frozen
 class _Segment:
-    """A segment, with its lines, since a later one may take it in."""
+    """A segment and its lines, which a later segment may absorb."""
 
     range: EventRange
     lines: Sequence[bytes]
-    text: int  # bytes of the lines
-    size: int = 0  # of its file, once it is on the store
+    text: int  # size of the lines in bytes
+    size: int = 0  # size of its file in bytes, once it is on the store
 
 
 class EventLog(StoreWriter):
-    """The events that one application master notes, after those of former ones."""
+    """Records the events of one application master, after the events of former ones."""
 
     def __init__(
         self,
@@ -83,8 +83,8 @@ class EventLog(StoreWriter):
     ) -> None:
         """``former``: segments of former application masters. ``labels`` and ``time_ms``: for the first event.
 
-        ``most_bytes``: of all segments, on the store. ``merged``: bytes of a segment's text up to which it takes in
-        others. ``tell``: see StoreWriter.
+        ``most_bytes``: size limit for all segments on the store. ``merged``: size limit in bytes of a segment's text
+        after it has absorbed others. ``tell``: see StoreWriter.
         """
         super().__init__("events", tell=tell)
         self._storage = storage
@@ -97,10 +97,10 @@ class EventLog(StoreWriter):
         self._published = 0  # the number of the newest event on the store
         known = list(former)
         self._useless = {each.range for each in known if any(other.range.covers(each.range) for other in known)}
-        # Segments that are not taken in any more, and those after them.
+        # Segments that later ones no longer absorb, and the segments after them.
         self._closed = [each for each in known if each.range not in self._useless]
         self._open: list[_Segment] = []
-        self._uncertain: set[EventRange] = set()  # not written, as far as the store said
+        self._uncertain: set[EventRange] = set()  # their writes failed, but the store may have them
         self._is_ending = False
         if not self._closed:
             first = {
@@ -120,7 +120,7 @@ class EventLog(StoreWriter):
         data: Optional[Mapping[str, Any]] = None,
         time_ms: int,
     ) -> None:
-        """Note an event; ``changed`` has it written."""
+        """Record an event. The caller then calls ``changed`` to have it written."""
         fields: dict[str, Any] = {"time_ms": time_ms, "event": event, "message": message[-_MOST_MESSAGE:]}
         if task is not None:
             fields["task"] = task
@@ -129,7 +129,7 @@ class EventLog(StoreWriter):
         self._backlog.add(encode_event(fields))
 
     async def finish(self) -> bool:
-        """Write what is left, in few segments; False when that failed. After ``run`` has ended."""
+        """Write the remaining events in few segments, after ``run`` has ended. Return False if that failed."""
         self._is_ending = True
         return await self.write()
 
@@ -153,7 +153,7 @@ class EventLog(StoreWriter):
     # ---- the newest segment --------------------------------------------------------------------------------------
 
     def _next(self, taken: EventBacklog) -> Optional[_Segment]:
-        """The segment of what is new, and of those before it that it takes in; None: there is nothing to be written."""
+        """Return a segment of the new events and of those that it absorbs, or None if there is nothing to write."""
         text, begin = taken.size, len(self._open)
         while begin and self._takes_in(self._open[begin - 1], text):
             begin -= 1
@@ -170,7 +170,7 @@ class EventLog(StoreWriter):
         return segment.text + text <= self._merged and (self._is_ending or segment.text <= _LARGER * text)
 
     def _took(self, segment: _Segment) -> None:
-        """The store has it."""
+        """Update the lists of segments after the store accepted ``segment``."""
         self._published = segment.range.last
         known = {each.range for each in self._open} | self._uncertain
         self._useless |= {each for each in known if segment.range.covers(each)}
@@ -196,11 +196,14 @@ class EventLog(StoreWriter):
 
     @property
     def _size(self) -> int:
-        """Bytes of all segments."""
+        """Size of all segments on the store, in bytes."""
         return sum(each.size for each in self._closed) + sum(each.size for each in self._open)
 
     def _oldest(self) -> Sequence[StoredSegment]:
-        """What is to go: the first segments of one application master, two or more; empty when nothing can."""
+        """Return the segments to drop: the first ones of one application master, at least two.
+
+        Empty if none qualify.
+        """
         excess = self._size - _ROOM * self._most_bytes
         for am_attempt in sorted({each.range.am_attempt for each in self._closed}):
             chosen: list[StoredSegment] = []
@@ -213,14 +216,14 @@ class EventLog(StoreWriter):
         return []
 
     def _drop(self, oldest: Sequence[StoredSegment]) -> None:
-        """Have one segment take their place that says how many events there were."""
+        """Replace these segments by one that contains the number of their events and their merged data."""
         ranges = [each.range for each in oldest]
         whole = EventRange(ranges[0].am_attempt, ranges[0].first, max(each.last for each in ranges))
         dropped = DroppedEvents()
         for each in ranges:
             for event in self._read(each):
                 dropped.add(event)
-        dropped.number = whole.events - (dropped.first is not None)  # those included that cannot be read
+        dropped.number = whole.events - (dropped.first is not None)  # including events that cannot be read
         size = self._write(whole, dropped.lines())
         self._useless |= {each for each in ranges if each != whole}
         at = self._closed.index(oldest[0])
@@ -246,14 +249,14 @@ class EventLog(StoreWriter):
 
 @attrs.define
 class DroppedEvents:
-    """Events in a row that one event stands for, with what they carried as data folded into one.
+    """The number and merged data of consecutive events that were dropped.
 
-    The application's first event, which has its labels, is kept beside it.
+    The application's first event has its labels and is therefore kept unchanged.
     """
 
     first: Optional[Mapping[str, Any]] = None
     number: int = 0
-    time_ms: int = 0  # of the newest
+    time_ms: int = 0  # time of the newest event
     data: dict[str, Any] = attrs.field(factory=dict)
 
     def __bool__(self) -> bool:
@@ -261,11 +264,11 @@ class DroppedEvents:
 
     @property
     def events(self) -> int:
-        """How many there were."""
+        """Number of the events, including the first one."""
         return self.number + (self.first is not None)
 
     def add(self, event: Mapping[str, Any]) -> None:
-        """The next event; it may be one that stands for others."""
+        """Add the next event, which may itself represent dropped events."""
         if event.get("event") == APPLICATION and not self:
             self.first = event
             return
@@ -277,7 +280,7 @@ class DroppedEvents:
             self.time_ms = time_ms
 
     def lines(self) -> Iterator[bytes]:
-        """The events that are left of them, as lines."""
+        """Yield the remaining events as lines."""
         if self.first is not None:
             yield encode_event(self.first)
         if self.number:
@@ -286,21 +289,21 @@ class DroppedEvents:
             yield encode_event({**event, "data": self.data} if self.data else event)
 
 
-_MOST_BACKLOG_BYTES = 1 << 20  # of their lines, while the store takes none
+_MOST_BACKLOG_BYTES = 1 << 20  # size limit of the lines while the store is unavailable
 
 
 @attrs.define
 class EventBacklog:
-    """Lines of events, oldest first, within a bound of bytes: what is older is dropped."""
+    """Lines of unwritten events, oldest first, up to ``most_bytes``. Older events are dropped."""
 
     most_bytes: int = _MOST_BACKLOG_BYTES
-    size: int = 0  # of the lines
+    size: int = 0  # size of the lines in bytes
     _dropped: DroppedEvents = attrs.field(factory=DroppedEvents)
     _lines: deque[bytes] = attrs.field(factory=deque)
 
     @property
     def events(self) -> int:
-        """How many there are, the dropped ones included."""
+        """Number of events, including dropped ones."""
         return self._dropped.events + len(self._lines)
 
     def add(self, line: bytes) -> None:
@@ -310,7 +313,7 @@ class EventBacklog:
             self._drop()
 
     def extend(self, later: EventBacklog) -> None:
-        """Add what came later."""
+        """Append a later backlog."""
         if later._dropped:
             while self._lines:
                 self._drop()
@@ -320,7 +323,7 @@ class EventBacklog:
             self.add(line)
 
     def lines(self) -> Iterator[bytes]:
-        """All that is left of them."""
+        """Yield the remaining lines, preceded by an event for the dropped ones."""
         yield from self._dropped.lines()
         yield from self._lines
 

@@ -1,4 +1,4 @@
-"""How the executors' containers are started: command, environment, files, credentials."""
+"""Build the launch context of executors' containers: command, environment, files, credentials."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tony_provider.runtime.launch.launch_context import container_files, launch_
 from tony_provider.runtime.protocol.task_identity import TaskIdentity, make_token
 from tony_provider.runtime.storage import Storage, uris
 
-# Everything else in the credentials stays with the application master.
+# The application master keeps all other secrets.
 _HANDED_ON = frozenset(
     {
         contract.SECRET_DESCRIPTION,
@@ -34,10 +34,10 @@ _KEPT_TOKENS = frozenset({AM_RM_TOKEN, NM_TOKEN})
 def application_file(
     storage: Storage, description: ApplicationDescription, secrets: Mapping[str, bytes]
 ) -> LocalizedResource:
-    """The staged description as a file of executors' containers: it could not say this about itself.
+    """Return the staged description as a file for executors' containers. It cannot contain its own size and checksum.
 
-    It is the same file for YARN as that of the submission: nodes that have it start the next application master
-    without the token of the submission, which may have ended. Blocks; raises StorageError.
+    YARN treats it as the same file as the one of the submission. Nodes that already have it can thus start the next
+    application master without the submission's token, which may have expired. Blocks. Raises StorageError.
     """
     uri = uris.join(description.application_dir, contract.LAUNCH_DIR, contract.APPLICATION_FILE)
     status = storage.status(uri)
@@ -48,7 +48,7 @@ def application_file(
 
 @attrs.frozen
 class ExecutorLaunches:
-    """Makes what a container needs to start an executor: command, environment, files, credentials."""
+    """Builds the launch contexts of executors."""
 
     description: ApplicationDescription
     credentials: Credentials = attrs.field(repr=False)  # the application master's own
@@ -57,7 +57,7 @@ class ExecutorLaunches:
     address: Address  # of the gRPC server
 
     def launch(self, task: str, attempt: int, container: Container) -> Launch:
-        """The launch of one container, whose credentials prove who its executor is."""
+        """Return the launch of one container. Its credentials prove the identity of its executor."""
         description = self.description
         identity = TaskIdentity(description.application_id, container.id, task, attempt)
         resources = description.resources_of(identity.task_type)

@@ -1,6 +1,7 @@
-"""What comes over an executor's stream, held to ``protocol.limits``: refused by its size, cut, and slowed down.
+"""Limits for executors: message sizes, message rates, and connections to the executors' port.
 
-Texts are cleaned of what terminals obey and nothing shows, here and once: then they go to log, history and page.
+Messages are cut to the limits of ``protocol.limits``. Control characters and invisible characters are removed from
+texts here, before the texts reach the log, the history and the job page.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ from tony_provider.runtime.protocol import limits, tony_pb2
 from tony_provider.runtime.protocol.limits import RESERVED_KEYS
 
 _KINDS = {field.number: field.name for field in tony_pb2.FromExecutor.DESCRIPTOR.fields}
-_PASSED_ON = ("tail", "page", "last_words", "tunnel")  # kinds whose bytes nobody here has to understand
+_PASSED_ON = ("tail", "page", "last_words", "tunnel")  # kinds whose content the application master only forwards
 _LENGTH_DELIMITED = 2
 _LONGEST_HOST = 255
 
 
 @attrs.frozen
 class RefusedMessage:
-    """What was sent, and is not taken. The message says why."""
+    """An incoming message that was rejected, with the reason."""
 
     why: str
     size: int  # bytes
@@ -44,7 +45,7 @@ class RefusedMessage:
 
 @attrs.frozen
 class AcceptedMessage:
-    """A message of an executor, as large as it may be."""
+    """An incoming message within its size limit."""
 
     message: tony_pb2.FromExecutor
     kind: str
@@ -55,7 +56,7 @@ Incoming = Union[AcceptedMessage, RefusedMessage]
 
 
 def parse_message(data: bytes) -> Incoming:
-    """The message in what was sent. Its size is looked at before anything is made of it; never raises."""
+    """Parse a message, after checking its size. Never raises."""
     head = _head(data)
     if head is None:
         return RefusedMessage("it is no message of this protocol", len(data))
@@ -73,7 +74,7 @@ def parse_message(data: bytes) -> Incoming:
 
 
 def registration_problem(registration: tony_pb2.Registration) -> str:
-    """Why other tasks must not be told of such an executor; empty: they may be."""
+    """Return why this registration must not reach other tasks, or an empty string."""
     host = registration.host
     if not 0 < len(host) <= _LONGEST_HOST or not host.isascii() or not all(c.isalnum() or c in "._:-%" for c in host):
         return f"no host has the name {host[:_LONGEST_HOST]!a}"
@@ -88,13 +89,13 @@ def registration_problem(registration: tony_pb2.Registration) -> str:
 
 
 class MessageTrimmer:
-    """Cuts messages of one executor to what they may hold, and cleans them. ``cut`` names what was cut so far."""
+    """Cuts the messages of one executor to their limits and cleans them. ``cut``: names of the fields that were cut."""
 
     def __init__(self) -> None:
         self.cut: set[str] = set()
 
     def fit(self, taken: AcceptedMessage) -> None:
-        """Cut this message, in place."""
+        """Cut a message in place."""
         message = taken.message
         if taken.kind == "registration":
             self._text(message.registration, "node", limits.LONGEST_LABEL)
@@ -163,7 +164,7 @@ class MessageTrimmer:
                 self.cut.add("notices")
 
     def _metrics(self, progress: tony_pb2.Progress) -> None:
-        """All of them are made anew only where a name is none, or there are too many."""
+        """Remove invalid and excess metrics. Metrics are only rebuilt if necessary."""
         metrics = progress.metrics
         if len(metrics) <= limits.MOST_METRICS and all(map(_is_name, metrics)):
             return
@@ -190,14 +191,14 @@ class MessageTrimmer:
 
 
 class StreamThrottle:
-    """Back-pressure on one stream: what comes faster than an executor may speak is left unread for a while."""
+    """Back-pressure on one stream: delays reading from an executor that sends faster than its limit."""
 
     def __init__(self) -> None:
         self._messages = RateLimiter(limits.MESSAGES_A_SECOND, limits.MESSAGES_IN_ONE_GO)
         self._bytes = RateLimiter(limits.BYTES_A_SECOND, limits.BYTES_IN_ONE_GO)
 
     async def keep(self, incoming: Incoming) -> None:
-        """Wait until the next message may be read after this one."""
+        """Wait until the next message may be read after ``incoming``."""
         passed_on = isinstance(incoming, RefusedMessage) or incoming.kind in _PASSED_ON
         cost = incoming.size if passed_on else incoming.size * limits.COST_OF_UNDERSTANDING
         now = time.monotonic()
@@ -207,16 +208,16 @@ class StreamThrottle:
 
 
 def _is_name(text: str) -> bool:
-    """As ``limits.is_metric_name``, and fast for almost all that there are: each heartbeat has them."""
+    """Return the same as ``limits.is_metric_name``, but faster for most names. Each heartbeat contains such names."""
     if text.isprintable():
         return len(text) <= limits.LONGEST_NAME and text not in RESERVED_KEYS
     return limits.is_metric_name(text)
 
 
 def _head(data: bytes) -> Optional[tuple[str, int, int]]:
-    """Of the first field: its name, where its content begins, and how long that is; None: there is none that is known.
+    """Return the first field's name, the offset of its content, and its length, or None if the field is unknown.
 
-    Executors send exactly one.
+    Executors send exactly one field.
     """
     tag, at = _varint(data, 0)
     length, start = _varint(data, at)
@@ -227,7 +228,7 @@ def _head(data: bytes) -> Optional[tuple[str, int, int]]:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number, and where it ends; 0 where it does not."""
+    """Return a number and its end offset, or ``(0, 0)`` if the number is incomplete."""
     try:
         return read_varint(data, at)
     except (IndexError, EndlessNumber):
@@ -238,71 +239,76 @@ log = logging.getLogger(__name__)
 
 Peer = tuple[str, int]
 
-_RARELY = 0.5  # seconds between two looks
-_OFTEN = 0.05  # while there are too many
-_SILENT_LOOKS = 1  # that have seen a connection say nothing after the first: an executor speaks first, and at once
-_QUIET = 30.0  # seconds without anything in excess after which the next flood is told of again
+_RARELY = 0.5  # seconds between two checks
+_OFTEN = 0.05  # the same, while there are too many connections
+_SILENT_LOOKS = 1  # checks after the first one in which a connection has sent nothing; executors send immediately
+_QUIET = 30.0  # seconds without excess connections, after which the next flood is logged again
 _BYTES_RECEIVED = 128  # offset in Linux's tcp_info
-_MOST_NUMBERS = 1 << 16  # of descriptors that are tried where the directory cannot be opened
+_MOST_NUMBERS = 1 << 16  # number of descriptors to try if the directory cannot be opened
 
 
 def peer_of(text: str) -> Peer:
-    """The address that gRPC writes as ``ipv4:127.0.0.1:4711`` or ``ipv6:%5B::1%5D:4711``. Raises ValueError."""
+    """Parse gRPC's form of an address: ``ipv4:127.0.0.1:4711`` or ``ipv6:%5B::1%5D:4711``. Raises ValueError."""
     host, _, port = unquote(text).partition(":")[2].rpartition(":")
     return canonical_host(host.strip("[]")), int(port)
 
 
 @attrs.define
 class AcceptedConnection:
-    """A connection to the port."""
+    """An accepted connection to the executors' port."""
 
     descriptor: int
     inode: int
     peer: Peer
-    number: int  # counts the connections in the order in which they were seen
-    looks: int = 0  # at it, so far
-    silent: bool = True  # it has sent nothing yet
+    number: int  # sequence number, in the order of detection
+    looks: int = 0  # number of checks so far
+    silent: bool = True  # the peer has sent nothing yet
 
     @property
     def worth(self) -> tuple[bool, int]:
-        """Of several from one address the one with the least goes first: who stays silent, then the oldest."""
+        """Sort key within one address. Connections with a low value close first: silent ones, then old ones."""
         return not (self.silent and self.looks >= _SILENT_LOOKS), self.number
 
 
 class ConnectionWatch:
-    """The watch over one port of this process.
+    """Closes excess and unwanted connections to one port of this process.
 
-    ``proven`` says of a connection that an executor's stream is open on it, ``ended`` that this is over, ``shut`` that
-    it is to be closed all the same; ``run`` looks until it is cancelled. Addresses from which an executor has come are
-    known from then on: strangers go before them.
+    ``proven`` reports that a connection carries an executor's stream, ``ended`` that the stream has ended, and ``shut``
+    that the connection must be closed anyway. ``run`` checks connections until cancelled. If there are too many
+    connections, those from addresses without any known executor close first. gRPC accepts every connection and cannot
+    identify the peer before the TLS handshake. It therefore has a connection limit (``task_identity.server_options``),
+    and this class keeps places below that limit free for executors.
     """
 
     def __init__(self, port: int, most: int) -> None:
-        """``most``: connections that the port takes in at all. Half of what the proven ones leave stays free."""
+        """``most``: total number of connections that the port accepts.
+
+        Half of the places that proven connections leave stay free.
+        """
         self._port = port
         self._most = most
         self._proven: Counter[Peer] = Counter()
         self._known: set[str] = set()
         self._unwanted: set[Peer] = set()
-        self._others: dict[int, int] = {}  # inodes of descriptors that are something else
+        self._others: dict[int, int] = {}  # inodes by descriptor, of files other than these connections
         self._accepted: dict[int, AcceptedConnection] = {}  # by descriptor
         self._seen = 0
         self._told_at = float("-inf")
         self._looking = threading.Lock()
         self._closed = False
         self._nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        # To look at a descriptor through: none may be missing just when all are in use.
+        # Reserved for duplicates of descriptors, because none may be free when it is needed.
         self._spyglass = os.dup(self._nothing)
 
     def close(self) -> None:
-        """End it. A look that is under way in its thread comes first, or finds nothing to look through."""
+        """Close the watch. A check that is running in its thread ends first, and a later one does nothing."""
         with self._looking:
             self._closed = True
         os.close(self._spyglass)
         os.close(self._nothing)
 
     def proven(self, peer: str) -> None:
-        """An executor's stream is open on this connection, named as gRPC does."""
+        """Record that a connection carries an executor's stream. ``peer``: as formatted by gRPC."""
         address = peer_of(peer)
         self._proven[address] += 1
         self._known.add(address[0])
@@ -314,11 +320,11 @@ class ConnectionWatch:
             del self._proven[address]
 
     def shut(self, peer: str) -> None:
-        """Close this connection, with all that there is on it, soon."""
+        """Close a connection with all its streams soon."""
         self._unwanted.add(peer_of(peer))
 
     async def run(self) -> None:
-        """Look, rarely while all is well."""
+        """Check the connections, less often while their number is within the limit."""
         while True:
             unwanted, self._unwanted = frozenset(self._unwanted), set()
             shut = await asyncio.to_thread(self._look, frozenset(self._proven), frozenset(self._known), unwanted)
@@ -340,7 +346,7 @@ class ConnectionWatch:
     # ---- in a thread -------------------------------------------------------------------------------------------
 
     def _look(self, proven: frozenset[Peer], known: frozenset[str], unwanted: frozenset[Peer]) -> Counter[str]:
-        """Shut down what is not wanted, and what is in excess; returns how many of each address are in excess."""
+        """Shut down unwanted and excess connections. Return the number of excess ones by address."""
         with self._looking:
             if self._closed:
                 return Counter()
@@ -390,7 +396,7 @@ class ConnectionWatch:
             if seen is None or seen.type != socket.SOCK_STREAM or seen.family not in (socket.AF_INET, socket.AF_INET6):
                 self._others[number] = inode
             elif seen.getsockname()[1] == self._port:
-                peer = seen.getpeername()  # OSError: it listens, or is gone already
+                peer = seen.getpeername()  # OSError: it is a listening socket, or closed already
                 self._seen += 1
                 self._accepted[number] = AcceptedConnection(
                     number, inode, (canonical_host(peer[0]), peer[1]), self._seen
@@ -410,7 +416,7 @@ class ConnectionWatch:
         try:
             info = seen.getsockopt(socket.IPPROTO_TCP, getattr(socket, "TCP_INFO", 11), _BYTES_RECEIVED + 8)
             if len(info) == _BYTES_RECEIVED + 8:
-                # Of an end of the connection that counts as a byte, too.
+                # A FIN of the peer also counts as a byte.
                 found.silent = struct.unpack_from("@Q", info, _BYTES_RECEIVED)[0] == 0
         except OSError:
             return
@@ -418,7 +424,10 @@ class ConnectionWatch:
             seen.detach()
 
     def _shut(self, found: AcceptedConnection) -> bool:
-        """gRPC closes it then. The number may be another one's by now: only what it was met as is shut."""
+        """Shut down a connection, so that gRPC closes it.
+
+        The descriptor may have been reused, so check its addresses first.
+        """
         seen = self._through(found.descriptor)
         if seen is None:
             return False
@@ -435,7 +444,7 @@ class ConnectionWatch:
         return True
 
     def _through(self, number: int) -> socket.socket | None:
-        """The socket of a descriptor, by a descriptor of our own: whatever becomes of the other, this one is it."""
+        """Return the socket of a descriptor through our own duplicate, so that reuse of ``number`` does no harm."""
         try:
             os.dup2(number, self._spyglass, inheritable=False)
             return socket.socket(fileno=self._spyglass)
@@ -443,12 +452,12 @@ class ConnectionWatch:
             return None
 
     def _turn_away(self) -> None:
-        """A connection that is looked at would stay open."""
+        """Detach the duplicate, because it would keep the connection open."""
         os.dup2(self._nothing, self._spyglass, inheritable=False)
 
 
 def _in_order(unproven: Iterable[AcceptedConnection], known: frozenset[str]) -> list[AcceptedConnection]:
-    """Who goes first: strangers, and of these who has the most connections from one address."""
+    """Return connections in closing order: unknown addresses first, then addresses with the most connections."""
     by_source: dict[str, list[AcceptedConnection]] = {}
     for each in unproven:
         by_source.setdefault(each.peer[0], []).append(each)
@@ -461,7 +470,7 @@ def _in_order(unproven: Iterable[AcceptedConnection], known: frozenset[str]) -> 
 
 
 def _descriptors() -> list[int]:
-    """The numbers of this process's open files, or what they can be where even one more cannot be opened."""
+    """Return the descriptors of this process. If no more can be opened, return all possible numbers."""
     try:
         with os.scandir("/dev/fd") as entries:
             return [int(entry.name) for entry in entries]
@@ -478,13 +487,13 @@ def _open_numbers() -> Iterator[int]:
         yield number
 
 
-_OTHERS = 1024  # listening, the store, the ResourceManager, nodes, visitors
-_NEWCOMERS = 1024  # connections to the executors' port that have proven nothing yet, strangers' among them
-_MOST_RESERVED = 2  # of a small limit one part in so many is for the others
+_OTHERS = 1024  # descriptors for the listening socket, the store, the ResourceManager, nodes, visitors
+_NEWCOMERS = 1024  # unproven connections to the executors' port, including those of strangers
+_MOST_RESERVED = 2  # the other descriptors get at most this fraction (1/2) of a low limit
 
 
 def raise_open_files_limit(tasks: int) -> None:
-    """Raise the limit to what so many executors need, as far as the node lets us."""
+    """Raise the limit on open files to what this number of executors needs, within the node's hard limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = tasks + _NEWCOMERS + _OTHERS
     if soft == resource.RLIM_INFINITY or soft >= wanted:
@@ -498,7 +507,7 @@ def raise_open_files_limit(tasks: int) -> None:
 
 
 def executor_connection_limit(tasks: int) -> int:
-    """How many connections their port may have under the present limit: enough stays for everything else."""
+    """Return the connection limit of the executors' port. It leaves enough open files for everything else."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = tasks + _NEWCOMERS
     if soft == resource.RLIM_INFINITY:
@@ -507,20 +516,20 @@ def executor_connection_limit(tasks: int) -> int:
 
 
 class RateLimiter:
-    """An amount for each second, and so much in one go after a pause."""
+    """A token bucket: ``rate`` per second, and up to ``in_one_go`` at once after a pause."""
 
     def __init__(self, rate: float, in_one_go: float) -> None:
         self._rate = rate
         self._most_ahead = in_one_go / rate  # seconds
-        self._free_at = float("-inf")  # when all that was taken will have gone at the rate
+        self._free_at = float("-inf")  # time at which the rate has covered all that was taken
 
     def take(self, amount: float, now: float) -> float:
-        """Take an amount; returns the seconds to wait once this has been taken. ``now``: of any steady clock."""
+        """Take an amount and return the seconds to wait after it. ``now``: time of any monotonic clock."""
         self._free_at = max(self._free_at, now - self._most_ahead) + amount / self._rate
         return self._free_at - now
 
     def take_if_free(self, amount: float, now: float) -> bool:
-        """Take an amount that is there without waiting; False: it is not, and nothing was taken."""
+        """Take an amount if it is available without waiting. Otherwise take nothing and return False."""
         if max(self._free_at, now - self._most_ahead) + amount / self._rate > now:
             return False
         self.take(amount, now)

@@ -1,4 +1,4 @@
-"""Translation between the protocol's messages and the session's own classes."""
+"""Convert between protocol messages and the session's classes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tony_provider.runtime.protocol.store_tokens import StoreToken
 
 
 def heartbeat(message: tony_pb2.Heartbeat) -> Heartbeat:
-    """A heartbeat's message as the session takes it."""
+    """Convert a heartbeat for the session."""
     return Heartbeat(
         rss_bytes=message.rss_bytes,
         cpu_percent=message.cpu_percent,
@@ -42,7 +42,7 @@ def heartbeat(message: tony_pb2.Heartbeat) -> Heartbeat:
 
 
 def process_end(message: tony_pb2.ProcessExited) -> ProcessEnd:
-    """The message of a user process's end as the session takes it."""
+    """Convert the message about the end of a user process for the session."""
     return ProcessEnd(
         start=message.start,
         exit_code=message.exit_code,
@@ -73,21 +73,24 @@ def settlement(message: tony_pb2.Settled) -> Settlement:
 
 
 def welcome(am_attempt: int, heartbeat_seconds: float) -> tony_pb2.ToExecutor:
-    """The master's first message on a stream: who it is, and how often it wants to hear of the executor."""
+    """Return the master's first message on a stream, with its attempt number and the heartbeat interval."""
     greeting = tony_pb2.Welcome(am_attempt=am_attempt, heartbeat_seconds=heartbeat_seconds, clock_ms=epoch_ms())
     return tony_pb2.ToExecutor(welcome=greeting)
 
 
 class Rendezvous:
-    """Makes the messages of each rendezvous. What they have in common, the addresses of all, is encoded once."""
+    """Builds the messages of each rendezvous. The cluster's addresses, which they share, are encoded once."""
 
     def __init__(self) -> None:
-        self._cluster: Optional[ClusterSpec] = None  # that ``_packed`` is of: the newest
+        self._cluster: Optional[ClusterSpec] = None  # the newest one, encoded in ``_packed``
         self._packed = b""
         self._packer = addresses.ClusterPacker()
 
     def messages(self, action: SendRendezvous) -> Iterator[tuple[str, Callable[[], tony_pb2.ToExecutor]]]:
-        """The messages by task, each made when it is sent: the addresses are copied into it."""
+        """Yield tasks and functions that build their messages.
+
+        Each message copies the addresses, so build it when it is sent.
+        """
         common = tony_pb2.Rendezvous(
             generation=action.cluster.generation,
             cluster=self._pack(action.cluster),
@@ -110,7 +113,7 @@ def _rendezvous(common: tony_pb2.Rendezvous, start: int) -> tony_pb2.ToExecutor:
 
 
 def stop_process(action: StopProcess) -> tony_pb2.ToExecutor:
-    """The message by which an executor stops its user process and stays."""
+    """Return the message that makes an executor stop its user process and stay."""
     return tony_pb2.ToExecutor(
         stop=tony_pb2.StopProcess(
             generation=action.generation,
@@ -124,14 +127,14 @@ def stop_process(action: StopProcess) -> tony_pb2.ToExecutor:
 
 
 def shutdown(grace: float, reason: str) -> tony_pb2.ToExecutor:
-    """The message by which an executor stops its user process and ends."""
+    """Return the message that makes an executor stop its user process and exit."""
     return tony_pb2.ToExecutor(shutdown=tony_pb2.Shutdown(grace_seconds=grace, reason=reason))
 
 
 def checkpoint_answer(request: int, granted: bool, reason: str, resend: bool) -> tony_pb2.ToExecutor:
-    """The answer to an executor's request for a commit. ``reason``: why it is not granted.
+    """Return the answer to an executor's commit request. ``reason``: why the master rejects it.
 
-    ``resend``: objects of former checkpoints are gone, so that all files have to be uploaded again.
+    ``resend``: upload all files again, because objects of former checkpoints are missing.
     """
     answer = tony_pb2.CheckpointAnswer(request=request, granted=granted, reason=reason, resend=resend)
     return tony_pb2.ToExecutor(checkpoint=answer)
@@ -140,7 +143,7 @@ def checkpoint_answer(request: int, granted: bool, reason: str, resend: bool) ->
 def take_snapshot(
     generation: int, start: int, version: int, save: int, uri: str, leave_out: Sequence[str]
 ) -> tony_pb2.ToExecutor:
-    """The order to upload the checkpoint directory in the state of this version."""
+    """Return the order to upload the checkpoint directory in the state of ``version``."""
     take = tony_pb2.TakeSnapshot(
         generation=generation, start=start, wanted=True, version=version, save=save, uri=uri, leave_out=leave_out
     )
@@ -148,12 +151,12 @@ def take_snapshot(
 
 
 def no_snapshot(generation: int, start: int, reason: str) -> tony_pb2.ToExecutor:
-    """The message that no snapshot of this start is wanted any more."""
+    """Return the message that cancels snapshots of this start."""
     return tony_pb2.ToExecutor(take_snapshot=tony_pb2.TakeSnapshot(generation=generation, start=start, reason=reason))
 
 
 def task_directory(attempt: int, message: tony_pb2.CheckpointState) -> TaskDirectory:
-    """The state of a checkpoint directory as the rounds of snapshots take it."""
+    """Convert the state of a checkpoint directory for the snapshot rounds."""
     entries = tuple(
         SaveEntry(
             each.name,
@@ -184,36 +187,39 @@ def task_directory(attempt: int, message: tony_pb2.CheckpointState) -> TaskDirec
 
 
 def checkpoint_now(reason: str) -> tony_pb2.ToExecutor:
-    """The message by which an executor asks its user process for a checkpoint."""
+    """Return the message that makes an executor request a checkpoint from its user process."""
     return tony_pb2.ToExecutor(checkpoint_now=tony_pb2.CheckpointNow(reason=reason))
 
 
 def export_now(action: AskExport) -> tony_pb2.ToExecutor:
-    """The message by which an executor asks its user process for an export of its model."""
+    """Return the message that makes an executor request a model export from its user process."""
     return tony_pb2.ToExecutor(export_now=tony_pb2.ExportNow(asked_ms=action.asked_ms, reason=action.reason))
 
 
 def exported(message: tony_pb2.Exported) -> ExportedModel:
-    """The message of an export as the session takes it."""
+    """Convert the message about an export for the session."""
     return ExportedModel(message.step, message.uri, message.exported_ms, message.asked_ms)
 
 
 def newer_token(token: StoreToken) -> tony_pb2.ToExecutor:
-    """The message that brings an executor newer tokens of the store, and of what it names beside it."""
+    """Return the message with newer tokens of the store and of the other services that it names."""
     others = [tony_pb2.OtherToken(name=each.name, text=each.text, until_ms=each.until_ms) for each in token.others]
     newer = tony_pb2.NewerToken(text=token.text, until_ms=token.until_ms, others=others)
     return tony_pb2.ToExecutor(newer_token=newer)
 
 
 def tail_wanted(question: int, size: int, after: Optional[int] = None) -> tony_pb2.ToExecutor:
-    """The question for the end of a task's log; ``size`` in bytes. ``after`` so many of it all, where that is given."""
+    """Return the request for the end of a task's log.
+
+    ``size``: in bytes. ``after``: optional offset to read from, in bytes.
+    """
     return tony_pb2.ToExecutor(tail_wanted=tony_pb2.TailWanted(question=question, bytes=size, after=after))
 
 
 def page_wanted(
     question: int, *, method: str, target: str, headers: Mapping[str, str], body: bytes
 ) -> tony_pb2.ToExecutor:
-    """The question for a page of the side-car."""
+    """Return the request for a page of the sidecar."""
     wanted = tony_pb2.PageWanted(question=question, method=method, target=target, headers=headers, body=body)
     return tony_pb2.ToExecutor(page_wanted=wanted)
 

@@ -1,4 +1,4 @@
-"""The application master's gRPC server: one stream per executor, each of them proven to be who it says."""
+"""The application master's gRPC server: one authenticated stream per executor."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ from tony_provider.runtime.protocol.task_identity import (
 
 log = logging.getLogger(__name__)
 
-_FIRST_MESSAGE = 30.0  # seconds that an executor has for its registration once its stream is open
-_MOST_PORTS = 1000  # tries
-AT_ONCE = 64  # messages on their way
-_LONGEST_TURN = 2.0  # seconds
-_MOST_STRANGERS = 100  # hosts that the log names
+_FIRST_MESSAGE = 30.0  # seconds for the registration after the stream was opened
+_MOST_PORTS = 1000  # number of ports to try
+AT_ONCE = 64  # messages in flight
+_LONGEST_TURN = 2.0  # seconds for which a write may hold its turn
+_MOST_STRANGERS = 100  # hosts in the log
 _SERVICE, _METHOD = "tony.ApplicationMaster", "Attach"  # as in tony.proto
-_GOODBYE = 2.0  # seconds for open streams when the server ends
-_LAST_MESSAGES = 10.0  # seconds for what is still to be sent over a stream that ends
-_MOST_WAITING = 1000  # messages that wait for an executor to read them
-_MOST_BYTES_WAITING = 64 << 20  # of them together, before the last
+_GOODBYE = 2.0  # seconds for open streams when the server stops
+_LAST_MESSAGES = 10.0  # seconds to send the remaining messages of a stream that ends
+_MOST_WAITING = 1000  # messages that an executor has not read yet
+_MOST_BYTES_WAITING = 64 << 20  # their total size limit, apart from the last one
 
 
 Outgoing = Union[tony_pb2.ToExecutor, Callable[[], tony_pb2.ToExecutor]]
@@ -55,13 +55,14 @@ Outgoing = Union[tony_pb2.ToExecutor, Callable[[], tony_pb2.ToExecutor]]
 
 @attrs.define(eq=False)
 class Stream:
-    """The open stream to one executor, with what is still to be sent.
+    """An open stream to one executor, with its unsent messages.
 
-    An executor that does not read loses it: what matters is said again to one that comes back.
+    If the executor does not read, the stream is closed. The master repeats important messages when the executor
+    returns.
     """
 
     identity: TaskIdentity
-    overrun: bool = False  # ended, since the executor does not read what it is sent
+    overrun: bool = False  # ended because the executor does not read
     _outbox: asyncio.Queue[Optional[Outgoing]] = attrs.field(factory=asyncio.Queue)
     _bytes: int = 0
     _ending: asyncio.Event = attrs.field(factory=asyncio.Event)
@@ -78,13 +79,13 @@ class Stream:
         self._outbox.put_nowait(message)
 
     def close(self) -> None:
-        """End the stream; what was to be sent before goes first, if that is read."""
+        """End the stream after the messages in its outbox, if the executor reads them."""
         if not self._ending.is_set():
             self._ending.set()
             self._outbox.put_nowait(None)
 
     async def outgoing(self) -> AsyncIterator[Outgoing]:
-        """The messages to send, as they come, until ``close``."""
+        """Yield the messages to send, until ``close``."""
         while True:
             message = await self._outbox.get()
             if message is None:
@@ -93,7 +94,7 @@ class Stream:
             yield message
 
     async def ending(self) -> None:
-        """Wait until it is to end."""
+        """Wait until the stream has to end."""
         await self._ending.wait()
 
 
@@ -102,30 +103,30 @@ def _size(message: Outgoing) -> int:
 
 
 class Listener(ABC):
-    """Whoever is told what comes over the executors' streams. None of the methods may block."""
+    """Receives the events of executors' streams. None of the methods may block."""
 
     @abstractmethod
     def refusal(self, identity: TaskIdentity) -> Optional[str]:
-        """Why this executor, though it is who it says, may not speak (any more); None when it may."""
+        """Return why an authenticated executor must not send messages (any more), or None if it may."""
 
     @abstractmethod
     def attached(self, stream: Stream, registration: tony_pb2.Registration) -> None:
-        """An executor's stream is open, and it has registered."""
+        """Handle a new stream of an executor that has registered."""
 
     @abstractmethod
     def received(self, stream: Stream, message: tony_pb2.FromExecutor) -> None:
-        """An executor said something."""
+        """Handle a message of an executor."""
 
     @abstractmethod
     def detached(self, stream: Stream) -> None:
-        """An executor's stream is down."""
+        """Handle the end of an executor's stream."""
 
 
 class WriteTurns:
-    """Lets only so many streams write at a time.
+    """Limits the number of streams that write at the same time.
 
-    gRPC keeps what is on its way for each stream, and sending to thousands at once would hold the loop. A stream that
-    does not take its message has the turn for some seconds only.
+    gRPC buffers messages in flight for each stream, and writes to thousands of streams at once would block the loop. A
+    stream that does not accept its message holds its turn for a few seconds only.
     """
 
     def __init__(self) -> None:
@@ -145,17 +146,17 @@ class WriteTurns:
 
 
 class ExecutorService:
-    """The gRPC service that executors call: checks who they are and hands their streams to a listener."""
+    """The gRPC service for executors: authenticates them and passes their streams to a listener."""
 
     def __init__(self, application_id: str, task_key: bytes, listener: Listener) -> None:
         self._application_id = application_id
         self._task_key = task_key
         self._listener = listener
         self._turns = WriteTurns()
-        self._strangers: set[str] = set()  # hosts of callers without a proof that were told of
+        self._strangers: set[str] = set()  # hosts of unauthenticated callers that were logged
 
     def handler(self, connections: ConnectionWatch) -> grpc.GenericRpcHandler:
-        """What gRPC calls. ``connections`` is told on which of them an executor's stream is open."""
+        """Return the handler for gRPC. It reports to ``connections`` which connections carry executors' streams."""
 
         # Python 3.9 does not recognise ``partial`` of a method as a coroutine function, and gRPC asks for one.
         async def attach(request_iterator: AsyncIterator[Incoming], context: Any) -> None:
@@ -189,11 +190,11 @@ class ExecutorService:
         if not all_read:
             log.warning("%s does not read what it is sent: its connection is closed", identity.task)
             connections.shut(peer)
-            # gRPC could say nothing more before the rest is read, and holds the stream until the connection has gone.
+            # gRPC can send nothing until the peer reads the rest, and keeps the stream until the connection is closed.
             raise asyncio.CancelledError
 
     async def _write(self, stream: Stream, context: Any) -> bool:
-        """Send what there is to send, until the stream ends; whether it was taken. What was not in time is left."""
+        """Send messages until the stream ends. Return whether the executor read them in time. Drop the others."""
         writing = asyncio.ensure_future(self._write_all(stream, context))
         ending = asyncio.ensure_future(stream.ending())
         try:
@@ -253,7 +254,7 @@ class ExecutorService:
 
 
 class _Messages:
-    """What comes over one stream, as far as it keeps within the limits; the rest is told once in the log."""
+    """The accepted messages of one stream. Rejected and cut ones are logged once per kind."""
 
     def __init__(self, identity: TaskIdentity, incoming: AsyncIterator[Incoming]) -> None:
         self._identity = identity
@@ -290,7 +291,7 @@ async def _abort(context: Any, code: grpc.StatusCode, details: str) -> NoReturn:
 
 @attrs.define(eq=False)
 class Server:
-    """A gRPC server: its port is held from the beginning, and serves from ``start`` on."""
+    """A gRPC server. It holds its port from the beginning and serves after ``start``."""
 
     address: Address
     _server: grpc.aio.Server
@@ -301,10 +302,10 @@ class Server:
     def bind(
         cls, secrets: Mapping[str, bytes], host: str, ports: PortRange, *, connections: int = 1024, tasks: int = 1
     ) -> Server:
-        """A server on ``host`` only, on a free port of the range.
+        """Create a server that listens only on ``host``, on a free port of the range.
 
-        ``connections``: how many it takes in at all, see ConnectionWatch; ``tasks``: how many the application has.
-        Raises OSError when there is none, IdentityError when the credentials lack the server's certificate.
+        ``connections``: limit for all its connections, see ConnectionWatch. ``tasks``: number of the application's
+        tasks. Raises OSError if no port is free, and IdentityError if the credentials lack the server's certificate.
         """
         server = grpc.aio.server(options=server_options(connections, tasks))
         port = _bind(server, server_credentials(secrets), host, ports)
@@ -334,7 +335,7 @@ def _bind(server: grpc.aio.Server, credentials: Any, host: str, ports: PortRange
     every = range(ports.first, ports.last + 1)
     for port in random.sample(every, min(len(every), _MOST_PORTS)):
         try:
-            # Binding is the test: nobody can take the port in between.
+            # Bind to test the port, so that no other process can take it in between.
             if server.add_secure_port(str(Address(host, port)), credentials):
                 return port
         except RuntimeError as error:

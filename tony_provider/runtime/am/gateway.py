@@ -1,4 +1,8 @@
-"""The application master's side of the executors' streams: what they say becomes steps of the session, in order."""
+"""The application master's side of the executors' streams: passes messages to the session in order.
+
+Also contains the open streams to executors, requests over them, tunnels, a comparison of node clocks, and the last
+output of killed containers.
+"""
 
 from __future__ import annotations
 
@@ -34,10 +38,10 @@ log = logging.getLogger(__name__)
 
 
 class ExecutorGateway(Listener):
-    """Passes what executors say on to those whom it concerns, mostly to the session.
+    """Passes messages of executors to the session, the checkpoint commits, the inputs, and open requests.
 
-    ``post`` takes steps; ``heard`` is called with each heartbeat and each end of a user process, the task, its
-    attempt, and the time, before the session knows of it.
+    ``post`` takes steps of the session. ``heard`` is called before the session's step for each heartbeat and each end
+    of a user process, with the task, its attempt, the message, and the time.
     """
 
     def __init__(
@@ -175,37 +179,37 @@ def _answer(stream: Stream, asked: tony_pb2.FromExecutor, granted: bool, reason:
 
 
 class ExecutorStreams:
-    """The streams to the executors: at most one for each task, the newest."""
+    """The open streams to executors: for each task, only the newest."""
 
     def __init__(self) -> None:
         self._streams: dict[str, Stream] = {}
 
     def attach(self, stream: Stream) -> None:
-        """Add a stream, in place of a former one of the task, which ends."""
+        """Add a stream, and close a former stream of the same task."""
         self.close(stream.identity.task)
         self._streams[stream.identity.task] = stream
 
     def detach(self, stream: Stream) -> bool:
-        """Remove a stream that has ended; False when another took its place before."""
+        """Remove a stream that has ended. Return False if another stream has already replaced it."""
         if self._streams.get(stream.identity.task) is not stream:
             return False
         del self._streams[stream.identity.task]
         return True
 
     def close(self, task: str) -> None:
-        """End a task's stream from here."""
+        """Close a task's stream."""
         stream = self._streams.pop(task, None)
         if stream:
             stream.close()
 
     def find(self, task: str) -> Optional[Stream]:
-        """The task's stream; None: its executor is not there now."""
+        """Return the task's stream, or None if its executor is not connected."""
         return self._streams.get(task)
 
     def send(self, task: str, message: Outgoing) -> None:
         """Send a message to a task's executor.
 
-        Without a stream it goes nowhere: what matters is said again to an executor that comes back.
+        Without a stream the message is dropped. The master repeats important messages when the executor returns.
         """
         stream = self._streams.get(task)
         if stream:
@@ -216,25 +220,25 @@ class ExecutorStreams:
             self.send(task, message)
 
 
-MOST_AT_ONCE = 64  # open questions to one executor
+MOST_AT_ONCE = 64  # open requests to one executor
 
 MakeQuestion = Callable[[int], tony_pb2.ToExecutor]
 """The message, given the number that its answer has to name."""
 
 
 class NoAnswerError(Exception):
-    """An executor did not answer: it is not there, went away, or took too long; the message says which."""
+    """An executor did not answer. The message says whether it is not connected, has disconnected, or took too long."""
 
 
 @attrs.define(eq=False)
 class ExecutorRequest:
-    """One request to one executor; its answer may come in several messages."""
+    """A request to one executor. Its answer may have several messages."""
 
     _stream: Stream
     _answers: asyncio.Queue[Optional[tony_pb2.FromExecutor]] = attrs.field(factory=asyncio.Queue)
 
     async def answer(self, seconds: float) -> tony_pb2.FromExecutor:
-        """The next message of the answer. Raises NoAnswerError when none comes within that time."""
+        """Wait for the next message of the answer. Raise NoAnswerError if none arrives within ``seconds``."""
         task = self._stream.identity.task
         try:
             message = await wait_with_timeout(self._answers.get(), seconds)
@@ -248,12 +252,12 @@ class ExecutorRequest:
         return self._stream is stream
 
     def add(self, message: Optional[tony_pb2.FromExecutor]) -> None:
-        """Add a part of the answer; None: no more will come."""
+        """Add a part of the answer, or None after its end."""
         self._answers.put_nowait(message)
 
 
 class ExecutorRequests:
-    """The open requests to executors, by number. To be used on the event loop only."""
+    """The open requests to executors, by number. Not thread-safe: use on the event loop only."""
 
     def __init__(self, streams: ExecutorStreams) -> None:
         self._streams = streams
@@ -262,15 +266,15 @@ class ExecutorRequests:
         self._count: Counter[str] = Counter()
 
     async def ask(self, task: str, make: MakeQuestion, seconds: float) -> tony_pb2.FromExecutor:
-        """Ask an executor; returns its answer of one message. Raises NoAnswerError."""
+        """Send a request to an executor and return its answer, which has one message. Raises NoAnswerError."""
         with self.asking(task, make) as question:
             return await question.answer(seconds)
 
     @contextmanager
     def asking(self, task: str, make: MakeQuestion) -> Iterator[ExecutorRequest]:
-        """Context manager around a request: answers are taken until its end; later parts are dropped.
+        """Context manager around a request. Parts of the answer that arrive after its exit are dropped.
 
-        Raises NoAnswerError: the task has no executor now, or too many questions are open.
+        Raises NoAnswerError if the task has no connected executor, or if too many requests are open.
         """
         stream = self._streams.find(task)
         if stream is None:
@@ -288,13 +292,13 @@ class ExecutorRequests:
             self._count[task] -= 1
 
     def answered(self, stream: Stream, number: int, message: tony_pb2.FromExecutor) -> None:
-        """Hand an answer to its request, which it names. Only the executor that was asked can answer it."""
+        """Pass an answer to the request that it names. An answer of another executor is ignored."""
         question = self._open.get(number)
         if question and question.is_to(stream):
             question.add(message)
 
     def ended(self, stream: Stream) -> None:
-        """End the requests to an executor whose stream is down: nothing more comes from it."""
+        """Fail the requests to an executor whose stream has ended."""
         for question in self._open.values():
             if question.is_to(stream):
                 question.add(None)
@@ -305,14 +309,14 @@ Hear = Callable[[tony_pb2.TunnelFrame], None]
 
 
 class NoStreamError(Exception):
-    """A stream cannot be opened; the message says why."""
+    """A stream cannot be opened. The message contains the reason."""
 
 
 @attrs.define(eq=False)
 class TunnelStream:
-    """One stream: between a user, who has a number for it, and an executor, which knows it by another."""
+    """One stream between a user and an executor. Each side has its own number for the stream."""
 
-    number: int  # at the executor
+    number: int  # on the executor's side
     executor: Stream
     _of_user: int
     _hear: Hear
@@ -327,7 +331,7 @@ class TunnelStream:
         return self._ended_up and self._ended_down
 
     def from_user(self, frame: tony_pb2.TunnelFrame) -> None:
-        """Pass a frame on to the executor."""
+        """Forward a frame to the executor."""
         if self._holds(frame, self._up, self._down):
             kind = frame.WhichOneof("kind")
             self._ended_up = self._ended_up or kind in ("end", "closed")
@@ -335,7 +339,7 @@ class TunnelStream:
             self._say(self, _numbered(frame, self.number))
 
     def from_executor(self, frame: tony_pb2.TunnelFrame) -> None:
-        """Pass a frame on to the user."""
+        """Forward a frame to the user."""
         if self._holds(frame, self._down, self._up):
             kind = frame.WhichOneof("kind")
             self._ended_down = self._ended_down or kind in ("end", "closed")
@@ -343,13 +347,13 @@ class TunnelStream:
             self._hear(_numbered(frame, self._of_user))
 
     def close(self, why: str) -> None:
-        """End it, and tell both ends."""
+        """Close the stream and notify both sides."""
         self._ended_up = self._ended_down = True
         self._say(self, tony_pb2.TunnelFrame(stream=self.number, closed=why))
         self._hear(tony_pb2.TunnelFrame(stream=self._of_user, closed=why))
 
     def _holds(self, frame: tony_pb2.TunnelFrame, sent: Window, granted: Window) -> bool:
-        """Whether a frame is within what was agreed; one that is not ends the stream."""
+        """Return whether a frame is within the flow-control window. Otherwise close the stream."""
         kind = frame.WhichOneof("kind")
         try:
             if kind == "data":
@@ -363,7 +367,7 @@ class TunnelStream:
 
 
 class TunnelStreams:
-    """The open streams of all tunnels. To be used on the event loop only."""
+    """The open streams of all tunnels. Not thread-safe: use on the event loop only."""
 
     def __init__(self, executors: ExecutorStreams) -> None:
         self._executors = executors
@@ -384,7 +388,7 @@ class TunnelStreams:
         return stream
 
     def received(self, executor: Stream, frames: tony_pb2.TunnelFrames) -> None:
-        """Frames of an executor, which speaks for its own streams alone."""
+        """Handle frames of an executor. Frames for streams of other executors are ignored."""
         for frame in frames.frames:
             stream = self._open.get(frame.stream)
             if stream is not None and stream.executor is executor:
@@ -392,7 +396,7 @@ class TunnelStreams:
                 self.forget_if_over(stream)
 
     def ended(self, executor: Stream) -> None:
-        """End the streams to an executor that is gone."""
+        """Close the streams to an executor that has disconnected."""
         for stream in [each for each in self._open.values() if each.executor is executor]:
             stream.close(f"the executor of {executor.identity.task} went away")
             self.forget_if_over(stream)
@@ -402,7 +406,7 @@ class TunnelStreams:
             self._open.pop(stream.number, None)
 
     def _say(self, stream: TunnelStream, frame: tony_pb2.TunnelFrame) -> None:
-        """All that is said to one executor in one turn of the loop goes in one message."""
+        """Queue a frame. All frames for one executor in one iteration of the event loop share a message."""
         if not self._to_say:
             asyncio.get_running_loop().call_soon(self._send)
         self._to_say.setdefault(stream.executor, []).append(frame)
@@ -420,7 +424,7 @@ def _numbered(frame: tony_pb2.TunnelFrame, number: int) -> tony_pb2.TunnelFrame:
     return copy
 
 
-_MOST_NAMED = 3  # nodes in one line
+_MOST_NAMED = 3  # number of nodes in one line
 
 
 class NodeClocks:
@@ -458,7 +462,10 @@ _TIMEOUT = 20.0  # seconds, at the end of the job
 
 
 class LastOutputs:
-    """Writes the last output of killed containers to the store. Used within a running event loop."""
+    """Writes to the store the last output of tasks whose containers YARN killed. Used within a running event loop.
+
+    Their executors have no time to store the output themselves.
+    """
 
     def __init__(self, storage: Storage, application_dir: str) -> None:
         self._storage = storage
@@ -467,7 +474,10 @@ class LastOutputs:
         self._kept: set[TaskIdentity] = set()
 
     def keep(self, identity: TaskIdentity, output: bytes) -> None:
-        """Write the output soon, unless the executor has kept it all. Last words are said once."""
+        """Start to write the output, unless the executor has stored all of it.
+
+        Only the first call for an attempt counts.
+        """
         if identity in self._kept:
             return
         self._kept.add(identity)
@@ -477,7 +487,7 @@ class LastOutputs:
         keeping.add_done_callback(self._keeping.discard)
 
     async def close(self) -> None:
-        """Wait a limited time for writes that are under way."""
+        """Wait a limited time for running writes."""
         if self._keeping:
             await asyncio.wait(set(self._keeping), timeout=_TIMEOUT)
 

@@ -1,4 +1,7 @@
-"""The dealer of a job's inputs: passes what executors ask to the input that it is about."""
+"""Distribution of input shards to tasks, either all at once (static parts) or one by one (queues).
+
+The application master lists each input once. Executors then request their part, or the next shard.
+"""
 
 from __future__ import annotations
 
@@ -39,10 +42,10 @@ SendToExecutor = Callable[[tony_pb2.ToExecutor], None]
 
 
 class InputAssigner:
-    """Answers executors that ask for their part of an input, or for a shard.
+    """Answers executors that request their part of an input, or a shard.
 
-    It asks the session which user processes run; the session knows nothing of shards. The methods do not block; ``run``
-    does the work. ``note`` takes events for the event log: a name and a message; ``fail`` why the job is to end.
+    Reads from the session which user processes run. The methods do not block, because ``run`` does the work. ``note``
+    takes events for the event log: a name and a message. ``fail`` takes the reason for which the job must end.
     """
 
     def __init__(
@@ -68,7 +71,7 @@ class InputAssigner:
                 note("input_listed", f"{each.name}: {total}")
 
     async def run(self) -> None:
-        """Work until it is cancelled. Raises SupersededError, and what is a fault of ours."""
+        """Answer requests until cancelled. Raises SupersededError, and internal errors."""
         workers: list[Union[StaticParts, QueuedShards]] = [*self._static.values(), *self._queues.values()]
         tasks = [asyncio.ensure_future(worker.run()) for worker in workers]
         try:
@@ -79,12 +82,12 @@ class InputAssigner:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def look(self) -> None:
-        """Free what those have whose user process has ended. To be called now and then."""
+        """Free the shards of user processes that have ended. The caller repeats this periodically."""
         for queue in self._queues.values():
             queue.look()
 
     def part_wanted(self, task: str, message: tony_pb2.InputPartWanted, send: SendToExecutor) -> None:
-        """Answer, sooner or later."""
+        """Answer a request for a part, now or later."""
         parts = self._static.get(message.name)
         if parts is None:
             problem = f"no input {message.name} is dealt to all at once"
@@ -93,7 +96,7 @@ class InputAssigner:
         parts.wanted(task, message, lambda answer: send(_part(answer)))
 
     def shard_requested(self, task: str, attempt: int, message: tony_pb2.ShardRequest, send: SendToExecutor) -> None:
-        """Answer, sooner or later."""
+        """Answer a request for a shard, now or later."""
         queue = self._queues.get(message.name)
         if queue is None:
             problem = f"no input {message.name} is taken shard by shard"
@@ -102,7 +105,7 @@ class InputAssigner:
         queue.requested(ShardReader(task, attempt, message.start), message, lambda answer: send(_shard(answer)))
 
     def holds(self, task: str, attempt: int, held: Iterable[tony_pb2.HeldShards]) -> None:
-        """Take note of what an executor that has registered says that its user process has."""
+        """Record which shards the user process of a newly registered executor holds."""
         for each in held:
             queue = self._queues.get(each.name)
             if queue is not None:
@@ -110,7 +113,7 @@ class InputAssigner:
 
     @property
     def status(self) -> list[InputStatus]:
-        """How far each input is, as specified."""
+        """The progress of each input, in the order of the job."""
         return [_status(each) for each in self._opened]
 
 
@@ -135,14 +138,14 @@ def _shard(answer: tony_pb2.ShardAnswer) -> tony_pb2.ToExecutor:
     return tony_pb2.ToExecutor(shard_answer=answer)
 
 
-_LONGEST_LISTING = 300.0  # seconds for all inputs of the job
-_PROGRESS = 10.0  # seconds
-_LAST_WORDS = 1.0  # seconds more for what can tell by itself that it took too long
+_LONGEST_LISTING = 300.0  # seconds, for all inputs of the job
+_PROGRESS = 10.0  # seconds between two log lines
+_LAST_WORDS = 1.0  # additional seconds in which the thread can report by itself that it took too long
 
 
 @attrs.frozen
 class OpenedInput:
-    """One input: its shards and, when they are taken one by one, what became of each so far."""
+    """An input with its shards and, if it is a queue, the state of each shard."""
 
     name: str
     spec: InputSpec
@@ -153,11 +156,11 @@ class OpenedInput:
 
 
 def open_inputs(ownership: Ownership, address: Address) -> list[OpenedInput]:
-    """List the inputs of the job, or load what a former application master has listed. They are to be closed.
+    """List the inputs of the job, or load the listing of a former application master. The caller closes the result.
 
-    Where there are any, this one is announced first, at ``address``: from then on a former one, if it still lives,
-    commits nothing that would be missing here. Blocks. Raises BadInputError with all that is wrong with them,
-    SupersededError, StorageError.
+    If the job has inputs, announces this master at ``address`` first. From then on, a former master that still runs
+    commits nothing that this one would miss. Blocks. Raises SupersededError, StorageError, and BadInputError with all
+    problems.
     """
     if not ownership.description.job.inputs:
         return []
@@ -184,7 +187,7 @@ def open_inputs(ownership: Ownership, address: Address) -> list[OpenedInput]:
 
 
 def close_inputs(opened: list[OpenedInput]) -> None:
-    """Give up what this machine keeps of them."""
+    """Delete the local files of the listings."""
     for each in opened:
         each.listing.close()
 
@@ -200,7 +203,7 @@ def _open(name: str, ownership: Ownership, stores: JobStores, until: float) -> O
             queue.was_settled(settled.reader, settled.shard, settled.failed)
     except (BadInputError, StorageUnreachable, SupersededError):
         raise
-    except Exception as error:  # a full disk, a damaged file, and whatever the drivers of other stores raise
+    except Exception as error:  # a full disk, a damaged file, or an exception of another store's driver
         log.exception("an input cannot be opened")
         raise BadInputError(f"{child('inputs', name)}: {error or type(error).__name__}") from error
     return OpenedInput(name, spec, uri, listing, queue, CommitLog(ownership.storage, commits, ownership.am_attempt))
@@ -230,7 +233,7 @@ def _listing(name: str, uri: str, ownership: Ownership, stores: JobStores, until
 
 
 def _told(name: str, shards: Iterable[InputShard]) -> Iterator[InputShard]:
-    """These shards, with a line in the log now and then."""
+    """Yield the shards, and periodically log the progress."""
     told = time.monotonic()
     for number, shard in enumerate(shards):
         if time.monotonic() > told + _PROGRESS:
@@ -240,7 +243,10 @@ def _told(name: str, shards: Iterable[InputShard]) -> Iterator[InputShard]:
 
 
 def _within(name: str, until: float, work: Callable[[], Listing]) -> Listing:
-    """In a thread of its own, which is left behind when the time is over: one directory may have no end."""
+    """Run ``work`` in a separate thread.
+
+    After the deadline the thread is abandoned, because a listing may never end.
+    """
     done: Future[Listing] = Future()
 
     def run() -> None:
@@ -264,7 +270,7 @@ def _check_time(name: str, until: float) -> None:
         raise BadInputError(f"{child('inputs', name)}: {message}")
 
 
-_MOST_FAILURES = 5  # that are told by name
+_MOST_FAILURES = 5  # failures that are listed by name
 
 AnswerShardRequest = Callable[[tony_pb2.ShardAnswer], None]
 
@@ -277,15 +283,15 @@ class _Request:
 
     @property
     def key(self) -> tuple[ShardReader, int]:
-        """What it has in common with the same one, asked again over another stream."""
+        """Key of the request. A repetition of it over another stream has the same key."""
         return self.reader, self.message.request
 
 
 class QueuedShards:
-    """Gives shards to whoever asks, one at a time, and takes note of what became of them.
+    """Hands out shards one at a time to processes that request them, and records which are done or failed.
 
-    A commit is answered when it is on the store. Many that come at once are written together. ``note`` takes events for
-    the event log: a name and a message; ``fail`` why the job is to end.
+    A commit is answered once it is on the store, and concurrent commits are written together. ``note`` takes events for
+    the event log: a name and a message. ``fail`` takes the reason for which the job must end.
     """
 
     def __init__(
@@ -305,14 +311,14 @@ class QueuedShards:
         self._longest = ownership.description.job.timeouts.upload
         self._news = asyncio.Event()
         self._settled: list[Settled] = []  # to be written
-        self._heard: list[_Request] = []  # to be answered after that
-        self._waiting: dict[tuple[ShardReader, int], _Request] = {}  # for a shard, in the order of their requests
+        self._heard: list[_Request] = []  # to be answered after the writes
+        self._waiting: dict[tuple[ShardReader, int], _Request] = {}  # requests for a shard, in their order
         self._outstanding = OutstandingRequests()
 
     # ---- what executors say ------------------------------------------------------------------------------------
 
     def requested(self, reader: ShardReader, message: tony_pb2.ShardRequest, answer: AnswerShardRequest) -> None:
-        """Take note, and answer sooner or later. Does not block."""
+        """Record a request, to be answered now or later. Does not block."""
         problem = "" if self._runs(reader) else f"start {reader.start} of {reader.task} has ended"
         problem = problem or self._outstanding.add(reader.task, message.ByteSize())
         if not problem and (problem := self._settle(reader, message)):
@@ -324,13 +330,13 @@ class QueuedShards:
         self._news.set()
 
     def holds(self, reader: ShardReader, shards: Sequence[int]) -> None:
-        """An executor says what its process has; a former application master may have given it that."""
+        """Record which shards an executor's process holds. A former application master may have assigned them."""
         self._queue.holds(reader, shards)
 
     def look(self) -> None:
-        """Free the shards of readers that have ended. To be called now and then."""
+        """Free the shards of readers that have ended. The caller repeats this periodically."""
         if self._session.phase is JobState.RECOVERING:
-            return  # who is there yet is not known
+            return  # it is not yet known which tasks still run
         for reader in self._queue.readers:
             if not self._runs(reader) and self._queue.ended(reader):
                 log.info("%s: shards of %s are free again", self.opened.name, reader)
@@ -344,14 +350,14 @@ class QueuedShards:
         return self._session.process_runs(reader.task, reader.attempt, reader.start)
 
     def _settle(self, reader: ShardReader, message: tony_pb2.ShardRequest) -> str:
-        """Take note of what became of the shard that the message names, if any; why that cannot be."""
+        """Record the result of the shard that the message names, if any. Return why it cannot be recorded."""
         kind = message.WhichOneof("shard")
         if kind == "done":
             return self._put(Settled(message.done, reader, epoch_ms(), outputs=list(message.outputs)))
         if kind == "failed":
             return self._put(Settled(message.failed, reader, epoch_ms(), failed=message.reason))
         if kind == "back":
-            # It may be somebody else's by now: all is well.
+            # If another reader already has the shard, this has no effect, as it should.
             self._queue.give_back(reader, message.back, message.request)
         return ""
 
@@ -360,16 +366,16 @@ class QueuedShards:
         before = queue.settled
         failed = settled.failed
         accepted = queue.commit(reader, shard) if failed is None else queue.fail(reader, shard, failed)
-        if queue.settled > before:  # else it is asked again, since the answer was lost
+        if queue.settled > before:  # otherwise the request is a repetition, because the answer was lost
             self._settled.append(settled)
         return "" if accepted else f"shard {shard} of {self.opened.name} is not {reader.task}'s any more"
 
     # ---- the work ----------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Write and answer until it is cancelled, or the store refuses commits for too long.
+        """Write and answer until cancelled, or until the store rejects commits for too long.
 
-        Raises SupersededError, and what is a fault of ours.
+        Raises SupersededError, and internal errors.
         """
         try:
             await self._work()
@@ -398,7 +404,8 @@ class QueuedShards:
             await self._deal()
 
     async def _write(self, settled: list[Settled]) -> None:
-        # The second look: a newer application master that was announced meanwhile may have read the log before.
+        # Check again after the write: a newer application master may have been announced and have read the log before
+        # it.
         for work in (partial(self._write_now, settled), self._ownership.check_newest):
             await retry(partial(asyncio.to_thread, work), self._longest, StorageError, self._troubled)
         for each in settled:
@@ -413,9 +420,9 @@ class QueuedShards:
         self._note("store_unavailable", f"commits of {self.opened.name} wait: {error}")
 
     async def _deal(self) -> None:
-        """Answer those who can be."""
+        """Answer waiting requests as far as shards are free."""
         if self._session.phase is JobState.RECOVERING:
-            return  # what is free is not known until all are back
+            return  # free shards are not known until all tasks are back
         given: list[tuple[_Request, int]] = []
         for key, request in list(self._waiting.items()) if self._queue.has_free else ():
             shard = self._queue.take(*key) if self._runs(request.reader) else None
@@ -429,7 +436,7 @@ class QueuedShards:
             await self._end()
 
     async def _end(self) -> None:
-        """Nobody gets anything more."""
+        """Answer all waiting requests: there are no more shards."""
         waiting, self._waiting = list(self._waiting.values()), {}
         failures = await asyncio.to_thread(self._failures)
         for request in waiting:
@@ -446,7 +453,7 @@ class QueuedShards:
 
 
 _PIECE = 256 << 10  # bytes of lines in one answer
-_LINES = 256  # read at a time
+_LINES = 256  # lines that are read at a time
 
 AnswerPartRequest = Callable[[tony_pb2.InputPart], None]
 
@@ -459,14 +466,14 @@ class _Wanted:
 
 
 class StaticParts:
-    """Answers executors that ask for the part of their task, piece by piece.
+    """Answers executors that request the part of their task, in pieces.
 
-    The parts are those of the tasks that the current generation has. So they stay the same while single tasks start
-    again, and a gang that goes on with others, or grows, is dealt anew.
+    The parts depend on the tasks of the current generation. So they stay the same if single tasks restart. If a gang
+    continues with fewer or more tasks, the input is distributed again.
     """
 
     def __init__(self, opened: OpenedInput, readers: Sequence[str], session: Session) -> None:
-        """``readers``: the task types that it is dealt to."""
+        """``readers``: the task types that read this input."""
         self._listing = opened.listing
         self._readers = frozenset(readers)
         self._session = session
@@ -475,7 +482,7 @@ class StaticParts:
         self._outstanding = OutstandingRequests()
 
     def wanted(self, task: str, message: tony_pb2.InputPartWanted, answer: AnswerPartRequest) -> None:
-        """Answer sooner or later. Does not block."""
+        """Record a request, to be answered later. Does not block."""
         problem = self._outstanding.add(task, message.ByteSize())
         if problem:
             answer(tony_pb2.InputPart(request=message.request, problem=problem))
@@ -483,7 +490,7 @@ class StaticParts:
         self._asked.put_nowait(_Wanted(task, message, answer))
 
     async def run(self) -> None:
-        """Answer until it is cancelled."""
+        """Answer until cancelled."""
         while True:
             asked = await self._asked.get()
             self._outstanding.remove(asked.task, asked.message.ByteSize())
@@ -502,14 +509,14 @@ class StaticParts:
         return tony_pb2.InputPart(request=message.request, parts=len(members), lines=lines, position=end, last=last)
 
     def _members(self) -> list[str]:
-        """Names of the tasks that have a part, by rank."""
+        """Return the names of the tasks that have a part, by rank."""
         without = self._session.without
         present = [task for task in self._session.tasks if task.type in self._readers and task.name not in without]
         by_rank = ranks(present)
         return [f"{task_type}:{index}" for task_type, index in sorted(by_rank, key=by_rank.__getitem__)]
 
     def _piece(self, part: Sequence[int], begin: int) -> tuple[bytes, int]:
-        """Lines of the part from a position on, and the position after them."""
+        """Return lines of the part from position ``begin`` on, and the position after them."""
         lines: list[bytes] = []
         size = 0
         while size < _PIECE and begin + len(lines) < len(part):
@@ -520,18 +527,18 @@ class StaticParts:
         return b"".join(lines), begin + len(lines)
 
 
-MOST_OUTSTANDING = 16 << 20  # bytes of requests of one task
-_LEAST = 1 << 10  # bytes that any request counts as: it is kept with what is around it
+MOST_OUTSTANDING = 16 << 20  # bytes of unanswered requests of one task
+_LEAST = 1 << 10  # minimum size in bytes that a request counts as, because of the memory around it
 
 
 class OutstandingRequests:
-    """The bytes of requests that wait for an answer, by task."""
+    """The size of unanswered requests, by task."""
 
     def __init__(self) -> None:
         self._bytes: Counter[str] = Counter()
 
     def add(self, task: str, size: int) -> str:
-        """Count a request of so many bytes; why it cannot be taken, else nothing."""
+        """Count a request of ``size`` bytes. Return why it must be rejected, otherwise an empty string."""
         if self._bytes[task] + max(size, _LEAST) > MOST_OUTSTANDING:
             return (
                 f"{task} has asked for more than can be kept ({MOST_OUTSTANDING >> 20} MiB) "
@@ -541,7 +548,7 @@ class OutstandingRequests:
         return ""
 
     def remove(self, task: str, size: int) -> None:
-        """A request that was counted is over."""
+        """Discount a request that was answered."""
         self._bytes[task] -= max(size, _LEAST)
         if self._bytes[task] <= 0:
             del self._bytes[task]

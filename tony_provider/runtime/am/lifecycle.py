@@ -1,4 +1,7 @@
-"""One life of an application master: from its container's files to the last word to the cluster."""
+"""The life of an application master: start in its container, registration, recovery, the job, and the final status.
+
+Also chooses the backend (YARN or the local cluster) and handles SIGTERM and SIGINT.
+"""
 
 from __future__ import annotations
 
@@ -59,17 +62,17 @@ log = logging.getLogger(__name__)
 
 @attrs.frozen
 class MasterContext:
-    """What an application master finds in its container: its job, credentials, node and attempt."""
+    """The inputs of an application master from its container: job, credentials, node and attempt."""
 
     description: ApplicationDescription
     credentials: Credentials = attrs.field(repr=False)
-    host: str  # of this node, as other nodes reach it
+    host: str  # name of this node for other nodes
     attempt: int
-    user: str = ""  # whom the cluster runs it as
+    user: str = ""  # user account in which the cluster runs this process
 
     @classmethod
     def of_process(cls, environ: Mapping[str, str], directory: Path) -> MasterContext:
-        """The context of this process, by its environment and directory. Raises ContainerError."""
+        """Read the context from this process's environment and directory. Raises ContainerError."""
         credentials = application.take_credentials(environ)
         remove_files(environ)
         description = application.read_description(directory, credentials.secrets)
@@ -85,9 +88,9 @@ class MasterContext:
 
 
 async def run(context: MasterContext) -> FinalStatus:
-    """Run an application master; returns how the application ended.
+    """Run an application master and return how the application ended.
 
-    Raises what keeps it from registering; after that it ends with a final status whatever happens.
+    Raises errors that occur before the registration. Later errors end the application with a final status.
     """
     description = context.description
     executor_limits.raise_open_files_limit(description.job.size)
@@ -100,7 +103,7 @@ async def run(context: MasterContext) -> FinalStatus:
 
 
 async def serve(context: MasterContext, storage: Storage, resource_manager: ResourceManager) -> FinalStatus:
-    """Run an application master with a store and a cluster that are open, and stay open. See ``run``."""
+    """Run an application master with an open store and cluster, without closing them. See ``run``."""
     description, secrets = context.description, context.credentials.secrets
     address_key = secret(secrets, contract.SECRET_ADDRESS_KEY)
     ownership = Ownership(storage, description, context.attempt, address_key)
@@ -143,15 +146,12 @@ async def serve(context: MasterContext, storage: Storage, resource_manager: Reso
             await web_app.close()
 
 
-_MOST_DIAGNOSTICS = 8192  # characters; ResourceManagers keep 64 KiB of an attempt's
+_MOST_DIAGNOSTICS = 8192  # characters; ResourceManagers keep 64 KiB of an attempt's diagnostics
 
 
 @attrs.frozen
 class MasterLifecycle:
-    """The life of a registered application master, from what former ones have left to its last word to the cluster.
-
-    ``live`` it once.
-    """
+    """The life of a registered application master, from recovery to the final status. ``live`` may be called once."""
 
     credentials: Credentials = attrs.field(repr=False)
     resource_manager: ResourceManager
@@ -162,9 +162,9 @@ class MasterLifecycle:
     access: StoreAccess
 
     async def live(self, registered: Registered) -> FinalStatus:
-        """Run the job, or end what a former master left; returns how the application ended.
+        """Run the job, or complete the end of a former master's job. Return how the application ended.
 
-        Raises SupersededError: what is on the store and in the containers is the newer application master's.
+        Raises SupersededError if a newer application master owns the store and the containers.
         """
         description, storage = self.ownership.description, self.ownership.storage
         try:
@@ -212,14 +212,14 @@ class MasterLifecycle:
             outputs.close()
 
     async def _open_inputs(self) -> tuple[list[OpenedInput], str]:
-        """The job's inputs, and what is wrong with them. Raises SupersededError, StorageError."""
+        """Return the job's inputs, and the problem with them if any. Raises SupersededError, StorageError."""
         try:
             return await retry_until_reachable(partial(open_inputs, self.ownership, self.server.address)), ""
         except BadInputError as error:
             return [], str(error)
 
     async def _open(self, outputs: OutputPublisher) -> str:
-        """What is wrong with the job's outputs. Raises SupersededError, StorageError."""
+        """Return the problem with the job's outputs if any. Raises SupersededError, StorageError."""
         try:
             await retry_until_reachable(outputs.open)
         except PublishError as error:
@@ -244,7 +244,7 @@ class MasterLifecycle:
         try:
             verdict = await _verdict(master.run())
         except DismissedError as error:
-            # Whether the job has ended, or goes on under another master, cannot be told for certain.
+            # It is not certain whether the job has ended or continues under another master.
             await write_killed(master, records, str(error))
             return FinalStatus.KILLED
         finally:
@@ -267,14 +267,14 @@ class MasterLifecycle:
         return await self._leave(verdict.status, diagnostics)
 
     async def _leave_after(self, result: JobStatus, records: ApplicationRecords) -> FinalStatus:
-        """The end of a former application master, from where its own came upon it."""
+        """Complete the end of a job from the point where a former application master stopped."""
         log.info("a former application master has ended the job: %s", result.message)
         status = FinalStatus(result.state.value)
         await self._clean_up(status, records)
         return await self._leave(status, (result.failure.message if result.failure else result.message))
 
     def _result(self, status: JobStatus) -> JobStatus:
-        # The result of a former application master came from the store, where the job may write.
+        # The result of a former application master came from the store, where the job's programs can write.
         status = without_foreign_places(status, self.ownership.description.application_dir)
         status = attrs.evolve(status, warnings=[*status.warnings, *_left_undone(status)])
         removed = self._after_success is AfterSuccess.REMOVE and status.state is JobState.SUCCEEDED
@@ -303,7 +303,7 @@ class MasterLifecycle:
 
 
 def _refused(fenced: str, input_problem: str, output_problem: str) -> Optional[tuple[FailureKind, str]]:
-    """Why nothing may be started, if so."""
+    """Return the kind and reason if no task may be started, otherwise None."""
     reasons = (
         (FailureKind.FENCED, fenced),
         (FailureKind.INPUT, input_problem),
@@ -313,7 +313,7 @@ def _refused(fenced: str, input_problem: str, output_problem: str) -> Optional[t
 
 
 def _last_known(status: JobStatus, legacy: Optional[PreviousMasters]) -> JobStatus:
-    """What the tasks have reported, they reported to the former application master where that had begun to end them."""
+    """Return the former application master's status if it was already ending the job, because tasks reported to it."""
     if legacy is None or legacy.history.verdict is None or legacy.status is None:
         return status
     return attrs.evolve(
@@ -322,7 +322,7 @@ def _last_known(status: JobStatus, legacy: Optional[PreviousMasters]) -> JobStat
 
 
 def _left_undone(status: JobStatus) -> Iterator[str]:
-    """Which inputs a job has left before their end, and which outputs without a file, though it has succeeded."""
+    """Yield warnings of a succeeded job: inputs with uncommitted shards, and outputs without files."""
     if status.state is not JobState.SUCCEEDED:
         return
     for each in status.inputs:
@@ -334,7 +334,7 @@ def _left_undone(status: JobStatus) -> Iterator[str]:
 
 
 async def _verdict(running: Awaitable[Verdict]) -> Verdict:
-    """A fault of the application master itself is a verdict too. Raises SupersededError, DismissedError."""
+    """Return the verdict. An internal error of the master also becomes one. Raises SupersededError, DismissedError."""
     try:
         return await running
     except (SupersededError, DismissedError):
@@ -345,16 +345,18 @@ async def _verdict(running: Awaitable[Verdict]) -> Verdict:
         return Verdict(FinalStatus.FAILED, message, Failure(FailureKind.INTERNAL, message))
 
 
-_SHORT_NOTICE = 10.0  # seconds: with less the tasks are left alone, their end or their next master comes by itself
-_ALIVE_AFTER_ALL = 2.0  # seconds: nobody kills us, so the signal is somebody's wish that the job ends
+_SHORT_NOTICE = 10.0  # seconds; with a shorter notice, tasks are left to the cluster or to their next master
+_ALIVE_AFTER_ALL = 2.0  # seconds; without SIGKILL by then, the signal was a request to end the job
 
 
 class Signals:
-    """Handles SIGTERM and SIGINT: they end the job.
+    """Handles SIGTERM and SIGINT, which end the job.
 
-    A verdict that is there already stays, and during the last steps they change nothing: those are the job's result.
-    Where SIGKILL follows at once, the cluster takes only this application master away, or the whole application, and
-    the master cannot know which: it leaves a result in case, and its tasks to the cluster.
+    An existing verdict stays. During the last steps signals have no effect, because these steps write the job's result.
+
+    If SIGKILL follows immediately, the cluster removes either only this application master or the whole application.
+    The master cannot distinguish these cases. It writes a result in case the application ends, and leaves its tasks to
+    the cluster.
     """
 
     def __init__(self, master: Master, records: ApplicationRecords, notice: float) -> None:
@@ -373,7 +375,7 @@ class Signals:
             loop.add_signal_handler(number, self._received, number)
 
     async def ignore(self) -> None:
-        """Ignore signals from now on, once a result that one of them may have had written is there."""
+        """Ignore signals from now on. Wait first for a result that a signal handler is writing."""
         self._obeyed = False
         if self._stopping:
             self._stopping.cancel()
@@ -393,18 +395,17 @@ class Signals:
 
     async def _write(self, reason: str) -> None:
         try:
-            # A cluster that was there all the time has started no other master.
+            # A cluster that has answered all the time has started no other master.
             await write_killed(self._master, self._records, reason, in_haste=not self._master.cut_off)
         except SupersededError as error:
             self._master.give_up(error)
 
 
 async def write_killed(master: Master, records: ApplicationRecords, reason: str, *, in_haste: bool = False) -> None:
-    """Write the result of an application master that its cluster takes away.
+    """Write the result of an application master that its cluster is removing.
 
-    Raises SupersededError, having written nothing, when a newer application master is known of.
-
-    ``in_haste``: there is no time to ask the store about that.
+    Raises SupersededError, without writing, if a newer application master exists. ``in_haste``: skip this check of the
+    store, because there is no time for it.
     """
     if not in_haste:
         await master.check_newest()
@@ -413,15 +414,15 @@ async def write_killed(master: Master, records: ApplicationRecords, reason: str,
 
 
 def open_resource_manager(description: ApplicationDescription, credentials: Credentials) -> ResourceManager:
-    """The ResourceManager of the cluster that the application runs on; close it.
+    """Return the ResourceManager of the application's cluster. The caller closes it.
 
-    Call it within a running event loop. Raises ResourceManagerError, CredentialsError, OSError. Each backend is
-    imported when it is the one: the application master's memory counts.
+    Call it within a running event loop. Only the backend in use is imported, to save memory in the application master.
+    Raises ResourceManagerError, CredentialsError, OSError.
     """
     if description.yarn:
         from tony_provider.runtime.am.yarn.yarn_resource_manager import YarnResourceManager
 
-        # Containers of other jobs of this user may be on the node. (The local cluster finds its masters in /proc.)
+        # Containers of the user's other jobs may run on the node. (The local cluster finds its masters in /proc.)
         keep_memory_private()
         return YarnResourceManager(description, description.yarn, credentials)
     if description.local is None:
@@ -434,9 +435,9 @@ def open_resource_manager(description: ApplicationDescription, credentials: Cred
 
 
 def open_authenticator(description: ApplicationDescription, user: str) -> Authenticator:
-    """The Authenticator for the cluster that the application runs on. Raises OSError.
+    """Return the Authenticator for the application's cluster. Raises OSError.
 
-    ``user``: whom the cluster runs it as, which may be spelt otherwise than on the Airflow side.
+    ``user``: the account in which the cluster runs this process. Its spelling may differ from the Airflow side's.
     """
     if description.local:
         from tony_provider.runtime.am.web.authentication import LocalAuthenticator

@@ -1,4 +1,4 @@
-"""The local cluster's ResourceManager, within the application master: containers are process groups here."""
+"""The local cluster's ResourceManager, within the application master. Containers are process groups on this machine."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from tony_provider.runtime.protocol import master_files
 from tony_provider.runtime.protocol.master_files import FinalReport, write_report
 from tony_provider.runtime.protocol.status import FinalStatus
 
-_NOTICE = 3600.0  # seconds: nobody kills a local application master that ends its tasks
+_NOTICE = 3600.0  # seconds; no process kills a local application master while it ends its tasks
 
 
 @attrs.frozen
@@ -78,7 +78,7 @@ def _sum(shares: Iterable[Share]) -> Share:
 
 
 class LocalResourceManager(ResourceManager):
-    """The application master's view of the local cluster: starts containers as process groups on this machine."""
+    """Starts containers as process groups on this machine, within the limits of LocalAccess."""
 
     notice = _NOTICE
 
@@ -87,7 +87,7 @@ class LocalResourceManager(ResourceManager):
         self._whole = Share(access.memory, access.vcores, access.gpus)
         self._application_id = description.application_id
         self._one_by_one = description.job.start is StartRule.FIRST_COME
-        self._numbers = itertools.count(2)  # 1 is the application master's own container
+        self._numbers = itertools.count(2)  # number 1 is the application master's own container
         self._waiting: dict[int, ContainerRequest] = {}
         self._held: dict[str, Share] = {}
         self._processes: dict[str, LocalProcess] = {}
@@ -101,7 +101,7 @@ class LocalResourceManager(ResourceManager):
 
     def request(self, requests: Sequence[ContainerRequest]) -> None:
         self._waiting.update((request.key, request) for request in requests)
-        # What is held may be about to be given back: those that were asked for wait until it was.
+        # Held containers may be about to be released, so requests that do not fit yet wait for them.
         wanted = [Share.of(request) for request in self._waiting.values()]
         if all(share.fits(self._whole) for share in wanted) if self._one_by_one else _sum(wanted).fits(self._whole):
             self._grant()
@@ -127,7 +127,7 @@ class LocalResourceManager(ResourceManager):
         self._grant()
 
     def avoid(self, nodes: Sequence[str]) -> None:
-        """Do nothing: there is only this one node."""
+        """Do nothing, because there is only one node."""
 
     def look_for_room(self, request: ContainerRequest, most: int) -> None:
         taken = [*self._held.values(), *map(Share.of, self._waiting.values())]
@@ -138,7 +138,7 @@ class LocalResourceManager(ResourceManager):
 
     async def launch(self, container: Container, launch: Launch) -> None:
         if container.id not in self._held:
-            return  # it was given back meanwhile
+            return  # it was released in the meantime
         directory, log_dir = self._root / "containers" / container.id, self._root / "logs" / container.id
         try:
             process = await LocalProcess.start(container.id, directory, log_dir, launch)
@@ -156,7 +156,7 @@ class LocalResourceManager(ResourceManager):
         return self._events.__aiter__()
 
     def set_progress(self, progress: float) -> None:
-        """Do nothing: the job's status says it already."""
+        """Do nothing, because the job's status already contains the progress."""
 
     async def finish(self, status: FinalStatus, diagnostics: str, tracking_url: str) -> None:
         await asyncio.gather(*(process.stop() for process in self._processes.values()))
@@ -182,7 +182,7 @@ class LocalResourceManager(ResourceManager):
         self._grant()
 
     def _grant(self) -> None:
-        """In the order of priorities and requests, as far as there is room."""
+        """Grant requests in the order of their priority and key, as far as resources are free."""
         for request in sorted(self._waiting.values(), key=lambda request: (request.priority, request.key)):
             share = Share.of(request)
             if not _sum([share, *self._held.values()]).fits(self._whole):
@@ -197,11 +197,11 @@ class LocalResourceManager(ResourceManager):
         return f"{self._application_id.replace('application', 'container', 1)}_01_{number:06d}"
 
 
-# With YARN's numbers, so that the event logs of both read alike.
+# YARN's numbers, so that the event logs of both clusters are alike.
 GIVEN_BACK = ContainerExit(ExitReason.GIVEN_BACK, -105)
 NEVER_LAUNCHED = ContainerExit(ExitReason.LOST, -100)
 TERM_GRACE = 5.0  # seconds between SIGTERM and SIGKILL of the group
-_TAIL = 4096  # bytes of stderr for the diagnostics, as YARN does
+_TAIL = 4096  # bytes of stderr in the diagnostics, as on YARN
 
 
 @attrs.define(eq=False)
@@ -237,7 +237,7 @@ class LocalProcess:
         return started
 
     async def wait(self) -> tuple[ContainerExit, str]:
-        """How it ended, and diagnostics. What the process left in its group is killed."""
+        """Wait for the program, kill the rest of its process group, and return the exit with diagnostics."""
         code = await self._process.wait()
         self._signal(signal.SIGKILL)
         diagnostics = await asyncio.to_thread(_tail, self.log_dir / "stderr")
@@ -246,7 +246,7 @@ class LocalProcess:
         return ContainerExit(ExitReason.EXITED, exit_codes.exit_code(-code) if code < 0 else code), diagnostics
 
     async def stop(self) -> None:
-        """Send SIGTERM to the group, SIGKILL after some seconds. ``wait`` returns when it is over."""
+        """Send SIGTERM to the group, and SIGKILL after TERM_GRACE. ``wait`` returns after the program has ended."""
         self._stopped = True
         self._signal(signal.SIGTERM)
         try:
@@ -255,7 +255,7 @@ class LocalProcess:
             self._signal(signal.SIGKILL)
 
     def kill(self) -> None:
-        """Kill the group at once."""
+        """Kill the group immediately."""
         self._stopped = True
         self._signal(signal.SIGKILL)
 
@@ -273,15 +273,15 @@ def _prepare(directory: Path, log_dir: Path, launch: Launch) -> None:
 
 
 def _note_pid(directory: Path, pid: int) -> None:
-    """So that the cluster can find what is left when this application master is killed."""
+    """Record the process, so that the cluster can find it after this application master was killed."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
-        return  # it has ended already
+        return  # it has already ended
     start = stat.rpartition(")")[2].split()[19]
-    partial = directory / f"tony-{PID_FILE}.part"  # no file of the user begins like that
+    partial = directory / f"tony-{PID_FILE}.part"  # no file of the user has such a name
     partial.write_text(f"{pid} {start}\n")
-    partial.replace(directory / PID_FILE)  # never half of it, whoever is killed and however full the disk is
+    partial.replace(directory / PID_FILE)  # atomically, in case a process is killed or the disk is full
 
 
 def _tail(path: Path) -> str:

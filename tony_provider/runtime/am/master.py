@@ -1,4 +1,4 @@
-"""The application master: carries out what the session decides, and tells it what happens. One asyncio loop."""
+"""The application master: reports events to the session and executes the session's actions, in one asyncio loop."""
 
 from __future__ import annotations
 
@@ -62,23 +62,23 @@ from tony_provider.runtime.storage import StorageError
 
 log = logging.getLogger(__name__)
 
-TICK = 0.25  # seconds; a part of the time from the death of a user process to its next start
-_OWNERSHIP_SECONDS = 10.0  # between two checks for another owner, and for an order to stop
-_CUT_OFF_SECONDS = 5.0  # the same while the cluster does not answer and may have started another master
+TICK = 0.25  # seconds; adds to the time from the death of a user process to its next start
+_OWNERSHIP_SECONDS = 10.0  # seconds between two checks for another owner and for a stop order
+_CUT_OFF_SECONDS = 5.0  # the same while the cluster is unreachable and may have started another master
 _FOREVER = float("inf")
 _LAUNCHES_AT_ONCE = 32
-_SLICE = 0.02  # seconds of the loop that steps take in a row
-_MOST_LOOKS = 10_000.0  # at tasks, a second: with thousands the clock ticks more slowly
+_SLICE = 0.02  # seconds for which consecutive steps may hold the event loop
+_MOST_LOOKS = 10_000.0  # checked tasks per second: with thousands of tasks, ticks are less frequent
 
 
 class DismissedError(Exception):
-    """The cluster has ended this application master's attempt; nothing of the job is its own any more."""
+    """The cluster has ended this application master's attempt, which must not change the job's state any more."""
 
 
 class Master:
-    """The application master at work on one session.
+    """Runs one session of a job.
 
-    Everything that happens becomes a step, taken one after the other by ``run``.
+    Each event becomes a step. ``run`` executes the steps one at a time.
     """
 
     def __init__(
@@ -96,9 +96,9 @@ class Master:
         former: Optional[PreviousMasters] = None,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        """Made within a running event loop.
+        """Create the master, within a running event loop.
 
-        ``former`` is what former application masters have left. ``jitter``: see Session.
+        ``former``: state that former application masters have left. ``jitter``: see Session.
         """
         self.description = description
         self._rm = resource_manager
@@ -146,15 +146,15 @@ class Master:
         self._verdict: Optional[Verdict] = None
         self._ended: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
         self._background = Background(partial(_set_exception, self._ended))
-        self._stop_seen = False  # the store holds an order to stop, which the session has received
-        self._cluster_away = ""  # since when it does not answer, and why
-        self.cut_off = False  # the cluster could not be reached some time ago, and has not been heard of since
+        self._stop_seen = False  # the store contains a stop order, and the session has received it
+        self._cluster_away = ""  # since when and why the cluster is unreachable, otherwise empty
+        self.cut_off = False  # the cluster became unreachable, and no event has arrived since
         self._carriers = self._make_carriers()
 
-    # ---- for people, and for whoever speaks for them -----------------------------------------------------------
+    # ---- status and control, for the web server ----------------------------------------------------------------
 
     def use(self) -> dict[str, ContainerUse]:
-        """What tasks use at present of what the status leaves out, by their names."""
+        """Return the current resource use by task, as far as the status does not contain it."""
         return self._records.series.use()
 
     def status(self) -> JobStatus:
@@ -168,7 +168,7 @@ class Master:
         )
         submitted_ms = self.description.submitted_ms
         if status.times and submitted_ms is not None:
-            # The two clocks may differ.
+            # the two clocks may differ
             queue = max(0.0, round((self._started_ms - submitted_ms) / 1000, 1))
             status = attrs.evolve(status, times=attrs.evolve(status.times, queue=queue))
         troubles = filter(
@@ -190,37 +190,40 @@ class Master:
         return without_foreign_places(whole, self.description.application_dir)
 
     def stop(self, reason: str, grace: Optional[float] = None) -> None:
-        """Have the job end as killed; a second time it hurries. ``grace`` in seconds, default: timeouts.grace."""
+        """End the job as killed. A second call hurries. ``grace``: seconds, default timeouts.grace."""
         self._steps.put_nowait(partial(self.session.stop_requested, reason, grace=grace))
 
     def ask_checkpoint(self, reason: str) -> None:
-        """Have the tasks save a checkpoint now, as far as their programs heed that."""
+        """Request a checkpoint of the tasks. Programs that do not support requests ignore it."""
         self._steps.put_nowait(partial(self.session.checkpoint_requested, reason))
 
     def ask_export(self, reason: str) -> int:
-        """Have the leading task export its model, as far as its program heeds that; returns which request it is."""
+        """Request a model export of the leading task, and return the request's number.
+
+        Its program may ignore the request.
+        """
         asked_ms = epoch_ms()
         self._steps.put_nowait(partial(self.session.export_requested, reason, asked_ms))
         return asked_ms
 
     def suspend(self, reason: str) -> None:
-        """Have all containers given back, after a checkpoint."""
+        """Have the job save a checkpoint and release all containers."""
         self._steps.put_nowait(partial(self.session.suspend_requested, reason))
 
     def resume(self, reason: str) -> None:
-        """Have the job go on, should it be suspended."""
+        """Resume the job if it is suspended."""
         self._steps.put_nowait(partial(self.session.resume_requested, reason))
 
     def resize(self, counts: Mapping[str, int], reason: str) -> None:
-        """Have the job go on with so many tasks of these types."""
+        """Resize the job to these numbers of tasks by task type."""
         self._steps.put_nowait(partial(self.session.resize_requested, counts, reason))
 
     def give_up(self, error: Union[SupersededError, DismissedError]) -> None:
-        """Have ``run`` end with this error: the tasks are somebody else's."""
+        """End ``run`` with this error, because the tasks belong to another master."""
         _set_exception(self._ended, error)
 
     async def check_newest(self) -> None:
-        """Check that no newer application master is known of. Raises SupersededError when one is."""
+        """Check that there is no newer application master. Raises SupersededError. A failed check is only logged."""
         try:
             await asyncio.to_thread(self._ownership.check_newest)
         except StorageError as error:
@@ -229,9 +232,9 @@ class Master:
     # ---- running -----------------------------------------------------------------------------------------------
 
     def begin(self, registered: Registered, *, refused: Optional[tuple[FailureKind, str]] = None) -> None:
-        """Take the first step, with the answer to the registration. Executors may come when it is taken.
+        """Take the first step, with the response to the registration. Start the gRPC server only after this call.
 
-        ``refused``: why nothing may be started.
+        ``refused``: kind and reason if no task may be started.
         """
         before = self.session.phase
         for action in self._first_step(registered, refused)(_now()):
@@ -239,14 +242,14 @@ class Master:
         self._look_at_phase(before)
 
     async def run(self) -> Verdict:
-        """Take steps until every task is stopped; returns how the job ended.
+        """Take steps until all tasks are stopped, and return how the job ended.
 
-        Raises SupersededError, DismissedError, and what goes wrong inside.
+        Raises SupersededError, DismissedError, and internal errors.
         """
         try:
             for work in (self._listen, self._tick, self._work, self._announce, self._watch_ownership, collect_seldom):
                 self._background.spawn(work())
-            last_call = 2 * self.description.job.timeouts.checkpoint  # to save one, and to copy it
+            last_call = 2 * self.description.job.timeouts.checkpoint  # enough to save a checkpoint and to copy it
             self._background.spawn(self._access.fetch())
             self._background.spawn(self._access.mind(last_call, self.ask_checkpoint))
             for worker in (self._checkpoints, self._inputs, self._task_parts):
@@ -267,16 +270,16 @@ class Master:
         self._rm.release([container.id for container in registered.containers])
         if refused:
             return partial(self.session.fail, *refused)
-        # Not known, YARN itself refuses what is too large, in its own words.
+        # If the limits are unknown, YARN itself rejects requests that are too large.
         problem = requests_too_large(self.description.job, registered.largest) if registered.largest else None
         if problem:
             return partial(self.session.fail, FailureKind.LAUNCH, problem)
         return partial(self.session.start, largest=registered.largest)
 
     async def _work(self) -> None:
-        """One step after the other, and its actions in their order.
+        """Take one step at a time, and execute its actions in their order.
 
-        Thousands may be waiting, of which none waits for anything: others have the loop in between.
+        Thousands of steps may be queued and none of them waits, so the method yields to the event loop regularly.
         """
         began = _now()
         while self._verdict is None:
@@ -310,7 +313,7 @@ class Master:
             self._task_parts.look()
 
     async def _announce(self) -> None:
-        """Executors that lose this master, or have lost a former one, find it by its address on the store."""
+        """Write this master's address to the store, for executors that have lost their connection to a master."""
         announce = partial(asyncio.to_thread, self._ownership.announce, self._launches.address)
         await retry(announce, _FOREVER, StorageError, partial(log.warning, "%s"))
 
@@ -363,7 +366,7 @@ class Master:
             await self._check_ownership()
 
     async def _check_ownership(self) -> None:
-        """Check that no other application or master works in place of this one, and that no stop was ordered.
+        """Check that no other application or master has replaced this one, and whether the store contains a stop order.
 
         Raises SupersededError.
         """
@@ -379,14 +382,17 @@ class Master:
             self._steps.put_nowait(partial(self._stop_by_order, stop))
 
     def _stop_by_order(self, stop: Stop, now: float) -> list[Action]:
-        """End the job by the order on the store, unless it ends already: a second order would take the grace away."""
+        """End the job because of a stop order on the store.
+
+        If it is already ending, a second stop would skip the grace.
+        """
         return [] if self.session.verdict else self.session.stop_requested(stop.reason, now, grace=stop.grace)
 
     def _fail_for_input(self, problem: str) -> None:
         self._steps.put_nowait(partial(self.session.fail, FailureKind.INPUT, problem))
 
     def _heard(self, name: str, attempt: int, said: Union[Heartbeat, ProcessEnd], now: float) -> None:
-        """Something is new of a task, though perhaps nothing follows from it."""
+        """Record a heartbeat or the end of a process for the series, status and progress, before the session's step."""
         task, series, leads = self.session.task(name), self._records.series, name == self._leader
         if task and task.attempt == attempt:
             if isinstance(said, ProcessEnd):
@@ -399,7 +405,7 @@ class Master:
     # ---- what the session wants --------------------------------------------------------------------------------
 
     def _make_carriers(self) -> dict[type, Callable[[Any], None]]:
-        """How each kind of action is carried out."""
+        """Return the function that executes each kind of action."""
         rm, checkpoints, streams = self._rm, self._checkpoints, self.executors.streams
         return {
             actions.Note: self._note,
@@ -458,12 +464,12 @@ class Master:
         self._steps.put_nowait(partial(self.session.outputs_published, problem))
 
     async def _launch(self) -> None:
-        """One container after the other; what a launch holds is made when its turn comes."""
+        """Launch containers one at a time. Each launch context is built only when its turn has come."""
         while True:
             action = await self._launching.get()
             launch = self._launches.launch(action.task, action.attempt, action.container)
             await self._rm.launch(action.container, launch)
-            await asyncio.sleep(0)  # where the cluster takes it without any waiting
+            await asyncio.sleep(0)  # yield to the event loop even if the cluster accepts a launch without waiting
 
     def _send_rendezvous(self, action: actions.SendRendezvous) -> None:
         for task, message in self._rendezvous.messages(action):
@@ -480,7 +486,7 @@ class Master:
 
 
 async def _share_loop(began: float) -> float:
-    """Let others have the loop when it was ours for long enough. Since when it is ours."""
+    """Yield to the event loop after _SLICE seconds. Return the time since which the caller holds the loop."""
     if _now() - began <= _SLICE:
         return began
     await asyncio.sleep(0)
@@ -496,12 +502,16 @@ def _now() -> float:
     return asyncio.get_running_loop().time()
 
 
-_THRESHOLDS = (10_000, 20, 1 << 20)  # new objects until a look at them; such looks until one at the older; never at all
-_EVERY = 300.0  # seconds between two looks at all
+_THRESHOLDS = (10_000, 20, 1 << 20)  # generation 0: by new objects; 1: after 20 collections of 0; 2: practically never
+_EVERY = 300.0  # seconds between two full collections
 
 
 async def collect_seldom() -> None:
-    """Collect cycles now and then, in place of the automatic collection, until it is cancelled."""
+    """Run full garbage collections rarely, in place of automatic ones, until cancelled.
+
+    While the number of objects grows, automatic collections examine all objects again and again. With thousands of
+    tasks each collection takes most of a second and frees almost nothing.
+    """
     before = gc.get_threshold()
     gc.set_threshold(*_THRESHOLDS)
     try:

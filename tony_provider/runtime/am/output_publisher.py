@@ -1,4 +1,4 @@
-"""The outputs of a job as its application master has them: looked at before the job, published after it."""
+"""Publish the outputs of a job: check them before the job, and publish files after it, or after each task."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ from tony_provider.runtime.storage.stores import JobStores
 
 log = logging.getLogger(__name__)
 
-_FINAL = (StorageInvalidPath, StorageUnsupported)  # again it would be the same
+_FINAL = (StorageInvalidPath, StorageUnsupported)  # retries would fail the same way
 
 _Work = Callable[[str, Sequence[OutputPart]], None]
 """What is done with an output of this name, and its parts."""
 
 
 class OutputPublisher:
-    """Puts the outputs of one application at their paths."""
+    """Publishes the outputs of one application at their paths."""
 
     def __init__(self, ownership: Ownership) -> None:
         description = ownership.description
         self._ownership = ownership
         self._stores = JobStores(ownership.storage, description.application_dir)
-        self._lock = threading.Lock()  # one thread at a time writes
-        self._users: dict[str, str] = {}  # of each output's store: who we are there
+        self._lock = threading.Lock()  # only one thread writes at a time
+        self._users: dict[str, str] = {}  # by output: our user name on its store
         self._statuses = {
             name: OutputStatus(name, OutputPlace(spec.path, description.application_id).uri)
             for name, spec in description.job.outputs.items()
@@ -54,13 +54,13 @@ class OutputPublisher:
 
     @property
     def status(self) -> list[OutputStatus]:
-        """Each output, as specified; with its size once it is at its path."""
+        """The status of each output, in the order of the job. It has a size after publication."""
         return list(self._statuses.values())
 
     def open(self) -> None:
-        """Make sure that there is something to write to. Blocks.
+        """Check before the job that the outputs can be written. Blocks.
 
-        Raises PublishError with all that is wrong, SupersededError, StorageUnreachable.
+        Raises SupersededError, StorageUnreachable, and PublishError with all problems.
         """
         problems = []
         for name in self._statuses:
@@ -71,17 +71,17 @@ class OutputPublisher:
                 raise
             except PublishError as error:
                 problems.append(str(error))
-            except Exception as error:  # the drivers of other stores raise whatever they like
+            except Exception as error:  # drivers of other stores raise arbitrary exceptions
                 log.exception("an output cannot be written")
                 problems.append(f"{child('outputs', name)}: {error or type(error).__name__}")
         if problems:
             raise PublishError("\n".join(problems))
 
     async def publish(self, parts: Sequence[OutputPart], told: Callable[[str], None]) -> str:
-        """Have these parts at their paths, and what committed shards name; why that cannot be, empty when it is done.
+        """Publish these parts and the files of committed shards. Return the reason of a failure, or an empty string.
 
-        Tried again for ``timeouts.upload``; ``told`` hears of the first failure. Of several outputs none is published
-        while it can be seen that another one cannot be. Raises SupersededError.
+        Retries for ``timeouts.upload`` seconds. ``told`` receives the first error of these retries. If there are
+        several outputs and a check of one fails, none is published. Raises SupersededError.
         """
         problem = ""
         for work in (self._check, self._publish) if len(self._statuses) > 1 else (self._publish,):
@@ -90,7 +90,10 @@ class OutputPublisher:
         return problem
 
     async def _try(self, work: _Work, name: str, parts: Sequence[OutputPart], told: Callable[[str], None]) -> str:
-        """Why it cannot be done; empty when it is. Raises SupersededError."""
+        """Do one kind of work, with retries.
+
+        Return the reason of a failure, or an empty string. Raises SupersededError.
+        """
         mine = [part for part in parts if part.output == name]
         seconds = self._ownership.description.job.timeouts.upload
         trying = partial(asyncio.to_thread, self._do, work, name, mine)
@@ -119,7 +122,7 @@ class OutputPublisher:
         self._statuses[name] = self._publication(name).publish(parts, partial(self._committed, name))
 
     def publish_part(self, part: OutputPart) -> None:
-        """Have one part at its path, where parts appear one by one. Blocks. Raises PublishError, StorageError."""
+        """Publish one part of an output whose parts appear one by one. Blocks. Raises PublishError, StorageError."""
         with self._lock:
             self._publication(part.output).publish_part(part)
 
@@ -139,7 +142,7 @@ class OutputPublisher:
                 yield from committed_files(self._ownership.storage, description.application_dir, each, place)
 
     def close(self) -> None:
-        """Free what is held."""
+        """Close the stores."""
         self._stores.close()
 
 
@@ -147,10 +150,11 @@ _FOREVER = float("inf")
 
 
 class TaskParts:
-    """Has the parts of tasks that are over published.
+    """Publishes the parts of completed tasks one by one, for outputs with ``commit: task``.
 
-    Only once the event log on the store says that a task is: else the next application master could start it again,
-    and its part would be there twice. ``when_kept`` calls back then. ``note`` takes events for the event log.
+    A part is published only after the event log on the store contains the task's completion. Otherwise the next
+    application master might restart the task, and its part would be published twice. ``when_kept`` calls back when the
+    log is written. ``note`` takes events for the event log.
     """
 
     def __init__(
@@ -166,11 +170,11 @@ class TaskParts:
         self._note = note
         outputs = session.state.job.outputs
         self._names = {name for name, spec in outputs.items() if spec.commit is OutputCommit.TASK}
-        self._seen: set[str] = set()  # tasks
+        self._seen: set[str] = set()  # names of completed tasks
         self._over: asyncio.Queue[OutputPart] = asyncio.Queue()
 
     def look(self) -> None:
-        """Look for tasks that are over by now. To be called now and then."""
+        """Find tasks that have completed. The caller repeats this periodically."""
         for task in self._session.tasks if self._names else ():
             if task.released and task.name not in self._seen:
                 self._seen.add(task.name)
@@ -180,7 +184,7 @@ class TaskParts:
                         self._when_kept(partial(self._over.put_nowait, part))
 
     async def run(self) -> None:
-        """Work until it is cancelled. Raises SupersededError, and what is a fault of ours."""
+        """Publish parts until cancelled. Raises SupersededError, and internal errors."""
         while True:
             part = await self._over.get()
             publish = partial(asyncio.to_thread, self._publisher.publish_part, part)
@@ -200,13 +204,13 @@ class TaskParts:
 def committed_files(
     storage: Storage, application_dir: str, input_name: str, place: OutputPlace
 ) -> Iterator[tuple[str, str]]:
-    """The files of an output by part and path, as the log of an input's commits has them. Blocks.
+    """Yield the files of an output as pairs of part and path, from the log of an input's commits. Blocks.
 
-    A shard that stands there twice counts as its last line says: an application master that was replaced may have
-    written a commit that it did not answer, and that the next one did not see. Raises StorageError.
+    If a shard appears twice, only its last line counts. A replaced application master may have written a commit without
+    acknowledging it, and its successor may have read the log before. Raises StorageError.
     """
     commits = uris.join(application_dir, contract.INPUTS_DIR, f"{input_name}.commits")
-    last = array("q")  # the line of each shard
+    last = array("q")  # index: shard; value: its last line
     for line, settled in enumerate(read_log(storage, commits)):
         last.extend([-1] * (settled.shard + 1 - len(last)))
         last[settled.shard] = line

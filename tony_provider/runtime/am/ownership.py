@@ -1,8 +1,8 @@
-"""Ownership of a training: one application may touch its checkpoint chain, and of its masters the newest.
+"""Ownership of a training: only one application, and only its newest master, may change the checkpoint chain.
 
-Lost is not dead: a master whose cluster has given it up, or an application that was replaced, may still run. The
-training's newest owner file names the application that may commit checkpoints; the signed address file in the
-application's directory names its newest master. The master checks both before each piece of work on the chain.
+A master that the cluster considers lost, or an application that was replaced, may still run. The training's newest
+owner file names the application that may commit checkpoints. The signed address file in the application's directory
+names its newest master. The master checks both before each operation on the chain.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _MOST_BYTES = 4096
 
 
 class FencedError(Exception):
-    """Another application owns the training; the message names it."""
+    """Another application owns the training. The message names it."""
 
 
 class SupersededError(Exception):
-    """A newer master of the same application has taken over: this one ends, and leaves everything to it."""
+    """A newer master of the same application has taken over. This master exits and leaves the job to it."""
 
 
 @attrs.define
 class Ownership:
-    """What one application master looks up before it touches the chain. All methods block, and may run concurrently."""
+    """Ownership checks of one application master. All methods block, and may run concurrently."""
 
     storage: Storage
     description: ApplicationDescription
@@ -44,7 +44,7 @@ class Ownership:
 
     @property
     def stop(self) -> Optional[Stop]:
-        """The order to end the application that the last check has found, or None."""
+        """The stop order that the last check has found, or None."""
         owner = self._newest.owner
         return owner.stop if owner.application_id == self.description.application_id else None
 
@@ -64,13 +64,13 @@ class Ownership:
             raise SupersededError(f"application master {newest.attempt} has taken over, at {newest.address}")
 
     def announce(self, address: Address) -> None:
-        """Write down where this master listens. Raises SupersededError, StorageError."""
+        """Write this master's address to the store. Raises SupersededError, StorageError."""
         self.check_newest()
         directory = self.description.application_dir
         master_files.write_master_address(self.storage, directory, address, self.am_attempt, self.address_key)
 
     def _check_owner(self, training: str) -> None:
-        """Look for the epochs after the known one, which are read once."""
+        """Read the epochs after the known one, each only once."""
         newest = self._newest
         while owner := self._read(owner_file(training, newest.number + 1)):
             newest = Epoch(newest.number + 1, owner)

@@ -1,4 +1,7 @@
-"""The records that an application leaves: status, events and series while it runs, the result at its end."""
+"""The records of an application on the store: status, events, series and result.
+
+Also reads the records of former application masters when a new one starts.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ log = logging.getLogger(__name__)
 
 
 class ApplicationRecords:
-    """Writes the status, the events and the result of an application to its directory."""
+    """Writes the status, events, series and result of an application to its directory."""
 
     def __init__(
         self,
@@ -55,7 +58,7 @@ class ApplicationRecords:
         former_events: Sequence[StoredSegment] = (),
         former_series: int = 0,
     ) -> None:
-        """What former application masters have left: ``former_events``, and ``former_series`` bytes of series."""
+        """``former_events`` and ``former_series`` (bytes of series): records of former application masters."""
         self._storage = storage
         self._directory = description.application_dir
         self._events = EventLog(
@@ -80,7 +83,7 @@ class ApplicationRecords:
         self._publishing: Optional[asyncio.Future[tuple[None, None, None]]] = None
 
     def start(self, status: Callable[[], JobStatus]) -> None:
-        """Keep the files up to date from now on. ``status`` gives the job's status of the moment."""
+        """Keep the files up to date from now on. ``status`` returns the job's current status."""
         self._status_file = file = self._publisher(
             contract.STATUS_FILE,
             lambda: partial(dump_json, _without(file.trouble, status())),
@@ -89,16 +92,16 @@ class ApplicationRecords:
         )
         self._publishing = asyncio.gather(self._status_file.run(), self._events.run(), self.series.run())
         self._publishing.add_done_callback(_log_fault)
-        self.changed()  # what was noted before: of a job that waits, nothing may change for days
+        self.changed()  # write the first notes now, because nothing may change for days while a job waits
 
     def changed(self, *, soon: bool = True) -> None:
-        """Have the status written: it is another one."""
+        """Have the changed status written."""
         if self._status_file:
             self._status_file.changed(soon=soon)
 
     @property
     def troubles(self) -> list[str]:
-        """What cannot be written just now, since when, and why."""
+        """One line for each record that cannot be written, with the time since then and the reason."""
         written = [each for each in (self._status_file, self._events, self.series) if each]
         return [trouble for each in written if (trouble := each.trouble)]
 
@@ -106,17 +109,17 @@ class ApplicationRecords:
         self.note(Note(event, message))
 
     def note(self, note: Note) -> None:
-        """Write down that something happened just now."""
+        """Record an event with the current time."""
         self._events.append(note.event, note.message, note.task, data=note.data, time_ms=epoch_ms())
         self._events.changed()
         self.changed()
 
     def when_kept(self, then: Callable[[], None]) -> None:
-        """Have ``then`` called once all notes so far are on the store."""
+        """Call ``then`` once all notes so far are on the store."""
         self._events.when_written(then)
 
     async def stop(self) -> None:
-        """Stop writing, after the writes under way, which end by the store's deadlines."""
+        """Stop writing. Writes in progress continue until the store's deadlines."""
         for file in (self._status_file, self._events, self.series):
             if file:
                 file.stop()
@@ -124,10 +127,10 @@ class ApplicationRecords:
             await asyncio.wait({self._publishing})
 
     async def write_result(self, result: JobStatus) -> list[str]:
-        """Write the last samples and events, the last status and the result: whoever sees this one finds the others.
+        """Write the last samples, events and status, and then the result. A reader of the result also finds the others.
 
-        All go to the store side by side, since DataNodes often take 0.4 s for the end of a small file. Returns the
-        names of those that could not be written.
+        The uploads run concurrently, because DataNodes often need 0.4 s to close a small file. Returns the names of
+        records that could not be written.
         """
         rest_is_over = threading.Event()
         content = partial(dump_json, result)
@@ -144,14 +147,11 @@ class ApplicationRecords:
         return [name for name, is_there in zip(names, [*done[0], done[1]]) if not is_there]
 
     async def write_result_only(self, result: JobStatus) -> bool:
-        """Write nothing but the result, for an application master that has a moment left to live.
-
-        False when that failed.
-        """
+        """Write only the result, for an application master that is about to be killed. Return False if that failed."""
         return await self._publisher(contract.RESULT_FILE, lambda: partial(dump_json, result)).write()
 
     async def clean_up(self) -> None:
-        """Remove what is of no use after the end: the staging, and what writers that were killed have left."""
+        """Remove the staged files and the temporary files of killed writers."""
         try:
             await asyncio.to_thread(application_store.clean_up, self._storage, self._directory)
         except StorageError as error:
@@ -179,12 +179,12 @@ class ApplicationRecords:
 
 
 def _without(trouble: str, status: JobStatus) -> JobStatus:
-    """What a file says of itself once it is written is no trouble any more."""
+    """Return the status without the problem of this file, which is solved as soon as the file is written."""
     return attrs.evolve(status, troubles=[each for each in status.troubles if each != trouble])
 
 
 def _log_fault(publishing: asyncio.Future[tuple[None, None, None]]) -> None:
-    """At once: the files stand still from now on, and nobody else would say so."""
+    """Log a failure immediately: the files are not updated any more, and no other code reports it."""
     error = None if publishing.cancelled() else publishing.exception()
     if error:
         log.error("publishing the job's status has failed", exc_info=error)
@@ -192,30 +192,30 @@ def _log_fault(publishing: asyncio.Future[tuple[None, None, None]]) -> None:
 
 T = TypeVar("T")
 
-_TIMEOUT = 600.0  # seconds for a store that cannot be reached
+_TIMEOUT = 600.0  # seconds to wait for an unreachable store
 
 
 @attrs.frozen
 class PreviousMasters:
-    """What the former application masters of this application have left on the store."""
+    """Records of this application's former application masters on the store."""
 
-    events: list[StoredSegment]  # of their event log
+    events: list[StoredSegment]  # segments of their event log
     history: History
-    status: Optional[JobStatus]  # as they knew it last
-    series: int  # bytes of the series that they have kept
-    result: Optional[JobStatus]  # they brought the job to its end, and only the leave from the cluster is missing
+    status: Optional[JobStatus]  # last status that they wrote
+    series: int  # size of their series in bytes
+    result: Optional[JobStatus]  # of an ended job whose master has not yet unregistered
 
 
 @attrs.frozen
 class RecoveredState:
-    """What an application master finds at its start: what is left to it, and whether it may start anything."""
+    """The state that an application master finds at its start."""
 
-    legacy: Optional[PreviousMasters]  # None: this is the first application master
-    fenced: str  # why nothing may be started; empty: it may
+    legacy: Optional[PreviousMasters]  # None for the first application master
+    fenced: str  # reason why no task may be started, otherwise empty
 
 
 def read_recovered_state(ownership: Ownership) -> RecoveredState:
-    """Read what a starting application master has to know. Blocks; raises SupersededError, StorageError."""
+    """Read the state for a starting application master. Blocks. Raises SupersededError, StorageError."""
     fenced = ""
     try:
         ownership.check()
@@ -228,9 +228,9 @@ def read_recovered_state(ownership: Ownership) -> RecoveredState:
 
 
 async def retry_until_reachable(work: Callable[[], T]) -> T:
-    """Do blocking work, again and again until the store can be reached; returns what it gives.
+    """Run blocking work in a thread, with retries until the store is reachable. Return its result.
 
-    Raises StorageError, and what ``work`` raises.
+    Raises StorageError, and the exceptions of ``work``.
     """
     return await retry(partial(asyncio.to_thread, work), _TIMEOUT, StorageUnreachable, _troubled)
 
@@ -240,9 +240,9 @@ def _troubled(error: StorageUnreachable) -> None:
 
 
 def read_previous_masters(storage: Storage, directory: str) -> PreviousMasters:
-    """What former application masters have left in the application's directory. Raises StorageError.
+    """Read the records of former application masters from the application's directory. Raises StorageError.
 
-    A result that was written in the face of death, though the job goes on, is removed.
+    Removes a result that a master wrote because it expected to be killed, if the job continues.
     """
     result = _status(storage, uris.join(directory, contract.RESULT_FILE))
     status = _status(storage, uris.join(directory, contract.STATUS_FILE))
@@ -264,7 +264,7 @@ def _history(storage: Storage, directory: str) -> History:
     try:
         return History.read(read_events(storage, directory, missing))
     except CodecError as error:
-        # The executors know their own part of it.
+        # Executors know their own counters.
         log.warning("the counters of the former application master cannot be read: %s", error)
         return History()
     finally:

@@ -1,6 +1,6 @@
-"""The ResourceManager interface: a cluster seen from inside, which gives containers and tells what becomes of them.
+"""The ResourceManager interface: a cluster that grants containers and reports their events.
 
-``yarn`` (Hadoop RPC) and ``local`` (subprocesses) stand behind it; the master's own code never asks which.
+``yarn`` (Hadoop RPC) and ``local_resource_manager`` (subprocesses) implement it. Only ``lifecycle`` distinguishes them.
 """
 
 from __future__ import annotations
@@ -20,63 +20,63 @@ from tony_provider.runtime.protocol.status import FinalStatus
 
 @attrs.frozen
 class ContainerRequest:
-    """A request for one container. ``key`` is the master's own; an allocation answers exactly one."""
+    """A request for one container. The master chooses its ``key``, and an allocation answers exactly one request."""
 
-    key: int  # unique for the life of the application (YARN's allocation_request_id)
-    priority: int  # lower is served first; requests of one size share one
+    key: int  # unique within the application (YARN's allocation_request_id)
+    priority: int  # lower numbers are served first; requests of the same size share a priority
     memory: int  # MiB
     vcores: int
-    resources: dict[str, int] = attrs.field(factory=dict)  # countable ones by YARN's names, GPUs as yarn.io/gpu
-    units: dict[str, str] = attrs.field(factory=dict)  # YARN's, of resources that are not counted in their own
+    resources: dict[str, int] = attrs.field(factory=dict)  # countable resources by YARN's names; GPUs are yarn.io/gpu
+    units: dict[str, str] = attrs.field(factory=dict)  # YARN's units by resource, unless counted one by one
     node_label: Optional[str] = None
     placement: Optional[Placement] = None  # None: anywhere
-    tags: list[str] = attrs.field(factory=list)  # that its container gets where rules place containers; else none
+    tags: list[str] = attrs.field(factory=list)  # of the container if placement rules apply, otherwise empty
 
 
 @attrs.frozen
 class Container:
-    """A container that the cluster has given."""
+    """A container that the cluster has granted."""
 
-    id: str  # as YARN writes it: container_e01_…
+    id: str  # in YARN's format: container_e01_…
     node: str  # host:port of its NodeManager
 
 
 @attrs.frozen
 class Launch:
-    """How a container's program is started."""
+    """The program of a container: command, environment, files, credentials."""
 
-    command: list[str]  # program and plain arguments; output goes to the container's log directory
+    command: list[str]  # program and arguments without shell syntax; output goes to the container's log directory
     env: dict[str, str]
-    files: dict[str, LocalizedResource]  # by their names in the container's directory
+    files: dict[str, LocalizedResource]  # by name in the container's directory
     credentials: bytes = attrs.field(repr=False)  # a Hadoop token file
 
 
 @attrs.frozen
 class Largest:
-    """The largest container that the cluster gives."""
+    """The maximum size of a container in the cluster."""
 
     memory: int  # MiB
     vcores: int
     resources: dict[str, int] = attrs.field(factory=dict)  # by YARN's names
-    units: dict[str, str] = attrs.field(factory=dict)  # that the cluster counts them in, where it is not one by one
+    units: dict[str, str] = attrs.field(factory=dict)  # the cluster's units by resource, unless counted one by one
 
 
 @attrs.frozen
 class Registered:
-    """The answer to ``register``: the cluster's limits, and what a former attempt of this application left running.
+    """The response to ``register``: the cluster's limits, and running containers of the application's former attempt.
 
-    Those containers are this attempt's from now on, to release and to hear of; they answer none of its requests, and
-    what the former attempt had asked for and not got is forgotten.
+    From now on, those containers belong to this attempt: it can release them and receives their events. They answer
+    none of its requests. The cluster has forgotten the former attempt's pending requests.
     """
 
-    largest: Optional[Largest]  # None: not known, the answer was lost
+    largest: Optional[Largest]  # None: unknown, because the response was lost
     containers: list[Container] = attrs.field(factory=list)
-    access_lists: dict[str, str] = attrs.field(factory=dict)  # VIEW_APP, MODIFY_APP: who else may, as YARN writes it
+    access_lists: dict[str, str] = attrs.field(factory=dict)  # YARN's access lists for VIEW_APP and MODIFY_APP
 
 
 @attrs.frozen
 class Allocated:
-    """Event: the cluster gives the container for a request."""
+    """Event: the cluster grants the container of a request."""
 
     key: int
     container: Container
@@ -84,7 +84,7 @@ class Allocated:
 
 @attrs.frozen
 class NotPlaced:
-    """Event: the cluster found no place for the container of a request; it is asked for again."""
+    """Event: the cluster found no node for the container of a request. The request is repeated."""
 
     key: int
     reason: str
@@ -101,19 +101,19 @@ class LaunchFailed:
 class ExitReason(str, Enum):
     """Why a container ended."""
 
-    EXITED = "EXITED"  # its program did
-    NOT_PREPARED = "NOT_PREPARED"  # its files could not be brought to the node
-    LOST = "LOST"  # with its node, or nobody says why
+    EXITED = "EXITED"  # its program exited
+    NOT_PREPARED = "NOT_PREPARED"  # its files could not be localised on the node
+    LOST = "LOST"  # its node was lost, or the reason is unknown
     DISKS_FAILED = "DISKS_FAILED"
-    PREEMPTED = "PREEMPTED"  # its share is another queue's or application's now
-    MADE_ROOM = "MADE_ROOM"  # its node needed the room for another container
+    PREEMPTED = "PREEMPTED"  # another queue or application received its share
+    MADE_ROOM = "MADE_ROOM"  # its node needed its resources for another container
     EXCEEDED_MEMORY = "EXCEEDED_MEMORY"
     EXCEEDED_VIRTUAL_MEMORY = "EXCEEDED_VIRTUAL_MEMORY"
     EXCESS_LOGS = "EXCESS_LOGS"
-    GIVEN_BACK = "GIVEN_BACK"  # by the application master
+    GIVEN_BACK = "GIVEN_BACK"  # released by the application master
     KILLED_BY_CLUSTER = "KILLED_BY_CLUSTER"
     APPLICATION_ENDED = "APPLICATION_ENDED"
-    OTHER = "OTHER"  # a reason of the cluster that is not known here
+    OTHER = "OTHER"  # a reason that this code does not know
 
 
 @attrs.frozen
@@ -121,17 +121,17 @@ class ContainerExit:
     """How a container ended."""
 
     reason: ExitReason
-    status: int = 0  # the exit code of a program that EXITED; else the cluster's own number, which means nothing here
+    status: int = 0  # exit code if reason is EXITED, otherwise the cluster's own number, which is only for diagnostics
 
     @property
     def exit_code(self) -> Optional[int]:
-        """Of its program; None where it did not end by itself."""
+        """The exit code of the container's program, or None if it did not exit by itself."""
         return self.status if self.reason is ExitReason.EXITED else None
 
 
 @attrs.frozen
 class Completed:
-    """A container ended."""
+    """Event: a container ended."""
 
     container_id: str
     exit: ContainerExit
@@ -140,7 +140,7 @@ class Completed:
 
 @attrs.frozen
 class StopRequested:
-    """Event: the cluster wants the application to end now."""
+    """Event: the cluster requests the end of the application."""
 
     reason: str
 
@@ -149,51 +149,52 @@ class StopRequested:
 class AttemptOver(StopRequested):
     """Event: the cluster has ended this application master's attempt.
 
-    The application was killed, or the cluster gave this master up and has started another one, whose the containers are
-    now. Nothing that this one does counts any more. It is to end without touching its tasks or the job's files.
+    Either the application was killed, or the cluster considered this master lost and has started another one, which
+    owns the containers. No action of this master has an effect any more. It must exit without touching its tasks or the
+    job's files.
     """
 
 
 @attrs.frozen
 class ConnectionLost:
-    """Event: the cluster cannot be reached at present; nothing else changed. For the event log and people."""
+    """Event: the cluster is unreachable. No other state has changed. For the event log and the status."""
 
     reason: str
 
 
 @attrs.frozen
 class ConnectionRestored:
-    """Event: the cluster answers again."""
+    """Event: the cluster is reachable again."""
 
 
 @attrs.frozen
 class Preempting:
-    """Event: the cluster wants these containers back, and takes them soon: a moment for a checkpoint."""
+    """Event: the cluster will soon take these containers. There may be time for a checkpoint."""
 
     container_ids: list[str]
-    seconds: Optional[float] = None  # until then; None: not known
+    seconds: Optional[float] = None  # time until then; None: unknown
 
 
 @attrs.frozen
 class NodeLeaving:
-    """Event: a node is being taken out of service; its containers end soon."""
+    """Event: a node is leaving the cluster, so its containers will end soon."""
 
     node: str  # host:port
-    seconds: Optional[float] = None  # until then; None: not known
+    seconds: Optional[float] = None  # time until then; None: unknown
 
 
 @attrs.frozen
 class NodesCounted:
-    """Event: the cluster's number of usable nodes, when it changes."""
+    """Event: the cluster's number of usable nodes has changed."""
 
     nodes: int
 
 
 @attrs.frozen
 class Room:
-    """Event: for how many containers there was room, the answer to ``look_for_room``."""
+    """Event: the number of containers that the cluster has room for, in answer to ``look_for_room``."""
 
-    key: int  # of the request that was looked for
+    key: int  # key of the request in ``look_for_room``
     containers: int
 
 
@@ -213,10 +214,9 @@ Event = Union[
 
 
 class ResourceManager(ABC):
-    """The cluster as the application master uses it: gives containers, starts programs in them, tells of their end.
+    """The cluster as the application master uses it: grants containers, starts programs in them, reports their end.
 
-    Methods raise ResourceManagerError subclasses when the cluster refuses for good, and retry by themselves what may
-    pass.
+    Methods raise subclasses of ResourceManagerError for permanent failures, and retry after temporary ones.
     """
 
     notice: float
@@ -224,62 +224,65 @@ class ResourceManager(ABC):
 
     @abstractmethod
     async def register(self, *, host: str, port: int, tracking_url: str) -> Registered:
-        """Make this application master known to the cluster. Once, before all else."""
+        """Register this application master with the cluster. Call it once, before all other methods."""
 
     @abstractmethod
     def request(self, requests: Sequence[ContainerRequest]) -> None:
-        """Ask for containers; does not block. What is granted comes as Allocated."""
+        """Request containers. Does not block. The cluster answers with Allocated events."""
 
     @abstractmethod
     def cancel(self, keys: Sequence[int]) -> None:
-        """Withdraw requests that were not answered yet; an allocation on its way is released, not reported."""
+        """Withdraw unanswered requests. A container that is already on its way is released without an event."""
 
     @abstractmethod
     def release(self, container_ids: Sequence[str]) -> None:
-        """Give containers back; running ones are stopped by YARN. Their completion still comes as Completed."""
+        """Release containers. YARN stops the running ones. Their end is still reported as Completed."""
 
     @abstractmethod
     def avoid(self, nodes: Sequence[str]) -> None:
-        """Take no containers on these nodes (host:port) from now on; the list replaces the former one. Does not block.
+        """Avoid these nodes (host:port) from now on. The list replaces the former one. Does not block.
 
-        A wish: a cluster that has nothing else may be asked again with an empty list.
+        The cluster may ignore the list. If it has no other nodes, call this method again with an empty list.
         """
 
     @abstractmethod
     def look_for_room(self, request: ContainerRequest, most: int) -> None:
-        """Find out for how many containers such as this one there is room at once, of at most so many.
+        """Determine for how many containers like this one the cluster has room now, at most ``most``.
 
-        Does not block, and keeps none: the answer comes as Room, seconds later perhaps. One look at a time; of those
-        that wait for their turn the newest counts.
+        Does not block, and keeps no container. The answer is a Room event, possibly seconds later. Only one search runs
+        at a time, and of the searches that wait only the newest is kept.
         """
 
     @abstractmethod
     async def launch(self, container: Container, launch: Launch) -> None:
-        """Start a container's program; returns when the node has accepted it. A refusal comes as LaunchFailed."""
+        """Start a container's program.
+
+        Return after the node has accepted it. A rejection is reported as LaunchFailed.
+        """
 
     @abstractmethod
     def events(self) -> AsyncIterator[Event]:
-        """The events, in order, until ``close``."""
+        """Yield the events in order, until ``close``."""
 
     @abstractmethod
     def set_progress(self, progress: float) -> None:
-        """Tell the cluster how far the job is, 0 to 1, for it to show."""
+        """Report the job's progress, 0 to 1, for the cluster's user interface."""
 
     @abstractmethod
     async def finish(self, status: FinalStatus, diagnostics: str, tracking_url: str) -> None:
-        """Tell the cluster how the application ended; it stops the containers that are left. Once."""
+        """Report the final status to the cluster, which stops the remaining containers. Call it once."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Close connections and end tasks of the event loop. Idempotent."""
+        """Close connections and background tasks. Idempotent."""
 
 
 class ResourceManagerError(Exception):
-    """The cluster refuses for good; the message says what and why."""
+    """The cluster permanently rejects a request. The message contains the request and the reason."""
 
 
 class EventQueue:
-    """The cluster's events in order, read by ``async for`` until it is closed."""
+    """The cluster's events in order, for one reader with ``async for``, until it is closed."""
 
     def __init__(self) -> None:
         self._queue: asyncio.Queue[Union[Event, BaseException, None]] = asyncio.Queue()
@@ -288,11 +291,11 @@ class EventQueue:
         self._queue.put_nowait(event)
 
     def fail(self, error: BaseException) -> None:
-        """Raise this error at the reader, after what was put before."""
+        """Raise an error in the reader, after the events that were put before."""
         self._queue.put_nowait(error)
 
     def close(self) -> None:
-        """End the reading, after what was put before."""
+        """End the reader's loop, after the events that were put before."""
         self._queue.put_nowait(None)
 
     async def __aiter__(self) -> AsyncIterator[Event]:
@@ -306,9 +309,9 @@ class EventQueue:
 
 
 class Background:
-    """A set of background tasks: owned, watched for failures, cancelled at the end.
+    """Background tasks of an event loop that are cancelled together.
 
-    ``failed`` is called with what a task raised.
+    ``failed`` is called with the exception of a failed task.
     """
 
     def __init__(self, failed: Callable[[BaseException], None]) -> None:

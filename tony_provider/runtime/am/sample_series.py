@@ -1,4 +1,7 @@
-"""The series of an application: heartbeats folded into samples, samples into segments, segments onto the store."""
+"""Time series of each task's resource use and reported metrics, stored in segments within a size limit.
+
+Heartbeats are folded into samples, and samples are written in compressed segments.
+"""
 
 from __future__ import annotations
 
@@ -25,21 +28,21 @@ from tony_provider.runtime.history.samples import (
 from tony_provider.runtime.protocol.status import TaskProgress
 from tony_provider.runtime.storage import Storage, uris
 
-_SOONEST = 15.0  # seconds that a segment is of, at the beginning of a job
+_SOONEST = 15.0  # seconds that a segment covers at the beginning of a job
 _LATEST = 900.0
-_PART = 0.05  # of the job's age that a segment is of, in between: what a killed master loses
-_RETRY = 10.0  # seconds after a segment could not be written
-_MOST_WAITING = 1 << 20  # bytes of samples that are held while the store takes none
-_LAST_WRITE = 10.0  # seconds for the last segment: the result comes after it
-_HEADER = 4096  # bytes, at most
-_GONE = 60.0  # seconds without a heartbeat: what there is of the task is its last sample
-_AT_ONCE = 500  # samples, then others have the loop
+_PART = 0.05  # share of the job's age that a segment covers in between; a killed master loses as much
+_RETRY = 10.0  # seconds until the retry of a failed write
+_MOST_WAITING = 1 << 20  # size limit in bytes of unwritten samples
+_LAST_WRITE = 10.0  # seconds for the last segments, because the result waits for them
+_HEADER = 4096  # size limit in bytes
+_GONE = 60.0  # seconds without a heartbeat until a task's data becomes its last sample
+_AT_ONCE = 500  # samples until the method yields to the event loop
 
 
 class Series:
-    """The series of one application master. Times are the session's, in seconds.
+    """The time series of one application master. Times are the session's, in seconds.
 
-    Nothing here blocks, fails the job, or holds more than two segments.
+    No method blocks or fails the job. At most two segments are in memory.
     """
 
     def __init__(
@@ -61,30 +64,33 @@ class Series:
         self._budget = SeriesBudget(kept)
         self._metrics = KeptMetrics()
         self._buckets: dict[str, TaskBucket] = {}
-        self._closed: dict[str, TaskBucket] = {}  # of each task the last one that nothing is added to
+        self._closed: dict[str, TaskBucket] = {}  # the last completed bucket of each task
         self._compressor = SampleCompressor()
-        self._lines = 0  # in the compressor
-        self._size = 0  # of these, before compression
+        self._lines = 0  # number of lines in the compressor
+        self._size = 0  # their size in bytes before compression
         self._left_out = 0
-        self._number = 0  # of the newest segment
-        self._file: Optional[FileUpdater] = None  # that is to be written
+        self._number = 0  # number of the newest segment
+        self._file: Optional[FileUpdater] = None  # a completed segment that is not yet written
         self._stopping = asyncio.Event()
         self._started = 0.0
         self._epoch = 0.0
 
     def begin(self, started: float, epoch: float) -> None:
-        """``started``: when the job was; ``epoch`` + the session's time = seconds since the epoch."""
+        """``started``: start time of the job.
+
+        ``epoch``: added to the session's time, it is the time since the Unix epoch.
+        """
         self._started, self._epoch = started, epoch
 
     @property
     def trouble(self) -> str:
-        """Since when the store does not take the series, and why; empty while all is well."""
+        """Since when and why the series cannot be written. Empty if there is no problem."""
         return self._file.trouble if self._file else ""
 
     # ---- samples -----------------------------------------------------------------------------------------------
 
     def heard(self, task: Task, beat: Heartbeat, now: float, *, leads: bool) -> None:
-        """A heartbeat has come; to be called before the task knows of it. ``leads``: it is the leader's."""
+        """Add a heartbeat. Call it before the session handles the heartbeat. ``leads``: the task is the leader."""
         process = task.process
         if process is None or process.started_at is None or not process.runs:
             return
@@ -99,11 +105,11 @@ class Series:
             self._buckets[task.name] = bucket.rest()
 
     def use(self) -> dict[str, ContainerUse]:
-        """What the tasks whose user processes run use at present, by their names."""
+        """Return the current use of tasks with running user processes, by task name."""
         return {name: bucket.use for name, bucket in self._buckets.items() if bucket.use is not None}
 
     def ended(self, task: Task, progress: Optional[TaskProgress], now: float, *, leads: bool) -> None:
-        """A user process has ended; to be called before the task knows of it. ``progress``: its last report."""
+        """Record the end of a user process, before the session handles it. ``progress``: its last report."""
         process = task.process
         if process is None or process.started_at is None or not process.runs:
             return
@@ -116,9 +122,11 @@ class Series:
         self._close(task.name, leads=leads)
 
     def _new_bucket(self, task: Task, process: ProcessState, counters: Counters, now: float) -> TaskBucket:
-        """It goes on from the last one of the same container, whose executor counts on.
+        """Create the bucket for a start of a task.
 
-        What an executor counts begins with 0; where a former master has seen it, with what it says now.
+        It continues after the last bucket of the same container, because the executor's counters continue. Counters of
+        a new executor start at 0. If a former master may have seen the executor, the bucket starts with the current
+        counters.
         """
         began = now if process.started_at is None else min(process.started_at, now)
         former = self._closed.get(task.name)
@@ -131,7 +139,7 @@ class Series:
         return TaskBucket(task.attempt, process.generation, began, began, before, before)
 
     def _close(self, task: str, *, leads: bool) -> None:
-        """Nothing more is added to what there is of the task."""
+        """Complete the task's bucket and sample it."""
         bucket = self._closed[task] = self._buckets.pop(task)
         self._sample(task, bucket, leads=leads)
 
@@ -149,10 +157,10 @@ class Series:
         self._lines, self._size = self._lines + 1, self._size + len(line)
 
     async def _sample_all(self, heard_before: float = math.inf) -> None:
-        """The last samples of all tasks that were not heard of since."""
+        """Sample the buckets of all tasks without a heartbeat since ``heard_before``."""
         gone = [task for task, bucket in self._buckets.items() if bucket.heard < heard_before]
         for number, task in enumerate(gone):
-            if task in self._buckets:  # others have had the loop: it may have ended
+            if task in self._buckets:  # the task may have ended while the event loop ran other tasks
                 self._close(task, leads=False)
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
@@ -169,11 +177,11 @@ class Series:
                 await self._pause(_RETRY)
 
     def stop(self) -> None:
-        """Have ``run`` end after the write under way."""
+        """Have ``run`` return after the write in progress."""
         self._stopping.set()
 
     async def finish(self) -> bool:
-        """Write all that is there; False when that did not succeed. After ``run`` has ended."""
+        """Write all remaining samples, after ``run`` has ended. Return False if that failed."""
         await self._sample_all()
         try:
             return await wait_with_timeout(self._write_all(), _LAST_WRITE)
@@ -184,7 +192,10 @@ class Series:
         return await self.write() and await self.write()
 
     async def write(self) -> bool:
-        """Write a segment of the samples so far; False when the store did not take it, and it is to be tried again."""
+        """Write a segment of the samples so far.
+
+        Return False if the store did not accept it, so that a retry is necessary.
+        """
         if self._file is None and self._lines:
             self._file = self._segment()
         if self._file is not None:
@@ -194,7 +205,7 @@ class Series:
         return True
 
     def _segment(self) -> FileUpdater:
-        """Close the one that is open."""
+        """Complete the open segment."""
         self._number += 1
         header = SampleSegmentHeader(
             application_id=self._application_id,
@@ -215,44 +226,52 @@ class Series:
             return
 
 
-MOST_BYTES = 8 << 20  # of an application: what a page can read in a second or two, and small beside any checkpoint
-_SOONEST_SAMPLE = 3.0  # seconds between two samples of a task, at the beginning of a job
-_LATER = 10.0  # seconds between them at least, once the job is older
-_BUDGET_PART = 0.02  # of the job's age, in between
-_HORIZON = 7 * 86400.0  # seconds, see above
-_TAIL = 2.0  # one part in so many of what is left is used while an older job's age grows by a factor of e
-_LEADER = 8  # one part in so many is the leader's: it has the curves that people look at
-_FIRST_BYTES = 150.0  # of a line, before any is known
-_FIRST_RATIO = 0.35  # what compression makes of a line, before any is known
+MOST_BYTES = 8 << 20  # for an application: readable by a page in a second or two, and small compared with checkpoints
+_SOONEST_SAMPLE = 3.0  # seconds between two samples of a task at the beginning of a job
+_LATER = 10.0  # minimum seconds between two samples in an older job
+_BUDGET_PART = 0.02  # share of the job's age between these limits
+_HORIZON = 7 * 86400.0  # seconds, see SeriesBudget
+_TAIL = 2.0  # an older job uses 1/_TAIL of the remaining bytes while its age grows by a factor of e
+_LEADER = 8  # the leader gets 1/_LEADER of the bytes, because users look at its curves
+_FIRST_BYTES = 150.0  # assumed size of a line before any is known
+_FIRST_RATIO = 0.35  # assumed compression ratio before any is known
 
 
 @attrs.define
 class _Share:
-    """Part of the bytes. Sizes of lines are those before compression."""
+    """A share of the size limit, for the leader or for the other tasks. Sizes of lines are before compression."""
 
     most: float
     lines: int = 0
     size: float = 0.0
 
     def seconds(self, elapsed: float, tasks: int, ratio: float) -> float:
-        """Between two samples of each of so many tasks."""
+        """Return the seconds between two samples of each of ``tasks`` tasks."""
         left = self.most - self.size * ratio
         line = self.size / self.lines if self.lines else _FIRST_BYTES
         if left <= 0:
             return float("inf")
         soonest = min(max(_SOONEST_SAMPLE, _BUDGET_PART * elapsed), _LATER)
-        folds = _TAIL + max(0.0, math.log(_HORIZON / max(elapsed, 1.0)))  # by e, that ``left`` is for
+        folds = _TAIL + max(0.0, math.log(_HORIZON / max(elapsed, 1.0)))  # factors of e over which ``left`` is spread
         return max(soonest, elapsed * folds * tasks * line * ratio / left)
 
 
 class SeriesBudget:
-    """The bytes of one application's series, those of its former application masters included."""
+    """Spreads the size limit of one application's series over time, for any number of tasks and any duration.
+
+    The limit includes the series of former application masters. Up to the age of a week, the samples take the same
+    number of bytes each time the job's age doubles. Later they take a constant share of the remaining bytes. So early
+    samples are close together, later ones are further apart, and the limit is never reached.
+
+    With a thousand tasks, each task has a sample every 10 seconds or more often in the first minutes. The interval is
+    five minutes after an hour, two hours after a day, and half a day after a week.
+    """
 
     def __init__(self, kept: int = 0, most: int = MOST_BYTES) -> None:
         """``kept``: bytes that former application masters have used."""
         self._most = most
         self._used = kept
-        self._size = 0.0  # of the lines that ``_used`` is of, before compression
+        self._size = 0.0  # uncompressed size of the lines in ``_used``
         self._leader = _Share(most / _LEADER)
         self._others = _Share(most - most / _LEADER)
         self._ratio = _FIRST_RATIO
@@ -261,22 +280,22 @@ class SeriesBudget:
         self._former = kept
 
     def seconds(self, elapsed: float, tasks: int, *, leads: bool) -> float:
-        """How far apart a task's samples are to be, in a job of so many tasks that has run for ``elapsed`` seconds."""
+        """Return the seconds between a task's samples. ``elapsed``: age of the job in seconds."""
         share = self._leader if leads else self._others
         return share.seconds(elapsed, 1 if leads else max(1, tasks - 1), self._ratio)
 
     def allows(self, pending: int) -> bool:
-        """Whether so many bytes may be used that are not yet."""
+        """Return whether this number of additional bytes is within the limit."""
         return self._used + pending <= self._most
 
     def sampled(self, size: int, *, leads: bool) -> None:
-        """A sample's line has so many bytes, before compression."""
+        """Count a sample. ``size``: bytes of its line before compression."""
         share = self._leader if leads else self._others
         share.lines += 1
         share.size += size
 
     def used(self, size: int, compressed: int) -> None:
-        """A segment has been made of lines of so many bytes."""
+        """Count a segment. ``size``: bytes of its lines before compression."""
         self._used += compressed
         self._size += size
         if self._size:
@@ -285,26 +304,26 @@ class SeriesBudget:
 
 @attrs.define
 class TaskBucket:
-    """Heartbeats of one start of a task, folded into what will be its next sample.
+    """The heartbeats of one start of a task since its last sample.
 
-    Times are the session's, in seconds. Each heartbeat speaks for the time since the one before.
+    Times are the session's, in seconds. Each heartbeat represents the time since the previous one.
     """
 
     attempt: int
     generation: int
     begun: float
     heard: float
-    before: Counters  # when it began
+    before: Counters  # counters at the beginning of the bucket
     newest: Counters
-    beats: int = 0  # and other reports
+    beats: int = 0  # number of heartbeats and other reports
     rss_bytes: Optional[int] = None
-    cpu_seconds: float = 0.0  # percent times seconds
-    cpu_heard: float = 0.0  # seconds that this is of; so the next two
+    cpu_seconds: float = 0.0  # sum of percent times seconds
+    cpu_heard: float = 0.0  # seconds in cpu_seconds; the next two fields are analogous
     gpu_seconds: float = 0.0
     gpu_heard: float = 0.0
     gpu_bytes: Optional[int] = None
     progress: Optional[TaskProgress] = None
-    use: Optional[ContainerUse] = None  # by the newest heartbeat
+    use: Optional[ContainerUse] = None  # from the newest heartbeat
 
     @property
     def seconds(self) -> float:
@@ -325,19 +344,19 @@ class TaskBucket:
         self.progress = beat.progress or self.progress
 
     def end(self, progress: Optional[TaskProgress], now: float) -> None:
-        """Its user process has ended, and had reported this."""
+        """Record the end of the user process. ``progress``: its last report."""
         self._hear(now)
         self.progress = progress or self.progress
 
     def _hear(self, now: float) -> float:
-        """The seconds since the last time."""
+        """Record a report and return the seconds since the previous one."""
         seconds = max(0.0, now - self.heard)
         self.beats += 1
         self.heard += seconds
         return seconds
 
     def sample(self, task: str, time_ms: int, metrics: dict[str, float]) -> TaskSample:
-        """``metrics``: those of the progress that are kept."""
+        """Return the sample of this bucket. ``metrics``: the metrics that KeptMetrics keeps."""
         progress = self.progress
         return TaskSample(
             time_ms=time_ms,
@@ -359,13 +378,13 @@ class TaskBucket:
         )
 
     def rest(self) -> TaskBucket:
-        """The one that begins where this one has ended."""
+        """Return the bucket that begins where this one ends."""
         return TaskBucket(self.attempt, self.generation, self.heard, self.heard, self.newest, self.newest, use=self.use)
 
 
 @attrs.frozen
 class Counters:
-    """Of a container, in bytes since its executor began. None: cannot be told."""
+    """Byte counters of a container since its executor began. None if unknown."""
 
     read: Optional[int] = None
     written: Optional[int] = None
@@ -379,18 +398,21 @@ class Counters:
 
 @attrs.frozen(kw_only=True)
 class ContainerUse:
-    """By its newest heartbeat. Rates are bytes per second since the one before. What cannot be told is None."""
+    """Current use of a container, except memory and CPU. Unknown values are None.
 
-    gpu_percent: Optional[float] = None  # mean over its GPUs; 100 is one of them, busy all the time
-    gpu_bytes: Optional[int] = None  # of all its GPUs together
+    Rates are bytes per second since the previous heartbeat.
+    """
+
+    gpu_percent: Optional[float] = None  # mean over its GPUs; 100 for one GPU that is always busy
+    gpu_bytes: Optional[int] = None  # sum over its GPUs
     read_rate: Optional[float] = None  # from disks
     written_rate: Optional[float] = None
-    received_rate: Optional[float] = None  # by network, where the container has one of its own
+    received_rate: Optional[float] = None  # if the container has its own network
     sent_rate: Optional[float] = None
 
     @classmethod
     def of(cls, beat: Heartbeat, before: Optional[Counters], seconds: float) -> ContainerUse:
-        """``before``: so many seconds ago; None: this is the first heartbeat, after a time of unknown length."""
+        """Compute the use from a heartbeat. ``before``: counters ``seconds`` ago, or None for the first heartbeat."""
         before, now = before or Counters(), Counters.of(beat)
         return cls(
             gpu_percent=beat.gpu_percent,
@@ -403,7 +425,7 @@ class ContainerUse:
 
 
 def counted_between(before: Optional[int], now: Optional[int]) -> Optional[int]:
-    """What a counter has counted in between. None: cannot be told."""
+    """Return the difference of two counts, or None if one is unknown."""
     return None if before is None or now is None else max(0, now - before)
 
 
@@ -414,36 +436,39 @@ def _rate(before: Optional[int], now: Optional[int], seconds: float) -> Optional
 
 MOST_OF_A_TASK = 50
 MOST_CHARACTERS = 100
-_MOST_REMEMBERED = 1000  # names that are left out
+_MOST_REMEMBERED = 1000  # limit of the counted names that are left out
 _TOLD = 5
 
 
 class KeptMetrics:
-    """Chooses, for each task, the first names that it has reported; counts the others."""
+    """Keeps, for each task, the first metric names that it has reported. Counts the others.
+
+    Programs may report thousands of metrics with arbitrary names.
+    """
 
     def __init__(self) -> None:
         self._kept: dict[str, set[str]] = {}  # by task
         self._left_out: set[str] = set()
 
     def of(self, task: str, metrics: Mapping[str, float]) -> dict[str, float]:
-        """Those of a task's metrics that are kept."""
+        """Return the metrics of a task that are kept."""
         if not metrics:
             return {}
         kept = self._kept.setdefault(task, set())
         for name in metrics:
             if name not in kept:
                 if len(kept) < MOST_OF_A_TASK and len(name) <= MOST_CHARACTERS:
-                    kept.add(sys.intern(name))  # a thousand tasks have the same ones
+                    kept.add(sys.intern(name))  # shared, because a thousand tasks may have the same names
                 elif len(self._left_out) < _MOST_REMEMBERED:
                     self._left_out.add(name[:MOST_CHARACTERS])
         return {name: value for name, value in metrics.items() if name in kept}
 
     @property
     def left_out(self) -> int:
-        """How many names are left out; no more than a thousand are counted."""
+        """Number of names that are left out, counted up to 1000."""
         return len(self._left_out)
 
     @property
     def such_as(self) -> list[str]:
-        """Some of them."""
+        """Examples of names that are left out."""
         return sorted(self._left_out)[:_TOLD]

@@ -109,10 +109,10 @@ class SnapshotRounds(Generic[Part]):
     def __init__(self) -> None:
         self.round: Optional[Round[Part]] = None
         self._states: dict[str, TaskDirectory] = {}
-        self._writers: dict[str, set[str]] = {}  # tasks by the pattern of entries that they have written
-        self._seen: dict[str, float] = {}  # when a task began to write entries of each pattern
-        self._began: dict[str, float] = {}  # when tasks began to write what they have not finished
-        # Since when an entry of a task, in one start of its processes, lacks files that no task has.
+        self._writers: dict[str, set[str]] = {}  # tasks that have written entries of each pattern
+        self._seen: dict[str, float] = {}  # time when a task first began to write entries of each pattern
+        self._began: dict[str, float] = {}  # time when each task began a write that it has not finished
+        # Time since which an entry of a task, in one start of its processes, lacks files that no task has.
         self._unmet: dict[tuple[str, int, str], float] = {}
 
     def state(self, task: str) -> Optional[TaskDirectory]:
@@ -266,7 +266,10 @@ class SnapshotRounds(Generic[Part]):
         return None
 
     def _unmet_saves(self, states: Mapping[str, TaskDirectory], now: float) -> dict[tuple[str, int, str], Waiting]:
-        """Return the new saves that lack files that no task has, and note since when they do. Keys as in _unmet."""
+        """Return the new saves that lack files that no task has, and record the time since then.
+
+        Keys are those of ``_unmet``.
+        """
         sizes: dict[str, int] = {}
         for state in states.values():
             for entry in state.entries:

@@ -1,6 +1,6 @@
-"""What is kept up to date on the store: on change, not more often than once a second, without blocking the loop.
+"""Keep files on the store up to date: write after changes, at most once per second, without blocking the event loop.
 
-It also knows since when that does not succeed, for whoever is asked meanwhile.
+A writer also reports since when its writes have failed.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ log = logging.getLogger(__name__)
 
 SOONEST = 1.0  # seconds between two writes
 LATEST = 5.0  # seconds until a small change is written
-_REST = 5.0  # times as long as it took to make the last bytes
+_REST = 5.0  # minimum pause as a multiple of the time to serialize the last content
 _AFTER_ERROR = 5.0
 
 
 class StoreWriter(ABC):
-    """Writes whenever something has changed, what is the newest by then; one write at a time.
+    """Writes the newest content after changes, one write at a time.
 
-    What fails is tried again with the next change or after some seconds.
+    A failed write is retried after some seconds.
     """
 
     def __init__(
@@ -39,10 +39,10 @@ class StoreWriter(ABC):
         interval: Optional[float] = None,
         tell: Callable[[str, str], None] = lambda event, message: None,
     ) -> None:
-        """``name``: what is written, for people.
+        """``name``: name of the content in messages.
 
-        ``interval``: seconds after which it is written though nothing has changed; default: never.
-        ``tell`` is given events for the event log: when writing fails, and when it succeeds again.
+        ``interval``: seconds after which unchanged content is written again; default: never. ``tell`` receives events
+        for the event log: a write has failed, or a write has succeeded after failures.
         """
         self._name = name
         self._interval = interval
@@ -50,16 +50,16 @@ class StoreWriter(ABC):
         self._changed = asyncio.Event()
         self._due: Optional[float] = None
         self._not_before = 0.0
-        self._cost = 0.0  # seconds that it took to make the last bytes; see ``_store``
+        self._cost = 0.0  # seconds to serialize the last content; see ``_store``
         self._stopping = False
-        self._since_ms: Optional[int] = None  # the first of the writes in a row that did not succeed began
-        self._problem = ""  # of the last one
-        self._began_ms: Optional[int] = None  # the write under way
-        self._waiting: list[Callable[[], None]] = []  # for the next one that succeeds
+        self._since_ms: Optional[int] = None  # when the first of the consecutive failed writes began
+        self._problem = ""  # of the last failed write
+        self._began_ms: Optional[int] = None  # when the write in progress began
+        self._waiting: list[Callable[[], None]] = []  # callbacks for the next successful write
 
     @property
     def trouble(self) -> str:
-        """Since when the store does not take the file, and why; empty while all is well."""
+        """Since when and why the store does not accept the content. Empty if there is no problem."""
         if self._since_ms is not None:
             return f"{self._name} could not be written since {moment(self._since_ms)}: {self._problem}"
         if self._began_ms is not None and epoch_ms() - self._began_ms > SLOW_ANSWER * 1000:
@@ -67,24 +67,24 @@ class StoreWriter(ABC):
         return ""
 
     def changed(self, *, soon: bool = True) -> None:
-        """Have the file written: there is something new. Not ``soon``: it may wait for more, up to five seconds."""
+        """Have changed content written. If not ``soon``, it may wait up to five seconds for further changes."""
         due = asyncio.get_running_loop().time() + (0.0 if soon else LATEST)
         if self._due is None or due < self._due:
             self._due = due
             self._changed.set()
 
     def when_written(self, then: Callable[[], None]) -> None:
-        """Have ``then`` called, on the loop, once the content of this moment is on the store."""
+        """Call ``then`` on the event loop once the current content is on the store."""
         self._waiting.append(then)
         self.changed()
 
     async def run(self) -> None:
-        """Write what changes until ``stop``."""
+        """Write changes until ``stop``."""
         loop = asyncio.get_running_loop()
         while await self._until_due():
             self._due = None
             written = await self.write()
-            # What is dear to make is made less often, or it would be all that this process does.
+            # Throttle by serialization time so that it does not dominate this process.
             pause = min(max(SOONEST, _REST * self._cost), LATEST)
             self._not_before = loop.time() + (pause if written else _AFTER_ERROR)
             if not written:
@@ -93,12 +93,12 @@ class StoreWriter(ABC):
                 self._due = loop.time() + self._interval
 
     def stop(self) -> None:
-        """Have ``run`` end after the write under way."""
+        """Have ``run`` return after the write in progress."""
         self._stopping = True
         self._changed.set()
 
     async def write(self) -> bool:
-        """Write now; False when that failed, whatever with, which is logged. Ends by the store's own deadlines."""
+        """Write now. Return False after any failure, which is logged. Ends by the store's own deadlines."""
         self._began_ms = began_ms = epoch_ms()
         waiting, self._waiting = self._waiting, []
         try:
@@ -107,7 +107,7 @@ class StoreWriter(ABC):
             if self._since_ms is None:
                 log.warning("%s", error)
             self._failed(str(error), began_ms)
-        except Exception as error:  # a fault, of ours or of a store's driver
+        except Exception as error:  # an internal error, or one of a store's driver
             if self._since_ms is None:
                 log.exception("%s could not be written", self._name)
             self._failed(f"{type(error).__name__}: {error}", began_ms)
@@ -135,7 +135,7 @@ class StoreWriter(ABC):
             self._tell("written_again", f"{self._name}, after {span(seconds)}")
 
     async def _until_due(self) -> bool:
-        """False when it is to stop."""
+        """Wait until a write is due. Return False if the writer must stop."""
         loop = asyncio.get_running_loop()
         while not self._stopping:
             wait = None if self._due is None else max(self._due, self._not_before) - loop.time()
@@ -150,13 +150,14 @@ class StoreWriter(ABC):
 
     @abstractmethod
     async def _store(self) -> None:
-        """Write what is there at this moment, in a thread. Raises StorageError, and whatever else goes wrong."""
+        """Write the current content in a thread. Raises StorageError, and other errors."""
 
 
 class FileUpdater(StoreWriter):
     """Writes one file whenever its content has changed. The newest content always wins.
 
-    ``content`` takes what is to be written, on the loop, and gives what makes bytes of it, in a thread.
+    ``content`` is called on the event loop and captures the content. The function that it returns makes the bytes, in a
+    thread.
     """
 
     def __init__(
@@ -169,7 +170,7 @@ class FileUpdater(StoreWriter):
         tell: Callable[[str, str], None] = lambda event, message: None,
         before_it_appears: Before = without_waiting,
     ) -> None:
-        """``interval``, ``tell``: see StoreWriter; ``before_it_appears``: see Storage, called in a thread."""
+        """``interval``, ``tell``: see StoreWriter. ``before_it_appears``: see Storage; called in a thread."""
         super().__init__(uris.name(uri), interval=interval, tell=tell)
         self._storage = storage
         self._uri = uri

@@ -1,4 +1,7 @@
-"""The application master's access to its store on clusters with Kerberos: tokens that end, and newer ones."""
+"""Replacement of expiring tokens, for the application master's access to the store on clusters with Kerberos.
+
+Newer tokens come from the Airflow side, or from the application master's own keytab.
+"""
 
 from __future__ import annotations
 
@@ -36,10 +39,10 @@ from tony_provider.runtime.storage.webhdfs.transport import Negotiate, as_storag
 
 log = logging.getLogger(__name__)
 
-_LOOK_SECONDS = 20.0  # for the store to say whether it takes a token
-_OWN_SHARE = 0.4  # of a token's life, after which the master fetches another by its keytab: before others bring one
-_PAUSE = 30.0  # seconds after such a try that has failed
-_WAIT_SECONDS = 900.0  # of a master whose token has ended, for somebody who brings a newer one
+_LOOK_SECONDS = 20.0  # for the test of a token on the store
+_OWN_SHARE = 0.4  # share of a token's life until the master fetches the next one by its keytab, before other sources
+_PAUSE = 30.0  # seconds after a failed attempt
+_WAIT_SECONDS = 900.0  # for which a master whose token has expired waits for a newer one
 
 
 _REMEDY = (
@@ -49,36 +52,37 @@ _REMEDY = (
 
 
 class TokenRefusedError(Exception):
-    """A token that was brought is not taken; the message says why."""
+    """A newer token was rejected. The message contains the reason."""
 
 
 class StoreAccess:
-    """The tokens that the master and all its containers reach the store by, and those who are told of newer ones.
+    """Holds the tokens for access to the store, and reports newer ones to its listeners.
 
-    With the store's come those of other HDFS that the application names, and of a key server. A newer one must be of
-    the same owner, and the store must take it. Used within a running event loop.
+    In addition to the store's token, the application may have tokens of other HDFS and of a key server. The master and
+    all its containers use them. A newer token must have the same owner, and its server must accept it. Used within a
+    running event loop.
     """
 
     def __init__(self, description: ApplicationDescription, credentials: Credentials, storage: Storage) -> None:
-        """``credentials`` are the master's own, which later containers get too. Raises CredentialsError."""
+        """``credentials``: the master's own, which later containers also receive. Raises CredentialsError."""
         self._description = description
         self._credentials = credentials
         self._storage = storage
         self._keytab = KeytabTokens.of(description, credentials.secrets)
         self._newest = store_token(credentials)
         self._turn = asyncio.Lock()
-        self._renewed = asyncio.Event()  # at least once
-        self._brought = asyncio.Event()  # since ``mind`` has looked
-        self.newer: Optional[StoreToken] = None  # than those that containers were launched with, perhaps
-        self.listeners: list[Callable[[StoreToken], None]] = []  # told of each newer one
+        self._renewed = asyncio.Event()  # a newer token has arrived at least once
+        self._brought = asyncio.Event()  # a newer token has arrived since the last check of ``mind``
+        self.newer: Optional[StoreToken] = None  # after a replacement; containers may have older ones
+        self.listeners: list[Callable[[StoreToken], None]] = []  # called with each newer token
 
     @property
     def life(self) -> Optional[TokenLife]:
-        """Of the newest tokens, the one that ends first; None: the store asks for none."""
+        """The lifetime of the token that expires first, or None if the store requires no token."""
         return _life(self._newest) if self._newest else None
 
     def trouble(self, now_ms: int) -> Optional[str]:
-        """What people are to know when the token is about to end; None: nothing yet."""
+        """Return a warning if a token expires soon or has expired, otherwise None."""
         life = self.life
         if life is None or now_ms < life.last_quarter_ms:
             return None
@@ -93,28 +97,28 @@ class StoreAccess:
         return f"the application's {which} has ended at {moment(life.until_ms)}: {what}"
 
     def explained(self, problem: str, now_ms: int) -> str:
-        """Why the application has failed; where a token had ended by then, with that, and what to do about it."""
+        """Return the problem of a failed application. If a token had expired, add that and a remedy."""
         life = self.life
         if life is None or now_ms < life.until_ms:
             return problem
         return f"{problem}\n({self.trouble(now_ms)}. {_REMEDY})"
 
     def _which(self) -> str:
-        """The token that ends first, in words."""
+        """Describe the token that expires first."""
         name = self._first_to_end()
         return f"token of {name}" if name else "HDFS token"
 
     def _first_to_end(self) -> str:
-        """Its name; empty: the store's own."""
+        """Return its name, or an empty string for the store's own token."""
         if self._newest is None:
             return ""
         untils = {"": self._newest.until_ms, **{each.name: each.until_ms for each in self._newest.others}}
         return min(untils, key=lambda name: untils[name])
 
     async def until_it_holds(self) -> None:
-        """Wait until the store takes the token. Raises StorageError when nobody brings one that it does.
+        """Wait until the store accepts the token. Raise StorageError if no newer token arrives in time.
 
-        A later master begins with the token that its application was submitted with, which may have ended since.
+        A later master starts with the token of the submission, which may have expired since.
         """
         if self._newest is None:
             return
@@ -132,12 +136,12 @@ class StoreAccess:
             log.warning("whether the store takes the token cannot be seen: %s", error)
 
     async def mind(self, seconds: float, last_call: Callable[[str], None]) -> None:
-        """Call ``last_call``, with the reason, when a token that nobody has replaced is about to end.
+        """Call ``last_call`` with a reason when a token is about to expire without a replacement.
 
-        ``seconds`` before that, while a checkpoint can still be copied, but not before the token's last quarter. Ends
-        where the store asks for no token.
+        The call is ``seconds`` before the expiry, so that a checkpoint can still be copied, but only in the token's
+        last quarter. Returns if the store requires no token.
         """
-        called = -1  # the end of the token that was called for
+        called = -1  # expiry of the token for which ``last_call`` was called
         while (life := self.life) is not None:
             self._brought.clear()
             left: Optional[float] = None
@@ -153,7 +157,7 @@ class StoreAccess:
     async def take(self, token: StoreToken) -> TokenLife:
         """Use newer tokens from now on. Idempotent. Raises TokenRefusedError.
 
-        One of those beside the store's that is not taken is left out, with a line in the log.
+        A rejected token of another service than the store is only logged and left out.
         """
         async with self._turn:
             newest = self._newest
@@ -168,7 +172,7 @@ class StoreAccess:
             return _life(newest)
 
     async def _newer_of(self, present: OtherToken, brought: Iterable[OtherToken]) -> OtherToken:
-        """The one that was brought in its place, if there is one that is taken."""
+        """Return the token that replaces ``present``, or ``present`` itself if no newer one is accepted."""
         newer = next((each for each in brought if each.name == present.name), None)
         try:
             if newer is not None and _is_newer(newer, present):
@@ -179,7 +183,7 @@ class StoreAccess:
         return present
 
     async def fetch(self) -> None:
-        """Fetch newer tokens in time, for ever. Ends where the master has no keytab."""
+        """Fetch newer tokens in time, until cancelled. Returns if the master has no keytab."""
         while self._keytab is not None and (life := self.life) is not None:
             wait_ms = life.issued_ms + (life.until_ms - life.issued_ms) * _OWN_SHARE - epoch_ms()
             await asyncio.sleep(max(0.0, wait_ms / 1000))
@@ -187,7 +191,7 @@ class StoreAccess:
                 await asyncio.sleep(_PAUSE)
 
     async def _fetch(self) -> bool:
-        """Whether there is a newer one."""
+        """Fetch newer tokens. Return whether that succeeded for all."""
         if self._keytab is None:
             return False
         try:
@@ -205,7 +209,7 @@ class StoreAccess:
         await self._try_at(self._description.application_dir, secrets)
 
     async def _try_other(self, token: OtherToken) -> None:
-        if any(each.name == token.name for each in self._description.other_hdfs):  # others are not ours to show
+        if any(each.name == token.name for each in self._description.other_hdfs):  # others are not ours to present
             secrets = {contract.SECRET_OTHER_TOKEN_PREFIX + token.name: token.text.encode()}
             await self._try_at(_root(token.name), secrets)
 
@@ -240,7 +244,7 @@ class StoreAccess:
 
 
 def _is_newer(token: Union[StoreToken, OtherToken], present: Union[StoreToken, OtherToken]) -> bool:
-    """Raises TokenRefusedError for another owner's, and for what is no token."""
+    """Return whether a token is newer. Raise TokenRefusedError if its owner differs or it cannot be parsed."""
     try:
         about, known = token.id, present.id
     except CredentialsError as error:
@@ -260,11 +264,11 @@ def _root(name: str) -> str:
     return f"hdfs://{name}/"
 
 
-_FILE = Path(".tony-keytab")  # in the container's own directory: Kerberos's library reads a keytab from a file
+_FILE = Path(".tony-keytab")  # in the container's directory, because Kerberos libraries read keytabs only from files
 
 
 class KeytabTokens:
-    """Fetches newer tokens of the store, and of what the application names beside it, as the keytab's owner."""
+    """Fetches newer tokens with a keytab, for the store and the other services that the application names."""
 
     def __init__(
         self, description: ApplicationDescription, webhdfs: WebHdfsConfig, keytab: bytes, principal: str
@@ -277,7 +281,7 @@ class KeytabTokens:
 
     @classmethod
     def of(cls, description: ApplicationDescription, secrets: Mapping[str, bytes]) -> Optional[KeytabTokens]:
-        """None: the connection names no keytab, or the store is not HDFS."""
+        """Create the object, or return None if the connection has no keytab or the store is not HDFS."""
         keytab, webhdfs = secrets.get(contract.SECRET_KEYTAB), description.webhdfs
         if keytab is None or webhdfs is None:
             return None
@@ -285,9 +289,9 @@ class KeytabTokens:
         return cls(description, webhdfs, keytab, principal)
 
     def newer(self) -> NewerTokens:
-        """Newer tokens, renewed once: so their end is known. Blocks.
+        """Fetch newer tokens and renew each once, because only the renewal returns its expiry. Blocks.
 
-        Raises StorageError, also where there is no ticket to be had.
+        Raises StorageError, also if Kerberos issues no ticket.
         """
         try:
             return self._get()

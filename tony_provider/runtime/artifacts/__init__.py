@@ -1,1 +1,1 @@
-"""Transfer of directory trees between a container's disk and the storage: unchanged files travel once."""
+"""Transfer of directory trees between a container's disk and the storage; unchanged files are sent only once."""

@@ -1,9 +1,9 @@
-"""Checksums that detect damage of files on a disk, on the network or in the storage.
+"""Manifests of stored trees, and the checksums of their files.
 
-They do not detect manipulation. A checksum names its algorithm, ``crc32:0a1b2c3d``, so that another algorithm can
-replace it. CRC-32 is the default because of its speed: a measurement gave 2 GB/s, and 0.3 GB/s for sha256, which
-would take a third of the time of a copy to HDFS. Together with the size, CRC-32 misses one damaged file in four
-billion.
+Checksums detect damage of files on a disk, on the network or in the storage, but not manipulation. A checksum names its
+algorithm, ``crc32:0a1b2c3d``, so that another algorithm can replace it. CRC-32 is the default because of its speed: a
+measurement gave 2 GB/s, and 0.3 GB/s for sha256, which would take a third of the time of a copy to HDFS. Together with
+the size, CRC-32 misses one damaged file in four billion.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class Entry:
     mode: int  # permission bits
     mtime_ns: int  # epoch
     size: int = 0  # of a file, in bytes
-    checksum: str = ""  # of a file; see the module checksum
+    checksum: str = ""  # of a file; see ``Checksum``
     object: str = ""  # name of the stored object that holds the file; empty for an empty file
     offset: int = 0  # of the file in the object, in bytes
     target: str = ""  # of a link, relative to the link's directory

@@ -1,4 +1,8 @@
-"""Rate limiter in bytes per second, shared by several threads."""
+"""Upload a scanned directory tree to the storage, with a shared rate limiter.
+
+Files that the storage already holds are not sent again. Small files share objects. Each file is held by a hard link or
+a copy while it is sent, so that its bytes belong to the scanned version.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Pins: files by which readers of a chain keep a checkpoint from being removed while they read it.
+"""The catalog of a checkpoint chain: committing, choosing and removing checkpoints, and pins of readers.
 
-The owner of the chain may remove old checkpoints at any time, also while another training or a notebook copies one. A
-reader pins a checkpoint first, and reads the manifest afterwards.
+Pins are files by which readers of a chain keep a checkpoint from being removed while they read it. The owner of the
+chain may remove old checkpoints at any time, also while another training or a notebook copies one. A reader pins a
+checkpoint first, and reads the manifest afterwards.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from tony_provider.runtime.storage import (
 
 log = logging.getLogger(__name__)
 
-LONGEST_PIN = 6 * 3600.0  # seconds; then a pin ends, because its reader may have died
+LONGEST_PIN = 6 * 3600.0  # seconds, after which a pin ends, because its reader may have died
 
 
 class Pins:
@@ -92,7 +93,7 @@ class Pins:
 
 _NUMBERS = ("save", "step", "reported_step", "saved_ms", "generation", "committed_ms")  # of a manifest
 _REMOVED_MARK = "removed"  # file in a checkpoint that its owner is about to remove
-REASON_FILE = "set-aside.json"  # in a checkpoint that was set aside: why, and when
+REASON_FILE = "set-aside.json"  # in a checkpoint that was set aside: the reason and the time
 
 
 @attrs.frozen
@@ -101,7 +102,7 @@ class ChosenCheckpoint:
 
     checkpoint: StoredCheckpoint
     suspect: Optional[StoredCheckpoint] = None  # the newest checkpoint, if it was passed over
-    suspicion: str = ""  # why
+    suspicion: str = ""  # the reason
 
     @property
     def not_from(self) -> str:
@@ -225,7 +226,7 @@ class Catalog:
         return stored
 
     def pin(self, uri: str, reader: str) -> bool:
-        """Keep a checkpoint until ``unpin``, for ``pins.LONGEST`` seconds at most. Return False if it is being removed.
+        """Keep a checkpoint until ``unpin``, for LONGEST_PIN seconds at most. Return False if it is being removed.
 
         ``reader``: unique, without dots. Without the right to write into the chain, nothing is kept.
         """

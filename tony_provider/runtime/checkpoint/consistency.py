@@ -24,7 +24,7 @@ _BURST_NS = 10**9  # a longer pause between two writes ends a burst of writes
 _BURSTS = 2  # complete bursts that show what a save consists of
 _BROKEN = 120.0  # seconds without a change after which a broken file blocks no other files
 _GROWTH = 120.0  # seconds of appending after which any file counts as a log
-_APPENDING = 10.0  # seconds between two appends at most; after a longer pause, a program may also have overwritten it
+_APPENDING = 10.0  # seconds between two appends; after a longer pause, a program may also have overwritten the file
 # A model may also be a text file.
 _LOG = re.compile(
     r".*\.(?:log|jsonl|csv|out|err)|.*(?:log|result|metric|loss|history|progress).*\.txt|.*\.tfevents.*",
@@ -112,7 +112,7 @@ class _Bursts:
 
     @property
     def _is_save(self) -> bool:
-        """Whether the present burst has written all files of a save, and may be another save than the former bursts."""
+        """Whether the present burst has written all files of a save, and may differ from previous bursts' save."""
         if self._usual is None:
             return True
         steps = _steps(self._present)

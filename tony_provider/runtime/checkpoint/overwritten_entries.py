@@ -1,6 +1,6 @@
 """The entries that a program writes again in each save, such as ``last.pt`` or a link to the newest directory.
 
-Their names have no number, so only the saves before show that a new save still lacks one of them.
+Their names have no number, so only earlier saves show that a new save still lacks one of them.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterable
 from typing import Optional
 
-PATIENCE = 30.0  # seconds to wait for an entry that the saves before have written, or longer if it came later
+PATIENCE = 30.0  # seconds to wait for an entry that earlier saves have written, or longer if it came later
 _LONGEST = 300.0  # seconds
 _MOST_NAMES = 100
-_NUMBERED = "#"  # the name of all entries with numbers
+_NUMBERED = "#"  # common name of all entries with numbers
 _BURST_NS = 10**9  # a second version that is so much newer is of another save
 _NUMBER = re.compile(r"[0-9]")
 
@@ -52,7 +52,7 @@ class _Followers:
         return {each: self._pauses[first, each] for first, each in self._pairs() if each != _NUMBERED}
 
     def give_up(self) -> None:
-        """Wait for the missing followers never again."""
+        """Do not wait for the missing followers in future saves."""
         for pair in self._pairs():
             del self._pauses[pair]
             self._rare.add(pair)
@@ -62,12 +62,12 @@ class _Followers:
 
 
 class OverwrittenEntries:
-    """Learns from what the program writes before each snapshot which entries belong to every save."""
+    """Tracker that learns from the writes before each snapshot which entries belong to every save."""
 
     def __init__(self) -> None:
         self._followers = _Followers()
         self._usual: set[str] = set()
-        self._is_mixed = False  # the save that showed them had entries with numbers, too
+        self._is_mixed = False  # the save that showed them also had entries with numbers
         self._rare: set[str] = set()  # some save did not write them
         self._former: set[str] = set()  # an earlier save wrote them
         self._written: dict[str, int] = {}  # modification times in the present save, by path
@@ -81,7 +81,7 @@ class OverwrittenEntries:
         return bool(self._usual)
 
     def written(self, path: str, mtime_ns: int, *, was_open: bool) -> None:
-        """Note a new version of an entry. ``was_open``: the program had it open for writing at the last look."""
+        """Note a new version of an entry. ``was_open``: the program had it open for writing at the last observation."""
         self._is_begun = True
         if not was_open:
             self._followers.written(_NUMBERED if _NUMBER.search(path) else path, mtime_ns)

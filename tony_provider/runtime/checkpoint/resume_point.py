@@ -1,4 +1,4 @@
-"""Identifies a checkpoint that a process may resume from."""
+"""Identifier of a checkpoint that a process may resume from."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ResumePoint:
 
     @property
     def extent(self) -> str:
-        """Its size for people: ``3.1 GiB in 42 files, 120 MiB new``; empty if unknown."""
+        """Size for people: ``3.1 GiB in 42 files, 120 MiB new``; empty if unknown."""
         if not self.files:
             return ""
         return (
@@ -48,7 +48,7 @@ class ResumePoint:
 
     @property
     def description(self) -> str:
-        """The label and the extent."""
+        """Label and extent."""
         return f"{self.label}: {self.extent}" if self.extent else self.label
 
     def is_later_step(self, than: ResumePoint) -> Optional[bool]:

@@ -39,7 +39,7 @@ class Saves:
     view: SaveView
 
     def verified(self, *, alone: bool) -> Verified:
-        """Return what the saves say about the directory's files.
+        """Return the results of the saves for the directory's files.
 
         ``alone``: the saves belong to this task alone, so that a missing file is an error. Otherwise, it may be in the
         directory of another task.
@@ -94,7 +94,7 @@ class Saves:
 
 
 class SaveFinder:
-    """Finds the saves of one directory again and again, and reads only files that have changed.
+    """Finder that repeatedly lists the saves of one directory, and reads only files that have changed.
 
     Use it from one thread at a time.
     """
@@ -133,7 +133,7 @@ class SaveFinder:
             yield from find(view)
         except OSError:
             raise
-        except Exception:  # an error of ours with one kind must not hide the saves of the others
+        except Exception:  # an internal error with one format must not hide the saves of other formats
             name = find.__qualname__
             if name not in self._faults:
                 self._faults.add(name)

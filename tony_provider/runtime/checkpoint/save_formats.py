@@ -1,4 +1,4 @@
-"""Saves of one file: PyTorch, Keras, HDF5, NumPy."""
+"""Finders of the saves in a directory, by format: files, archives, directories, Orbax, TensorFlow, manifests."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _save(view: SaveView, path: str) -> Optional[Save]:
     if suffix == ".npy":
         return _numpy_array(view, path)
     if suffix in (".keras", ".npz", ".zip"):
-        return None  # archives.py
+        return None  # see find_archives
     return _torch(view, path)
 
 
@@ -162,7 +162,7 @@ def find_directories(view: SaveView) -> Iterator[Save]:
 
 
 def _by_directory(view: SaveView) -> Mapping[str, list[str]]:
-    """The names of the files directly in each directory."""
+    """Return the names of the files directly in each directory."""
     found: dict[str, list[str]] = {}
     for path in sorted(view.files):
         found.setdefault(dirname(path), []).append(basename(path))
@@ -218,7 +218,7 @@ def _distributed(view: SaveView, directory: str, names: list[str], needs: dict[s
     written = min((view.files[path].mtime_ns for path in metadata), default=0)
     shards = [join(directory, name) for name in names if name.endswith(_SHARD)]
     newer = [path for path in shards if path not in view.foreign and view.files[path].mtime_ns > written]
-    if not metadata or (newer and set(metadata) <= set(view.foreign)):  # that of another task is of the save before
+    if not metadata or (newer and set(metadata) <= set(view.foreign)):  # those of another task are of an earlier save
         needs[join(directory, ".metadata")] = 1
         return ""
     for path in metadata:
@@ -271,7 +271,7 @@ def find_orbax(view: SaveView) -> Iterator[Save]:
 
 
 def _roots(view: SaveView) -> set[str]:
-    """The directories of steps, none below another."""
+    """Return the directories of steps, none below another."""
     found = set()
     for path in view.files:
         directory, name = dirname(path), basename(path)
@@ -280,14 +280,14 @@ def _roots(view: SaveView) -> set[str]:
         if name in (_STEP_METADATA, _VERSION_1):
             found.add(directory)
         elif name in (_TREE, _DATABASE) and _PROCESS not in directory:
-            # Written by an older Orbax, or an item of a step: then the step is the directory above.
+            # Written by an older Orbax, or an item of a step, which is then the directory above.
             above = dirname(directory)
             found.add(above if above and names_a_checkpoint(basename(above)) else directory)
     return {root for root in found if root and not any(root.startswith(f"{other}/") for other in found)}
 
 
 def _check(view: SaveView, root: str, names: tuple[str, ...]) -> bool:
-    """Return whether the step says that it is complete. Raises Unreadable, FileNotFoundError."""
+    """Return whether the step's metadata mark it as complete. Raises Unreadable, FileNotFoundError."""
     metadata = join(root, _STEP_METADATA)
     is_marked = join(root, _SUCCESS) in view.files
     if metadata in view.files:
@@ -309,7 +309,7 @@ def _check(view: SaveView, root: str, names: tuple[str, ...]) -> bool:
 
 
 def _check_tree(view: SaveView, path: str) -> None:
-    """Check that the arrays exist which the tree has in directories of their own, each with all its pieces."""
+    """Check that the arrays which the tree stores in separate directories exist with all their pieces."""
     arrays = view.read("tree", path)
     if arrays is None and beside(path, _DATABASE) not in view.files:
         raise Unreadable(f"{beside(path, _DATABASE)} is missing")
@@ -396,7 +396,7 @@ def _manifest_save(view: SaveView, manifest: str) -> Save:
         elif wanted is not None and _checksum(view, path, wanted) != wanted:
             problem = f"{path} does not have the checksum {wanted}"
     files = (manifest, *(path for path in paths if path in view.files))
-    if view.newest_time(paths) > view.files[manifest].mtime_ns:  # the next save has begun, or has a manifest of its own
+    if view.newest_time(paths) > view.files[manifest].mtime_ns:  # the next save has begun, or has its own manifest
         return Save("", "", files, is_manifest=True)
     return Save(MANIFEST, join(place, entry), files, step, problem, proven=True, is_manifest=True, content_step=step)
 

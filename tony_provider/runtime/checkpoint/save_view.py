@@ -1,4 +1,4 @@
-"""Names of files and directories of checkpoints, and the steps in them."""
+"""The files of a checkpoint directory for the finders of saves, and names of checkpoints with the steps in them."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ class Save:
     """A file, or several files together, of a known format."""
 
     format: str  # a CheckpointFormat; empty if no framework loads it by itself
-    entry: str  # what user code loads: a file, a directory ("." for the whole one) or TensorFlow's prefix
-    files: tuple[str, ...]  # that exist
+    entry: str  # path that user code loads: a file, a directory ("." for the whole one) or TensorFlow's prefix
+    files: tuple[str, ...]  # existing files
     step: Optional[int] = None  # from the content, or from a name in which the format has it
     problem: str = ""  # the reason why it is not complete
     proven: bool = False  # its content shows that it is complete
@@ -134,7 +134,7 @@ class SaveView:
     foreign: Collection[str] = ()  # paths that a restore has brought from other tasks
 
     def read(self, reader: str, path: str) -> Any:
-        """Return what a reader says about a file. Raises Unreadable, FileNotFoundError, OSError."""
+        """Return a reader's result for a file. Raises Unreadable, FileNotFoundError, OSError."""
         if path not in self.files:
             raise FileNotFoundError(path)
         return self.cache.read(reader, self.directory, path, self.files[path])

@@ -1,4 +1,4 @@
-"""Errors of checkpoints, in addition to StorageError and OSError."""
+"""Stored checkpoints: manifests, names and URIs in a chain, failed resumes, and errors."""
 
 from __future__ import annotations
 
@@ -128,15 +128,15 @@ class RankTree:
 class Manifest:
     """The manifest of a committed checkpoint: the snapshots of the directories of all tasks that write checkpoints."""
 
-    save: int  # counts the checkpoints of the training: the highest is the newest
+    save: int  # number of the checkpoint in the training; the highest is the newest
     step: Optional[int]  # of the save that user code loads; None if neither the program nor the files have a step
     trees: list[RankTree]  # by rank
     format: str = ""  # a CheckpointFormat; empty if nothing is known to be loadable
-    entry: str = ""  # path of what user code loads: a prefix, a file, or a directory ("." for the whole one)
+    entry: str = ""  # path that user code loads: a prefix, a file, or a directory ("." for the whole one)
     saved_ms: int = 0  # epoch, when the program wrote the last of its files, by its node's clock
     reported: bool = False  # the program has reported the step; otherwise it is from its files
     reported_step: Optional[int] = None  # that the program reported last before the snapshot
-    application_id: str = ""  # that committed it
+    application_id: str = ""  # ID of the application that committed it
     generation: int = 0
     committed_ms: int = 0  # epoch
     version: int = 2

@@ -1,4 +1,4 @@
-"""Remedies by library: what to change in a program so that it saves into its checkpoint directory."""
+"""Detection of saves outside the checkpoint directory, and remedies for each library."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def save_remedy(path: str) -> str:
 QUIET_NS = 3 * 10**9  # a file that has not changed for this time is complete
 _APART_NS = 5 * 10**9  # numbered files that come faster are the pieces of a data set
 _MOST_NUMBERED = 100  # files whose names differ in a number only; a larger series is a data set
-_MOST_FILES = 10_000  # that are followed
+_MOST_FILES = 10_000  # files to follow
 _RESUMED_NS = 30 * 10**9  # after a shorter pause, a file that grows may still be the same download
 
 _NAMES = re.compile(
@@ -56,12 +56,12 @@ _NAMES = re.compile(
     r"|(?:pytorch_model|optimizer|model)\.bin|trainer_state\.json|commit_success\.txt|_checkpoint_metadata",
     re.IGNORECASE,
 )
-# Other formats also hold data, so only their names say that they are a checkpoint.
+# Other formats also hold data, so only their names mark them as a checkpoint.
 _OTHERS = re.compile(r".*\.(?:zip|npz|pkl|pickle|joblib|bin|json|ubj|model|pb|tar)", re.IGNORECASE)
 _SAVE = r"(?:(?:global[-_]?)?step|iter|iteration|epoch|ep|ckpt|checkpoint|snapshot)s?"
 _CALLED_SAVE = re.compile(rf"(?:^|[^a-z]){_SAVE}(?:$|[^a-z])")
 _NUMBERED_SAVE = re.compile(rf"(?:^|[^a-z]){_SAVE}[-_=.]?[0-9]+|(?:^|[^a-z])[0-9]+[-_]?steps(?:$|[^a-z])")
-_PIECE = re.compile(r"[0-9]{5}-of-[0-9]{5}")  # of a model that several files hold
+_PIECE = re.compile(r"[0-9]{5}-of-[0-9]{5}")  # of a model in several files
 _NUMBER = re.compile(r"[0-9]+")
 _APPENDED = (".h5", ".hdf5")  # programs also append data to these for hours
 

@@ -1,4 +1,4 @@
-"""The file by which a checkpoint chain describes itself. Airflow's side writes it."""
+"""Files that describe a training and its owner: the chain file, written by the Airflow side, and the owner's epochs."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tony_provider.runtime.storage import uris
 
 @attrs.frozen
 class CheckpointChain:
-    """``chain.json``: what is trained in the chain. There before anything else, by exclusive creation."""
+    """Content of ``chain.json``, which identifies the training. Created exclusively, before all other files."""
 
-    fingerprint: dict[str, str]  # a hash by the key of each thing that makes another training of it
+    fingerprint: dict[str, str]  # hashes, by the key of each part whose change makes it another training
     continues: Optional[str] = None  # URI of another chain, or of one of its checkpoints, with which this chain begins
-    warm_start: Optional[str] = None  # URI of the model that initial weights were taken from
+    warm_start: Optional[str] = None  # URI of the model that provided the initial weights
     created_ms: int = 0  # epoch
     version: int = 1
 
@@ -30,22 +30,22 @@ class Stop:
     """A recorded order to end the application, which its master finds even if no server of YARN answers."""
 
     reason: str  # for the application's diagnostics
-    grace: Optional[float] = None  # seconds that user processes get; None: as the job specifies
+    grace: Optional[float] = None  # seconds for user processes to end; None: as the job specifies
 
 
 @attrs.frozen
 class WaitingTry:
-    """The try of a task that waits for an application."""
+    """Try of an Airflow task that waits for an application."""
 
-    name: str = ""  # see TaskTry.name; empty: no try waits, such as after a submission from the command line
+    name: str = ""  # see TryInfo.name; empty: no try waits, such as after a submission from the command line
     number: int = 0
-    run: str = ""  # names the run of the task in which the numbers of tries compare
+    run: str = ""  # names the run of the task within which the numbers of tries compare
     id: str = ""  # Airflow's UUID of the try; version 7 begins with the time of its creation
 
     def precedes(self, other: WaitingTry) -> bool:
-        """Return whether the other one is a later try of the same run of the task.
+        """Return whether the other try is a later one of the same run of the task.
 
-        A run that was deleted and made again counts from 1 again, but its tries have later ids.
+        A run that was deleted and created again counts from 1 again, but its tries have later IDs.
         """
         is_earlier = self.id[14:15] == other.id[14:15] == "7" and self.id < other.id
         return self.run == other.run and self.number < other.number and is_earlier

@@ -28,15 +28,15 @@ from tony_provider.runtime.common.files import locked
 from tony_provider.runtime.common.text import one_line
 
 _PROGRAM = "tony_provider.runtime.common.archives"
-_MORE_SECONDS = 60.0  # that a container waits, after SECONDS, for another container's lock
+_MORE_SECONDS = 60.0  # seconds that a container waits, after UNPACK_SECONDS, for another container's lock
 _POLL = 0.05  # seconds
 
 
 def unpack_once(archive: Path, target: Path, cancelled: threading.Event) -> None:
     """Unpack the archive to ``target``, unless another container has done so. The target appears atomically.
 
-    Blocks. Raises ArchiveError if the archive cannot be unpacked, or if another container takes more than SECONDS to
-    unpack it. Raises Cancelled, OSError.
+    Blocks. Raises ArchiveError if the archive cannot be unpacked, or if another container takes more than
+    UNPACK_SECONDS to unpack it. Raises Cancelled, OSError.
     """
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
@@ -83,7 +83,7 @@ def _unpack_apart(archive: Path, directory: Path, cancelled: threading.Event) ->
 
 
 def _wait(process: subprocess.Popen[bytes], cancelled: threading.Event) -> int | None:
-    """Return the exit code, or None after SECONDS. Raises Cancelled."""
+    """Return the exit code, or None after UNPACK_SECONDS. Raises Cancelled."""
     deadline = time.monotonic() + UNPACK_SECONDS
     while (code := process.poll()) is None and time.monotonic() < deadline:
         if cancelled.wait(_POLL):
@@ -91,11 +91,11 @@ def _wait(process: subprocess.Popen[bytes], cancelled: threading.Event) -> int |
     return code
 
 
-UNPACK_MEMORY = 512 << 20  # bytes of addresses: what xz has packed takes an eighth of it, a zip 1 KiB for each entry
-UNPACK_SECONDS = 900  # that another container may take to unpack the same archive, an environment of several GB
-LONGEST_PROBLEM = 2000  # characters of what is said of an archive that cannot be unpacked
+UNPACK_MEMORY = 512 << 20  # bytes of address space: xz needs an eighth of it, a zip 1 KiB for each entry
+UNPACK_SECONDS = 900  # for one archive, such as an environment of several GB
+LONGEST_PROBLEM = 2000  # characters of the reason why an archive cannot be unpacked
 
-# What an archive that is cut short, damaged or encrypted makes of the readers.
+# Errors that the readers raise for a truncated, damaged or encrypted archive.
 READ_ERRORS = (
     OSError,
     EOFError,
@@ -110,11 +110,11 @@ READ_ERRORS = (
     lzma.LZMAError,
 )
 
-_MOST_BYTES = 16 << 30  # that anything may unpack to
-_MOST_TIMES = 100  # its own size, beyond that
+_MOST_BYTES = 16 << 30  # unpacked bytes that any archive may have
+_MOST_TIMES = 100  # unpacked bytes for each packed byte, in addition to that
 _MOST_ENTRIES = 5_000_000
-_LONGEST_HEADER = 128 << 10  # bytes that a tar says of one entry: names, attributes, a sparse file's parts
-_MOST_COMMON = 100  # attributes that a tar says of all entries
+_LONGEST_HEADER = 128 << 10  # bytes of the header of one tar entry: names, attributes, the parts of a sparse file
+_MOST_COMMON = 100  # attributes that a tar sets for all entries
 _LONGEST_LINK = 4096  # bytes
 
 _OPENERS: dict[bytes, Callable[[Path], object]] = {
@@ -126,11 +126,11 @@ _OPENERS: dict[bytes, Callable[[Path], object]] = {
 
 
 class ArchiveError(Exception):
-    """An archive cannot be unpacked; the message names it."""
+    """Archive that cannot be unpacked; the message names the reason."""
 
 
 def main() -> int:
-    """Unpack, as the command line says."""
+    """Unpack the archive to the directory that the command line names."""
     archive, directory = sys.argv[1:]
     helper_processes.limit_memory(UNPACK_MEMORY)
     helper_processes.limit_time(UNPACK_SECONDS)
@@ -154,11 +154,11 @@ def _name(error: BaseException) -> str:
 
 
 def unpack_archive(archive: Path, directory: Path) -> None:
-    """Unpack zip and tar, plain or compressed, as YARN does: by what is inside, links and permissions kept.
+    """Unpack a zip or tar, plain or compressed, as YARN does: by its content, keeping links and permissions.
 
-    A link may lead anywhere, as those of an environment to its interpreter do, but nothing is unpacked by way of one
-    that leads out of the directory. Raises ArchiveError for that, for names that lead out, for devices, and for what is
-    larger than any environment; and what the readers of damaged archives do.
+    A link may lead anywhere, because an environment links to its interpreter, but no entry is written through a link
+    that leads out of the directory. Raises ArchiveError for such entries, for names that lead out, for devices and for
+    archives larger than any environment. Also raises READ_ERRORS if the archive is damaged.
     """
     left = _Room(archive.stat().st_size)
     directory = directory.resolve()
@@ -189,13 +189,13 @@ def _opened(archive: Path) -> BinaryIO:
 
 
 class _Measured:
-    """A tar's bytes, of which no more than ``left`` are read at once or in all, until that is set anew; None: any."""
+    """Reader of a tar that allows at most ``left`` more bytes until ``left`` is set again; None: no limit."""
 
     def __init__(self, data: BinaryIO) -> None:
         self._data = data
         self.left: Optional[int] = _LONGEST_HEADER
         self.tell = data.tell
-        self.seek = data.seek  # on the way nothing is kept
+        self.seek = data.seek  # seeking does not store anything
 
     def read(self, size: int) -> bytes:
         if self.left is not None:
@@ -207,14 +207,14 @@ class _Measured:
 
 @attrs.define
 class _Room:
-    """What an archive of so many bytes may unpack to: a hundred times that, or 16 GiB, and so many entries."""
+    """Counter of unpacked bytes (16 GiB and 100 times the packed size) and of entries (five million)."""
 
     packed: int
     _bytes: int = 0
     _entries: int = 0
 
     def take(self, size: int) -> None:
-        """Raises ArchiveError where there is no room for so many bytes more."""
+        """Count an entry of ``size`` bytes. Raises ArchiveError if a limit is exceeded."""
         self._bytes += size
         self._entries += 1
         if self._bytes > _MOST_BYTES + _MOST_TIMES * self.packed:
@@ -224,7 +224,7 @@ class _Room:
 
 
 def _inside(name: str) -> bool:
-    """Whether an entry's name stays in the directory."""
+    """Return whether an entry's name stays in the directory."""
     path = posixpath.normpath(name)
     return not path.startswith(("/", "../")) and path != ".." and "\0" not in path
 
@@ -234,7 +234,7 @@ def _check_tar(tar: tarfile.TarFile, entry: tarfile.TarInfo) -> None:
         raise ArchiveError(f"{one_line(entry.name)} is a device, or something else than files, directories and links")
     if not _inside(entry.name) or (entry.islnk() and not _inside(entry.linkname)):
         raise ArchiveError(f"{one_line(entry.name)} leads out of it")
-    if entry.size < 0:  # it would begin again before this one
+    if entry.size < 0:  # the next entry would start before this one
         raise ArchiveError(f"{one_line(entry.name)} has {entry.size} bytes")
     if len(tar.pax_headers) > _MOST_COMMON:
         raise ArchiveError(f"it says more than {_MOST_COMMON} things of all entries")
@@ -248,23 +248,23 @@ def _check_tar(tar: tarfile.TarFile, entry: tarfile.TarInfo) -> None:
 
 
 def _parts(entry: tarfile.TarInfo) -> list[tuple[int, int]]:
-    """Of a sparse file where each of its parts begins, and how long it is."""
+    """Return the start and length of each part of a sparse file, and an empty list for other files."""
     found: Optional[list[tuple[int, int]]] = getattr(entry, "sparse", None)
-    return [(start, size) for start, size in found or () if size]  # the older form has room for four
+    return [(start, size) for start, size in found or () if size]  # the old format has four slots, some unused
 
 
 def _extract_tar(tar: tarfile.TarFile, entry: tarfile.TarInfo, directory: Path) -> None:
-    if entry.isdir() and posixpath.normpath(entry.name) == ".":  # `tar -C folder .` begins with it
+    if entry.isdir() and posixpath.normpath(entry.name) == ".":  # the first entry of `tar -C folder .`
         return
     _make_way(directory, entry.name)
     if entry.islnk():
         _check_way(directory, entry.linkname)
         linked = directory / entry.linkname
-        if linked.is_symlink():  # rights and times would go to what that leads to
+        if linked.is_symlink():  # permissions and times would be set on the target of the link
             raise ArchiveError(f"{one_line(entry.name)} is a hard link to a link")
-        if not linked.exists():  # it would be looked for in the whole archive
+        if not linked.exists():  # tarfile would search the whole archive for it
             raise ArchiveError(f"{one_line(entry.name)} is a hard link to what does not come before it")
-    if hasattr(tarfile, "tar_filter"):  # from 3.12, and in the later releases of those before
+    if hasattr(tarfile, "tar_filter"):  # Python 3.12, and later patch releases of earlier versions
         tar.extract(entry, directory, filter="tar")
     else:
         tar.extract(entry, directory)
@@ -273,7 +273,7 @@ def _extract_tar(tar: tarfile.TarFile, entry: tarfile.TarInfo, directory: Path) 
 def _make_way(directory: Path, name: str) -> None:
     _check_way(directory, name)
     path = directory / name
-    if path.is_symlink():  # it would be written to what that leads to
+    if path.is_symlink():  # the entry would be written to the target of the link
         path.unlink()
 
 
@@ -284,11 +284,11 @@ def _check_way(directory: Path, name: str) -> None:
 
 
 def _extract_zipped(zipped: zipfile.ZipFile, member: zipfile.ZipInfo, directory: Path) -> None:
-    if not _inside(member.filename) or ".." in member.filename.split("/"):  # which zipfile leaves out of the path
+    if not _inside(member.filename) or ".." in member.filename.split("/"):  # zipfile removes such parts from the path
         raise ArchiveError(f"{one_line(member.filename)} leads out of it")
     _make_way(directory, member.filename)
     mode = member.external_attr >> 16
-    if mode & 0o170000 == 0o120000:  # a symbolic link, its target as the content
+    if mode & 0o170000 == 0o120000:  # symbolic link, whose content is its target
         if member.file_size > _LONGEST_LINK:
             raise ArchiveError(f"{one_line(member.filename)} is a link to nowhere")
         destination = zipped.read(member).decode()

@@ -1,18 +1,18 @@
-"""Numbers of as few bytes as they need (LEB128), as protobuf, Thrift's compact protocol and LevelDB have them."""
+"""Variable-length integers (LEB128), as in protobuf, Thrift and LevelDB, and CRC-32C checksums."""
 
 from __future__ import annotations
 
-_LONGEST = 10  # bytes, which hold 64 bits
+_LONGEST = 10  # bytes, enough for 64 bits
 
 
 class EndlessNumber(ValueError):  # noqa: N818 - says what was found
-    """A number takes more bytes than any of 64 bits."""
+    """Encoded number with more bytes than any 64-bit number needs."""
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """The unsigned number that begins at a position, and the position behind it.
+    """Return the unsigned number that starts at a position, and the position after it.
 
-    Raises IndexError where the data end before it does, EndlessNumber.
+    Raises IndexError if the data end within the number, and EndlessNumber.
     """
     number = 0
     for shift in range(0, 7 * _LONGEST, 7):

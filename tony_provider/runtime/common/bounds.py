@@ -1,7 +1,7 @@
-"""How many bytes are read at most of what somebody else has written: the one table of these bounds.
+"""Size limits for files and answers that other parties write, and a JSON reader that enforces limits.
 
-A job writes in its directory what it likes, and a file there may be anything by the time it is read. Each bound is
-several times what ours come to. What JSON takes beside its bytes is bounded by ``foreign_json``.
+A job writes anything in its directory, so any file there may have been replaced. Each limit is several times the size
+of what the runtime itself writes. ``read_json`` also limits the number of values, the nesting and the digits.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ from typing import Any
 
 from tony_provider.runtime.common.text import printable
 
-STATUS_LIMIT = 32 << 20  # status.json, result.json: of ten thousand tasks less than ten MiB
-APPLICATION_LIMIT = 16 << 20  # the description of an application, its job specification included
-RECORD_LIMIT = 1 << 20  # a small one: who owns a chain, that a result was delivered, a model's version
-PREVIOUS_RUNS_LIMIT = 16 << 20  # what ten applications of a task of a DAG have used
-RETURN_VALUE_LIMIT = 16 << 20  # return_value.json: up to 1 MiB as the program wrote it, and longer in our words
-MANIFEST_LIMIT = 64 << 20  # of a committed checkpoint, of some hundred thousand files
-COMMITS_LIMIT = 16 << 20  # one file of a shard log; full with 256 KiB
-EVENT_SEGMENT_LIMIT = 16 << 20  # one segment of the event log, compressed; all of them are half a MiB
+STATUS_LIMIT = 32 << 20  # status.json, result.json: less than 10 MiB for ten thousand tasks
+APPLICATION_LIMIT = 16 << 20  # description of an application, with its job specification
+RECORD_LIMIT = 1 << 20  # small records: a chain's owner, delivery of a result, a model's version
+PREVIOUS_RUNS_LIMIT = 16 << 20  # resource use of ten applications of a task of a DAG
+RETURN_VALUE_LIMIT = 16 << 20  # return_value.json: up to 1 MiB as the program wrote it, longer when rewritten
+MANIFEST_LIMIT = 64 << 20  # manifest of a committed checkpoint of some hundred thousand files
+COMMITS_LIMIT = 16 << 20  # one file of a shard log, which is full at 256 KiB
+EVENT_SEGMENT_LIMIT = 16 << 20  # one segment of the event log, compressed; all segments together have 0.5 MiB
 FETCHED_PART_LIMIT = 64 << 20  # a task's part of an input, of some hundred thousand files
-MASTER_ANSWER_LIMIT = 32 << 20  # of an application master, over the proxy
-YARN_ANSWER_LIMIT = 256 << 20  # of a ResourceManager: a listing of a hundred thousand applications
-NODE_ANSWER_LIMIT = 16 << 20  # of a NodeManager: its configuration, some 200 KiB, or the end of a container's log
-ADDRESSES_LIMIT = 16 << 20  # of all tasks, unpacked: some 60 bytes each
+MASTER_ANSWER_LIMIT = 32 << 20  # answer of an application master, over the proxy
+YARN_ANSWER_LIMIT = 256 << 20  # answer of a ResourceManager: a listing of a hundred thousand applications
+NODE_ANSWER_LIMIT = 16 << 20  # answer of a NodeManager: its configuration (200 KiB), or the end of a container's log
+ADDRESSES_LIMIT = 16 << 20  # addresses of all tasks, unpacked: some 60 bytes each
 
 MOST_VALUES = 1_000_000  # an application master's status of ten thousand tasks has some 500,000
-DEEPEST = 50  # levels; nothing of ours has ten
-RETURNED_DEEPEST = 200  # of what a program returns
-_MOST_DIGITS = 4000  # of a number; Python's own limit, where it has one, is 4300
-_LONGEST_SHOWN = 40  # characters of what is wrong
+DEEPEST = 50  # levels; the runtime's JSON has fewer than ten
+RETURNED_DEEPEST = 200  # levels of a program's return value
+_MOST_DIGITS = 4000  # of a number; Python's limit, in versions that have one, is 4300
+_LONGEST_SHOWN = 40  # characters of the wrong value in a message
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class BoundedJsonError(ValueError):
-    """Bytes are no JSON, or more than is read of somebody else's; the message says what is wrong with them."""
+    """Bytes are not JSON, or exceed a limit of the reader; the message names the problem."""
 
 
 def read_json(
@@ -48,12 +48,12 @@ def read_json(
     surrogates: bool = False,
     constants: bool = False,
 ) -> Any:
-    """What JSON in UTF-8 says. Its length in bytes is the caller's to bound. Raises ForeignJsonError.
+    """Parse JSON in UTF-8. The caller limits the number of bytes. Raises BoundedJsonError.
 
-    ``constants``: NaN and infinities may stand there, as Python writes them. ``surrogates``: text may hold halves of
-    surrogate pairs, as Python has bytes that are no text.
+    ``constants``: accept NaN and infinities, as Python writes them. ``surrogates``: accept text with halves of
+    surrogate pairs, which Python uses for undecodable bytes.
     """
-    # Before anything is made of it; what texts hold is counted, too.
+    # Counted before parsing, so brackets and commas within texts count as well.
     opened = data.count(b"[") + data.count(b"{")
     if (values := data.count(b",") + opened) > most_values:
         raise BoundedJsonError(f"it has up to {values} values; more than {most_values} are not read")
@@ -76,7 +76,7 @@ def read_json(
 
 
 def is_nested_deeper(plain: Any, levels: int) -> bool:
-    """Whether what ``json.loads`` gives has more levels than that. It reads more of them than others can work with."""
+    """Return whether a result of ``json.loads`` has more than ``levels`` levels, which other code may fail on."""
     if isinstance(plain, dict):
         inner: Iterable[Any] = plain.values()
     elif isinstance(plain, list):
@@ -87,7 +87,7 @@ def is_nested_deeper(plain: Any, levels: int) -> bool:
 
 
 def printable_json(plain: Any) -> Any:
-    """What ``read_json`` gives, with all text as ``text.printable`` has it: for people's eyes, logs and terminals."""
+    """Return a result of ``read_json`` with each text as ``text.printable`` returns it, for logs and terminals."""
     if isinstance(plain, str):
         return plain if plain.isprintable() else printable(plain)
     if isinstance(plain, list):
@@ -136,5 +136,5 @@ def _decoder(*, constants: bool) -> json.JSONDecoder:
     )
 
 
-# To make one takes as long as reading a short line.
+# Created once, because creating a decoder takes as long as reading a short line.
 _DECODERS = {constants: _decoder(constants=constants) for constants in (False, True)}

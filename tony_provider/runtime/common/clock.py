@@ -1,4 +1,4 @@
-"""A point in time as records have it, and as people read it. How long something takes: see quantities."""
+"""Points in time for records and for people, and the clocks of HTTP servers. Durations are in ``quantities``."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _correction_ms = 0
 
 
 def epoch_ms() -> int:
-    """The time now, in milliseconds since the epoch, by the clock that this process follows."""
+    """Return the time in milliseconds since the epoch, by the clock that this process follows."""
     return time.time_ns() // 1_000_000 + _correction_ms
 
 
 def follow(ahead: Optional[float]) -> None:
-    """Have ``epoch_ms`` return the time of another clock from now on, so that times of several machines compare.
+    """Make ``epoch_ms`` follow another clock, so that times of several machines can be compared.
 
     ``ahead``: seconds by which the other clock is ahead of this machine's; None: unknown. Within TOLERANCE, this
     machine's clock is right.
@@ -42,18 +42,18 @@ def difference(ahead: float) -> str:
 
 
 def moment(epoch_ms: int) -> str:
-    """A time in words, in UTC, which nobody mistakes for a time of their own."""
+    """Format a date and time in UTC, with the zone so that readers do not take it for local time."""
     at = datetime.fromtimestamp(min(max(0, epoch_ms), _LAST_YEAR) / 1000, timezone.utc)
     return at.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def time_of_day(epoch_ms: int) -> str:
-    """The time of day in words, in UTC, where the day is plain."""
+    """Format the time of day in UTC, for places where the date is known."""
     return time.strftime("%H:%M:%S UTC", time.gmtime(epoch_ms / 1000))
 
 
 _ROUNDING = 0.5  # seconds: the header has whole seconds, rounded down
-_LONGEST = 2.0  # seconds that an answer may take, so that its header tells the time precisely
+_LONGEST = 2.0  # seconds; after a slower answer the header is too imprecise
 
 
 def server_clock_ahead(
@@ -61,8 +61,8 @@ def server_clock_ahead(
 ) -> Optional[float]:
     """Return the seconds by which a server's clock is ahead of this machine's.
 
-    ``date``: the header. ``asked``, ``answered``: epoch seconds of this machine. Return ``known``, the result of an
-    earlier answer, if this answer does not tell.
+    ``date``: the header. ``asked``, ``answered``: epoch seconds of this machine. Returns ``known``, the result of an
+    earlier answer, if the header is missing or malformed or the answer took too long.
     """
     if date is None or not 0 <= answered - asked <= _LONGEST:
         return known

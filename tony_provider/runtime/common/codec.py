@@ -1,8 +1,8 @@
-"""How objects travel: attrs classes to JSON and back, the same on both sides of a job.
+"""Convert attrs classes to JSON and back, in the same way on both sides of a job.
 
-Serves ``JobSpec``, ``ApplicationDescription`` and ``JobStatus``. Memory travels as MiB, durations as seconds, enums as
-their values; a number that JSON cannot write (a loss of NaN) as ``"NaN"``, ``"Infinity"`` or ``"-Infinity"``, as
-protobuf's JSON form does. Reading is strict about types: what people write is read by ``parsing.parse`` instead.
+Serves ``JobSpec``, ``ApplicationDescription`` and ``JobStatus``. Memory is in MiB, durations in seconds, enums are
+their values. Numbers that JSON cannot write (a loss of NaN) are ``"NaN"``, ``"Infinity"`` or ``"-Infinity"``, as in
+protobuf's JSON form. Reading is strict about types; ``parsing.parse`` reads what people write.
 """
 
 from __future__ import annotations
@@ -29,17 +29,16 @@ T = TypeVar("T")
 
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
-# A class says with it whether its writer may be newer than its reader, who can do without what it does not know; see
-# ``JobStatus``. Without it unknown keys are an error: leaving out what a newer job description says would run another
-# job than the one described.
+# Name of the class attribute by which a class allows a writer newer than its reader, see ``JobStatus``: unknown keys
+# are ignored. Without it they are an error, because the job without them would differ from the described one.
 _MAY_BE_NEWER = "WRITER_MAY_BE_NEWER"
 
-_PIECE = 100  # elements of a list
-_BITS = 64  # of a number
+_PIECE = 100  # elements of a list in one piece
+_BITS = 64  # of an integer
 
 
 class CodecError(ValueError):
-    """Data is not the JSON form of the class wanted; ``problems`` names each place and what is wrong there."""
+    """Data is not the JSON form of the expected class; ``problems`` names each place and the reason."""
 
     def __init__(self, cls: type[Any], problems: tuple[str, ...]) -> None:
         super().__init__(f"not a valid {cls.__name__}: {'; '.join(problems)}")
@@ -47,9 +46,9 @@ class CodecError(ValueError):
 
 
 def dump_json(obj: Any) -> bytes:
-    """The JSON form of an attrs object, in UTF-8. Raises CodecError for what JSON cannot hold.
+    """Return the JSON form of an attrs object, in UTF-8. Raises CodecError for values that JSON cannot hold.
 
-    A long list is written in pieces: one call for all of it would hold every thread of the process.
+    A long list is written in pieces, because one call for the whole list would block every thread of the process.
     """
     try:
         return "".join(_pieces(to_plain(obj))).encode()
@@ -83,15 +82,15 @@ def _text(plain: Any) -> str:
 
 
 def to_plain(obj: Any) -> Any:
-    """The JSON form as dictionaries, lists, text and numbers; ``parsing.parse_job`` reads a job's back."""
+    """Return the JSON form as dictionaries, lists, text and numbers. ``parsing.parse_job`` reads a job's form."""
     return _converter(forbid_extra_keys=True).unstructure(obj)
 
 
 def load_json(data: bytes, cls: type[T], *, ignore_unknown: Optional[bool] = None) -> T:
-    """Read what ``dump_json`` wrote.
+    """Read the bytes that ``dump_json`` wrote.
 
-    ``ignore_unknown`` says whether keys that ``cls`` lacks are passed over; default: where ``cls`` says that a newer
-    runtime may have written it. Raises CodecError naming every place that is wrong.
+    ``ignore_unknown``: ignore keys that ``cls`` lacks. Default: only if ``cls`` allows a newer writer. Raises
+    CodecError, which names every invalid place.
     """
     try:
         plain = read_json(data)
@@ -101,18 +100,18 @@ def load_json(data: bytes, cls: type[T], *, ignore_unknown: Optional[bool] = Non
 
 
 def from_plain(plain: Any, cls: type[T], *, ignore_unknown: Optional[bool] = None) -> T:
-    """The object in what ``json.loads`` gives; otherwise like ``load_json``."""
+    """Convert a result of ``json.loads`` to an object, like ``load_json``."""
     if ignore_unknown is None:
         ignore_unknown = bool(getattr(cls, _MAY_BE_NEWER, False))
     forbid = not ignore_unknown
     try:
-        with suppress(Exception):  # which the other converter then explains
+        with suppress(Exception):  # the other converter then explains the error
             return _converter(forbid_extra_keys=forbid).structure(plain, cls)
         return _converter(forbid_extra_keys=forbid, explaining=True).structure(plain, cls)
     except RecursionError as error:
         raise CodecError(cls, ("nested too deeply",)) from error
     except Exception as error:
-        # cattrs raises a group holding whatever the hooks raised; transform_error turns it into places and reasons.
+        # cattrs raises a group of the hooks' errors; transform_error turns it into places and reasons.
         problems = cattrs.transform_error(error, path=cls.__name__, format_exception=_explain)
         raise CodecError(cls, tuple(problems)) from error
 
@@ -128,7 +127,7 @@ def _explain(error: BaseException, _type: Optional[type[Any]]) -> str:
 def _structure_int(value: Any, _: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"expected an integer, got {reprlib.repr(value)}")
-    if value.bit_length() >= _BITS:  # no message takes it, and no time or size in words can be made of it
+    if value.bit_length() >= _BITS:  # larger integers fit no message, and cannot be formatted as a time or size
         raise TypeError(f"expected an integer of {_BITS} bits, got one of {value.bit_length()}")
     return value
 
@@ -150,7 +149,7 @@ def _structure_bool(value: Any, _: Any) -> bool:
 def _structure_str(value: Any, wanted: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"expected text, got {reprlib.repr(value)}")
-    return value if wanted is str else wanted(value)  # cattrs takes an enum that is text for text
+    return value if wanted is str else wanted(value)  # cattrs treats an enum that is a str as str
 
 
 def _structure_amount(value: Any, _: Any) -> ResourceAmount:
@@ -160,7 +159,7 @@ def _structure_amount(value: Any, _: Any) -> ResourceAmount:
         raise TypeError(f"{error}, got {reprlib.repr(value)}") from error
 
 
-_UNIONS = (Union, getattr(types, "UnionType", Union))  # the latter is float | str, from Python 3.10 on
+_UNIONS = (Union, getattr(types, "UnionType", Union))  # the latter is the type of float | str, from Python 3.10 on
 
 
 def _is_number_or_text(wanted: Any) -> bool:
@@ -168,14 +167,14 @@ def _is_number_or_text(wanted: Any) -> bool:
 
 
 def _structure_number_or_text(value: Any, wanted: Any) -> Any:
-    """A number that JSON cannot write stays the text that it is."""
+    """Keep text, such as a number that JSON cannot write, and convert everything else to float."""
     if isinstance(value, str) or (value is None and type(None) in get_args(wanted)):
         return value
     return _structure_float(value, float)
 
 
 def _check_container(name: str, wanted: Any, value: Any) -> None:
-    # cattrs takes any iterable for a list, so that a text would become a list of its letters.
+    # cattrs accepts any iterable as a list, so a text would become a list of its letters.
     if value is None:
         return
     if get_origin(wanted) is list and not isinstance(value, list):
@@ -196,7 +195,7 @@ def _unstructure_str(value: str) -> Any:
 
 @cache
 def _converter(*, forbid_extra_keys: bool, explaining: bool = False) -> cattrs.Converter:
-    """``explaining``: by errors that name every place. What it makes for that takes twice as long to be made."""
+    """Return a converter. With ``explaining``, its errors name every place, but creating it takes twice as long."""
     converter = cattrs.Converter(forbid_extra_keys=forbid_extra_keys, detailed_validation=explaining)
     converter.register_structure_hook(int, _structure_int)
     converter.register_structure_hook(float, _structure_float)

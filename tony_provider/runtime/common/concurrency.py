@@ -1,4 +1,4 @@
-"""The exception that ends blocking work whose caller has cancelled it."""
+"""Blocking and asynchronous work with limits: cancellation, timeouts, bounded parallelism, retries with pauses."""
 
 from __future__ import annotations
 
@@ -20,13 +20,12 @@ T = TypeVar("T")
 
 
 async def wait_with_timeout(work: Awaitable[T], seconds: Optional[float]) -> T:
-    """Wait for ``work``, at most so many seconds; returns what it gives.
+    """Wait at most ``seconds`` for ``work``, and return its result.
 
-    It is cancelled when it takes longer, and when the caller is. Raises asyncio.TimeoutError.
+    Cancels the work on timeout and if the caller is cancelled. Raises asyncio.TimeoutError.
 
-    In place of asyncio.wait_for, which before Python 3.12 forgets a cancellation that comes when the work is just done
-    (https://github.com/python/cpython/issues/86296): a task that was told to end then goes on, and whoever waits for
-    its end waits for ever.
+    Replaces asyncio.wait_for, which before Python 3.12 loses a cancellation that arrives just as the work completes
+    (https://github.com/python/cpython/issues/86296). The cancelled task then continues, and its awaiter waits forever.
     """
     task = asyncio.ensure_future(work)
     try:
@@ -35,7 +34,7 @@ async def wait_with_timeout(work: Awaitable[T], seconds: Optional[float]) -> T:
         if not task.done():
             task.cancel()
             await asyncio.wait({task})
-        _ = task.cancelled() or task.exception()  # asyncio complains of exceptions that nobody looked at
+        _ = task.cancelled() or task.exception()  # asyncio logs exceptions that were never retrieved
     if not in_time and task.cancelled():
         raise asyncio.TimeoutError
     return task.result()
@@ -45,10 +44,10 @@ R = TypeVar("R")
 
 
 def in_parallel(work: Callable[[T], R], things: Iterable[T], workers: int, name: str) -> Iterator[R]:
-    """What ``work`` gives for each of the things, in any order. Blocks.
+    """Yield the result of ``work`` for each of the things, in any order. Blocks.
 
-    What it raises first ends all: no more is begun, and what is under way has ended when it is raised. ``name``: of
-    the threads.
+    The first error of ``work`` ends all: no further work is started, and running work ends before the error is raised.
+    ``name``: prefix of the threads' names.
     """
     with ThreadPoolExecutor(workers, thread_name_prefix=name) as pool:
         pending: set[Future[R]] = set()
@@ -74,10 +73,10 @@ _LOOK = 1.0  # seconds
 def in_parallel_ordered(
     work: Callable[[T], R], things: Iterable[T], at_once: int, looks: Callable[[], None]
 ) -> Iterator[R]:
-    """The result of ``work`` for each thing, of which at most ``2 * at_once`` are taken ahead.
+    """Yield the result of ``work`` for each thing, in order; at most ``2 * at_once`` things are taken ahead.
 
-    ``looks`` is called before each result, and again each second while it is waited for; what it raises ends the work,
-    and so does what ``work`` raises. Blocks. Work that is under way then is not waited for.
+    Calls ``looks`` before each result, and each second while waiting for one. An error of ``looks`` or ``work`` ends
+    the iteration, which does not wait for work that is running then. Blocks.
     """
     pool = ThreadPoolExecutor(at_once, "inputs")
     begun: deque[Future[R]] = deque()
@@ -98,27 +97,27 @@ def _result(future: Future[R], looks: Callable[[], None]) -> R:
         try:
             return future.result(_LOOK)
         except NotYet:
-            if future.done():  # the work's own
+            if future.done():  # raised by the work itself
                 return future.result()
 
 
 E = TypeVar("E", bound=Exception)
 
-FIRST_PAUSE = 1.0  # seconds between the first tries, doubled up to
+FIRST_PAUSE = 1.0  # seconds between the first attempts, doubled up to
 LONGEST_PAUSE = 15.0
 
 
 def pauses(first: float, longest: float) -> Iterator[float]:
-    """Pauses between one try and the next, in seconds, that grow from ``first`` to ``longest``; without an end."""
+    """Yield pauses between attempts, in seconds, that grow from ``first`` to ``longest``, without an end."""
     while True:
         yield first
         first = min(2 * first, longest)
 
 
 async def retry(work: Callable[[], Awaitable[T]], seconds: float, on: type[E], told: Callable[[E], None]) -> T:
-    """Do ``work`` again and again while it fails with ``on``, for so many seconds from the first failure on.
+    """Repeat ``work`` while it fails with ``on``, for at most ``seconds`` from the first failure.
 
-    ``told`` hears of the first failure; the last one is raised, and at once whatever is not ``on``.
+    Calls ``told`` with the first failure, and raises the last one. Other errors are raised at once.
     """
     failures = _Failures(seconds, told)
     while True:
@@ -132,7 +131,7 @@ async def retry(work: Callable[[], Awaitable[T]], seconds: float, on: type[E], t
 def retry_blocking(
     work: Callable[[], T], seconds: float, on: type[E], told: Callable[[E], None], cancelled: threading.Event
 ) -> T:
-    """Do ``work`` as ``retry`` does, in a thread. Raises Cancelled, too."""
+    """Repeat ``work`` in a thread, as ``retry`` does. Also raises Cancelled."""
     failures = _Failures(seconds, told)
     while True:
         try:
@@ -144,7 +143,7 @@ def retry_blocking(
 
 
 class _Failures(Generic[E]):
-    """The failures of one piece of work so far."""
+    """Failures of one piece of work so far."""
 
     def __init__(self, seconds: float, told: Callable[[E], None]) -> None:
         self._seconds = seconds
@@ -153,7 +152,7 @@ class _Failures(Generic[E]):
         self._until: Optional[float] = None
 
     def pause_after(self, error: E) -> float:
-        """Raises the error when the next try would come too late."""
+        """Return the seconds to wait before the next attempt. Raises the error if that attempt would be too late."""
         now, pause = time.monotonic(), next(self._pauses)
         if self._until is None:
             self._until = now + self._seconds

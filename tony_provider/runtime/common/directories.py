@@ -1,4 +1,4 @@
-"""Removal of directories that user processes have written in. It blocks."""
+"""Removal of directories that user processes have written in. Blocks."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ log = logging.getLogger(__name__)
 
 
 def remove_tree(directory: Path) -> None:
-    """Remove a directory with all that is below, also where a process took away the right to.
+    """Remove a directory and its content, also if a process removed its permissions.
 
-    Nothing happens when it is not there. What still cannot be removed is logged and left.
+    Does nothing if the directory does not exist. Logs what still cannot be removed, and leaves it.
     """
     _unlock(directory)
-    for parent, names, _ in os.walk(directory):  # looks into each one after it was unlocked here
+    for parent, names, _ in os.walk(directory):  # reads each directory after it was unlocked here
         for name in names:
             _unlock(Path(parent, name))
     shutil.rmtree(directory, ignore_errors=True)
@@ -27,5 +27,5 @@ def remove_tree(directory: Path) -> None:
 
 def _unlock(directory: Path) -> None:
     if not directory.is_symlink():
-        with suppress(OSError):  # another user's, or gone: its removal will show
+        with suppress(OSError):  # owned by another user, or gone: the removal will show it
             directory.chmod(0o700)

@@ -1,4 +1,4 @@
-"""A lock between the processes of one machine: a file that one of them holds."""
+"""File locks, private files, directories that only this user can change, and SHA-256 of streams."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-_POLL = 0.05  # seconds; flock() itself knows no deadline
+_POLL = 0.05  # seconds; flock() has no timeout
 
 
 @contextmanager
 def locked(path: Path, seconds: float) -> Iterator[None]:
-    """Context manager that holds the file until its end, or that of this process.
+    """Hold an exclusive lock on the file within the context; the end of the process also releases it.
 
-    It is made where there is none, and stays.
+    Creates the file if it does not exist, and does not remove it.
 
-    Raises TimeoutError when another process still holds it after ``seconds``, OSError when it cannot be opened.
+    Raises TimeoutError if another process still holds it after ``seconds``, and OSError if it cannot be opened.
     """
     deadline = time.monotonic() + seconds
     with path.open("a") as file:
@@ -41,12 +41,9 @@ def _try(descriptor: int) -> bool:
 
 
 def write_private_file(path: Path, content: bytes) -> None:
-    """Write a file in one act, so that nobody reads half of it; only its owner may read it from its first moment on.
-
-    Blocks; raises OSError.
-    """
+    """Write a file atomically, readable only by its owner from the start. Blocks. Raises OSError."""
     partial = path.with_name(f"{path.name}.part")
-    partial.unlink(missing_ok=True)  # whose rights might be others
+    partial.unlink(missing_ok=True)  # an existing file might have other permissions
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
@@ -57,7 +54,7 @@ _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 class ForeignDirectoryError(Exception):
-    """Another user could put files into a directory; the message names the directory and the remedy."""
+    """Directory where another user could put files; the message names the directory and the remedy."""
 
 
 def make_own_directory(path: Path) -> None:
@@ -110,7 +107,7 @@ _CHUNK = 1 << 20  # bytes read at a time
 
 
 def sha256_of(stream: BinaryIO) -> str:
-    """The SHA-256 of all that is left in a stream, hexadecimal. Raises what its ``read`` does."""
+    """Return the SHA-256 of the rest of a stream, in hexadecimal. Raises the errors of its ``read``."""
     digest = hashlib.sha256()
     while chunk := stream.read(_CHUNK):
         digest.update(chunk)

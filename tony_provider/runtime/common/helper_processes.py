@@ -1,7 +1,8 @@
-"""The environment variables of helper processes, without secrets of the process that starts them.
+"""Helper processes: environment without secrets, memory and time limits, protection from tracing, and log on stderr.
 
-The variables are listed by name, because the starting process may be an Airflow worker with connections, keys and cloud
-logins in its environment. Relative entries of search paths are left out, because they depend on the current directory.
+The environment variables are listed by name, because the starting process may be an Airflow worker with connections,
+keys and cloud credentials in its environment. Relative entries of search paths are left out, because they depend on the
+current directory.
 """
 
 from __future__ import annotations
@@ -42,17 +43,17 @@ def absolute_entries(search_path: str) -> str:
 
 
 def helper_command(module: str, *arguments: str) -> list[str]:
-    """The command line that runs a module in this process's interpreter, without looking for packages at its start."""
+    """Return the command line that runs a module in this process's interpreter, without ``site`` and its packages."""
     return [sys.executable, "-S", "-m", module, *arguments]
 
 
 def helper_environment() -> dict[str, str]:
-    """Return the variables for such a process: its module search path, and no secret of this process."""
+    """Return the variables for a process of ``helper_command``: its module search path, and no secrets."""
     return {**child_environment(), "PYTHONPATH": absolute_entries(os.pathsep.join(sys.path))}
 
 
 def limit_memory(most: int) -> None:
-    """Hold this process to so many bytes of addresses; where memory ends, it goes before all others."""
+    """Limit this process to ``most`` bytes of address space, and make it the first to be killed if memory runs out."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
     with suppress(OSError):
@@ -60,7 +61,7 @@ def limit_memory(most: int) -> None:
 
 
 def limit_time(seconds: int) -> None:
-    """Have this process ended by the system after so many seconds of processor time more."""
+    """Make the system end this process after ``seconds`` more of CPU time."""
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)
     used = resource.getrusage(resource.RUSAGE_SELF)
     resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime) + 1 + seconds, hard))
@@ -70,9 +71,9 @@ _PR_SET_DUMPABLE = 4  # linux/prctl.h
 
 
 def keep_memory_private() -> None:
-    """Keep processes of the same user from tracing this one, and from its memory and environment in /proc.
+    """Keep processes of the same user from tracing this process, and from its memory and environment in /proc.
 
-    Whom it starts may be traced as ever; prctl(2) has the rest. Raises OSError.
+    Does not apply to the processes that this process starts, see prctl(2). Raises OSError.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
@@ -80,22 +81,22 @@ def keep_memory_private() -> None:
         raise OSError(number, f"prctl(PR_SET_DUMPABLE): {os.strerror(number)}")
 
 
-LOG_LIMIT = 8 << 20  # bytes of the file; as many again in the one before, with ``.1`` at the end of its name
+LOG_LIMIT = 8 << 20  # bytes of the file; the previous file, with the suffix ``.1``, has as many
 _STDERR = 2
 
 
 def configure_log() -> None:
-    """Send this process's log lines to its stderr, through OwnLog, from now on."""
+    """Send this process's log lines to its stderr, through ProcessLog, from now on."""
     logging.basicConfig(
         handlers=[ProcessLog()], level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", datefmt="%F %T"
     )
 
 
 class ProcessLog(logging.Handler):
-    """A handler that writes to stderr, without what a terminal obeys, and empties its file when that has grown large.
+    """Handler that writes printable lines to stderr, and empties its file when the file has grown large.
 
-    A disk that is full costs lines, and nothing else: no buffer is left that the end of the process would trip over.
-    The file is another program's making, which has opened it and keeps its name: so it is copied and emptied.
+    A full disk costs only lines: no buffer remains that would fail at the end of the process. Another program opened
+    the file and keeps its name, so the handler copies and empties it.
     """
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -106,7 +107,7 @@ class ProcessLog(logging.Handler):
 
 
 def _turn_over(size: int) -> None:
-    """Before so many bytes are written. Raises OSError."""
+    """Copy and empty the log before ``size`` more bytes would exceed the limit. Raises OSError."""
     status = os.fstat(_STDERR)
     if not stat.S_ISREG(status.st_mode) or status.st_size + size <= LOG_LIMIT:
         return

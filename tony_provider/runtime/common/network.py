@@ -1,4 +1,7 @@
-"""Network addresses."""
+"""Network addresses, users of local sockets, TLS keys and titles of HTTP error pages.
+
+Any user may listen on a loopback port first, so callers check the user at the other end of a connection.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +23,14 @@ HIGHEST_PORT = 65535
 
 @attrs.frozen(order=True)
 class Address:
-    """A host (name, IPv4, or IPv6 without brackets) and a port."""
+    """Host (name, IPv4, or IPv6 without brackets) and port."""
 
     host: str
     port: int
 
     @classmethod
     def parse(cls, text: str) -> Address:
-        """The address in a text, ``host:port`` or ``[IPv6]:port``. Raises ValueError."""
+        """Parse ``host:port`` or ``[IPv6]:port``. Raises ValueError."""
         host, colon, port = text.rpartition(":")
         if host.startswith("[") and host.endswith("]"):
             host = host[1:-1]
@@ -40,9 +43,9 @@ class Address:
 
 
 def canonical_host(text: str) -> str:
-    """One spelling for each numeric address: IPv6 may name its interface, or hold an IPv4 address.
+    """Return one spelling for each numeric address: IPv6 without its interface, IPv4 for an IPv4-mapped IPv6.
 
-    Anything else stays as it is.
+    Other hosts are returned unchanged.
     """
     try:
         parsed = ipaddress.ip_address(text.partition("%")[0])
@@ -52,20 +55,20 @@ def canonical_host(text: str) -> str:
     return str(mapped or parsed)
 
 
-_TABLES = ("tcp", "tcp6")  # a server on every address of both kinds is in the second only
+_TABLES = ("tcp", "tcp6")  # a server on all addresses of both kinds is only in the second
 _LOCAL, _REMOTE, _STATE, _USER, _INODE = 1, 2, 3, 7, 9  # columns of proc_net_tcp(5)
 _LISTENING = "0A"
 _OPEN = ("01", "08")  # established, and closed by this side alone
-_HALF = ("04", "05")  # closed by the other side, which may still read: so it is as long as a process has it
-# Words of addresses as the kernel writes them, in this machine's byte order.
+_HALF = ("04", "05")  # closed by the other side, which may still read; lasts while a process holds the socket
+# Words of addresses, as the kernel writes them, in this machine's byte order.
 _WORD = 4  # bytes
 _EVERY = "00000000"
-_MAPPED = bytes(10) + b"\xff\xff"  # before an IPv4 address, as an IPv6 one
-_LOOKS, _PAUSE = 5, 0.02  # at a table in which a new connection may be missing; seconds
+_MAPPED = bytes(10) + b"\xff\xff"  # prefix of an IPv4 address in IPv6 form
+_LOOKS, _PAUSE = 5, 0.02  # attempts to find a new connection in a table, and seconds between them
 
 
 class Connected(Protocol):
-    """What knows the two addresses of a connection: a socket, or what asyncio shows of one."""
+    """Connection with two addresses: a socket, or asyncio's view of a socket."""
 
     def getsockname(self) -> Any: ...
 
@@ -118,11 +121,11 @@ def peer_sockets(connection: Connected, proc: Path = Path("/proc")) -> set[OpenS
     try:
         (host, port), (own_host, own_port) = connection.getpeername()[:2], connection.getsockname()[:2]
         both = list(zip(_as_kernel(host), _as_kernel(own_host)))
-    except (OSError, ValueError):  # it is closed already, or leads by another protocol
+    except (OSError, ValueError):  # the connection is already closed, or uses another protocol
         return set()
     ends = {(f"{theirs}:{port:04X}", f"{ours}:{own_port:04X}") for theirs, ours in both}
     for _ in range(_LOOKS):
-        # In this order: one that nobody has accepted by then is still that of a socket that listened before.
+        # In this order: a connection that is still not accepted belongs to one of the sockets that listened before.
         listening = _listening_sockets(port, host, proc)
         for row in _rows(proc):
             if (row.local, row.remote) in ends and row.is_taken and row.state in (*_OPEN, *_HALF):
@@ -134,9 +137,9 @@ def peer_sockets(connection: Connected, proc: Path = Path("/proc")) -> set[OpenS
 
 
 def is_of_this_machine(host: str) -> bool:
-    """Return whether an IP address is one of this machine's: a socket can be bound to it.
+    """Return whether an IP address belongs to this machine, which means that a socket can be bound to it.
 
-    The two addresses of a connection within a machine may differ: one to 127.0.1.1 comes from 127.0.0.1.
+    The two addresses of a connection within a machine may differ: a connection to 127.0.1.1 comes from 127.0.0.1.
     """
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM) as bound:
         try:
@@ -153,7 +156,7 @@ def _listening_sockets(port: int, host: str, proc: Path) -> set[OpenSocket]:
 
 
 def _as_kernel(host: str) -> list[str]:
-    """An address as the kernel's tables may have it: an IPv4 one by itself, and within an IPv6 one."""
+    """Return an address in the forms of the kernel's tables: IPv4 as such and in IPv6 form."""
     address = ipaddress.ip_address(host.partition("%")[0]).packed
     return [_words(address)] if ":" in host else [_words(address), _words(_MAPPED + address)]
 
@@ -166,7 +169,7 @@ def _words(address: bytes) -> str:
 def _rows(proc: Path) -> Iterator[_Row]:
     for name in _TABLES:
         table = proc / "net" / name
-        if not table.exists():  # IPv6 may be off
+        if not table.exists():  # IPv6 may be disabled
             continue
         for line in table.read_text().splitlines()[1:]:
             row = line.split()
@@ -174,9 +177,9 @@ def _rows(proc: Path) -> Iterator[_Row]:
 
 
 def load_key(context: ssl.SSLContext, pem: bytes) -> None:
-    """Give a context a key with its certificates. The file is its owner's alone, and gone at once.
+    """Load a private key with its certificates into a context, from a temporary file that only its owner can read.
 
-    Blocks; raises OSError, of which ssl.SSLError is one.
+    Blocks. Raises OSError, of which ssl.SSLError is a subclass.
     """
     with tempfile.NamedTemporaryFile(dir=".", prefix=".tony-") as file:
         file.write(pem)
@@ -184,11 +187,11 @@ def load_key(context: ssl.SSLContext, pem: bytes) -> None:
         context.load_cert_chain(file.name)
 
 
-_LOOKED_AT = 16 << 10  # bytes; a job's own master may answer with any page, as long as it likes
+_LOOKED_AT = 16 << 10  # bytes; a job's own master may answer with any page of any length
 
 
 def page_title(page: bytes) -> str:
-    """Its title, in which Hadoop's servers say what is wrong; of a page without one the beginning."""
+    """Return a page's title, in which Hadoop's servers report errors, or its beginning if it has no title."""
     beginning = page[:_LOOKED_AT]
     small = beginning.lower()
     start = small.find(b"<title>") + len(b"<title>")

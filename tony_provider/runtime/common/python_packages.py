@@ -1,4 +1,4 @@
-"""What a wheel's file name says of it: of which project it is, and for which Pythons and machines."""
+"""File names of wheels, with the Pythons and machines that they fit, and the record of a built environment."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ Version = tuple[int, int]
 
 
 def version_text(version: Version) -> str:
-    """A version as people write it: ``3.12``."""
+    """Format a version: ``3.12``."""
     return "{}.{}".format(*version)
 
 
 def normalized(project: str) -> str:
-    """A project's name, as indexes compare it."""
+    """Return a project's name as package indexes compare it."""
     return re.sub(r"[-_.]+", "-", project).lower()
 
 
 @attrs.frozen
 class WheelName:
-    """A wheel, by the name of its file."""
+    """Parts of a wheel's file name."""
 
-    project: str  # as it is written there
+    project: str  # as the file name spells it
     version: str
     pythons: list[str]  # such as cp312, py3
     abis: list[str]
@@ -41,7 +41,7 @@ class WheelName:
 
     @classmethod
     def parse(cls, file: str) -> Optional[WheelName]:
-        """None: it is no wheel's name."""
+        """Parse a file name. Return None if it is not a wheel's name."""
         match = _NAME.fullmatch(file)
         if match is None:
             return None
@@ -50,20 +50,20 @@ class WheelName:
 
     @property
     def normalized(self) -> str:
-        """The project's name, as indexes compare it."""
+        """Name of the project, as package indexes compare it."""
         return normalized(self.project)
 
     def suits_machine(self, machine: str) -> bool:
-        """Whether it is for Linux on such a machine, as ``uname -m`` says it."""
+        """Return whether the wheel fits Linux on this machine, named as by ``uname -m``."""
         return _ANY in self.platforms or machine in self.machines
 
     @property
     def machines(self) -> list[str]:
-        """Those with Linux that it is for by name."""
+        """Machines with Linux that the wheel's file name lists."""
         return [match["machine"] for each in self.platforms if (match := _LINUX.fullmatch(each))]
 
     def suits_python(self, version: Version) -> bool:
-        """Whether it is for CPython of this version."""
+        """Return whether the wheel fits CPython of this version."""
         return any(self._suits(tag, version) for tag in self.pythons)
 
     def _suits(self, tag: str, version: Version) -> bool:
@@ -86,22 +86,22 @@ def _is_python(_: object, field: object, value: str) -> None:
 
 @attrs.frozen(kw_only=True)
 class EnvironmentRecord:
-    """What `airflow tony env build` has built."""
+    """Record of an environment that `airflow tony env build` has built."""
 
     WRITER_MAY_BE_NEWER: ClassVar[bool] = True  # see ``codec``
 
     python: str = attrs.field(validator=_is_python)  # such as 3.12
-    machine: str  # as ``uname -m`` says it
+    machine: str  # named as by ``uname -m``
     packages: dict[str, str]  # versions by name
     built_by: str  # such as uv 0.8.3
     built_ms: int  # epoch
-    archive: str = ""  # the name of its file; empty in the archive itself
-    sha256: str = ""  # of the archive, hexadecimal; likewise
-    size: int = 0  # bytes; likewise
-    version: int = 1  # of this form
+    archive: str = ""  # file name of the archive; empty in the archive itself
+    sha256: str = ""  # of the archive, hexadecimal; empty in the archive itself
+    size: int = 0  # bytes of the archive; 0 in the archive itself
+    version: int = 1  # of this format
 
     @property
     def python_version(self) -> Version:
-        """Of its Python."""
+        """Version of the environment's Python."""
         major, minor = self.python.split(".")
         return int(major), int(minor)

@@ -1,6 +1,6 @@
-"""YARN's names of resources that a specification has fields of its own for.
+"""Resource names and amounts of YARN, and texts for durations, sizes, amounts and progress.
 
-See org.apache.hadoop.yarn.api.records.ResourceInformation.
+For the names see org.apache.hadoop.yarn.api.records.ResourceInformation.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MEMORY = "memory-mb"  # MiB
 VCORES = "vcores"
 GPU = "yarn.io/gpu"
 
-# As in YARN's UnitsConversionUtil: prefixes, whatever it is that is counted.
+# Prefixes of YARN's UnitsConversionUtil; they apply to any resource.
 UNITS: dict[str, Fraction] = {
     **{unit: Fraction(1, 1000**power) for power, unit in ((4, "p"), (3, "n"), (2, "u"), (1, "m"))},
     "": Fraction(1),
@@ -31,17 +31,17 @@ _PLAIN = re.compile(r"([0-9]{1,19})([A-Za-z]{1,2})")
 
 @attrs.frozen
 class ResourceAmount:
-    """How much of a resource. Written as ``10Gi``, or a plain number in the unit that the cluster counts it in."""
+    """Amount of a resource: ``10Gi``, or a plain number in the unit in which the cluster counts the resource."""
 
     value: int
-    units: str = ""  # one of UNITS; empty: the resource's own, whichever that is
+    units: str = ""  # one of UNITS; empty: the unit of the resource on this cluster
 
     def counted_in(self, units: str) -> int:
-        """The number in these units of the resource's own, rounded up to a whole one."""
+        """Return the number in these units of the cluster's resource, rounded up to an integer."""
         return math.ceil(self._exactly(units))
 
     def is_whole_in(self, units: str) -> bool:
-        """Whether the cluster, counting in these units, would give it without losing a part: YARN rounds down."""
+        """Return whether the amount is an integer in these units. YARN would round a fraction down."""
         return self._exactly(units).denominator == 1
 
     def _exactly(self, units: str) -> Fraction:
@@ -49,7 +49,7 @@ class ResourceAmount:
 
     @property
     def plain(self) -> Union[int, str]:
-        """As it is written in a job."""
+        """The amount as a job specifies it."""
         return f"{self.value}{self.units}" if self.units else self.value
 
     @classmethod
@@ -69,14 +69,14 @@ class ResourceAmount:
 _DURATIONS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _STEP = 1024
-_LONG_FORECAST = 600.0  # seconds; told in minutes, since no forecast is right to the second
+_LONG_FORECAST = 600.0  # seconds; longer forecasts are in minutes, since no forecast is precise to the second
 _LONGEST_FORECAST = 365 * 86400.0  # seconds
 _ROUNDING = 1e-9  # 100 * 0.29 is a little less than 29
 _NOUNS = {VCORES: "vcore", GPU: "GPU"}
 
 
 def span(seconds: float) -> str:
-    """A duration by its largest unit and the one below that: ``2 h 5 min``, ``12 s``; ``1 h`` for 3605 seconds."""
+    """Format a duration by its largest unit and the next one: ``2 h 5 min``, ``12 s``; ``1 h`` for 3605 seconds."""
     left = max(0, round(seconds))
     for at, (length, unit) in enumerate(_DURATIONS):
         if left >= length:
@@ -88,7 +88,7 @@ def span(seconds: float) -> str:
 
 
 def size(count: float) -> str:
-    """Bytes: ``512 B``, ``1.5 GiB``, ``300 MiB``."""
+    """Format a number of bytes: ``512 B``, ``1.5 GiB``, ``300 MiB``."""
     left, unit = float(count), 0
     while round(left) >= _STEP and unit < len(_SIZES) - 1:
         left, unit = left / _STEP, unit + 1
@@ -97,45 +97,45 @@ def size(count: float) -> str:
 
 
 def amount(resource: str, number: int, units: str = "") -> str:
-    """What a container is given of a resource, by YARN's name of that: ``8192 MiB``, ``1 vcore``, ``2 GPUs``.
+    """Format a container's amount of a resource, given YARN's name of it: ``8192 MiB``, ``1 vcore``, ``2 GPUs``.
 
     ``units`` are YARN's, for resources that are not counted one by one: ``10Gi bandwidth``.
     """
     if resource == MEMORY:
-        return f"{number} MiB"  # as the specification has it, so that the two can be compared
+        return f"{number} MiB"  # in the unit of the specification, so that the two can be compared
     noun = _NOUNS.get(resource)
     return count(number, noun) if noun else f"{number}{units} {resource}"
 
 
 def count(number: int, noun: str) -> str:
-    """``1 task``, ``3 tasks``."""
+    """Format a number with its noun: ``1 task``, ``3 tasks``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def some(names: Iterable[str], most: int = 5) -> str:
-    """A list for people: the first few names, and how many more there are."""
+    """List the first ``most`` names, and how many more there are."""
     every = list(names)
     rest = len(every) - most
     return ", ".join(every[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def number(value: float) -> str:
-    """A number with four digits that count: ``0.3142``, ``1.25e+08``, ``nan``."""
+    """Format a number with four significant digits: ``0.3142``, ``1.25e+08``, ``nan``."""
     return f"{value:.4g}"
 
 
 def speed(steps_per_second: float) -> str:
-    """``8.4 steps/s``"""
+    """Format a speed: ``8.4 steps/s``."""
     return f"{number(steps_per_second)} steps/s"
 
 
 def steps(done: int, total: Optional[int] = None) -> str:
-    """``120 of 900``, or ``120`` where the total is not known."""
+    """Format progress: ``120 of 900``, or ``120`` if the total is unknown."""
     return f"{done:,} of {total:,}" if total else f"{done:,}"
 
 
 def left(done: Optional[int], total: Optional[int], steps_per_second: Optional[float]) -> str:
-    """``about 12 min left``; empty where nobody can tell."""
+    """Format the remaining time: ``about 12 min left``. Return an empty string if it is unknown."""
     if done is None or not total or not steps_per_second or not steps_per_second > 0:
         return ""
     seconds = (total - done) / steps_per_second
@@ -145,5 +145,5 @@ def left(done: Optional[int], total: Optional[int], steps_per_second: Optional[f
 
 
 def percent(fraction: float) -> str:
-    """Never more than there is: ``99 %`` until all is done."""
+    """Format a fraction as a percentage, rounded down: ``99 %`` until the work is complete."""
     return f"{math.floor(100 * fraction + _ROUNDING)} %"

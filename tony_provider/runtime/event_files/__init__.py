@@ -1,1 +1,1 @@
-"""Event files on the store, and TensorBoard that draws a copy of them: in a job's side-car, and on a user's machine."""
+"""Copying TensorBoard event files from the store, and running TensorBoard on the copy, in a sidecar or locally."""

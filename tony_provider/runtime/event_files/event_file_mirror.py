@@ -1,7 +1,7 @@
-"""A copy of event files: from directories of the store, which several programs write, into directories of this machine.
+"""Copy event files from store directories, which several programs write, into local directories.
 
-What the store says of names and sizes is not trusted: nothing is written outside of those directories, or without end.
-Nor are symbolic links followed, which could lead to any file of this machine.
+Names and sizes that the store reports are not trusted: the mirror limits bytes, files and depth, and writes only below
+the local directories. It does not follow symbolic links, which could lead to any local file.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from tony_provider.runtime.common.text import is_writable
 from tony_provider.runtime.storage import FileStatus, Storage, StorageError, StorageNotFound, StorageUnreachable
 from tony_provider.runtime.storage.base import CHUNK, PRIVATE_DIRECTORY, is_temporary
 
-MOST_FILES = 20_000  # that one mirror looks at
-DEEPEST = 16  # directories below each other
+MOST_FILES = 20_000  # files that one mirror inspects
+DEEPEST = 16  # levels of nested directories
 
 Trouble = Union[StorageError, OSError]
 
 
 def is_event_file(name: str) -> bool:
-    """Whether the file of this name only grows at its end: by the mark that TensorBoard itself knows event files by."""
+    """Return whether the file is an event file, which only grows at its end, by the name part that TensorBoard uses."""
     return "tfevents" in name.rpartition("/")[2]
 
 
@@ -34,19 +34,19 @@ def _everything(name: str) -> bool:
 
 @attrs.define
 class MirrorRound:
-    """What one round has done."""
+    """The result of one round of copying."""
 
-    files: int = 0  # copied anew, or continued
+    files: int = 0  # copied in full, or continued
     bytes: int = 0
-    left_out: int = 0  # files for which there was no room
-    is_cut: bool = False  # there are more files than ``MOST_FILES``, and the rest was not looked at
-    trouble: Optional[Trouble] = None  # the last one, of one file or directory: what else there is was copied
+    left_out: int = 0  # files that exceeded the size limit
+    is_cut: bool = False  # True if some files were skipped because of ``MOST_FILES``
+    trouble: Optional[Trouble] = None  # last error of one file or directory; the others were copied
 
 
 class EventFileMirror:
-    """Copies what is new of event files.
+    """Copies new data of event files. Not thread-safe.
 
-    They grow here as they do there: TensorBoard reads on in a file that it has open. Used by one thread at a time.
+    A local copy grows in place like its source, because TensorBoard continues to read a file that it has open.
     """
 
     def __init__(
@@ -56,21 +56,22 @@ class EventFileMirror:
         most_bytes: int,
         wanted: Callable[[str], bool] = _everything,
     ) -> None:
-        """Copy from the URIs in ``places`` to their directories here, with what is below them.
+        """Copy from each URI in ``places``, including its subdirectories, to its local directory.
 
-        ``wanted`` says by a name below such a directory, with slashes, whether that file is copied.
+        ``wanted`` returns whether to copy the file with this name relative to its URI, with slashes. ``most_bytes`` is
+        the size limit for all copies together.
         """
         self._storage = storage
         self._places = places
         self._most_bytes = most_bytes
         self._wanted = wanted
-        self._seen: dict[Path, tuple[int, int]] = {}  # size and time on the store when it was copied
-        self._bytes = 0  # of all these
+        self._seen: dict[Path, tuple[int, int]] = {}  # size and modification time on the store at the last copy
+        self._bytes = 0  # total size of the files in _seen
 
     def round(self, given_up: threading.Event) -> MirrorRound:
-        """Copy what is new, until all is copied or ``given_up`` is set. Blocks.
+        """Copy new data until all is copied or ``given_up`` is set. Blocks.
 
-        Raises StorageUnreachable: what was copied stays, and the next round goes on there.
+        Raises StorageUnreachable: copied data stays, and the next round continues from there.
         """
         done = MirrorRound()
         for source, directory in self._places.items():
@@ -81,12 +82,12 @@ class EventFileMirror:
         return done
 
     def held(self, directory: Path) -> tuple[int, int]:
-        """How many files were copied to below that directory, and their bytes."""
+        """Return the number and total bytes of the files copied below a local directory."""
         sizes = [size for path, (size, _) in self._seen.items() if directory in path.parents]
         return len(sizes), sum(sizes)
 
     def _files(self, source: str, done: MirrorRound) -> Iterator[tuple[FileStatus, str]]:
-        """Those that are wanted, with their names below ``source``; a name that leads elsewhere is none."""
+        """Yield the wanted files with their names below ``source``, except links and names that lead elsewhere."""
         left, seen = [(source, "")], 0
         while left:
             uri, above = left.pop()
@@ -108,7 +109,7 @@ class EventFileMirror:
         try:
             return self._storage.list(uri)
         except StorageNotFound:
-            return []  # nobody has written anything yet
+            return []  # no program has written anything yet
         except StorageUnreachable:
             raise
         except StorageError as error:
@@ -139,7 +140,7 @@ class EventFileMirror:
         done.bytes += copied
 
     def _fetch(self, status: FileStatus, local: Path, given_up: threading.Event) -> int:
-        """Never more than what was listed: what comes after that is the next round's."""
+        """Copy at most the size that the listing had; the next round copies later data."""
         there = local.stat().st_size if local.exists() else 0
         start = there if is_event_file(local.name) and there <= status.size else 0
         if start == status.size:
@@ -167,5 +168,5 @@ def _pour(source: BinaryIO, target: BinaryIO, given_up: threading.Event) -> int:
 
 
 def _is_plain(name: str) -> bool:
-    """Whether it names something in its directory, and nothing else, on this machine too."""
+    """Return whether the name is a single, usable file name, also on this machine."""
     return name not in ("", ".", "..") and "/" not in name and "\0" not in name and is_writable(name)

@@ -1,8 +1,8 @@
-"""Runs TensorBoard: in a side-car's container by the job's own Python, and for ``airflow tony tensorboard``.
+"""Run TensorBoard: in a sidecar's container with the job's own Python, and for ``airflow tony tensorboard``.
 
-Copied there; standard library and tensorboard only. TensorBoard's arguments are set in here and not given, since
-everybody on the machine can read a process's arguments, and the path is a secret. The one that is given is a directory
-of whoever has started it: when standard input ends it is removed, and TensorBoard ends.
+This file is copied there and imports only the standard library and tensorboard. It sets TensorBoard's arguments from
+variables, because all users of the machine can read a process's arguments, and the path is a secret. An optional
+argument names a directory of the starter: when standard input ends, the directory is removed and TensorBoard ends.
 """
 
 import os
@@ -12,17 +12,17 @@ import threading
 import types
 from pathlib import Path
 
-CANNOT_RUN = 126  # as shells say it: trying again would mend nothing
+CANNOT_RUN = 126  # as in shells: the command cannot be executed, so a retry would not help
 
-# Beside this file there are only directories, one of which is called tensorboard.
+# Next to this file there are only directories, one of them named tensorboard, which would hide the package.
 sys.path = [place for place in sys.path if Path(place) != Path(__file__).absolute().parent]
 
-# TensorFlow would cost half a gigabyte more, and many seconds, for what a directory of event files seldom holds.
+# Importing TensorFlow needs 0.5 GB more and many seconds, and event files seldom need it.
 sys.modules["tensorboard.compat.notf"] = types.ModuleType("tensorboard.compat.notf")
 
 
 def end_with_starter(directory: str) -> None:
-    while os.read(0, 1024):  # not by sys.stdin: what a thread holds of it as Python ends would abort the process
+    while os.read(0, 1024):  # sys.stdin's lock, held by this thread at exit, would make Python abort
         pass
     shutil.rmtree(directory, ignore_errors=True)
     os._exit(0)
@@ -45,9 +45,9 @@ sys.argv[1:] = [
     "--host=127.0.0.1",
     "--port=" + os.environ["TONY_PORT"],
     "--path_prefix=" + os.environ["TONY_TENSORBOARD_PATH"],
-    "--load_fast=false",  # else a second server listens, which knows no secret
+    "--load_fast=false",  # otherwise a second server listens, which does not check the secret path
     "--reload_interval=5",
-    "--reload_multifile=true",  # a task that starts again goes on in a new file, and the old one may still be coming
+    "--reload_multifile=true",  # a restarted task writes a new file, and the old one may still grow
     "--window_title=" + os.environ["TONY_JOB_NAME"],
 ]
 run_main()

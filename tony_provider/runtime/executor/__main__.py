@@ -1,4 +1,4 @@
-"""The executor's program, ``python -m tony_provider.runtime.executor``, in a container that the master launched."""
+"""Entry point of the executor: ``python -m tony_provider.runtime.executor`` in a container of the job."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from tony_provider.runtime.common import contract
 from tony_provider.runtime.executor import processes
 
 guarded = None
-if container := os.environ.get(contract.ENV_CONTAINER_ID):  # without one the executor says so itself
-    # Before gRPC is loaded: nothing may fork beside it.
+if container := os.environ.get(contract.ENV_CONTAINER_ID):  # otherwise the executor reports that the ID is missing
+    # Start the guard before gRPC is loaded, because no process may be forked while gRPC runs.
     guarded = processes.start_guard(f"{contract.ENV_CONTAINER}={container}")
 
 from tony_provider.runtime.common import grpc_without_fork_handlers  # noqa: E402, F401

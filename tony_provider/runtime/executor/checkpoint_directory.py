@@ -38,7 +38,7 @@ from tony_provider.runtime.executor.workspace import Workspace
 from tony_provider.runtime.jobspec.model import CheckpointFormat
 from tony_provider.runtime.storage import Storage
 
-_MOST_ENTRIES = 1000  # of a state; the newest are reported
+_MOST_ENTRIES = 1000  # top-level entries in a report, the newest first
 _NAMED = 3  # entries that a notice names
 _LONGEST_PATH = 200  # characters of a path in a notice
 _RANK = r"(?:(?:mp_)?rank|worker|proc(?:ess)?|shard|part|node|host|task|replica|gpu)[-_]?"
@@ -53,7 +53,7 @@ class Resumed:
     """The checkpoint that a user process resumes from."""
 
     point: ResumePoint
-    path: str  # that a framework loads; empty if unknown
+    path: str  # path that a framework loads; empty if unknown
 
 
 @attrs.frozen
@@ -66,7 +66,7 @@ class EntryState:
     first: bool  # it was written at most once since the start of the processes
     step: Optional[int] = None
     needs: Mapping[str, int] = attrs.field(factory=dict)
-    sizes: Mapping[str, int] = attrs.field(factory=dict)  # of its files, if a save needs any or is unfinished
+    sizes: Mapping[str, int] = attrs.field(factory=dict)  # bytes of its files, if a save needs any or is unfinished
 
 
 @attrs.frozen
@@ -109,7 +109,7 @@ class Snapshot:
 class CheckpointDirectory:
     """The checkpoint directory of one container.
 
-    All methods block. They may be called from different threads. ``known_as``: the path for the user processes.
+    All methods block. They may be called from different threads. ``known_as`` is the path for the user processes.
     """
 
     def __init__(self, container: ExecutorContainer, workspace: Workspace, storage: Storage) -> None:
@@ -148,7 +148,10 @@ class CheckpointDirectory:
     # ---- before a process ----------------------------------------------------------------------------------------
 
     def begin(self, world_size: int, ranks: Sequence[int], *, alone: bool) -> None:
-        """Note the processes that are about to start. ``alone``: no other task's checkpoints belong to theirs."""
+        """Note the processes that are about to start.
+
+        ``alone``: no other task writes checkpoints that belong together with those of these processes.
+        """
         with self._lock:
             self._finder = SaveFinder(self.path, world_size=world_size, reading=self._reader.read)
             self._ranks, self._alone, self._writes = tuple(ranks), alone, {}
@@ -234,7 +237,7 @@ class CheckpointDirectory:
     def _set_aside(self, path: str) -> None:
         target = self._workspace.set_aside / path
         source = self.path / path
-        with suppress(OSError):  # the move will fail
+        with suppress(OSError):  # the move below will fail
             source.parent.chmod(source.parent.stat().st_mode | stat.S_IRWXU)  # programs may make a save read-only
         if source.is_dir() and not source.is_symlink():
             with suppress(OSError):  # it is not empty: its files follow
@@ -262,9 +265,10 @@ class CheckpointDirectory:
         self._ended_at = time.monotonic()
 
     def look(self, *, ended: bool = False, succeeded: bool = False) -> DirectoryState:
-        """Return the directory's present state. ``ended``: the processes have ended, and ``succeeded`` or not.
+        """Return the present state of the directory.
 
-        Raises OSError if the directory cannot be read.
+        ``ended``: the processes have ended. ``succeeded``: they have ended successfully. Raises OSError if the
+        directory cannot be read.
         """
         with self._lock:
             now = time.monotonic()

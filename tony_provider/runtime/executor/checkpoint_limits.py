@@ -1,7 +1,7 @@
-"""Files of checkpoints are read in a process of their own: one that is made to run away ends that process alone.
+"""Bounded reading of checkpoint files, and size limits of stored checkpoints.
 
-What is in a checkpoint is the program's, and whatever that loaded. The parsers are bounded by themselves; limits of
-time and memory on their process are the second line.
+A separate process reads the files, because programs write them and a harmful file may make a parser run away. The
+parsers have bounds of their own. Time and memory limits on their process are the second line of defense.
 """
 
 from __future__ import annotations
@@ -31,16 +31,19 @@ from tony_provider.runtime.protocol import limits
 log = logging.getLogger(__name__)
 
 _PROGRAM = "tony_provider.runtime.checkpoint.content"
-_CPU_SECONDS = 30  # of processor time for a small file
-_CPU_BYTES = 10 << 20  # of a larger one, for each second more
-_TIMES = 4  # as long as its processor time a file may take in all, and
-_MORE_SECONDS = 60.0  # these: disks may be slow
+_CPU_SECONDS = 30  # seconds of processor time for a small file
+_CPU_BYTES = 10 << 20  # bytes of a larger file that add one second each
+_TIMES = 4  # limit of the elapsed time, as a multiple of the processor time
+_MORE_SECONDS = 60.0  # seconds added to the elapsed time, because disks may be slow
 _MOST_ANSWER = 32 << 20  # bytes
-_ATTEMPTS = 2  # at a file at which the process was ended from outside
+_ATTEMPTS = 2  # attempts at a file if another program ends the process
 
 
 class _Ended(Exception):  # noqa: N818 - says what happened
-    """The process has ended without an answer; ``str()`` says of what. ``of_limits``: the file's trouble for sure."""
+    """The process has ended without an answer, with the cause as message.
+
+    ``of_limits``: the process reached a limit, so the file is the cause.
+    """
 
     def __init__(self, why: str, *, of_limits: bool = False) -> None:
         super().__init__(why)
@@ -48,24 +51,26 @@ class _Ended(Exception):  # noqa: N818 - says what happened
 
 
 class CheckpointReader:
-    """Reads files of checkpoints as ``content.readers`` do, in a process that is started when there is something new.
+    """Reads checkpoint files by ``content.readers`` in a separate process, which is started when a file must be read.
 
-    It ends by itself when nothing was asked of it for a while, with ``close``, and with this process. From several
-    threads one reads at a time.
+    The process ends after some idle time, at ``close``, and with this process. Threads take turns.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._process: Optional[subprocess.Popen[bytes]] = None
-        self._socket: socket.socket  # to it, while there is one
+        self._socket: socket.socket  # connected to the process while it runs
 
     def read(self, reader: str, path: Path) -> Any:
-        """What a reader says of a file. Blocks. Raises Unreadable, OSError, NotRead where no process can be had."""
+        """Return the result of a reader for a file. Blocks.
+
+        Raises Unreadable, OSError, and NotRead if no process can be started.
+        """
         with self._lock:
             return self._read(reader, path)
 
     def close(self) -> None:
-        """End the process, if there is one."""
+        """End the process if it runs."""
         with self._lock:
             self._end()
 
@@ -139,7 +144,7 @@ class CheckpointReader:
     def _end(self) -> None:
         process, self._process = self._process, None
         if process is not None:
-            process.kill()  # it keeps nothing
+            process.kill()  # the process has no state to save
             process.wait()
             processes.disclaim(process.pid)
             self._socket.close()

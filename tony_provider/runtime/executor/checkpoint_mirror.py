@@ -91,19 +91,19 @@ class CheckpointMirror:
         self._chain = container.description.chain_dir or ""
         self._rank = order.rank(container.task_type, container.index) or 0
         self._throttle = new_throttle(container)
-        self._ended = self._succeeded = False  # the user processes
+        self._ended = self._succeeded = False  # whether the user processes have ended, and with success
         self._closed = False
-        self._inspection_seconds = 0.0  # that the last inspection took
-        self._largest_save = 0  # bytes, of those that were stored
+        self._inspection_seconds = 0.0  # duration of the last inspection
+        self._largest_save = 0  # bytes of the largest save that was stored
         self._tight = ""  # a warning that the disk may not hold another save
         self._nudge = asyncio.Event()
         self._state: Optional[tony_pb2.CheckpointState] = None  # the last reported state
         self._wanted: Optional[tony_pb2.TakeSnapshot] = None
         self._ordered = ""  # URI of the checkpoint in the newest order
-        self._uploads = False  # for an order
+        self._uploads = False  # an upload for an order is in progress
         self._unstored_since: Optional[float] = None  # monotonic
         self._newest: Optional[StoreProblem] = None
-        self._failed: Optional[StoreProblem] = None  # of the last upload, until one succeeds
+        self._failed: Optional[StoreProblem] = None  # problem of the last upload, until an upload succeeds
         self._work: Optional[asyncio.Future[None]] = None
         # A separate thread, because a server that does not answer must not delay the executor's shared threads.
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="mirror")
@@ -115,11 +115,11 @@ class CheckpointMirror:
 
     @property
     def said(self) -> list[tony_pb2.FromExecutor]:
-        """The messages that a new application master needs."""
+        """The messages for an application master that may have missed them."""
         return [] if self._state is None else [self._state_message(self._state)]
 
     def _state_message(self, state: tony_pb2.CheckpointState) -> tony_pb2.FromExecutor:
-        """The message about a state. It names the newest order, because it may cross another one."""
+        """Return the message about a state, with the newest order, because the message may cross another order."""
         message = tony_pb2.FromExecutor(checkpoint_state=state)
         message.checkpoint_state.ordered = self._ordered
         message.checkpoint_state.busy = self._uploads or (self._wanted is not None and self._wanted.wanted)

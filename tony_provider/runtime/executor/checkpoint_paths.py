@@ -1,9 +1,9 @@
-"""The path by which a task's processes find their checkpoint directory: the same in each container of the task.
+"""Paths of checkpoint directories that are the same in each container of a task, or shared by all tasks.
 
 Libraries write absolute paths into their checkpoints, and each container has its own directory. So the path leads
-through a private symbolic link, ``work`` in ``tony-USER/TASK-HASH``, to ``checkpoints`` below it. That is not a link,
-because some programs do not follow links in their arguments. One container at a time has a link: it locks the link's
-directory until all of its processes have ended.
+through a private symbolic link, ``work`` in ``tony-USER/TASK-HASH``, to ``checkpoints`` below it. ``checkpoints``
+itself is not a link, because some programs do not follow links in their arguments. One container at a time has a link:
+it locks the link's directory until all of its processes have ended.
 """
 
 from __future__ import annotations
@@ -56,8 +56,12 @@ class CheckpointLink:
         top: Path = Path(_TOP),
         wait: float = _WAIT,
     ) -> None:
-        """``directory``: the checkpoint directory. ``guarded``: see ``guard.post``. ``wait`` in seconds."""
-        # An application's directory is below that of its training, which is the same in all tries.
+        """Name the link for a task.
+
+        ``directory``: the checkpoint directory. ``guarded``: the socket of ``processes.start_guard``. ``wait`` in
+        seconds.
+        """
+        # An application's directory is below that of its training, which is the same for all attempts.
         training = uris.parent(description.application_dir)
         digest = hashlib.sha256("\0".join((description.user, training, task)).encode()).hexdigest()
         self._all = top / f"tony-{description.user}"
@@ -142,7 +146,7 @@ _USERS = "applications"  # lock files of applications whose tasks use the direct
 _READY = "ready.json"  # the last restore of the leader
 _FINISHED = "finished"  # exists once the leader has succeeded and its last snapshot is stored
 _LOCK_POLL = 0.3  # seconds
-_FORMER_TIMEOUT = 180.0  # seconds for the tasks of a former try to end
+_FORMER_TIMEOUT = 180.0  # seconds for the tasks of a former attempt to end
 _LEADER_TIMEOUT = 600.0  # seconds for the leader to restore the directory
 
 
@@ -156,7 +160,7 @@ class _Ready:
 
 
 class SharedCheckpoints:
-    """A task's use of the shared directory. All methods block."""
+    """A task's use of the checkpoint directory that all tasks share. All methods block."""
 
     def __init__(
         self,
@@ -167,7 +171,10 @@ class SharedCheckpoints:
         former_timeout: float = _FORMER_TIMEOUT,
         leader_timeout: float = _LEADER_TIMEOUT,
     ) -> None:
-        """``directory``: the training's. ``guarded``: see ``guard.post``. Timeouts are in seconds."""
+        """Create the use of the training's ``directory`` by one application.
+
+        ``guarded``: the socket of ``processes.start_guard``. Timeouts are in seconds.
+        """
         self._directory = directory
         self._application_id = application_id
         self._guarded = guarded
@@ -240,14 +247,14 @@ class SharedCheckpoints:
         """Stop using the directory. The last task of a successful application removes it."""
         if self._held is None:
             return
-        fcntl.flock(self._held, fcntl.LOCK_UN)  # the guard has a copy
+        fcntl.flock(self._held, fcntl.LOCK_UN)  # unlock explicitly, because the guard has a copy of the descriptor
         os.close(self._held)
         self._held = None
         if (self._directory / _FINISHED).exists() and self._is_gone(self._application_id):
             remove_tree(self._directory)
 
     def _is_gone(self, application_id: str) -> bool:
-        """Return whether no task of an application holds its lock. Then remove the lock file."""
+        """Return whether no task of an application holds its lock, and if so, remove the lock file."""
         file = self._lock_file(application_id)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

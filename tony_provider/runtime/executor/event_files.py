@@ -1,4 +1,7 @@
-"""The files in a directory of event files."""
+"""Transfer of TensorBoard event files between a container and the store.
+
+Each task uploads its event files. The container that shows TensorBoard downloads the event files of all tasks.
+"""
 
 from __future__ import annotations
 
@@ -22,24 +25,24 @@ from tony_provider.runtime.event_files.event_file_mirror import EventFileMirror
 from tony_provider.runtime.executor.start_context import ExecutorContext
 from tony_provider.runtime.storage import Storage, StorageError, StorageUnreachable, upload, uris
 
-UPLOAD_LIMIT = 2 << 30  # of one task's files; what is beyond is left out
+UPLOAD_LIMIT = 2 << 30  # bytes of one task's files; larger totals are left out
 UPLOADED_FILES_LIMIT = 1000
 
 
 @attrs.frozen
 class LocalEventFile:
-    """One file that was found in a directory of event files."""
+    """A file in a local directory of event files."""
 
     path: Path
-    name: str  # below the directory, with slashes
+    name: str  # path below the directory, with slashes
     size: int  # bytes
     modified_ns: int
 
 
 def event_files_below(directory: Path) -> Iterator[LocalEventFile]:
-    """Every regular file below a directory, the oldest first; links are not followed.
+    """Return every regular file below a directory, the oldest first. Links are not followed.
 
-    Blocks. What vanishes meanwhile is left out.
+    Blocks. Files that vanish during the search are left out.
     """
     return iter(sorted(_walk(directory), key=lambda found: (found.modified_ns, found.name)))
 
@@ -60,35 +63,35 @@ def _walk(directory: Path) -> Iterator[LocalEventFile]:
 log = logging.getLogger(__name__)
 
 _PAUSE = 5.0  # seconds between two rounds
-_SHARE = 20.0  # a round that took t seconds is followed by a pause of so many times t: its load stays below 5 %
+_SHARE = 20.0  # ratio of pause to duration of a round, which keeps the load below 5 %
 _LONGEST_PAUSE = 300.0
 
 
 class PeriodicTransfer(ABC):
-    """Work that is done again and again in a thread of its own.
+    """Work that is repeated in a separate thread.
 
-    Made within a running event loop. Trouble with the store or the disk is never more than a delay.
+    Create it within a running event loop. Problems with the store or the disk only delay the work.
     """
 
     def __init__(self, name: str) -> None:
-        """``name`` for its thread, which is one of its own: a store that hangs must not hold up other work."""
+        """Create the thread ``name``. It is separate, so that a hanging store does not delay other work."""
         self._pool = ThreadPoolExecutor(1, thread_name_prefix=name)
-        self._told = ""  # the last trouble, which is not told twice
+        self._told = ""  # the last logged problem, which is not logged twice
         self.given_up = threading.Event()
 
     @abstractmethod
     def round(self) -> None:
-        """Do the work once, in the thread. Soon over once ``given_up`` is set. Raises StorageError, OSError."""
+        """Do the work once, in the thread. Return soon after ``given_up`` is set. Raises StorageError, OSError."""
 
     async def run(self) -> None:
-        """Do round after round until it is cancelled; what is under way in the thread then goes on."""
+        """Repeat the work until this coroutine is cancelled. The current round in the thread then continues."""
         while True:
             began = time.monotonic()
             await self._round()
             await asyncio.sleep(min(max(_PAUSE, _SHARE * (time.monotonic() - began)), _LONGEST_PAUSE))
 
     async def finish(self, seconds: float) -> None:
-        """Do one last round, after what is under way, within that time."""
+        """Finish the current round and do a last one, within ``seconds``."""
         try:
             await wait_with_timeout(self._round(), seconds)
         except asyncio.TimeoutError:
@@ -104,7 +107,7 @@ class PeriodicTransfer(ABC):
             await asyncio.get_running_loop().run_in_executor(self._pool, self.round)
         except (StorageError, OSError) as error:
             self._tell(str(error))
-        except Exception:  # whatever a program left there: no fault of ours in reading it ends its training
+        except Exception:  # a bug in reading the files that a program left must not end its training
             log.exception("a fault in the copying of event files itself")
         else:
             self._told = ""
@@ -115,14 +118,14 @@ class PeriodicTransfer(ABC):
             self._told = trouble
 
 
-DOWNLOAD_LIMIT = 8 << 30  # on this node's disk; what comes later is left out
+DOWNLOAD_LIMIT = 8 << 30  # bytes on this node's disk; later files are left out
 
 
 class EventFileDownload(PeriodicTransfer):
-    """Copies what is new of all tasks' event files from the store."""
+    """Copies new event files of all tasks from the store."""
 
     def __init__(self, storage: Storage, source: str, directory: Path, most_bytes: int = DOWNLOAD_LIMIT) -> None:
-        """Copy from ``source``, a URI, to ``directory``, both with what is below them."""
+        """Copy the URI ``source`` to ``directory``, both with their subdirectories."""
         super().__init__("event-files")
         self._mirror = EventFileMirror(storage, {source: directory}, most_bytes)
 
@@ -133,13 +136,13 @@ class EventFileDownload(PeriodicTransfer):
 
 
 class EventFileUpload(PeriodicTransfer):
-    """Copies a container's event files to the store: each whose size or time is new, whole.
+    """Copies a container's event files to the store: each file with a new size or time, as a whole.
 
-    Nothing is ever removed from the store.
+    The upload never removes files from the store.
     """
 
     def __init__(self, storage: Storage, directory: Path, target: str, most_bytes: int = UPLOAD_LIMIT) -> None:
-        """Copy from ``directory`` to ``target``, a URI, both with what is below them."""
+        """Copy ``directory`` to the URI ``target``, both with their subdirectories."""
         super().__init__("event-files")
         self._storage = storage
         self._directory = directory
@@ -161,7 +164,7 @@ class EventFileUpload(PeriodicTransfer):
                 continue
             except StorageUnreachable:
                 raise
-            except (StorageError, OSError) as error:  # of this one: the others may get there
+            except (StorageError, OSError) as error:  # a problem of this file; the upload of others may succeed
                 trouble = error
             else:
                 self._kept[found.name] = found
@@ -185,7 +188,7 @@ class EventFileUpload(PeriodicTransfer):
 
 
 def event_file_transfer(context: ExecutorContext) -> PeriodicTransfer:
-    """What this container does with event files, round by round. Made within a running event loop."""
+    """Return the transfer of event files that this container needs. Call it within a running event loop."""
     container, directory = context.container, context.workspace.tensorboard
     description = container.description
     everything = uris.join(description.chain_dir or description.application_dir, contract.TENSORBOARD_DIR)

@@ -1,4 +1,7 @@
-"""Newer tokens of the store in one container: in use there, and for user processes that asked for HDFS."""
+"""The executor of one container: runs the user processes as the application master orders.
+
+The module also contains the handling of SIGTERM and of newer store tokens, and the entry point ``main``.
+"""
 
 from __future__ import annotations
 
@@ -56,9 +59,9 @@ log = logging.getLogger(__name__)
 
 
 def use_new_token(context: ExecutorContext, newer: tony_pb2.NewerToken) -> None:
-    """Use a newer token from now on; what fails is logged.
+    """Use newer tokens of the store from now on. A failure is logged.
 
-    User processes that asked for HDFS find it in a file of theirs, which follows the container's credentials.
+    User processes that requested HDFS find the tokens in their own file, which follows the container's credentials.
     """
     others = [OtherToken(each.name, each.text, each.until_ms) for each in newer.others]
     token = StoreToken(newer.text, newer.until_ms, others)
@@ -73,15 +76,15 @@ def use_new_token(context: ExecutorContext, newer: tony_pb2.NewerToken) -> None:
         log.info("a newer token of the store, which holds until %s", moment(newer.until_ms))
 
 
-_GRACE = 0.1  # seconds between SIGTERM and SIGKILL for the user process: YARN itself leaves 0.25
-_KILL_TIMEOUT = 1.0  # seconds for the kernel then
-_LAST_WORDS_TIMEOUT = 5.0  # seconds in which a busy machine sends the last words; YARN's SIGKILL comes earlier
+_GRACE = 0.1  # seconds between SIGTERM and SIGKILL for the user process; YARN itself leaves 0.25 s
+_KILL_TIMEOUT = 1.0  # seconds for the kernel to end the process after SIGKILL
+_LAST_WORDS_TIMEOUT = 5.0  # seconds for a busy machine to send the last words; YARN's SIGKILL comes earlier
 
 
 class SigtermHandler:
-    """Does an executor's work until that is done, or until the executor gets SIGTERM.
+    """Runs an executor's work until it is done, or until the executor gets SIGTERM.
 
-    :param current: gives the start of the user process that is under way, if any.
+    :param current: returns the current start of the user processes, or None.
     """
 
     def __init__(
@@ -93,7 +96,7 @@ class SigtermHandler:
         self._terminated = asyncio.Event()
 
     async def work(self, work: Coroutine[Any, Any, int]) -> int:
-        """Do the work. Returns its exit code, or TERMINATED; no process of ours is left in either case."""
+        """Run the work. Return its exit code, or TERMINATED. In either case none of our processes is left."""
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._on_sigterm)
         working = asyncio.ensure_future(work)
         terminated = asyncio.ensure_future(self._terminated.wait())
@@ -132,24 +135,24 @@ class SigtermHandler:
 
 
 async def cancel_all(*tasks: asyncio.Future[Any]) -> None:
-    """Cancel tasks and wait until they are over, whatever their results."""
+    """Cancel tasks and wait until they have ended. Ignore their results."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
 _GOODBYE_TIMEOUT = 5.0  # seconds for the last messages to reach the application master
-_LAST_EVENT_FILES = 10.0  # seconds, while the log goes to the store
+_LAST_EVENT_FILES = 10.0  # seconds, during the upload of the log
 
 
 class Executor:
-    """The executor of one container, at work for its application master.
+    """The executor of one container, which works for its application master.
 
-    ``run`` it once; returns the exit code for the process, one of ``exit_codes``.
+    Call ``run`` once. It returns the exit code for the process, one of ``exit_codes``.
     """
 
     def __init__(self, container: ExecutorContainer, context: ExecutorContext) -> None:
-        """Raises task_identity.MissingSecretError."""
+        """Create the executor. Raises task_identity.MissingSecretError."""
         self._container = container
         self._context = context
         self._where = MasterLocator(container, context.storage)
@@ -161,7 +164,7 @@ class Executor:
         self._event_files = event_file_transfer(context)
         self._pulse = HeartbeatContent(context)
         self._beat_seconds = timing.HEARTBEAT_INTERVAL
-        self._newest: Optional[ProcessStart] = None  # that a rendezvous came for; it may be waiting for its turn
+        self._newest: Optional[ProcessStart] = None  # of the last rendezvous; it may wait for its turn
         self._next: asyncio.Queue[ProcessStart] = asyncio.Queue()
         self._current: Optional[ProcessStart] = None
         self._errands: set[asyncio.Future[None]] = set()
@@ -190,7 +193,7 @@ class Executor:
 
     @staticmethod
     def _verdict(link: asyncio.Future[None], *others: asyncio.Future[None]) -> int:
-        """Why the work is over: the exit code for it. Raises what is a fault of ours."""
+        """Return the exit code for the end of the work. Raise internal errors."""
         for task in others:
             if task.done():
                 task.result()
@@ -199,13 +202,13 @@ class Executor:
         try:
             link.result()
         except MasterLinkError as error:
-            log.error("%s", error)  # noqa: TRY400 - its trace tells nothing more
+            log.error("%s", error)  # noqa: TRY400 - the traceback adds nothing
             return exit_codes.REFUSED if isinstance(error, RefusedError) else exit_codes.MASTER_LOST
         return exit_codes.OK
 
     async def _wind_down(self, running: asyncio.Future[None], link: asyncio.Future[None]) -> None:
-        """Stop what runs, keep its output on the store, and take leave of the master where there is one."""
-        self._shutdown.set()  # no other start
+        """Stop the running processes, upload their output, and take leave of the master if it is connected."""
+        self._shutdown.set()  # prevents further starts
         if self._current is not None:
             timeouts = self._container.job.timeouts
             self._current.stop(timeouts.grace, 0.0 if link.done() else timeouts.checkpoint)
@@ -217,7 +220,7 @@ class Executor:
         self._link.finish()
         await asyncio.wait({link}, timeout=_GOODBYE_TIMEOUT)
 
-    # ---- what the master says ----------------------------------------------------------------------------------
+    # ---- messages of the master --------------------------------------------------------------------------------
 
     def _greeting(self) -> list[tony_pb2.FromExecutor]:
         newest, current = self._newest, self._current
@@ -231,7 +234,7 @@ class Executor:
             start=newest.order.start if newest else 0,
             resumed=messages.resume_message(newest.order.resume) if newest else None,
             shards=current.held_shards if current else None,
-            clock_ms=time.time_ns() // 1_000_000,  # of the node, whatever clock this process follows
+            clock_ms=time.time_ns() // 1_000_000,  # the node's clock, even if this process follows another clock
         )
         said = current.said if current else []
         return [
@@ -300,7 +303,7 @@ class Executor:
     def _on_rendezvous(self, rendezvous: tony_pb2.Rendezvous) -> None:
         order = StartOrder.of_message(rendezvous)
         if self._shutdown.is_set() or (self._newest is not None and order.start <= self._newest.order.start):
-            return  # said again after a reconnection
+            return  # repeated after a reconnection
         if self._newest is not None:
             self._newest.stop(self._container.job.timeouts.grace, 0.0)
         self._newest = ProcessStart(self._context, order, self._commit_requests, self._input_requests, self._link.send)
@@ -332,7 +335,7 @@ class Executor:
         task.add_done_callback(self._errands.discard)
 
     async def _request_checkpoint(self, reason: str) -> None:
-        # Of several processes the first alone, as rank 0 alone of a gang, unless each rank may save its part.
+        # Only the first of several processes is notified, like rank 0 of a gang, unless each rank may save its part.
         every = self._container.job.checkpoint.mirror is MirrorScope.ALL
         asked = self._context.workspaces if every else [self._context.workspace]
         try:
@@ -343,7 +346,7 @@ class Executor:
         if self._current is not None:
             self._current.look_for_checkpoint()
 
-    # ---- what goes on by itself --------------------------------------------------------------------------------
+    # ---- background tasks --------------------------------------------------------------------------------------
 
     async def _run_one_after_the_other(self) -> None:
         while True:
@@ -361,7 +364,7 @@ class Executor:
 
 
 def main(guard: Optional[socket.socket] = None) -> NoReturn:
-    """Run the executor of this container. Ends the process. ``guard``: see ``guard.post``."""
+    """Run the executor of this container, and end the process. ``guard``: the socket of ``processes.start_guard``."""
     gc.freeze()  # see launch/start.py
     gc.enable()
     helper_processes.configure_log()
@@ -370,7 +373,7 @@ def main(guard: Optional[socket.socket] = None) -> NoReturn:
     except Exception:
         log.exception("a fault of the executor itself")
         code = exit_codes.INTERNAL
-    # Not the ordinary way out: that would wait for transfers which may hang until their deadlines.
+    # A regular exit would wait for transfers that may hang until their deadlines.
     logging.shutdown()
     os._exit(code)
 
@@ -381,7 +384,7 @@ async def _run(guard: Optional[socket.socket]) -> int:
         context = _context(container, guard)
         executor = Executor(container, context)
     except (ContainerError, PortError, IdentityError, LookupError, StorageError, OSError, ValueError) as error:
-        log.error("the executor cannot start: %s", error)  # noqa: TRY400 - the message says it all
+        log.error("the executor cannot start: %s", error)  # noqa: TRY400 - the message is complete
         return exit_codes.BAD_CONTAINER
     try:
         return await executor.run()
@@ -427,7 +430,7 @@ def _context(container: ExecutorContainer, guard: Optional[socket.socket]) -> Ex
 
 
 def _gpus(container: ExecutorContainer, guard: Optional[socket.socket]) -> Optional[ContainerGpus]:
-    """None: they are not dealt, or the job chooses them itself."""
+    """Return None if GPUs are not assigned to containers, or if the job chooses them itself."""
     dealing = container.description.gpu_dealing
     if dealing is None or VISIBLE_DEVICES in {**container.job.env, **container.spec.env}:
         return None

@@ -1,4 +1,7 @@
-"""Where a task's servers should listen: at the address by which the others know its node, and at no other."""
+"""The container of an executor: its job, task, credentials and addresses.
+
+The module also finds the address at which a task's servers should listen: the one by which other tasks know the node.
+"""
 
 from __future__ import annotations
 
@@ -28,23 +31,26 @@ from tony_provider.runtime.protocol.store_tokens import StoreToken, replace_stor
 from tony_provider.runtime.protocol.task_identity import TaskIdentity
 
 _SIOCGIFADDR = 0x8915  # netdevice(7): the first IPv4 address of an interface
-_NAME_BYTES = 15  # of an interface, at most
-_ADDRESS = slice(20, 24)  # in the ifreq that is answered
+_NAME_BYTES = 15  # bytes of an interface's name, at most
+_ADDRESS = slice(20, 24)  # of the address in the ifreq that the kernel returns
 
 
 @attrs.frozen
 class OwnAddress:
-    """An address that this container has itself."""
+    """An IP address of this container itself."""
 
     address: str  # numeric
-    interface: str  # that has it; empty: none has it as its first one, or it is IPv6
+    interface: str  # the interface; empty if the address is IPv6, or is no interface's first address
 
 
 def own_address(host: str, others: Iterable[str]) -> Optional[OwnAddress]:
-    """The one address of ``host``, by which ``others``, the hosts of the job's tasks, know this node. Asks DNS.
+    """Return the only address of ``host``, by which ``others``, the hosts of the job's tasks, know this node. Asks DNS.
 
-    None where there is not one that all of them can reach: the name has several or none, it means the loopback here
-    and some of the others are elsewhere, or the container has a network of its own. Servers listen everywhere then.
+    Return None if not all tasks can reach one address, so that servers must listen everywhere. There are three cases.
+
+    - The name has no address or several.
+    - The name means the loopback here, and other tasks are on other nodes.
+    - The container has a separate network.
     """
     try:
         found = {str(entry[4][0]) for entry in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
@@ -60,10 +66,10 @@ def own_address(host: str, others: Iterable[str]) -> Optional[OwnAddress]:
 
 
 def address_in_image(node: str) -> str:
-    """By which the other tasks reach a container in an image on ``node``. Asks DNS.
+    """Return the address by which other tasks reach a container in an image on ``node``. Asks DNS.
 
-    That is the node's where the container shares its network. One with a network of its own is reached by its own
-    address there, the one that its host name stands for: YARN and Docker give each such container a name.
+    That is ``node`` if the container shares the node's network. A container with a separate network has an address
+    there, which its host name resolves to: YARN and Docker give each such container a name.
     """
     try:
         of_node = {str(entry[4][0]) for entry in socket.getaddrinfo(node, None, type=socket.SOCK_STREAM)}
@@ -86,7 +92,7 @@ def _is_here(address: str) -> bool:
 
 
 def _interface(address: str, *, is_loopback: bool) -> str:
-    """Every address of 127.0.0.0/8 is the loopback's, which lists one."""
+    """Return the interface with an address. The loopback has all addresses of 127.0.0.0/8, but lists only one."""
     for _, name in socket.if_nameindex():
         first = _first_address(name)
         if first == address or (is_loopback and first.startswith("127.")):
@@ -95,7 +101,7 @@ def _interface(address: str, *, is_loopback: bool) -> str:
 
 
 def _first_address(interface: str) -> str:
-    """Its first IPv4 address; empty: it has none."""
+    """Return the first IPv4 address of an interface, or an empty string."""
     asked = struct.pack("256s", interface.encode()[:_NAME_BYTES])
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
@@ -108,25 +114,25 @@ _OF_HDFS = frozenset({HDFS_TOKEN, KEY_SERVER_TOKEN})
 
 
 class ContainerCredentials:
-    """Tokens and secrets of a container. Safe from several threads at once."""
+    """Tokens and secrets of a container. Several threads may use an object."""
 
     def __init__(self, credentials: Credentials) -> None:
         self._credentials = credentials
         self._lock = threading.Lock()
-        self.version = 0  # counts the newer tokens
+        self.version = 0  # number of token updates
 
     @property
     def secrets(self) -> Mapping[str, bytes]:
         return self._credentials.secrets
 
     def hdfs_tokens(self) -> tuple[int, dict[str, Token]]:
-        """The version, and the delegation tokens of HDFS and its key servers by their aliases."""
+        """Return the version, and the delegation tokens of HDFS and its key servers by their aliases."""
         with self._lock:
             tokens = self._credentials.tokens.items()
             return self.version, {alias: token for alias, token in tokens if token.kind in _OF_HDFS}
 
     def take_store_token(self, newer: StoreToken) -> None:
-        """Have newer tokens in the places of those that are there. Raises CredentialsError."""
+        """Replace the tokens of the store by newer ones. Raises CredentialsError."""
         with self._lock:
             replace_store_token(self._credentials, newer)
             self.version += 1
@@ -134,7 +140,7 @@ class ContainerCredentials:
 
 @attrs.frozen
 class ExecutorContainer:
-    """What an executor finds in its container: its job, task, master, node and directories."""
+    """The container of an executor, with its job, task, master, node and directories."""
 
     description: ApplicationDescription
     credentials: ContainerCredentials = attrs.field(repr=False)
@@ -143,7 +149,7 @@ class ExecutorContainer:
     task_type: str
     index: int
     master: str  # host:port of the application master
-    host: str  # by which others reach this container: its node's, but in a network of Docker's its own
+    host: str  # by which others reach this container: its node, or its own address in a Docker network
     node: str  # host:port of the NodeManager
     directory: Path  # working directory
     log_dir: Path
@@ -151,9 +157,9 @@ class ExecutorContainer:
 
     @classmethod
     def of_process(cls, environ: Mapping[str, str], directory: Path) -> ExecutorContainer:
-        """The container of this process, by its environment and directory. Takes the credentials out of the token file.
+        """Return the container of this process, from its environment and directory.
 
-        Raises ContainerError.
+        Reads the token file and deletes it. Raises ContainerError.
         """
         task = required_variable(environ, contract.ENV_TASK)
         task_type, _, index = task.rpartition(":")
@@ -185,7 +191,7 @@ class ExecutorContainer:
 
     @property
     def secrets(self) -> Mapping[str, bytes]:
-        """What its credentials hold beside tokens, by the names of the contract."""
+        """The secrets in the credentials (everything except tokens), by the names of the contract."""
         return self.credentials.secrets
 
     @property
@@ -198,22 +204,22 @@ class ExecutorContainer:
 
     @property
     def node_host(self) -> str:
-        """The node that the container is on."""
+        """The host name of the container's node."""
         return self.node.rpartition(":")[0]
 
     @property
     def image(self) -> Optional[Docker]:
-        """What the container runs in; None: it is a plain process of its node."""
+        """The image of the container, or None for a plain process of the node."""
         return image_of(self.job, self.task_type)
 
     @property
     def command(self) -> str:
-        """The task type's command, or its framework's for types that give none."""
+        """The task type's command. If the job specifies none, it is the framework's default for the role."""
         return self.spec.command or get_framework(self.job.framework).default_command(self.role)
 
     @property
     def process_count(self) -> int:
-        """How many user processes it runs."""
+        """The number of user processes in the container."""
         return self.spec.process_count
 
     @property
@@ -222,24 +228,24 @@ class ExecutorContainer:
 
     @property
     def shows_tensorboard(self) -> bool:
-        """Whether this is the side-car of the job's key ``tensorboard``."""
+        """Whether this container is the sidecar for the job's key ``tensorboard``."""
         return self.job.tensorboard is not None and self.task_type == TENSORBOARD
 
     @property
     def tensorboard_path(self) -> str:
-        """The path below which TensorBoard answers, a secret: everybody on the node can reach its port."""
+        """The path below which TensorBoard answers. It is secret, because every user of the node can reach the port."""
         return "/" + hmac.new(self.token.encode(), b"tensorboard", hashlib.sha256).hexdigest()
 
     @property
     def user_secrets(self) -> dict[str, str]:
-        """The user's secrets, by the names of the variables that they become."""
+        """The user's secrets, by the names of their environment variables."""
         return contract.user_secrets(self.secrets)
 
     @property
     def framework_secrets(self) -> dict[str, str]:
-        """What processes of the cluster know each other by, where the framework wants it: in all tasks the same.
+        """The secrets that authenticate the cluster's processes to each other, if the framework uses any.
 
-        Raises MissingSecretError.
+        They are the same in all tasks. Raises MissingSecretError.
         """
         variables = get_framework(self.job.framework).secret_variables if in_cluster(self.role) else frozenset()
         return {name: self._made_of_the_job_key(name) for name in variables}

@@ -1,4 +1,8 @@
-"""The GPUs of a node, by the names that CUDA_VISIBLE_DEVICES takes."""
+"""GPUs of a container: list the node's GPUs, lock the container's share, and measure their use.
+
+``nvidia-smi`` lists the GPUs by the names that CUDA_VISIBLE_DEVICES takes. A lock on a GPU is an abstract Unix socket.
+NVML reports utilization and memory.
+"""
 
 from __future__ import annotations
 
@@ -29,19 +33,19 @@ from tony_provider.runtime.frameworks.task_environment import VISIBLE_DEVICES
 log = logging.getLogger(__name__)
 
 _PROCESSES = ("--query-compute-apps=pid", "--format=csv,noheader")
-_TIMEOUT = 60.0  # seconds; it takes some where no driver is loaded yet, and hangs where one is broken
-# GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-5d5b…), and below it each part that it is cut into (Multi-Instance GPU)
+_TIMEOUT = 60.0  # seconds; nvidia-smi is slow while no driver is loaded, and hangs if a driver is broken
+# GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-5d5b…), followed by a line for each of its parts (Multi-Instance GPU)
 _GPU_LINE = re.compile(r"\s*(GPU|MIG)\b.*\(UUID: *([^\s()]+)\)\s*")
 
 
 class DevicesUnknownError(Exception):
-    """Nothing on the node says which GPUs it has; the text says why."""
+    """The GPUs of the node cannot be listed. The message names the reason."""
 
 
 def node_gpus(environ: Mapping[str, str]) -> list[str]:
-    """Unique names of this node's GPUs, as ``nvidia-smi`` lists them.
+    """Return the unique names of this node's GPUs, as ``nvidia-smi`` lists them.
 
-    Of one that is cut into parts, the parts. Blocks. Raises DevicesUnknownError.
+    A GPU that is divided into parts (MIG) is replaced by its parts. Blocks. Raises DevicesUnknownError.
     """
     program = shutil.which("nvidia-smi", path=environ.get("PATH"))
     if program is None:
@@ -56,7 +60,7 @@ def node_gpus(environ: Mapping[str, str]) -> list[str]:
 
 
 def parse_gpu_list(text: str) -> list[str]:
-    """The names in what ``nvidia-smi -L`` prints."""
+    """Return the GPU names in the output of ``nvidia-smi -L``."""
     found: list[str] = []
     whole = ""
     for line in text.splitlines():
@@ -73,7 +77,7 @@ def parse_gpu_list(text: str) -> list[str]:
 
 
 def is_gpu_busy(name: str, environ: Mapping[str, str]) -> bool:
-    """Return whether nvidia-smi lists a process that computes on a GPU, or False if nvidia-smi cannot tell. Blocks."""
+    """Return whether nvidia-smi lists a process that computes on a GPU, or False if that is unknown. Blocks."""
     program = shutil.which("nvidia-smi", path=environ.get("PATH"))
     try:
         return program is not None and bool(_output(program, environ, "-i", name, *_PROCESSES).strip())
@@ -98,7 +102,7 @@ def _output(program: str, environ: Mapping[str, str], *arguments: str) -> str:
     try:
         said, _ = process.communicate(timeout=_TIMEOUT)
     except subprocess.TimeoutExpired as error:
-        process.kill()  # and not waited for: what hangs in a driver may not end even so
+        process.kill()  # without a wait, because a process that hangs in a driver may not end at all
         raise DevicesUnknownError(f"{program} {arguments[0]} did not answer within {_TIMEOUT:g} s") from error
     if process.returncode:
         last = (said.strip().splitlines() or ["without a word"])[-1]
@@ -120,7 +124,7 @@ _LINE = re.compile(
 
 @attrs.frozen
 class _Lock:
-    """A lock that a process holds."""
+    """A lock on a GPU that a process holds."""
 
     inode: str
     user: int  # number of the user, as the lock's name claims
@@ -197,7 +201,7 @@ def _own_processes(inodes: set[str]) -> list[int]:
     if not inodes:
         return []
     found = []
-    for process in os.listdir("/proc"):  # noqa: PTH208 - names are all that is wanted
+    for process in os.listdir("/proc"):  # noqa: PTH208 - only names are needed
         if process.isdigit() and _is_own(process) and inodes & processes.open_sockets(int(process)):
             found.append(int(process))
     return found
@@ -218,23 +222,23 @@ def _process_name(pid: int) -> Optional[str]:
         return None
 
 
-_WAIT = 60.0  # seconds for a container that YARN takes for ended: its processes may need some to end
-_POLL = (0.1, 0.4)  # seconds between two tries, at random: those who try at the same time are not to go on so
+_WAIT = 60.0  # seconds, because processes of a container may still run when YARN reports its end
+_POLL = (0.1, 0.4)  # seconds between two attempts, at random: containers that try at the same time must diverge
 
 _DEVICE_ORDER = "CUDA_DEVICE_ORDER"
 _BY_NODE = "NVIDIA_VISIBLE_DEVICES"
-_EVERY_DEVICE = ("", "all")  # what images for CUDA have in it, where nobody has said which ones
+_EVERY_DEVICE = ("", "all")  # the value in CUDA images if no devices are selected
 
 
 class NoGpusError(Exception):
-    """The node has not as many free GPUs as the container was given; the text names them, and who has them."""
+    """The node has fewer free GPUs than the container was given. The message names the GPUs and their holders."""
 
 
 class ContainerGpus:
-    """The GPUs of this container. ``environment`` takes them when it is called first; they are held until ``close``.
+    """The GPUs of this container. The first call of ``environment`` locks them until ``close``.
 
-    Also all processes that the container starts afterwards hold them, so that they are free when the last of those is
-    gone and not before.
+    All processes that the container starts afterwards inherit the locks, so a GPU is free when the last of them has
+    ended.
     """
 
     def __init__(
@@ -246,7 +250,7 @@ class ContainerGpus:
         *,
         wait: float = _WAIT,
     ) -> None:
-        """``guarded``: see ``guard.post``. ``wait`` in seconds."""
+        """Prepare the locks. ``guarded``: the socket of ``processes.start_guard``. ``wait`` in seconds."""
         self._dealing = dealing
         self._wanted = wanted
         self._environ = environ
@@ -255,7 +259,7 @@ class ContainerGpus:
         self._held: dict[str, socket.socket] = {}
 
     def environment(self, cancelled: threading.Event) -> dict[str, str]:
-        """The variables by which user processes find their GPUs; none where the node has chosen them.
+        """Return the variables that select the GPUs of user processes. Return none if the node has selected the GPUs.
 
         Blocks. Raises NoGpusError, Cancelled.
         """
@@ -267,7 +271,7 @@ class ContainerGpus:
 
     @property
     def names(self) -> list[str]:
-        """Those that are held, as CUDA_VISIBLE_DEVICES has them; empty before ``environment`` was called."""
+        """The locked GPUs by their names in CUDA_VISIBLE_DEVICES. Empty before the first call of ``environment``."""
         return list(self._held)
 
     def close(self) -> None:
@@ -276,7 +280,7 @@ class ContainerGpus:
         self._held.clear()
 
     def _order(self) -> dict[str, str]:
-        """Numbers mean the same devices to every program; CUDA's own default is by speed."""
+        """Return a variable that gives numbers the same meaning in all programs. CUDA's default order is by speed."""
         return {_DEVICE_ORDER: "PCI_BUS_ID"} if any(name.isdecimal() for name in self._held) else {}
 
     def _take(self, cancelled: threading.Event) -> None:
@@ -294,7 +298,7 @@ class ContainerGpus:
             if cancelled.wait(random.uniform(*_POLL)):  # noqa: S311 - no secret
                 raise Cancelled("stopped while it waited for GPUs")
         for held in self._held.values():
-            held.set_inheritable(True)  # the user process gets it, and whatever that starts
+            held.set_inheritable(True)  # for the user process and its children
         processes.hold_with_guard(self._guard, [held.fileno() for held in self._held.values()])
         log.info("GPUs of this container: %s", ", ".join(self._held))
 
@@ -314,7 +318,7 @@ class ContainerGpus:
         """Take the wanted number of GPUs, or none. Return whether they were taken.
 
         With ``also_idle`` also take GPUs that another user has locked, if no process is known to use them. YARN has
-        given this container its GPUs, so a lock that stays on an idle GPU is no container's: any local user can take
+        given this container its GPUs, so a lasting lock on an idle GPU belongs to no container: any local user can take
         locks.
         """
         try:
@@ -352,7 +356,7 @@ class ContainerGpus:
 
 
 def gpus_set_by_node(environ: Mapping[str, str]) -> bool:
-    """Whether the node has chosen a container's GPUs already: by YARN's isolation, or in a Docker container."""
+    """Return whether the node has selected a container's GPUs, by YARN's GPU isolation or in a Docker container."""
     return bool(environ.get(VISIBLE_DEVICES)) or environ.get(_BY_NODE, "") not in _EVERY_DEVICE
 
 
@@ -370,7 +374,7 @@ _SUCCESS = 0
 
 
 class NvmlError(Exception):
-    """NVML is not there, or does not say what was asked; the text says why."""
+    """NVML is missing, or does not answer a query. The message names the reason."""
 
 
 class _Utilization(ctypes.Structure):
@@ -383,19 +387,20 @@ class _Memory(ctypes.Structure):
 
 @attrs.frozen
 class GpuUse:
-    """How much of some GPUs is in use at this moment. None: the GPUs do not say, as parts of one (MIG) do not."""
+    """The present use of some GPUs. A value is None if a GPU does not report it, such as a part of a GPU (MIG)."""
 
-    percent: Optional[float]  # mean over the GPUs, 100: busy all the time
-    bytes: Optional[int]  # of all of them together
+    percent: Optional[float]  # mean over the GPUs; 100 means that all are always busy
+    bytes: Optional[int]  # total memory in use
 
 
 class Nvml:
-    """NVML, and the GPUs of one container. All calls block, and hang where a driver is broken."""
+    """NVML with the GPUs of one container. All calls block, and hang if a driver is broken."""
 
     def __init__(self, names: Sequence[str], wanted: int, library: str = LIBRARY) -> None:
-        """``names``: of the container's GPUs, as CUDA_VISIBLE_DEVICES has them; empty: all that it may use.
+        """Open NVML, and find ``wanted`` GPUs, the number that the container was given. Raises NvmlError.
 
-        ``wanted``: how many the container was given. Raises NvmlError.
+        ``names``: the container's GPUs by their names in CUDA_VISIBLE_DEVICES, or an empty list for all GPUs that it
+        may use.
         """
         try:
             self._nvml: Any = ctypes.CDLL(library)
@@ -407,7 +412,7 @@ class Nvml:
             raise NvmlError(f"the container was given {wanted} GPUs and sees {len(self._devices)}: which are its own?")
 
     def use(self) -> GpuUse:
-        """How much of the container's GPUs is in use now."""
+        """Return the present use of the container's GPUs."""
         busy, used = _Utilization(), _Memory()
         percents, sizes = [], []
         for device in self._devices:
@@ -429,7 +434,7 @@ class Nvml:
         return device
 
     def _all(self) -> list[ctypes.c_void_p]:
-        """Where the node isolates GPUs, others are listed and may not be opened."""
+        """Return the GPUs that can be opened. A node that isolates GPUs also lists the others."""
         number = ctypes.c_uint()
         self._call("nvmlDeviceGetCount_v2", ctypes.byref(number))
         found = []
@@ -451,20 +456,20 @@ class Nvml:
 
 
 class GpuMeter:
-    """Asks in a thread of its own, since a broken driver hangs; then there is no answer any more, and nobody waits."""
+    """Queries NVML in a separate thread, because a broken driver hangs. Then there are no more answers."""
 
     def __init__(self, open_nvml: Callable[[], Nvml]) -> None:
-        """``open_nvml`` is called in the thread; it may raise NvmlError."""
+        """Prepare the thread, in which ``open_nvml`` is called. ``open_nvml`` may raise NvmlError."""
         self._open = open_nvml
         self._newest: Optional[GpuUse] = None
         self._asked = threading.Event()
         self._thread: Optional[threading.Thread] = None
 
     def take(self) -> Optional[GpuUse]:
-        """The answer to the last call, if it has come meanwhile; and ask for the next one."""
+        """Return the answer to the last call if it has arrived, and start the next query."""
         newest, self._newest = self._newest, None
         if self._thread is None:
-            # Not one of a pool: the process must be able to end while it hangs.
+            # A pool's thread would keep the process from ending while the driver hangs.
             self._thread = threading.Thread(target=self._run, name="gpus", daemon=True)
             self._thread.start()
         self._asked.set()

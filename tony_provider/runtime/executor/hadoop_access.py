@@ -1,4 +1,4 @@
-"""The token file of user processes: the container's HDFS delegation tokens, and nothing else of its credentials."""
+"""Access of user processes to Hadoop: HDFS delegation tokens, Hadoop's configuration and the node's class path."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from tony_provider.runtime.hadoop.tokens import Credentials
 
 
 class UserTokens:
-    """A token file for user processes at ``target``, kept like the container's credentials.
+    """A token file for user processes at ``target``, with the HDFS tokens of the container's credentials.
 
-    What these hold beside HDFS's tokens speaks for the executor, and stays out.
+    The file contains no other credentials, because those identify the executor.
     """
 
     def __init__(self, credentials: ContainerCredentials, target: Path) -> None:
         self._credentials = credentials
         self._target = target
-        self._written = -1  # the version of the credentials that the file is of
-        self.services: list[str] = []  # what the tokens are for, such as ha-hdfs:nameservice; none: there is no file
+        self._written = -1  # version of the credentials in the file
+        self.services: list[str] = []  # services of the tokens, such as ha-hdfs:nameservice; empty if there is no file
 
     def follow(self) -> None:
-        """Write the file anew if there are newer tokens. Blocks; raises OSError.
+        """Rewrite the file if there are newer tokens. Blocks. Raises OSError.
 
-        After an error the last one stays, and the next call tries again. Not for several threads at a time.
+        After an error the file stays as it is, and the next call retries. Call this from one thread at a time.
         """
         version, tokens = self._credentials.hdfs_tokens()
         if version == self._written:
@@ -47,30 +47,30 @@ class UserTokens:
         self._written = version
 
     def withdraw(self) -> None:
-        """Remove the file, until ``follow`` writes it again. Blocks; raises OSError."""
+        """Remove the file until ``follow`` writes it again. Blocks. Raises OSError."""
         self._written = -1
         self._target.unlink(missing_ok=True)
 
 
-_SECONDS = 60.0  # for a JVM, on a node where many containers start one at the same time
-_SAID = 300  # characters of its errors in a message
+_SECONDS = 60.0  # for the start of a JVM, on a node where many containers start one at the same time
+_SAID = 300  # characters of its stderr in a message
 
 
 class ClassPathError(Exception):
-    """The node's Hadoop does not tell its class path; the message says why."""
+    """The class path of the node's Hadoop cannot be determined. The message names the reason."""
 
 
 def hadoop_program(environ: Mapping[str, str]) -> Optional[str]:
-    """The path of the node's ``hadoop``; None when it has none. Blocks."""
+    """Return the path of the node's ``hadoop`` program, or None if there is none. Blocks."""
     homes = [environ[name] for name in ("HADOOP_HOME", "HADOOP_COMMON_HOME") if environ.get(name)]
     path = os.pathsep.join([*(f"{home}/bin" for home in homes), environ.get("PATH") or os.defpath])
     return shutil.which("hadoop", path=path)
 
 
 def node_class_path(program: str, environ: Mapping[str, str]) -> str:
-    """Every jar of the node's Hadoop by its name: a JVM within a process expands no ``*``.
+    """Return every jar of the node's Hadoop by its name, because a JVM within a process does not expand ``*``.
 
-    Blocks for a JVM's start; raises ClassPathError.
+    Blocks while a JVM starts. Raises ClassPathError.
     """
     try:
         done = subprocess.run(
@@ -98,17 +98,14 @@ _USUAL = Path("/etc/hadoop/conf")
 
 
 def node_configuration(environ: Mapping[str, str]) -> Optional[Path]:
-    """The node's directory of Hadoop's configuration; None when it has none that we may read and that says anything.
-
-    Blocks.
-    """
+    """Return the node's directory of Hadoop configuration, or None if no readable one has properties. Blocks."""
     return next(filter(_says_anything, _candidates(environ)), None)
 
 
 def write_configuration(directory: Path, properties: Mapping[str, str]) -> None:
-    """Write Hadoop's files with these properties. Blocks; raises OSError.
+    """Write Hadoop's configuration files with these properties. Blocks. Raises OSError.
 
-    HDFS's own go into its own file: the defaults of HDFS are laid over what the other one says.
+    Properties of HDFS go into hdfs-site.xml, because the defaults of HDFS override core-site.xml.
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     of_hdfs = {name for name in properties if name.startswith("dfs.")}
@@ -126,9 +123,12 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _says_anything(directory: Path) -> bool:
-    """A distribution's archive brings files without a property, and some nodes have theirs for the NodeManager only."""
+    """Return whether a configuration has properties.
+
+    The files of a distribution's archive have none, and on some nodes only the NodeManager can read the configuration.
+    """
     try:
-        root = ElementTree.parse(directory / _CORE).getroot()  # noqa: S314 - the administrator's own
+        root = ElementTree.parse(directory / _CORE).getroot()  # noqa: S314 - written by the administrator
     except (OSError, ElementTree.ParseError):
         return False
     return len(root) > 0
@@ -149,9 +149,9 @@ _CONF_DIR, _CLASS_PATH, _USER_NAME = "HADOOP_CONF_DIR", "CLASSPATH", "HADOOP_USE
 
 
 class HadoopAccess:
-    """The user processes' access to Hadoop in one container, in a directory of the workspace.
+    """Access to Hadoop for the user processes of one container, in a directory of the workspace.
 
-    A start is prepared in one thread, while heartbeats follow the tokens in another.
+    One thread prepares a start, while heartbeats refresh the tokens in another thread.
     """
 
     def __init__(self, container: ExecutorContainer, directory: Path) -> None:
@@ -159,15 +159,15 @@ class HadoopAccess:
         self._directory = directory
         self._token_file = directory / "tokens"
         self._tokens = UserTokens(container.credentials, self._token_file)
-        self._lock = threading.Lock()  # of the token file
-        self._trouble = ""  # with it, that was logged last
-        self._found: Optional[dict[str, str]] = None  # from the first start on
-        self._in_use = False  # there is a process that may read the token file
-        self._configured = ""  # where it comes from, for people
-        self._class_path = ""  # the same
+        self._lock = threading.Lock()  # for the token file
+        self._trouble = ""  # problem with the token file that was logged last
+        self._found: Optional[dict[str, str]] = None  # set by the first start
+        self._in_use = False  # a process may read the token file
+        self._configured = ""  # source of the configuration, for messages
+        self._class_path = ""  # source of the class path, for messages
 
     def environment(self) -> dict[str, str]:
-        """The variables of user processes. Blocks, the first time for a JVM's start; raises OSError."""
+        """Return the variables of user processes. Blocks, the first time while a JVM starts. Raises OSError."""
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self._lock:
             self._in_use = True
@@ -179,9 +179,9 @@ class HadoopAccess:
         return {**self._found, contract.ENV_TOKEN_FILE: str(self._token_file)}
 
     def follow_tokens(self) -> None:
-        """Have new tokens of the container in the file that running processes know. Blocks; what fails is logged once.
+        """Write the container's new tokens into the file of running processes. Blocks. A failure is logged once.
 
-        The next call tries again. While no process of the user's runs there is no file.
+        After a failure the next call retries. There is no file while no user process runs.
         """
         trouble = ""
         try:
@@ -195,16 +195,16 @@ class HadoopAccess:
         self._trouble = trouble
 
     def withdraw(self) -> None:
-        """Remove the token file: the processes that it was for have ended. Blocks; raises OSError.
+        """Remove the token file when its processes have ended. Blocks. Raises OSError.
 
-        A container's directory may be kept for longer than the container, and servers of the job may show its files.
+        A container's directory may outlive the container, and servers of the job may show its files.
         """
         with self._lock:
             self._in_use = False
             self._tokens.withdraw()
 
     def told(self) -> str:
-        """What a user process finds, in a line of its log. Call it after ``environment``."""
+        """Describe the access for the log of the user processes. Call this after ``environment``."""
         services = ", ".join(self._tokens.services)
         user = self._container.description.user
         return "; ".join(
@@ -218,7 +218,7 @@ class HadoopAccess:
     def _look(self) -> dict[str, str]:
         container = self._container
         given = {**container.job.env, **container.spec.env}
-        found = {_USER_NAME: container.description.user}  # heeded where Hadoop asks for no proof
+        found = {_USER_NAME: container.description.user}  # effective if Hadoop does not authenticate users
         of_node = node_environment(container)
         found.update(self._configuration({**of_node, **given}))
         if _CLASS_PATH in given:

@@ -1,4 +1,4 @@
-"""How much the processes of the container have read from disks and written to them."""
+"""Heartbeats of an executor, and the meters that fill them: disks, network, processors of the node, and GPUs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tony_provider.runtime.protocol import limits, tony_pb2
 
 @attrs.frozen
 class DiskUse:
-    """Bytes since the executor began, of the executor and all processes below it, also of those that have ended."""
+    """Bytes that the executor and its descendants have transferred, including descendants that have ended."""
 
     read: int = 0
     written: int = 0
@@ -31,18 +31,21 @@ class DiskUse:
 
 @attrs.define
 class DiskMeter:
-    """Adds up what /proc says of each process.
+    """Sums the counters of processes in /proc.
 
-    What a process has done is its parent's once that has collected it, and the executor collects all orphans. So the
-    executor's own number has everything of those that are gone, and nothing is counted twice as long as a parent is
-    looked at before its children.
+    The kernel adds the counters of a process to its parent when the parent collects it, and the executor collects all
+    orphans. So the executor's counters include all ended processes. Reading parents before their children avoids
+    counting a process twice.
     """
 
     proc: Path = Path("/proc")
-    _most: DiskUse = DiskUse()  # one that is collected between two looks is missed for a moment
+    _most: DiskUse = DiskUse()  # highest sums so far: a process that is collected between two reads is briefly missing
 
     def measure(self, pids: Iterable[int]) -> Optional[DiskUse]:
-        """``pids``: all below this process, parents first. None where the kernel does not count. Blocks shortly."""
+        """Return the use, or None if the kernel does not count it. Blocks shortly.
+
+        ``pids``: all descendants of this process, parents first.
+        """
         own = self._read("self")
         if own is None:
             return None
@@ -54,7 +57,7 @@ class DiskMeter:
         return self._most
 
     def _read(self, process: str) -> Optional[DiskUse]:
-        """None when it is gone, or not ours to look at; see proc_pid_io(5)."""
+        """Return the counters of a process, or None if it has ended or may not be read. See proc_pid_io(5)."""
         try:
             lines = (self.proc / process / "io").read_text().splitlines()
         except (FileNotFoundError, ProcessLookupError, PermissionError):
@@ -69,7 +72,7 @@ _LOOPBACK = "lo"
 
 @attrs.frozen
 class NetworkUse:
-    """Bytes since the container's network was made, its loopback left out."""
+    """Bytes since the container's network was created, without its loopback."""
 
     received: int
     sent: int
@@ -87,7 +90,7 @@ class NetworkMeter:
     interfaces: Path = Path("/sys/class/net")
 
     def measure(self) -> Optional[NetworkUse]:
-        """None where it cannot be told from what others of the node receive and send. Blocks shortly."""
+        """Return the use, or None if it cannot be separated from that of the node. Blocks shortly."""
         if not self.docker:
             return None
         try:
@@ -107,24 +110,27 @@ class NetworkMeter:
         return NetworkUse(received, sent)
 
     def _is_of_a_node(self, name: str) -> bool:
-        """A device, or a bridge that containers are connected to: no container with its own network has these."""
+        """Return whether an interface is a device or a bridge to containers, which only a node's network has."""
         interface = self.interfaces / name
         return (interface / "device").exists() or (interface / "bridge").exists()
 
 
-_COUNTED = 8  # columns of /proc/stat's first line, see proc_stat(5): what guests used is in those before
-_IDLE = slice(3, 5)  # those two in which nobody computed; time that a hypervisor took away counts as busy
+_COUNTED = 8  # columns of the first line of /proc/stat, see proc_stat(5); they include the time of guests
+_IDLE = slice(3, 5)  # the columns idle and iowait; time that a hypervisor took away counts as busy
 
 
 @attrs.define
 class NodeMeter:
-    """Tells which part of all its processors' time the node was busy since the last look."""
+    """Measures how busy the node's processors were since the last measurement."""
 
     counters: Path = Path("/proc/stat")
     _before: Optional[list[int]] = None
 
     def measure(self) -> Optional[float]:
-        """In percent, 100: none of them was idle. None the first time, and where it cannot be told. Blocks shortly."""
+        """Return the share of busy processor time in percent. Blocks shortly.
+
+        Return None at the first call, and if the share is unknown.
+        """
         try:
             with self.counters.open() as file:
                 name, *numbers = file.readline().split()
@@ -139,17 +145,17 @@ class NodeMeter:
 
 
 class ContainerMeters:
-    """The meters of one container; what cannot be told they leave out."""
+    """The meters of one container. They leave out unknown values."""
 
     def __init__(self, context: ExecutorContext) -> None:
         self._context = context
         self._disks = DiskMeter()
         self._node = NodeMeter()
         self._network = NetworkMeter(docker=context.container.image is not None)
-        self._gpus: Optional[GpuMeter] = None  # until a container with GPUs knows which
+        self._gpus: Optional[GpuMeter] = None  # None until the GPUs of the container are known
 
     def fill(self, heartbeat: tony_pb2.Heartbeat, pids: Iterable[int]) -> None:
-        """Put the newest numbers into a heartbeat. ``pids``: see DiskMeter. Blocks shortly."""
+        """Write the newest values into a heartbeat. ``pids``: see DiskMeter. Blocks shortly."""
         disks, network = self._disks.measure(pids), self._network.measure()
         if disks:
             heartbeat.read_bytes, heartbeat.written_bytes = disks.read, disks.written
@@ -172,7 +178,10 @@ class ContainerMeters:
         return self._gpus
 
     def _gpu_names(self) -> Optional[list[str]]:
-        """Of the container's GPUs, empty: all that it sees; None where they are not dealt yet."""
+        """Return the names of the container's GPUs, or an empty list for all GPUs that it sees.
+
+        Return None if no GPUs are assigned yet.
+        """
         environ, dealt = self._context.container.environ, self._context.gpus
         if dealt is not None and not gpus_set_by_node(environ):
             return dealt.names or None
@@ -180,18 +189,19 @@ class ContainerMeters:
 
 
 class HeartbeatContent:
-    """Makes the heartbeats of one executor."""
+    """Creates the heartbeats of one executor."""
 
     def __init__(self, context: ExecutorContext) -> None:
         self._context = context
         self._usage = processes.UsageMeter()
         self._meters = ContainerMeters(context)
-        self._usage_of: dict[int, processes.UsageMeter] = {}  # by local rank, of all but the first
+        self._usage_of: dict[int, processes.UsageMeter] = {}  # by local rank, for all but the first
 
     async def take(self, current: Optional[ProcessStart], activity: str, *, ending: bool) -> tony_pb2.Heartbeat:
-        """A heartbeat of this moment.
+        """Return a heartbeat with the present values.
 
-        ``activity`` is the executor's own, said when no user process runs; ``ending``: no other will.
+        ``activity``: the executor's activity, reported while no user process runs. ``ending``: no other process will
+        start.
         """
         table = await asyncio.to_thread(processes.descendants, os.getpid())
         usage = self._usage.measure(table, time.monotonic())

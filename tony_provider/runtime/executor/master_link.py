@@ -1,4 +1,7 @@
-"""Where the application master listens: what the container was launched with, later what a newer master left."""
+"""Connection of an executor to its application master: the master's address, the stream, and pending requests.
+
+A container is launched with the address of its master. A newer master writes its address to the store.
+"""
 
 from __future__ import annotations
 
@@ -20,28 +23,25 @@ from tony_provider.runtime.storage import Storage, StorageError
 
 log = logging.getLogger(__name__)
 
-_TIMEOUT = 10.0  # seconds for the store; the address known so far is to be tried meanwhile, too
+_TIMEOUT = 10.0  # seconds for a request to the store, because the known address must also be tried
 
 
 class MasterLocator:
-    """The application master's address: the one from the launch, later that which a newer master left."""
+    """The address of the application master: from the launch, or from the store if a newer master wrote it."""
 
     def __init__(self, container: ExecutorContainer, storage: Storage) -> None:
         self.address = container.master
-        self._attempt = 0  # of the application master at that address, 0: not known
+        self._attempt = 0  # number of the application master at that address; 0 if unknown
         self._storage = storage
         self._directory = container.description.application_dir
         self._key = container.secrets.get(contract.SECRET_ADDRESS_KEY)
 
     def met(self, attempt: int) -> None:
-        """Record which attempt the master at the address has said it is."""
+        """Record the attempt number that the master at the address has reported."""
         self._attempt = max(self._attempt, attempt)
 
     async def look(self) -> bool:
-        """Look on the store for a newer master's address; returns whether there is one.
-
-        From then on it is ``address``.
-        """
+        """Fetch a newer master's address from the store into ``address``. Return whether there is a newer address."""
         if self._key is None:
             return False
         reading = asyncio.to_thread(master_files.read_master_address, self._storage, self._directory, self._key)
@@ -61,9 +61,9 @@ Send = Callable[[tony_pb2.FromExecutor], None]
 
 
 class CommitRequests:
-    """The requests that wait for their answer, for as long as it takes.
+    """Commit requests that wait for an answer without a time limit.
 
-    An application master that comes back is asked again.
+    They are repeated to an application master that returns.
     """
 
     def __init__(self, send: Send) -> None:
@@ -73,11 +73,11 @@ class CommitRequests:
 
     @property
     def open(self) -> list[tony_pb2.FromExecutor]:
-        """The requests without an answer, for an application master that may not have heard them."""
+        """The requests without an answer, for an application master that may have missed them."""
         return [message for message, _ in self._asked.values()]
 
     async def ask(self, uploaded: tony_pb2.CheckpointUploaded) -> tony_pb2.CheckpointAnswer:
-        """Ask for a commit; returns the answer. Fills in the number of the request."""
+        """Request a commit and return the answer. Sets the number of the request."""
         uploaded.request = next(self._numbers)
         message = tony_pb2.FromExecutor(uploaded=uploaded)
         answer: asyncio.Future[tony_pb2.CheckpointAnswer] = asyncio.get_running_loop().create_future()
@@ -89,7 +89,7 @@ class CommitRequests:
             del self._asked[uploaded.request]
 
     def answered(self, answer: tony_pb2.CheckpointAnswer) -> None:
-        """Hand an answer to its request. One that nobody waits for any more means nothing."""
+        """Pass an answer to its request. Answers to abandoned requests are ignored."""
         if answer.request in self._asked and not self._asked[answer.request][1].done():
             self._asked[answer.request][1].set_result(answer)
 
@@ -98,9 +98,9 @@ Answer = Union[tony_pb2.InputPart, tony_pb2.ShardAnswer]
 
 
 class InputRequests:
-    """The questions that wait for their answer, for as long as it takes.
+    """Requests for inputs that wait for an answer without a time limit.
 
-    An application master that comes back is asked again, under the same number.
+    They are repeated under the same number to an application master that returns.
     """
 
     def __init__(self, send: Send) -> None:
@@ -110,21 +110,21 @@ class InputRequests:
 
     @property
     def open(self) -> list[tony_pb2.FromExecutor]:
-        """The questions without an answer, for an application master that may not have heard them."""
+        """The unanswered requests, for an application master that may have missed them."""
         return [message for message, _ in self._asked.values()]
 
     async def part(self, wanted: tony_pb2.InputPartWanted) -> tony_pb2.InputPart:
-        """Ask for a piece of a part. Fills in the number of the request."""
+        """Request a piece of an input part. Sets the number of the request."""
         wanted.request = next(self._numbers)
         return (await self._ask(wanted.request, tony_pb2.FromExecutor(input_part_wanted=wanted))).input_part
 
     async def shard(self, wanted: tony_pb2.ShardRequest) -> tony_pb2.ShardAnswer:
-        """Say what became of a shard, or ask for another. Fills in the number of the request."""
+        """Report the result of a shard, or request another shard. Sets the number of the request."""
         wanted.request = next(self._numbers)
         return (await self._ask(wanted.request, tony_pb2.FromExecutor(shard_request=wanted))).shard_answer
 
     def answered(self, message: tony_pb2.ToExecutor) -> None:
-        """Hand an answer to its question. One that nobody waits for any more means nothing."""
+        """Pass a message to the request that it answers. Answers to abandoned requests are ignored."""
         answer: Answer = message.input_part if message.HasField("input_part") else message.shard_answer
         if answer.request in self._asked and not self._asked[answer.request][1].done():
             self._asked[answer.request][1].set_result(message)
@@ -139,30 +139,30 @@ class InputRequests:
             del self._asked[number]
 
 
-_FIRST_DELAY = 0.2  # seconds before the second try; each further wait is twice as long
+_FIRST_DELAY = 0.2  # seconds before the second attempt; the delay doubles after each attempt
 _LONGEST_DELAY = 5.0
-_LOYALTY = 3.0  # seconds that only the address known is tried: a network that failed for a moment is no new master
+_LOYALTY = 3.0  # seconds in which only the known address is tried: a short network failure does not mean a new master
 _FINAL = (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.FAILED_PRECONDITION)
 
 
 class MasterLinkError(Exception):
-    """There is no application master to work for any more."""
+    """The executor has no application master any more."""
 
 
 class RefusedError(MasterLinkError):
-    """The application master does not accept this executor; the message says why."""
+    """The application master rejects this executor. The message names the reason."""
 
 
 class MasterLostError(MasterLinkError):
-    """The application master could not be reached for too long."""
+    """The application master was unreachable for too long."""
 
 
 class MasterLink:
     """The executor's connection to its application master.
 
-    ``greet`` gives the first messages of every stream: who this is, and what a master that missed it must know.
-    ``handle`` gets each message that comes; it must not block. Both are called on the loop. A master that cannot be
-    reached may have a successor, which leaves its address on the store.
+    ``greet`` returns the first messages of every stream: the executor's identity, and what a master that missed it must
+    know. ``handle`` gets each received message and must not block. Both are called on the event loop. An unreachable
+    master may have a successor, which writes its address to the store.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class MasterLink:
         greet: Callable[[], Sequence[tony_pb2.FromExecutor]],
         handle: Callable[[tony_pb2.ToExecutor], None],
     ) -> None:
-        """Raises task_identity.MissingSecretError."""
+        """Prepare the connection. Raises task_identity.MissingSecretError."""
         self._where = locator
         self._credentials = task_identity.channel_credentials(container.secrets)
         tasks = container.job.size
@@ -187,22 +187,22 @@ class MasterLink:
         self._finishing = False
 
     def send(self, message: tony_pb2.FromExecutor) -> None:
-        """Send a message. Without a stream it goes nowhere: the greeting of the next one says what matters."""
+        """Send a message. Drop it without a stream, because the next stream begins with all important messages."""
         if self._outgoing is not None:
             self._outgoing.put_nowait(message)
 
     @property
     def idle(self) -> bool:
-        """Whether a message would go out at once."""
+        """Whether a message would be sent at once."""
         return self._outgoing is not None and self._outgoing.empty()
 
     async def sent(self) -> None:
-        """Wait until what was to go by now is on its way; for ever where its stream breaks."""
+        """Wait until all queued messages are sent. If the stream breaks, this never returns."""
         if self._outgoing is not None:
             await self._outgoing.join()
 
     def finish(self) -> None:
-        """Take leave: let ``run`` end when all has been sent and the master has closed its end."""
+        """Take leave of the master. ``run`` ends when all messages are sent and the master has closed its end."""
         self._finishing = True
         if self._outgoing is not None:
             self._take_leave(self._outgoing)
@@ -213,7 +213,7 @@ class MasterLink:
         outgoing.put_nowait(None)
 
     async def run(self) -> None:
-        """Keep the stream up until ``finish``. Raises LinkError when there is no use in going on."""
+        """Keep the stream open until ``finish``. Raises MasterLinkError if no connection is possible any more."""
         self._contact = alone_since = time.monotonic()
         delay = _FIRST_DELAY
         await self._wait(0.0)
@@ -233,12 +233,12 @@ class MasterLink:
             delay = min(2 * delay, _LONGEST_DELAY)
 
     async def _wait(self, seconds: float) -> None:
-        """And a little longer, so that thousands do not come back in one moment."""
+        """Wait for the given time and a random extra time, so that thousands of executors do not reconnect at once."""
         seconds += random.uniform(0.0, self._spread)  # noqa: S311
         await asyncio.sleep(min(seconds, self._left()))
 
     def _left(self) -> float:
-        """Seconds until the master counts as lost."""
+        """Return the seconds until the master counts as lost."""
         return max(0.0, self._contact + self._lost_after - time.monotonic())
 
     def _check_not_lost(self, why: str) -> None:
@@ -249,7 +249,7 @@ class MasterLink:
             )
 
     async def _attach(self) -> str:
-        """One stream from its beginning to its end; returns why it ended. Raises RefusedError."""
+        """Open one stream and serve it until it ends. Return the reason for its end. Raises RefusedError."""
         async with grpc.aio.secure_channel(self._where.address, self._credentials, self._options) as channel:
             call = tony_pb2_grpc.ApplicationMasterStub(channel).Attach(metadata=self._metadata)
             self._outgoing = asyncio.Queue()
@@ -281,7 +281,7 @@ class MasterLink:
                 await call.write(message)
                 outgoing.task_done()
                 if message.WhichOneof("kind") == "heartbeat":
-                    self._contact = time.monotonic()  # seconds into the stream, and it still stands
+                    self._contact = time.monotonic()  # the stream still works, perhaps seconds after the last read
             await call.done_writing()
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            return  # the stream has ended; the reading side says why
+            return  # the stream has ended; the read loop reports the reason

@@ -1,4 +1,4 @@
-"""Exports of the model that the leading task's program makes while it trains, on their way to the store."""
+"""Upload of model exports that the leading task's program makes while it trains."""
 
 from __future__ import annotations
 
@@ -30,43 +30,43 @@ from tony_provider.runtime.storage import (
 
 log = logging.getLogger(__name__)
 
-_LOOK = 1.5  # seconds between two looks at the directory
-_FIRST_PAUSE = 2.0  # seconds between the first tries, doubled up to
+_LOOK = 1.5  # seconds between two scans of the directory
+_FIRST_PAUSE = 2.0  # seconds after the first failed attempt; the pause doubles up to the next value
 _LONGEST_PAUSE = 60.0
-_LONGEST_LAST_PAUSE = 3.0  # once the process has ended, and somebody waits
-_FINAL = (OSError, StorageInvalidPath, StorageUnsupported)  # again it would be the same
+_LONGEST_LAST_PAUSE = 3.0  # once the process has ended, because the end of the start waits for the upload
+_FINAL = (OSError, StorageInvalidPath, StorageUnsupported)  # another attempt would fail in the same way
 
 
 @attrs.frozen
 class _Found:
-    """An export that is whole, and waits for its upload."""
+    """A complete export that waits for its upload."""
 
     step: int
     local: Path
     found_ms: int  # epoch
-    asked_ms: int  # of the newest request that came before it
+    asked_ms: int  # time of the newest request before it
 
 
 class ModelExports:
-    """The exports of one start of the leading task's user process: found, uploaded, and told to the master.
+    """The exports of one start of the leading task's user process: finds, uploads and reports them.
 
-    ``start``, ``finish`` and ``close`` it once. What goes wrong with an export never ends the training.
+    Call ``start``, ``finish`` and ``close`` once. A problem with an export never ends the training.
     """
 
     def __init__(self, context: ExecutorContext, send: Send, warn: Callable[[str], None]) -> None:
-        """``warn``: see TreeUpload."""
+        """Prepare the watch. ``warn``: see TreeUpload."""
         self._warn = warn
-        self.activity = ""  # for people; empty while nothing is uploaded
-        self.trouble = ""  # likewise: what does not get to the store at present, and why
-        self.said: Sequence[tony_pb2.FromExecutor] = ()  # what a master that missed it must hear: the newest
+        self.activity = ""  # description of the current upload, for the status; otherwise empty
+        self.trouble = ""  # problem with the uploads, with its reason, for the status; otherwise empty
+        self.said: Sequence[tony_pb2.FromExecutor] = ()  # the newest message, for a master that may have missed it
         self._context = context
         self._send = send
         self._keep_last = context.container.job.export.keep_last
         self._target = uris.join(context.container.description.application_dir, contract.EXPORTS_DIR)
-        self._asked_ms = 0  # the newest request that the process was told of
-        self._waiting: dict[int, _Found] = {}  # by step, in the order in which they came
+        self._asked_ms = 0  # time of the newest request that the process got
+        self._waiting: dict[int, _Found] = {}  # by step, in the order of their appearance
         self._looking = asyncio.Lock()
-        self._ended = False  # the user process
+        self._ended = False  # whether the user process has ended
         self._nudge = asyncio.Event()
         self._cancelled = threading.Event()
         self._work: Optional[asyncio.Future[None]] = None
@@ -75,10 +75,10 @@ class ModelExports:
         self._work = asyncio.ensure_future(self._upload_until_done())
 
     async def ask(self, wanted: tony_pb2.ExportNow) -> None:
-        """Ask the user process for an export, unless it was told of this very request."""
+        """Request an export from the user process, unless it already got this request."""
         if self._work is None or self._ended or wanted.asked_ms == self._asked_ms:
             return
-        await self._look()  # what is there by now is no answer
+        await self._look()  # exports that exist by now are no answer
         self._asked_ms = wanted.asked_ms
         try:
             await asyncio.to_thread(self._context.workspace.request_export, wanted.reason)
@@ -86,9 +86,9 @@ class ModelExports:
             log.warning("the user process cannot be asked for an export: %s", error)
 
     async def finish(self, stopping: StopRequest, deadline: Deadline) -> None:
-        """Upload what is there now that the user process has ended, until the deadline."""
+        """Upload the remaining exports after the user process has ended, until the deadline."""
         if self._work is None:
-            return  # nothing ever ran
+            return  # no process ever ran
         self._ended = True
         self._nudge.set()
         if await stopping.bound(self._work, deadline):
@@ -99,7 +99,7 @@ class ModelExports:
             await self._drop(found, "no time was left to upload it once the process had ended")
 
     async def close(self) -> None:
-        """Give up whatever is under way."""
+        """Cancel all operations in progress."""
         self._cancelled.set()
         if self._work is not None:
             self._work.cancel()
@@ -123,14 +123,14 @@ class ModelExports:
                 await self._wait(_LOOK)
 
     async def _upload_all(self) -> bool:
-        """Whether nothing is left that is to be tried again."""
+        """Upload the waiting exports. Return False if one must be retried."""
         for found in list(self._waiting.values()):
             if not await self._upload(found):
                 return False
         return True
 
     async def _wait(self, seconds: float) -> None:
-        """Or until the process has ended."""
+        """Wait for the given time, or until the process has ended."""
         try:
             await wait_with_timeout(self._nudge.wait(), min(seconds, _LONGEST_LAST_PAUSE) if self._ended else seconds)
         except asyncio.TimeoutError:
@@ -138,7 +138,7 @@ class ModelExports:
         self._nudge.clear()
 
     async def _look(self) -> None:
-        """Take note of exports that have appeared."""
+        """Find exports that have appeared."""
         async with self._looking:
             try:
                 for step, path in await asyncio.to_thread(_exports_in, self._context.workspace.exports):
@@ -148,14 +148,14 @@ class ModelExports:
                 self._tell(f"the directory of exports cannot be read: {error}")
 
     async def _drop_older(self) -> None:
-        """More than are kept on the store need not get there."""
+        """Drop exports beyond the number that the store keeps."""
         for found in list(self._waiting.values())[: -self._keep_last]:
             await self._drop(
                 found, f"{self._keep_last} newer ones (export.keep_last) were there before it could be uploaded"
             )
 
     async def _upload(self, found: _Found) -> bool:
-        """Whether nothing more is to be done for it: it is on the store, or will not be."""
+        """Upload an export. Return False if it must be retried, and True if it is stored or dropped."""
         name, storage = contract.export_name(found.step), self._context.storage
         self.activity = f"uploading the export of step {found.step}"
         try:
@@ -179,11 +179,11 @@ class ModelExports:
         await self._conclude(found, tony_pb2.Exported(problem=replaced(problem)))
 
     async def _conclude(self, found: _Found, message: tony_pb2.Exported) -> None:
-        """Nothing more comes of it but this message."""
+        """Send the result of an export, and remove its files."""
         message.step, message.exported_ms, message.asked_ms = found.step, found.found_ms, found.asked_ms
         self.said = (tony_pb2.FromExecutor(exported=message),)
         self._send(self.said[0])
-        async with self._looking:  # a look meanwhile would find it anew
+        async with self._looking:  # otherwise a scan would find the export again
             await asyncio.to_thread(_remove, found.local)
             del self._waiting[found.step]
 
@@ -194,7 +194,7 @@ class ModelExports:
 
 
 def _exports_in(directory: Path) -> Iterable[tuple[int, Path]]:
-    """The steps and paths of whole exports, oldest first. Blocks; raises OSError."""
+    """Return the steps and paths of complete exports, oldest first. Blocks. Raises OSError."""
     if not directory.is_dir():
         return []  # the program has removed it
     named = [(contract.step_of_export(path.name), path) for path in directory.iterdir()]
@@ -203,7 +203,10 @@ def _exports_in(directory: Path) -> Iterable[tuple[int, Path]]:
 
 
 def _commit(storage: Storage, local: Path, uri: str, cancelled: threading.Event, warn: Callable[[str], None]) -> None:
-    """One that is there already stays: somebody may read it. Blocks; raises as commit_directory, and OSError."""
+    """Upload an export, unless it already exists and may be in use. Blocks.
+
+    Raises OSError and the errors of ``commit_directory``.
+    """
     if local.is_symlink() or not local.is_dir():
         raise OSError(f"{local.name} is no directory")
     if is_empty_directory(local):
@@ -213,7 +216,7 @@ def _commit(storage: Storage, local: Path, uri: str, cancelled: threading.Event,
 
 
 def _prune(storage: Storage, directory: str, newest: str, keep_last: int) -> None:
-    """Remove all but the newest exports. Blocks. They are left for now when the store refuses."""
+    """Remove all but the newest exports from the store. If the store refuses, they stay for now. Blocks."""
     try:
         whole = [each for each in storage.list(directory) if contract.step_of_export(each.name) is not None]
         whole.sort(key=lambda each: (each.name == newest, each.modified_ms, contract.step_of_export(each.name)))
@@ -226,7 +229,7 @@ def _prune(storage: Storage, directory: str, newest: str, keep_last: int) -> Non
 
 
 def _remove(path: Path) -> None:
-    """What the program left there; what cannot be removed goes with the container. Blocks."""
+    """Remove an export from the container. Entries that cannot be removed last as long as the container. Blocks."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:

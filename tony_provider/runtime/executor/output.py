@@ -1,4 +1,4 @@
-"""The output of user processes: capped files in the container's log directory, and its last lines at hand."""
+"""Output of user processes: size-limited log files, their last lines, and the upload of the log to the store."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_FILES = 4  # of a process: of each of its two streams the current one and the one before
-_LEAST = 256 << 10  # bytes of a file that are not given up to a crowded disk
-KEPT_LIMIT = 10_000_000  # bytes of both streams together that are kept on the store at the end
+_FILES = 4  # files per process: the current and the previous file of stdout and of stderr
+_LEAST = 256 << 10  # bytes that a file may have even on a nearly full disk
+KEPT_LIMIT = 10_000_000  # bytes of both streams together that are uploaded at the end
 TAIL_LINES = 40
 TAIL_LIMIT = limits.OUTPUT_TAIL
 _CHUNK = 256 << 10  # bytes read at a time
-_BEGINNING = re.compile(rb"(?:\A|(?<=[\r\n]))(?=[^\r\n])")  # of a line that is not empty
+_BEGINNING = re.compile(rb"(?:\A|(?<=[\r\n]))(?=[^\r\n])")  # start of a line that is not empty
 
 
 class CappedFile:
-    """A file that moves to ``<name>.1`` when it is full, in place of the one there. Usable from several threads.
+    """A file that replaces ``<name>.1`` when it is full. Several threads may use it.
 
-    A disk that is full loses lines, not the process that prints them.
+    A full disk loses lines, but does not stop the process that prints them.
     """
 
     def __init__(
@@ -55,26 +55,27 @@ class CappedFile:
         announce: bool = True,
         crowded: Callable[[Path, int], Optional[str]] = lambda directory, wanted: None,
     ) -> None:
-        """With ``announce`` a new file begins with a line that says how many lines are gone.
+        """Prepare the file. With ``announce``, a new file begins with the number of lines that were dropped.
 
-        ``crowded`` tells whether its disk should be spared so many bytes more: then it holds next to nothing.
+        ``crowded`` returns a reason if that many more bytes should not be written to the disk, otherwise None. With a
+        reason the file keeps at most ``_LEAST`` bytes.
         """
         self.path = path
-        self.problem = ""  # why lines are lost that the limit would have kept
+        self.problem = ""  # reason if lines are lost that the limit would have kept
         self.dropped = 0  # lines
-        self.written = 0  # bytes, those of former files included
+        self.written = 0  # bytes, including former files
         self._limit = limit
         self._announce = announce
         self._crowded = crowded
         self._lock = threading.Lock()
         self._file: Optional[io.FileIO] = None
-        self._size = self._size_before = 0  # bytes of the current file, and of the one before
-        self._lines = 0  # of the current file
-        self._lines_before = 0  # of the one before
+        self._size = self._size_before = 0  # bytes of the current and the previous file
+        self._lines = 0  # in the current file
+        self._lines_before = 0  # in the previous file
         self._failed = False
 
     def write(self, data: bytes) -> None:
-        """Append these bytes. Blocks."""
+        """Append bytes. Blocks."""
         lines = data.count(b"\n")
         with self._lock:
             try:
@@ -100,9 +101,9 @@ class CappedFile:
                 self._file = None
 
     def last(self, limit: int, secrets: Iterable[str] = ()) -> bytes:
-        """The last bytes of what was written, from the start of a line, as they are kept: see ``kept_form``.
+        """Return the last bytes from the start of a line, in the form for the store: see ``kept_form``.
 
-        Without the values of ``secrets``. A line that is very long, such as a progress bar's, is cut.
+        The values of ``secrets`` are masked. A very long line, such as that of a progress bar, is cut.
         """
         data = b"".join(path.read_bytes() for path in (self._previous, self.path) if path.exists())
         dropped, written = self.dropped, self.written
@@ -115,9 +116,9 @@ class CappedFile:
         return kept_form(masked_in_place(data, secrets), written - len(data), dropped)
 
     def tail(self, limit: int) -> bytes:
-        """The last bytes, while others write: reads no more than it gives, and does not count what is missing.
+        """Return the last bytes while other threads write. Reads only these bytes, and does not count dropped lines.
 
-        Blocks; raises OSError.
+        Blocks. Raises OSError.
         """
         with self._lock:
             data = _end(self.path, limit + 1)
@@ -126,9 +127,9 @@ class CappedFile:
         return end_of_log(data, limit)
 
     def since(self, after: int, limit: int) -> LogPiece:
-        """What was written after so many bytes, the last ``limit`` of it, while others write.
+        """Return the last ``limit`` bytes after position ``after``, while other threads write.
 
-        Blocks; raises OSError.
+        Blocks. Raises OSError.
         """
         with self._lock:
             wanted = max(0, min(self.written - after, limit))
@@ -142,7 +143,7 @@ class CappedFile:
         return self.path.with_name(self.path.name + ".1")
 
     def _limit_for(self, size: int) -> int:
-        """Of a file that so many bytes are to be written to."""
+        """Return the size limit of the current file if ``size`` more bytes are written."""
         crowded = self._crowded(self.path.parent, size)
         if not crowded or self._limit <= _LEAST:
             return self._limit
@@ -152,7 +153,7 @@ class CappedFile:
         return _LEAST
 
     def _give_up_previous(self, least: int) -> None:
-        """Unless it is as small as that."""
+        """Remove the previous file if it has more than ``least`` bytes."""
         if self._size_before > least:
             self._previous.unlink(missing_ok=True)
             self.dropped += self._lines_before
@@ -199,7 +200,7 @@ def _dropped_note(lines: int) -> bytes:
 
 
 class Tail:
-    """The last lines of a stream; of a line that was drawn again and again (progress bars) what shows at the end."""
+    """The last lines of a stream. A line that was redrawn (a progress bar) counts with its final text."""
 
     def __init__(self) -> None:
         self._lines: deque[bytes] = deque(maxlen=TAIL_LINES)
@@ -211,7 +212,7 @@ class Tail:
         self._rest = rest[-TAIL_LIMIT:]
 
     def text(self) -> str:
-        """The lines as text, at most ``TAIL_LIMIT`` bytes; what is not UTF-8 is replaced."""
+        """Return the lines as text of at most ``TAIL_LIMIT`` bytes. Bytes that are not UTF-8 are replaced."""
         lines = [*self._lines, self._rest] if self._rest else list(self._lines)
         shown = [line.rstrip(b"\r\b").rpartition(b"\r")[2].decode("utf-8", "replace") for line in lines[-TAIL_LINES:]]
         text = "\n".join(shown).strip("\n").encode()
@@ -219,7 +220,7 @@ class Tail:
 
 
 class _Lines:
-    """Whole lines of a stream that comes in pieces, so that two streams in one file do not cut each other's lines."""
+    """Whole lines of a stream that is read in pieces, so that two streams in one file do not cut each other's lines."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -239,11 +240,11 @@ class _Lines:
 
 @attrs.define(eq=False)
 class ProcessFiles:
-    """The files that the output of one of a container's processes goes to, one start after the other."""
+    """The output files of one of the container's user processes, for all of its starts."""
 
     stdout: CappedFile
     stderr: CappedFile
-    mark: bytes = b""  # before each of its lines among those of all; empty: it is the only process
+    mark: bytes = b""  # prefix of its lines in the common file; empty for the only process
 
     @classmethod
     def of(cls, log_dir: Path, local_rank: int, limit: int, mark: bytes) -> ProcessFiles:
@@ -255,22 +256,22 @@ class ProcessFiles:
         )
 
     def marked(self, lines: bytes) -> bytes:
-        """Whole lines as they stand among those of all."""
+        """Return whole lines with the prefix that they have in the common file."""
         return _BEGINNING.sub(self.mark, lines) if self.mark else lines
 
 
 @attrs.define(eq=False)
 class Output:
-    """The files that the output of a container's user processes goes to."""
+    """The output files of a container's user processes."""
 
     processes: Sequence[ProcessFiles]  # by local rank
-    both: CappedFile  # both streams of all: what is shown, and is kept on the store at the end
+    both: CappedFile  # both streams of all processes: shown to users, and uploaded at the end
 
     @classmethod
     def of(cls, log_dir: Path, work_dir: Path, size: Optional[Memory] = None, count: int = 1) -> Output:
-        """The files in these directories.
+        """Return the files in these directories.
 
-        ``size``: MiB that stdout and stderr of all ``count`` processes may fill in the log directory together.
+        ``size``: limit in MiB for stdout and stderr of all ``count`` processes together in the log directory.
         """
         limit = ((size or LOG_SIZE) << 20) // (_FILES * count)
         marks = [f"[{local_rank}] ".encode() if count > 1 else b"" for local_rank in range(count)]
@@ -281,7 +282,7 @@ class Output:
 
     @property
     def problem(self) -> str:
-        """Why lines are lost that should have been there; empty while none are."""
+        """The reason if lines are lost despite the limits, otherwise an empty text."""
         return next((file.problem for file in self._files if file.problem), "")
 
     @property
@@ -289,11 +290,11 @@ class Output:
         return [self.both, *(file for process in self.processes for file in (process.stdout, process.stderr))]
 
     def note(self, text: str) -> None:
-        """Write a line of our own among the user's. Blocks."""
+        """Write one of our own lines into the common file. Blocks."""
         self.both.write(_own_line(text))
 
     def note_error(self, text: str) -> None:
-        """Write a line of our own among the user's, and into the stderr of local rank 0. Blocks."""
+        """Write one of our own lines into the common file and into the stderr of local rank 0. Blocks."""
         self.processes[0].stderr.write(_own_line(text))
         self.both.write(_own_line(text))
 
@@ -307,7 +308,10 @@ def _own_line(text: str) -> bytes:
 
 
 class Capture:
-    """The pipes of one user process: ``async with`` it, give it ``stdout`` and ``stderr``, then call ``started``."""
+    """The pipes of one user process.
+
+    Enter it by ``async with``, pass ``stdout`` and ``stderr`` to the process, then call ``started``.
+    """
 
     def __init__(self, output: Output, local_rank: int = 0) -> None:
         self.out_tail = Tail()
@@ -332,22 +336,19 @@ class Capture:
             transport.close()
 
     def started(self) -> None:
-        """Close our ends of the pipes, as the process has its own now.
-
-        Else the end of its output would never show.
-        """
+        """Close our ends of the pipes when the process has its own. Otherwise its output would never end."""
         for descriptor in (self.stdout, self.stderr):
             if descriptor >= 0:
                 os.close(descriptor)
         self.stdout = self.stderr = -1
 
     async def drained(self, seconds: float) -> bool:
-        """Wait for the end of the output; False when something still holds a pipe after so many seconds."""
+        """Wait for the end of the output. Return False if a process still holds a pipe after ``seconds``."""
         _, pending = await asyncio.wait(self._tasks, timeout=seconds)
         return not pending
 
     def tail(self) -> str:
-        """The last lines of stderr, or those of stdout when it printed nothing there."""
+        """Return the last lines of stderr, or those of stdout if stderr is empty."""
         return self.err_tail.text() or self.out_tail.text()
 
     async def _open(self, file: CappedFile, tail: Tail) -> int:
@@ -377,7 +378,7 @@ class Capture:
 async def answer_tail(
     output: Output, wanted: tony_pb2.TailWanted, send: Callable[[tony_pb2.FromExecutor], None]
 ) -> None:
-    """Send the end of the output that the application master has asked for."""
+    """Send the end of the output that the application master has requested."""
     tail = tony_pb2.Tail(question=wanted.question)
     try:
         if wanted.HasField("after"):
@@ -392,7 +393,7 @@ async def answer_tail(
 
 
 async def send_last_words(context: ExecutorContext, send: Callable[[tony_pb2.FromExecutor], None]) -> None:
-    """Send the end of the output before the container is killed. Nothing where nothing was printed."""
+    """Send the end of the output before the container is killed, unless the output is empty."""
     try:
         piece = await asyncio.to_thread(context.output.both.since, 0, limits.LAST_WORDS)
     except OSError as error:
@@ -406,13 +407,13 @@ async def send_last_words(context: ExecutorContext, send: Callable[[tony_pb2.Fro
         send(tony_pb2.FromExecutor(last_words=tony_pb2.LastWords(output=output, tail=tail)))
 
 
-_TIMEOUT = 20.0  # seconds for the log to reach the store; the application master waits timing.KEEP_LOGS
+_TIMEOUT = 20.0  # seconds for the upload of the log; the application master waits timing.KEEP_LOGS
 
 
 async def keep_log(context: ExecutorContext) -> None:
     """Copy the end of the log to the store.
 
-    One that cannot be kept is no reason to fail: YARN has the container's own files.
+    A failure is only logged, because YARN has the container's own files.
     """
     container = context.container
     name = contract.log_name(container.identity.task, container.identity.attempt)

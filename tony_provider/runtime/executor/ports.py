@@ -1,4 +1,4 @@
-"""Ports that a task's user process will listen on, kept from everyone else until it does."""
+"""Ports of a task: reserved ports, the check that a listener belongs to the container, and the readiness probe."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from tony_provider.runtime.jobspec.model import PortRange, ReadinessProbe
 
 
 class PortError(Exception):
-    """No port is free, or one that was given up before a start is taken now."""
+    """No port is free, or a port that was released before a start is now in use."""
 
 
 class HeldPorts:
-    """Bound sockets that keep ports free for the user process, one per name, not listening.
+    """Bound sockets that reserve one port per name for the user process. They do not listen.
 
-    Raises PortError when the range has no free port left.
+    Raises PortError if the range has no free port.
     """
 
     def __init__(self, names: Sequence[str], port_range: PortRange, *, share: bool) -> None:
-        """``share``: the user process binds the same ports with SO_REUSEPORT, so that they need never be given up."""
+        """Bind the ports. ``share``: the user process binds them with SO_REUSEPORT, so they are never released."""
         self._share = share
         self._sockets: dict[str, socket.socket] = {}
         self.numbers: dict[str, int] = {}
@@ -44,14 +44,14 @@ class HeldPorts:
             self.numbers[name] = held.getsockname()[1]
 
     def make_way(self) -> None:
-        """Give the ports up, just before the user process starts."""
+        """Release the ports just before the user process starts."""
         if not self._share:
             self.close()
 
     def take_back(self) -> None:
-        """Hold the ports again after the user process has ended, for the next one.
+        """Bind the ports again after the user process has ended, for the next start.
 
-        Raises PortError when somebody was quicker.
+        Raises PortError if another process has taken a port.
         """
         for name, number in self.numbers.items():
             if name not in self._sockets:
@@ -68,7 +68,7 @@ class HeldPorts:
 
 def _bind_any(port_range: PortRange, *, share: bool) -> socket.socket:
     ports = range(port_range.first, port_range.last + 1)
-    # Executors that start together on one node should not all try the same ones.
+    # Executors that start together on a node should not all try the same ports.
     begin = random.choice(ports)  # noqa: S311 - nothing secret
     for port in (*range(begin, ports.stop), *range(ports.start, begin)):
         try:
@@ -80,11 +80,11 @@ def _bind_any(port_range: PortRange, *, share: bool) -> socket.socket:
 
 
 def _bind(port: int, *, share: bool, again: bool = False) -> socket.socket:
-    # On every address, since the frameworks' servers do so. Not with SO_REUSEPORT from the start: then two executors
-    # of one user could bind the same port. Set afterwards it lets the user process in, and no other first-time binder.
+    # Bind all addresses, because the frameworks' servers do so. SO_REUSEPORT is set only after the bind: before it, two
+    # executors of one user could bind the same port. Set afterwards, it admits the user process but no other executor.
     held = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
-        # Connections of a process that has just ended linger for a minute; somebody who listens is in the way as ever.
+        # Connections of an ended process linger for a minute, and must not prevent the bind. A listener still does.
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, int(again))
         held.bind(("", port))
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
@@ -111,7 +111,7 @@ async def expect_own(connection: Connected, port: int) -> None:
     """Check that a connection to a port of this node leads to a process of this container.
 
     The check finds the process at the other end of this connection, even if another process listens on the port by now.
-    Call it before sending data. Raises NotThereError, StrangerError, OSError.
+    Call it before sending data. Raises NoListenerError, ForeignListenerError, OSError.
     """
     await asyncio.to_thread(_expect_own, connection, port)
 
@@ -132,30 +132,30 @@ def _expect_own(connection: Connected, port: int) -> None:
 
 log = logging.getLogger(__name__)
 
-_PAUSE = 1.0  # seconds between two looks
+_PAUSE = 1.0  # seconds between two probes
 _CONNECT = 2.0  # seconds for the program to accept a connection
 _COMMAND = 30.0  # seconds for the probe's command
 
 
 class ReadinessWatch:
-    """The probe of one start of a user process. What was ready stays so: others have begun by then."""
+    """The readiness probe of one start of a user process. ``ready`` stays true, because other tasks rely on it."""
 
     def __init__(self, container: ExecutorContainer, probe: ReadinessProbe, environ: Mapping[str, str]) -> None:
-        """``environ`` is that of the user process."""
+        """Prepare the probe. ``environ``: the environment of the user process."""
         self._container = container
         self._probe = probe
         self._environ = environ
         self._watching: Optional[asyncio.Task[None]] = None
         self._told = False  # whether the warning about another container or user was logged
         self.ready = False
-        self.pid: Optional[int] = None  # of the probe's command, while it runs
+        self.pid: Optional[int] = None  # PID of the probe's command while it runs
 
     def start(self) -> None:
-        """Look from now on, until it is ready or ``close``."""
+        """Start to probe, until the task is ready or ``close`` is called."""
         self._watching = asyncio.ensure_future(self._watch())
 
     async def close(self) -> None:
-        """Look no more."""
+        """Stop probing."""
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.wait({self._watching})
@@ -168,14 +168,14 @@ class ReadinessWatch:
 
     async def _look(self) -> bool:
         if self._probe.file is not None:
-            # Not Path.exists, which raises what is wrong on the way there: that may be mended while the program runs.
+            # Path.exists would raise errors in the path, which may disappear while the program runs.
             return await asyncio.to_thread(os.path.exists, Path(self._container.directory, self._probe.file))
         if self._probe.command is not None:
             return await self._succeeds(self._probe.command)
         return await self._accepts(self._probe.port or int(self._environ[contract.ENV_PORT]))
 
     async def _accepts(self, port: int) -> bool:
-        """At this machine's name or at the loopback: a program may listen at either alone."""
+        """Connect to this machine's name and to the loopback, because a program may listen at only one of them."""
         for host in (self._container.host, "localhost"):
             with contextlib.suppress(OSError, asyncio.TimeoutError):
                 _, writer = await wait_with_timeout(asyncio.open_connection(host, port), _CONNECT)
@@ -229,9 +229,9 @@ class ReadinessWatch:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Kill the shell, and whatever it has started: each look would leave one more of them otherwise."""
+    """Kill the shell and its descendants. Otherwise each probe would leave another process running."""
     with contextlib.suppress(ProcessLookupError):
-        process.send_signal(signal.SIGSTOP)  # or it would go on with its next command
+        process.send_signal(signal.SIGSTOP)  # so that the shell does not start its next command
     await processes.kill_all(process.pid, (), processes.KILL_TIMEOUT)
     with contextlib.suppress(ProcessLookupError):
         process.kill()

@@ -1,4 +1,4 @@
-"""One start of the user process, or of several: from its rendezvous until nothing more comes of it."""
+"""One start of a container's user processes: from the rendezvous until the last upload has ended."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ from tony_provider.runtime.protocol import tony_pb2
 
 log = logging.getLogger(__name__)
 
-_CANCEL_TIMEOUT = 5.0  # seconds for a copy from the store that was told to stop
-_MOST_LEFT_OUT = 10  # of which the status tells; the log has all
+_CANCEL_TIMEOUT = 5.0  # seconds for the cancellation of a copy from the store
+_MOST_LEFT_OUT = 10  # warnings in the status; the log has all
 _SHORT = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 
 
 class ProcessStart:
-    """One start of the container's user processes. ``run`` it once; ``stop`` may come at any time, and after it."""
+    """One start of the container's user processes. Call ``run`` once. ``stop`` may be called at any time."""
 
     def __init__(
         self,
@@ -57,16 +57,16 @@ class ProcessStart:
         self.order = order
         self._said: list[tony_pb2.FromExecutor] = []
         self.resumed: Optional[Resumed] = None
-        self.over = asyncio.Event()  # nothing more comes of it
+        self.over = asyncio.Event()  # set when the start has ended completely
         self._context = context
         self._send = send
         self._activity = "starting"
         self._stopping = StopRequest()
         self._processes = UserProcesses(context, self._stopping, self._warn, self._send_stacks)
-        # By local rank; empty until the metrics files are no former processes' any more.
+        # By local rank. Empty until the metrics files of former processes are removed.
         self._readers: list[ProcessProgress] = []
         self._reading = asyncio.Lock()
-        self._readiness: Optional[ReadinessWatch] = None  # from the preparation on, where the task has a probe
+        self._readiness: Optional[ReadinessWatch] = None  # created by the preparation, if the task has a probe
         self._uploads = UploadRetries(context, self._stopping)
         self._left_out: list[str] = []  # warnings about entries of models and outputs
         self._outputs = TaskOutputs(context, order.start, self._stopping, self._uploads, self._warn)
@@ -79,45 +79,45 @@ class ProcessStart:
 
     @property
     def _leads(self) -> bool:
-        """Whether this task's model and result are the job's. Another one may lead the next generation."""
+        """Whether the job's model and result are those of this task. Another task may lead the next generation."""
         container = self._context.container
         return self.order.rank(container.task_type, container.index) == 0
 
     @property
     def said(self) -> list[tony_pb2.FromExecutor]:
-        """The messages, in order, that an application master which missed them must hear."""
+        """The messages, in order, for an application master that may have missed them."""
         exported = self._exports.said if self._exports else ()
         return [*self._said, *(self._mirror.said if self._mirror else ()), *exported]
 
     @property
     def running(self) -> Sequence[UserProcess]:
-        """The user processes by local rank, while they run."""
+        """The running user processes by local rank."""
         return self._processes.running
 
     @property
     def pids(self) -> Sequence[int]:
-        """Their numbers."""
+        """The PIDs of the user processes."""
         return self._processes.pids
 
     @property
     def children(self) -> Sequence[int]:
-        """The numbers of all processes that are waited for here."""
+        """The PIDs of all processes that the start waits for."""
         probing = self._readiness.pid if self._readiness else None
         return self.pids if probing is None else [*self.pids, probing]
 
     @property
     def ready(self) -> bool:
-        """Whether its readiness probe has succeeded."""
+        """Whether the readiness probe has succeeded."""
         return self._readiness is not None and self._readiness.ready
 
     @property
     def held_shards(self) -> list[tony_pb2.HeldShards]:
-        """The shards that the user process has taken, and has not done with."""
+        """The shards that the user process has taken and not completed."""
         return self._inputs.held
 
     @property
     def activity(self) -> str:
-        """What it is doing, for people."""
+        """The present activity, for the status."""
         copying = (self._mirror.activity if self._mirror else "") or self._uploads.activity
         copying = copying or (self._exports.activity if self._exports else "")
         if not copying:
@@ -126,28 +126,28 @@ class ProcessStart:
 
     @property
     def trouble(self) -> str:
-        """What does not get to the store at present, and why, for people; empty: nothing is wrong."""
+        """The reason if uploads to the store fail at present, for the status. Otherwise an empty text."""
         trouble = self._uploads.trouble or (self._mirror.trouble if self._mirror else "")
         return trouble or (self._exports.trouble if self._exports else "")
 
     @property
     def notices(self) -> list[str]:
-        """Notices about files of its processes that are not stored, or stored under other names."""
+        """Notices about files of the processes that are not stored, or stored under other names."""
         return [replaced(notice) for notice in [*self._unstored.notices, *self._left_out[:_MOST_LEFT_OUT]]]
 
     def stop(self, grace: float, copy_seconds: float, *, stacks: bool = False) -> None:
-        """End the user process, with SIGKILL after ``grace`` seconds; copy its last checkpoint for so many seconds.
+        """End the processes, with SIGKILL after ``grace`` seconds. Then copy the last checkpoint for ``copy_seconds``.
 
-        Asked again, both can only come sooner. ``stacks``: have its threads' stacks in the log first.
+        A further call can only shorten both times. ``stacks``: log the stacks of all threads first.
         """
         self._stopping.ask(grace, copy_seconds, stacks=stacks)
 
     def doom(self, grace: float) -> None:
-        """Stop the start as YARN takes the container away: whatever the process does about it counts as stopped."""
+        """Stop the start because YARN ends the container. The processes count as stopped, whatever the exit code."""
         self._stopping.ask(grace, 0.0, doomed=True)
 
     def look_for_checkpoint(self) -> None:
-        """Look for a checkpoint to copy at once: there may be a new one."""
+        """Inspect the checkpoint directory at once, because it may contain a new checkpoint."""
         if self._mirror is not None:
             self._mirror.inspect_now()
 
@@ -157,27 +157,27 @@ class ProcessStart:
             self._mirror.take(wanted)
 
     async def ask_export(self, wanted: tony_pb2.ExportNow) -> None:
-        """Ask the user process for an export of its model, while it runs."""
+        """Request an export of the model from the user process while it runs."""
         if self._exports is not None:
             await self._exports.ask(wanted)
 
     async def progress(self) -> Optional[tony_pb2.Progress]:
-        """What the user process, or local rank 0 of several, reported last; None before it can have."""
+        """Return the last progress of local rank 0, or None if there is none yet."""
         return await self.progress_of(0)
 
     async def progress_of(self, local_rank: int) -> Optional[tony_pb2.Progress]:
-        """What one of the user processes reported last; None before it can have."""
+        """Return the last progress of one of the user processes, or None if there is none yet."""
         if not self._readers:
             return None
         async with self._reading:
             return await asyncio.to_thread(self._readers[local_rank].look, time.monotonic())
 
     async def look_at_memory(self) -> None:
-        """Look at the kernel's counters; see ``UserProcesses.look_at_memory``."""
+        """Read the kernel's counters; see ``UserProcesses.look_at_memory``."""
         await self._processes.look_at_memory()
 
     async def run(self) -> None:
-        """Prepare, run and conclude the start, until ``over``. Only what is a fault of ours is raised."""
+        """Prepare, run and conclude the start, and set ``over``. Raises only internal errors."""
         try:
             await self._run()
         finally:
@@ -206,7 +206,7 @@ class ProcessStart:
         except Cancelled:
             exited.stopped = True
         except (OSError, PythonEnvError, LookupError) as error:
-            # A node that is short of something may have it later; nothing else would be mended by another try.
+            # A node that lacks a resource may get it later. Any other error would recur at the next attempt.
             exited.exit_code = 1 if isinstance(error, OSError) and error.errno in _SHORT else exit_codes.NOT_EXECUTABLE
             exited.error = replaced(f"the command could not be started: {error}")
             if exited.exit_code == 1:
@@ -217,7 +217,7 @@ class ProcessStart:
     # ---- before it -----------------------------------------------------------------------------------------------
 
     async def _prepare(self) -> PreparedStart:
-        """What the process is started with. Raises PreparationError, Cancelled, and what a command may fail by."""
+        """Return the prepared start. Raises PreparationError, Cancelled, and the errors of ``prepare_start``."""
         if self._stopping.asked:
             raise Cancelled("stopped before its turn came")
         loop = asyncio.get_running_loop()
@@ -239,7 +239,7 @@ class ProcessStart:
         return prepared
 
     async def _open_inputs(self) -> dict[str, str]:
-        """The variables by which the process finds its inputs. Raises PreparationError, Cancelled."""
+        """Return the variables by which the process finds its inputs. Raises PreparationError, Cancelled."""
         self._activity = "fetching its part of the inputs"
         opening = asyncio.ensure_future(self._inputs.open())
         if not await self._stopping.bound(opening, lambda: self._stopping.asked_at):
@@ -248,7 +248,7 @@ class ProcessStart:
             raise Cancelled("stopped before its part of the inputs was there")
         try:
             return opening.result()
-        except OSError as error:  # this node's trouble, as a rule a full disk
+        except OSError as error:  # a problem of this node, usually a full disk
             raise PreparationError(f"its part of the inputs could not be written: {error}") from error
 
     def _started(self, pid: int) -> None:
@@ -268,7 +268,7 @@ class ProcessStart:
             await self._readiness.close()
 
     async def _stay_stopped(self, error: PreparationError) -> None:
-        """Until another start is wanted, or none."""
+        """Report the failed preparation, and wait until the master orders to stop."""
         log.error("%s: %s", self.order, error)
         what = "its checkpoint could not be restored" if error.uri else "it could not be prepared"
         self._activity = f"waiting: {what}"
@@ -322,7 +322,7 @@ class ProcessStart:
                 log.warning("the user process's HDFS tokens could not be removed: %s", error)
 
     async def _copy_last(self, ended_at: float, *, succeeded: bool) -> str:
-        """Why the newest checkpoint is not on the store; empty: it is, or there is none. Exports are copied, too."""
+        """Store the last checkpoint and exports. Return the reason if the newest checkpoint is not stored."""
         self._activity = "copying its last checkpoint"
         seconds = self._context.container.job.timeouts.checkpoint
 
@@ -369,7 +369,10 @@ class ProcessStart:
                 exited.node_problem = problem
 
     async def _reported_step(self) -> Optional[int]:
-        """By its own reports: steps of event files may be epochs, or begin anew with each start."""
+        """Return the last step that the process reported itself.
+
+        Steps of event files do not count, because they may be epochs or begin again at each start.
+        """
         if not self._readers:
             return None
         async with self._reading:
@@ -392,11 +395,11 @@ class ProcessStart:
 
 
 def _progress_readers(context: ExecutorContext) -> list[ProcessProgress]:
-    """One for each of the processes, which have not begun. Blocks."""
+    """Return a reader for each of the processes, before they start. Blocks."""
     readers = []
     for local_rank, workspace in enumerate(context.workspaces):
         events = None
-        if not context.container.shows_tensorboard:  # there they are those of other tasks
+        if not context.container.shows_tensorboard:  # there the event files are those of other tasks
             others = [each.tensorboard for each in context.workspaces if each.local_rank > local_rank]
             events = EventScalars(workspace.tensorboard, others)
         readers.append(ProcessProgress(ProgressReader(workspace.metrics_file), events))

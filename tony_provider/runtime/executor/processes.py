@@ -1,13 +1,7 @@
-"""The guard: a process beside an executor, outside the container's process group, that ends what a dead one has left.
+"""Processes of a container: the guard, the process table, signals, writers of files, and out-of-memory kills.
 
-YARN's kill goes to the process group of the container, and a quarter of a second after SIGTERM it is SIGKILL: on a busy
-node an executor may die before it has stopped those descendants that went into sessions of their own. They carry a mark
-in their environment, by which they are found once the executor is gone, however it ended. The guard keeps
-the locks that the executor has sent until then. So no other container gets the GPUs or the path of the checkpoint
-directory before.
-
-It is a shell, which waits in a tenth of the memory of a Python, and needs no file of the container's: those may be
-removed by then.
+The guard is a shell outside the container's process group that kills the processes which a dead executor has left. The
+other functions read /proc.
 """
 
 from __future__ import annotations
@@ -30,21 +24,27 @@ import attrs
 
 log = logging.getLogger(__name__)
 
-_LOCKS = 3  # its descriptor of the socket; 0 is the pipe that tells of the executor's end
+_LOCKS = 3  # the guard's descriptor of the socket; descriptor 0 is the pipe that closes when the executor ends
 
 
 def start_guard(mark: str) -> Optional[socket.socket]:
-    """Start the guard of this process, all of whose user processes have ``mark`` (NAME=value) in their environment.
+    """Start the guard of this process, whose user processes all have ``mark`` (NAME=value) in their environment.
 
-    To be called before there are threads, and before this process is a child subreaper: the guard is not to be below
-    it. Where none can be started, that is said on stderr, and there is none.
+    YARN kills the process group of the container: first with SIGTERM, and with SIGKILL a quarter of a second later. On
+    a busy node an executor may die before it has stopped the descendants that have sessions of their own. The guard
+    finds them by the mark as soon as the executor has ended for any reason. It is a shell, because a shell needs a
+    tenth of the memory of a Python and no file of the container, which may be removed by then.
 
-    Returns the executor's end of a socket between them: files that are sent through it stay open until the guard ends,
-    which reads nothing. That it lives the guard sees by a pipe, of which this process never closes its end.
+    Call this before there are threads, and before this process becomes a child subreaper, because the guard must not
+    become its descendant. If no guard can be started, print the reason on stderr and return None.
+
+    Return the executor's end of a socket to the guard, which does not read from it. Files that are sent through it stay
+    open until the guard ends. So no other container gets the GPUs or the path of the checkpoint directory before. The
+    guard detects the end of this process by a pipe whose end this process never closes.
     """
     if os.getpid() == 1:
-        return None  # the end of a container's first process ends all of it
-    watched, own = socket.socketpair()  # close-on-exec, as the pipe is
+        return None  # the end of a container's first process ends the whole container
+    watched, own = socket.socketpair()  # close-on-exec, like the pipe
     ended, _ = os.pipe()
     try:
         program = (pkgutil.get_data(__package__, "guard.sh") or b"").decode()
@@ -61,7 +61,7 @@ def start_guard(mark: str) -> Optional[socket.socket]:
 
 
 def hold_with_guard(guard: Optional[socket.socket], descriptors: Sequence[int]) -> None:
-    """Have the guard, if there is one, keep files open until all processes of the container have ended."""
+    """Let the guard, if it runs, keep files open until all processes of the container have ended."""
     if guard is None:
         return
     try:
@@ -74,14 +74,14 @@ def _become(program: str, mark: str, ended: int, watched: int) -> NoReturn:
     try:
         os.setsid()
         if os.fork() == 0:
-            # Above all that they are to become: neither is to be overwritten by the other.
+            # Move both descriptors above their final numbers, so that neither overwrites the other.
             ended, watched = (os.dup(each) for each in (ended, watched))
             os.dup2(ended, 0)
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             os.dup2(watched, _LOCKS)
             os.chdir("/")
-            # Without the container's environment: whoever looks for what a container has left finds neither the guard
-            # nor the programs that it starts, which come and go.
+            # Without the container's environment, a search for processes of the container finds neither the guard nor
+            # the programs that it starts.
             only = {"PATH": os.environ.get("PATH", "")}
             os.execve("/bin/sh", ["/bin/sh", "-c", program, "tony-guard", mark], only)  # noqa: S606 - it is the shell
     except OSError as error:
@@ -94,32 +94,32 @@ _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
 _COMMAND = 80  # characters of a command line
-_STOP_POLL = 0.05  # seconds between looks at processes that are ending: nothing tells of a grandchild's end
-KILL_TIMEOUT = 10.0  # seconds for the kernel to end what got SIGKILL; a process stuck in a device may take for ever
+_STOP_POLL = 0.05  # seconds between polls of ending processes, because the end of a grandchild causes no event
+KILL_TIMEOUT = 10.0  # seconds for the kernel to end killed processes; a process that hangs in a device may never end
 
 Table = dict[int, "Process"]
 
-_claimed: set[int] = set()  # process numbers
+_claimed: set[int] = set()  # PIDs
 
 
 @attrs.frozen
 class Process:
-    """A process as /proc has shown it."""
+    """A process as read from /proc."""
 
     pid: int
     parent: int
     zombie: bool
-    started: int  # ticks since boot; with the pid it names one process for good
+    started: int  # ticks since boot; identifies a process together with the PID, because PIDs are reused
     cpu_ticks: int
     rss_bytes: int
 
 
 @attrs.frozen
 class Usage:
-    """The memory and processor time that a set of processes uses."""
+    """Memory and processor time of a set of processes."""
 
-    rss_bytes: int  # summed over the processes: pages that they share count once for each
-    cpu_percent: float  # 100 is one core, over the time since the last look
+    rss_bytes: int  # sum over the processes; shared pages count for each process
+    cpu_percent: float  # 100 means one core; mean since the last measurement
 
 
 def become_subreaper() -> None:
@@ -131,17 +131,17 @@ def become_subreaper() -> None:
 
 
 def claim(pid: int) -> None:
-    """Have a child left out of ``descendants`` from now on: it is this process's own, which also waits for it."""
+    """Exclude a child from ``descendants``, because its own caller in this process waits for it."""
     _claimed.add(pid)
 
 
 def disclaim(pid: int) -> None:
-    """Forget a claim: the child has been waited for."""
+    """Forget a claim after the child has been collected."""
     _claimed.discard(pid)
 
 
 def descendants(root: int, without: Collection[int] = ()) -> Table:
-    """Every process below ``root``, but what is claimed. Blocks for as long as it takes to read /proc.
+    """Return every process below ``root`` except claimed children. Blocks while it reads /proc.
 
     ``without``: processes to leave out, with all of their descendants.
     """
@@ -159,7 +159,7 @@ def _everyone() -> Table:
 
 
 def below(root: int, everyone: Table) -> Table:
-    """Those of ``everyone`` that are below ``root``."""
+    """Return the processes of ``everyone`` that are below ``root``."""
     children: dict[int, list[int]] = {}
     for process in everyone.values():
         children.setdefault(process.parent, []).append(process.pid)
@@ -218,7 +218,10 @@ def _pids() -> list[int]:
 
 
 def _read(pid: int) -> Optional[Process]:
-    """None when it is gone. Fields as in proc_pid_stat(5); the second, the name, may hold anything."""
+    """Return a process, or None if it has ended. See proc_pid_stat(5).
+
+    The second field, the name, may contain any characters.
+    """
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except (FileNotFoundError, ProcessLookupError, PermissionError):
@@ -236,13 +239,13 @@ def _read(pid: int) -> Optional[Process]:
 
 @attrs.define
 class UsageMeter:
-    """Memory and processor time of a set of processes that changes between looks."""
+    """Measures memory and processor time of a set of processes that may change between two measurements."""
 
     _before: Table = attrs.field(factory=dict)
     _at: Optional[float] = None
 
     def measure(self, table: Table, now: float) -> Usage:
-        """What these processes use. ``now`` in seconds of any steady clock."""
+        """Return the usage of these processes. ``now``: seconds of any monotonic clock."""
         percent = 0.0
         if self._at is not None and now > self._at:
             ticks = sum(process.cpu_ticks - self._spent_before(process) for process in table.values())
@@ -256,31 +259,31 @@ class UsageMeter:
 
 
 def reap_orphans(table: Table, parent: int, keep: Collection[int]) -> None:
-    """Collect adopted children that ended. ``keep`` are the children that somebody else waits for."""
+    """Collect adopted children that have ended, except ``keep``, the children that other code waits for."""
     for process in table.values():
         if process.zombie and process.parent == parent and process.pid not in keep:
             try:
                 os.waitpid(process.pid, os.WNOHANG)
             except ChildProcessError:
-                continue  # collected meanwhile
+                continue  # already collected
 
 
 def signal_all(number: int, table: Table) -> bool:
-    """Send a signal to every process of the table; returns whether there was any."""
+    """Send a signal to every process of the table. Return whether there were any."""
     living = [process for process in table.values() if not process.zombie]
     for process in living:
         try:
             os.kill(process.pid, number)
         except (ProcessLookupError, PermissionError):
-            continue  # ended meanwhile, or a set-user-id program, which is not ours to stop and shows as left over
+            continue  # it has ended, or is a set-user-id program, which we may not stop: it counts as left
     return bool(living)
 
 
 async def stop_all(root: int, keep: Collection[int], deadline: Callable[[], float]) -> int:
-    """End everything below ``root``: SIGTERM, SIGKILL at the deadline. Returns how many withstood even that.
+    """End all processes below ``root``: SIGTERM now, SIGKILL at the deadline. Return the number of surviving processes.
 
-    ``deadline`` in seconds of ``time.monotonic``; it is asked again and again, and may come to be earlier. ``keep``
-    are the children that somebody else waits for.
+    ``deadline`` returns seconds of ``time.monotonic``. It is called at each poll, because it may become earlier.
+    ``keep``: the children that other code waits for.
     """
     if signal_all(signal.SIGTERM, await _look(root, keep)) and await _wait_gone(root, keep, deadline, None):
         return await kill_all(root, keep, KILL_TIMEOUT)
@@ -288,7 +291,7 @@ async def stop_all(root: int, keep: Collection[int], deadline: Callable[[], floa
 
 
 async def kill_all(root: int, keep: Collection[int], seconds: float) -> int:
-    """Kill everything below ``root`` (SIGKILL); returns how many were still there after so many seconds."""
+    """Send SIGKILL to all processes below ``root``. Return the number of processes left after ``seconds``."""
     until = time.monotonic() + seconds
     return await _wait_gone(root, keep, lambda: until, signal.SIGKILL)
 
@@ -296,7 +299,7 @@ async def kill_all(root: int, keep: Collection[int], seconds: float) -> int:
 async def wait_until_gone(
     root: int, keep: Collection[int], deadline: Callable[[], float], without: Collection[int]
 ) -> int:
-    """Wait until nothing is left below ``root``, as ``stop_all`` does. Returns how many are left at the deadline.
+    """Wait until no process is left below ``root``, like ``stop_all``. Return the number left at the deadline.
 
     ``without``: processes to leave out, with all of their descendants.
     """
@@ -314,7 +317,7 @@ async def _wait_gone(
         table = await _look(root, keep, without)
         left = sum(not process.zombie for process in table.values())
         if left and number is not None:
-            signal_all(number, table)  # again and again: it may be forking
+            signal_all(number, table)  # at each poll, because processes may fork
         if not left or time.monotonic() >= deadline():
             return left
         await asyncio.sleep(_STOP_POLL)
@@ -329,11 +332,11 @@ async def _look(root: int, keep: Collection[int], without: Collection[int] = ())
 _ACCESS_MODE = 0o3  # of a file's flags in /proc/PID/fdinfo: 0 for files that are open for reading only
 _SHARED = "s"
 _DELETED = " (deleted)"  # after the path of a deleted file
-_ABANDONED = 30.0  # seconds; by then, a process that was killed has stopped the others of its container
+_ABANDONED = 30.0  # seconds within which a process that was killed has stopped the others of its container
 
 
 class Writers:
-    """Follows which files of a directory are being written."""
+    """Tracks which files of a directory are being written."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -341,10 +344,10 @@ class Writers:
         self._abandoned: dict[str, float] = {}  # when the writers of a path were found to be gone
 
     def look(self, table: Mapping[int, Process], now: float) -> set[str]:
-        """Return the paths that any of the processes can write into. Blocks shortly. ``now`` in monotonic seconds.
+        """Return the paths that any of the processes can write into. Blocks shortly. ``now``: monotonic seconds.
 
-        A path whose writers have all ended since the last look is one of them for some seconds more: a process that was
-        killed may have written only half of the file.
+        A path whose writers have all ended since the last call is returned for some more seconds, because a process
+        that was killed may have written only half of the file.
         """
         living = {pid: (pid, process.started) for pid, process in table.items() if not process.zombie}
         found = {path: {living[pid] for pid in pids} for path, pids in writers_of(self._directory, living).items()}
@@ -411,9 +414,9 @@ _MOUNT = Path("/sys/fs/cgroup")
 
 
 class OutOfMemoryWatch:
-    """Tells whether the kernel has killed for want of memory lately.
+    """Detects whether the kernel has recently killed a process because it was out of memory.
 
-    ``look`` regularly: what was killed before the last look but one was somebody else.
+    Call ``look`` regularly. Kills before the last call but one are ignored as those of other processes.
     """
 
     def __init__(self) -> None:
@@ -425,7 +428,7 @@ class OutOfMemoryWatch:
         self._seen.append(self._count())
 
     def killed_recently(self) -> bool:
-        """Whether the kernel has killed since the last look but one. Blocks shortly."""
+        """Return whether the kernel has killed a process since the last ``look`` but one. Blocks shortly."""
         return self._count() > self._seen[0]
 
     def _count(self) -> int:
@@ -433,7 +436,7 @@ class OutOfMemoryWatch:
 
 
 def _sources() -> Iterator[Path]:
-    """Files with an ``oom_kill`` line, the most telling first."""
+    """Yield files with an ``oom_kill`` line, the most specific first."""
     for group in _own_groups():
         number, controllers, path = group.split(":", 2)
         if number == "0" and not controllers:
@@ -455,7 +458,7 @@ def _kills(path: Path) -> Optional[int]:
     try:
         text = path.read_text()
     except OSError:
-        return None  # not this kernel's way of counting
+        return None  # this kernel does not have the file
     for line in text.splitlines():
         name, _, value = line.partition(" ")
         if name == "oom_kill" and value.strip().isdigit():

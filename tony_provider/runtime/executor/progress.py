@@ -1,4 +1,4 @@
-"""The user process's reports of progress: JSON lines in its metrics file, read as it grows."""
+"""Progress of a user process: its reports in the metrics file, or the scalars of its event files."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from tony_provider.runtime.protocol.limits import MOST_METRICS, RESERVED_KEY_REA
 
 log = logging.getLogger(__name__)
 
-WINDOW = 60.0  # seconds that steps per second are measured over
+WINDOW = 60.0  # seconds over which steps per second are measured
 _CHUNK = 1 << 20  # bytes read at a time
-_LONGEST_LINE = 1 << 20  # bytes, which hold some ten thousand metrics; a longer one is malformed
+_LONGEST_LINE = 1 << 20  # bytes, enough for some ten thousand metrics; longer lines are malformed
 LARGEST_STEP = (1 << 64) - 1
 
 
 class FileTail:
-    """Reads whole lines that were appended to a file since the last look. The file may be cut short or replaced."""
+    """Reads whole lines that were appended to a file since the last call. The file may be truncated or replaced."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._inode: Optional[int] = None
         self._offset = 0
         self._rest = b""
-        self._skipping = False  # inside a line that is too long
+        self._skipping = False  # inside of a line that is too long
 
     def read(self) -> tuple[list[bytes], int]:
-        """The new lines, and how many too long ones there were. Blocks; raises OSError."""
+        """Return the new lines, and the number of lines that were too long. Blocks. Raises OSError."""
         lines: list[bytes] = []
         too_long = 0
         try:
@@ -59,7 +59,7 @@ class FileTail:
                 self._offset += len(data)
                 *whole, self._rest = (self._rest + data).split(b"\n")
                 if self._skipping and whole:
-                    del whole[0]  # the end of the line that was too long
+                    del whole[0]  # the end of a line that was too long
                     self._skipping = False
                 fitting = [line for line in whole if len(line) <= _LONGEST_LINE]
                 lines += fitting
@@ -72,20 +72,20 @@ class FileTail:
 
 @attrs.define
 class SpeedMeter:
-    """Steps per second over the last ``WINDOW`` seconds, or over the last step when that took longer."""
+    """Steps per second over the last ``WINDOW`` seconds, or over the last step if it took longer."""
 
-    _seen: deque[tuple[float, int]] = attrs.field(factory=deque)  # when each step count was first seen
+    _seen: deque[tuple[float, int]] = attrs.field(factory=deque)  # time at which each step count was first seen
 
     def add(self, now: float, step: int) -> None:
         if self._seen and step < self._seen[-1][1]:
-            self._seen.clear()  # it began again
+            self._seen.clear()  # the process has started again
         if not self._seen or step > self._seen[-1][1]:
             self._seen.append((now, step))
         while len(self._seen) > 2 and self._seen[0][0] < now - WINDOW:
             self._seen.popleft()
 
     def speed(self, now: float) -> float:
-        """The present speed in steps per second; 0 while unknown."""
+        """Return the present speed in steps per second, or 0 if it is unknown."""
         if len(self._seen) < 2:
             return 0.0
         (began, first), (_, last) = self._seen[0], self._seen[-1]
@@ -93,10 +93,10 @@ class SpeedMeter:
 
 
 class ProgressReader:
-    """Reads one user process's reports, and keeps the newest value of each."""
+    """Reads the reports of one user process, and keeps the newest value of each metric."""
 
     def __init__(self, path: Path) -> None:
-        self.malformed = 0  # lines
+        self.malformed = 0  # number of lines
         self._tail = FileTail(path)
         self._speed = SpeedMeter()
         self._step: Optional[int] = None
@@ -105,7 +105,7 @@ class ProgressReader:
         self._warned: set[str] = set()
 
     def look(self, now: float) -> Optional[tony_pb2.Progress]:
-        """Read what is new; None while nothing was reported. ``now`` in seconds of any steady clock. Blocks."""
+        """Read new reports. Return None if there is no report yet. ``now``: seconds of any monotonic clock. Blocks."""
         try:
             lines, too_long = self._tail.read()
         except OSError as error:
@@ -148,7 +148,7 @@ class ProgressReader:
 
     def _take_metric(self, name: str, value: Any) -> None:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            return None  # text, lists and the like are the user's own business
+            return None  # text, lists and other values are for the user only
         if name in RESERVED_KEYS:
             return self._warn("reserved", f"the metric {name!r} is left out: its name {RESERVED_KEY_REASON}")
         if not is_metric_name(name):
@@ -172,12 +172,12 @@ class ProgressReader:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """A FIFO in the file's place would otherwise be waited for until somebody writes."""
+    """Open without blocking, because a FIFO in place of the file would block until a program writes to it."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _count(value: Any) -> Optional[int]:
-    """None for what is not a count; 10.0 is one."""
+    """Return a value as an integer, or None if it is not a count. 10.0 is a count."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:
@@ -190,30 +190,30 @@ def _count(value: Any) -> Optional[int]:
 _TIMES = (
     r"(?:19|20)\d{6}[-_T]?\d{6}",  # 20260105-093000, as in TensorFlow's examples
     r"(?:19|20)\d\d-\d\d-\d\d[-_T ]\d\d[-:_.]\d\d(?:[-:_.]\d\d)?",  # 2026-01-05T09:30:00
-    r"[A-Z][a-z]{2}\d\d_\d\d-\d\d-\d\d(?:_.+)?",  # Jan05_09-30-00_host, as PyTorch's SummaryWriter calls them
+    r"[A-Z][a-z]{2}\d\d_\d\d-\d\d-\d\d(?:_.+)?",  # Jan05_09-30-00_host, as PyTorch's SummaryWriter names them
 )
 _TIME = re.compile(f"(?:{'|'.join(_TIMES)})")
 
 
 def run_name(directory: str) -> str:
-    """The name of a run by its directory below the process's own, such as ``train``; empty for that directory itself.
+    """Return the name of a run from its directory below the process's directory, such as ``train``.
 
-    Directories that are named after the time are left out: with them each training's metrics would have names of
-    their own, and no two could be compared.
+    The name of the process's directory itself is empty. Directories that are named after the time are left out, because
+    otherwise each training would have different metric names, which could not be compared.
     """
     return "/".join(part for part in directory.split("/") if not _TIME.fullmatch(part))
 
 
 HEADER = 12  # bytes before a record: its length, and a checksum of that
-FOOTER = 4  # bytes after it: a checksum of the record, which takes Python too long to look at
+FOOTER = 4  # bytes after a record: its checksum, which is not verified because that takes too long in Python
 _PLUGIN = b"scalars"
-_NUMBERS = {1: ("<f", 5), 2: ("<d", 6)}  # by data type: how tensor_content has it, and the field of its own
+_NUMBERS = {1: ("<f", 5), 2: ("<d", 6)}  # format in tensor_content and number of the typed field, by data type
 
 Field = Union[int, bytes]
 
 
 class NotAnEventError(Exception):
-    """The bytes are none of an event file."""
+    """The bytes are not those of an event file."""
 
 
 @attrs.frozen
@@ -223,11 +223,11 @@ class Scalar:
     step: int
     tag: str
     value: float
-    of_plugin: bool  # whether it says itself that it is one of the plugin's
+    of_plugin: bool  # the summary names the scalars plugin
 
 
 def record_length(header: bytes) -> int:
-    """The bytes of the record behind a header. Raises NotAnEventError."""
+    """Return the number of bytes of the record after a header. Raises NotAnEventError."""
     length, checksum = struct.unpack("<QI", header)
     if binary.masked_crc32c(binary.crc32c(header[:8])) != checksum:
         raise NotAnEventError("the checksum of a record's length is not right")
@@ -235,7 +235,7 @@ def record_length(header: bytes) -> int:
 
 
 def read_scalars(record: bytes) -> Iterator[Scalar]:
-    """The scalars of an ``Event``, and other tensors of one number. Raises NotAnEventError."""
+    """Yield the scalars of an ``Event``, and other tensors with one number. Raises NotAnEventError."""
     step = 0
     summaries = []
     for number, value in _fields(record):
@@ -250,7 +250,7 @@ def read_scalars(record: bytes) -> Iterator[Scalar]:
 
 
 def _scalar(step: int, data: bytes) -> Iterator[Scalar]:
-    """From a ``Summary.Value``."""
+    """Yield the scalar of a ``Summary.Value``, if it has one."""
     tag, plain, tensor, plugin = b"", None, None, b""
     for number, value in _fields(data):
         if number == 1 and isinstance(value, bytes):
@@ -267,7 +267,7 @@ def _scalar(step: int, data: bytes) -> Iterator[Scalar]:
 
 
 def _one_number(tensor: bytes) -> Union[float, None]:
-    """That of a ``TensorProto`` of one float or double."""
+    """Return the number of a ``TensorProto`` with one float or double, otherwise None."""
     fields = dict(_fields(tensor))
     kind = fields.get(1)
     if not isinstance(kind, int) or kind not in _NUMBERS:
@@ -280,12 +280,12 @@ def _one_number(tensor: bytes) -> Union[float, None]:
 
 
 def _within(message: bytes, wanted: int) -> bytes:
-    """A field of bytes; empty where there is none."""
+    """Return a field of bytes, or empty bytes if it is missing."""
     return next((value for number, value in _fields(message) if number == wanted and isinstance(value, bytes)), b"")
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, Field]]:
-    """Number and value of each: whole numbers as such, all else as its bytes. Raises NotAnEventError."""
+    """Yield the number and value of each field: varints as integers, other values as bytes. Raises NotAnEventError."""
     at, end = 0, len(message)
     while at < end:
         key, at = _varint(message, at)
@@ -307,7 +307,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, Field]]:
 
 
 def _varint(message: bytes, at: int) -> tuple[int, int]:
-    """The number at a place, and where it ends."""
+    """Return the varint at a position, and the position after it."""
     try:
         value, at = read_varint(message, at)
     except (IndexError, EndlessNumber) as error:
@@ -315,22 +315,22 @@ def _varint(message: bytes, at: int) -> tuple[int, int]:
     return value & ((1 << 64) - 1), at
 
 
-_BYTES_AT_ONCE = 1 << 20  # for each look: some ten thousand scalars, a fifth of a second of work
-_LARGEST = 64 << 10  # bytes of a record; larger ones are pictures, graphs and the like
+_BYTES_AT_ONCE = 1 << 20  # bytes per call: some ten thousand scalars, a fifth of a second of work
+_LARGEST = 64 << 10  # bytes of a record; larger records are images, graphs and the like
 _MOST_FILES = 50
 
 
 @attrs.define
 class _EventFile:
-    """One event file, and how far it was read."""
+    """An event file with the position up to which it was read."""
 
     path: Path
     offset: int
-    inode: Optional[int] = None  # None: not opened yet
+    inode: Optional[int] = None  # None until the file is opened
     given_up: bool = False
 
     def read(self, most: int) -> tuple[list[bytes], int]:
-        """The next whole records without the large ones, and how many bytes were read: about ``most``.
+        """Return the next whole records without large ones, and the number of bytes read, which is about ``most``.
 
         Raises NotAnEventError, OSError.
         """
@@ -341,7 +341,7 @@ class _EventFile:
             if not stat.S_ISREG(status.st_mode):
                 raise NotAnEventError("it is no regular file")
             if self.inode not in (None, status.st_ino) or status.st_size < self.offset:
-                self.offset = 0  # another file, or written anew
+                self.offset = 0  # the file was replaced or rewritten
             self.inode = status.st_ino
             spent = 0
             while spent < most and self.offset + HEADER <= status.st_size:
@@ -349,7 +349,7 @@ class _EventFile:
                 length = record_length(file.read(HEADER))
                 behind = self.offset + HEADER + length + FOOTER
                 if behind > status.st_size:
-                    break  # its end is still to come
+                    break  # the end of the record is not written yet
                 spent += HEADER
                 if length <= _LARGEST:
                     records.append(file.read(length))
@@ -359,24 +359,24 @@ class _EventFile:
 
 
 class EventScalars:
-    """What the event files of one user process say of its progress: the highest step, and the newest of each scalar."""
+    """Progress in the event files of one user process: the highest step, and the newest value of each scalar."""
 
     def __init__(self, directory: Path, others: Collection[Path] = ()) -> None:
-        """What lies in ``directory`` by now is a former process's; ``others`` are directories below it not to read.
+        """Ignore the present content of ``directory``, which is that of a former process. Blocks.
 
-        Blocks.
+        ``others``: directories below it that are not read.
         """
         self._directory = directory
         self._others = tuple(others)
         self._files: dict[str, _EventFile] = {}
-        self._scalars: set[str] = set()  # names that were once said to be of the plugin
+        self._scalars: set[str] = set()  # names of the scalars plugin's metrics
         self._metrics: dict[str, float] = {}
         self._step: Optional[int] = None
         self._speed = SpeedMeter()
         self._former = {found.name: found.size for found in self._found()}
 
     def look(self, now: float) -> Optional[tony_pb2.Progress]:
-        """Read what is new; None while there was nothing. ``now`` in seconds of any steady clock. Blocks."""
+        """Read new records. Return None if there is no step yet. ``now``: seconds of any monotonic clock. Blocks."""
         self._find()
         left = _BYTES_AT_ONCE
         for name, file in self._files.items():
@@ -388,7 +388,7 @@ class EventScalars:
         return tony_pb2.Progress(step=self._step, steps_per_second=self._speed.speed(now), metrics=dict(self._metrics))
 
     def _find(self) -> None:
-        """Files that are new, or have grown since this was made."""
+        """Find files that are new, or have grown since this object was created."""
         for found in self._found():
             if len(self._files) >= _MOST_FILES:
                 return
@@ -407,7 +407,7 @@ class EventScalars:
         return any(other in path.parents for other in self._others)
 
     def _read(self, name: str, file: _EventFile, most: int) -> int:
-        """Returns how many bytes were read."""
+        """Read records of a file. Return the number of bytes read."""
         try:
             records, spent = file.read(most)
             for record in records:
@@ -432,18 +432,18 @@ class EventScalars:
 
 
 class ProcessProgress:
-    """Reads what one user process says. Its own reports count alone, once there is one."""
+    """Reads the progress of one user process. After its first own report, event files are ignored."""
 
     def __init__(self, reports: ProgressReader, events: Optional[EventScalars]) -> None:
         self._reports = reports
         self._events = events
 
     def reported(self, now: float) -> Optional[tony_pb2.Progress]:
-        """What it has reported itself. Blocks; ``now`` in seconds of any steady clock."""
+        """Return the progress that the process reported itself. ``now``: seconds of any monotonic clock. Blocks."""
         return self._reports.look(now)
 
     def look(self, now: float) -> Optional[tony_pb2.Progress]:
-        """What is known of it; None: nothing yet. Blocks; ``now`` in seconds of any steady clock."""
+        """Return the progress, or None if there is none yet. ``now``: seconds of any monotonic clock. Blocks."""
         reported = self._reports.look(now)
         if reported is not None:
             self._events = None

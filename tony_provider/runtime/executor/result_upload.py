@@ -1,4 +1,7 @@
-"""The return value of a job: the JSON that its chief, or rank 0, leaves in TONY_RESULT_FILE."""
+"""Upload of the leading task's results: the model directory, and the return value in ``TONY_RESULT_FILE``.
+
+The module also contains the upload of directories and the retries that other uploads use.
+"""
 
 from __future__ import annotations
 
@@ -36,17 +39,17 @@ from tony_provider.runtime.storage.webhdfs.store import SCHEMES
 
 
 class ReturnedError(Exception):
-    """What a user process left in TONY_RESULT_FILE is not what it may return."""
+    """The content of TONY_RESULT_FILE is not a valid return value."""
 
 
 def read_returned(file: Path) -> Optional[bytes]:
-    """What the file returns, as strict JSON: infinity and NaN have become text. None: the process has left nothing.
+    """Return the content of the file as strict JSON, with infinity and NaN as text. Return None if there is no file.
 
     Raises ReturnedError, OSError.
     """
     if not os.path.lexists(file):
         return None
-    if not file.is_file():  # a FIFO would be read for ever
+    if not file.is_file():  # reading a FIFO would block forever
         raise ReturnedError(f"{contract.ENV_RESULT_FILE} is no file, nor a link to one")
     with file.open("rb") as opened:
         data = opened.read(contract.MAX_RESULT + 1)
@@ -62,16 +65,16 @@ def read_returned(file: Path) -> Optional[bytes]:
         return json.dumps(plain, allow_nan=False, ensure_ascii=False).encode()
     except RecursionError as error:
         raise ReturnedError(f"{contract.ENV_RESULT_FILE} is nested too deeply") from error
-    except UnicodeEncodeError as error:  # half of a surrogate pair, which JSON may hold
+    except UnicodeEncodeError as error:  # JSON may contain half of a surrogate pair
         raise ReturnedError(f"{contract.ENV_RESULT_FILE} holds text that UTF-8 cannot write: {error}") from error
     except ValueError as error:
         raise ReturnedError(f"{contract.ENV_RESULT_FILE} holds no JSON: {error}") from error
 
 
 def keep_returned(storage: Storage, uri: str, returned: Optional[bytes], *, may_exist: bool) -> None:
-    """Put the return value, and nothing else, at ``uri``. ``may_exist``: an earlier start may have left one there.
+    """Write the return value to ``uri``, or remove a former one if there is no value. Blocks. Raises StorageError.
 
-    Blocks; raises StorageError.
+    ``may_exist``: an earlier start may have written a value.
     """
     if returned is not None:
         write_atomically(storage, uri, returned)
@@ -79,41 +82,41 @@ def keep_returned(storage: Storage, uri: str, returned: Optional[bytes], *, may_
         storage.remove(uri)
 
 
-_AT_ONCE = 4  # files in transfer; each holds a buffer of storage.base.CHUNK or so
+_AT_ONCE = 4  # concurrent file transfers; each has a buffer of about storage.base.CHUNK
 
 
 class UploadCancelledError(Exception):
-    """The upload was told to stop."""
+    """The upload was cancelled."""
 
 
 def is_empty_directory(directory: Path) -> bool:
-    """Whether nothing is in the directory. Raises OSError when something else than a directory is there."""
+    """Return whether the directory is empty or missing. Raises OSError if the path is not a directory."""
     return not directory.exists() or next(directory.iterdir(), None) is None
 
 
 def check_cancelled(cancelled: threading.Event) -> None:
-    """Raises UploadCancelledError."""
+    """Raise UploadCancelledError if the upload is cancelled."""
     if cancelled.is_set():
         raise UploadCancelledError("the upload was cancelled")
 
 
 @attrs.frozen
 class TreeUpload:
-    """How directories are copied to the store. All methods block."""
+    """Copies directories to the store. All methods block."""
 
     storage: Storage
     cancelled: threading.Event
-    warn: Callable[[str], None]  # is called for each entry that is left out or renamed
+    warn: Callable[[str], None]  # called for each entry that is left out or renamed
     file_permission: int = PRIVATE_FILE
     directory_permission: int = PRIVATE_DIRECTORY
-    overwrite: bool = False  # files that are there already; without it they are an error
+    overwrite: bool = False  # replace existing files, which otherwise are an error
 
     def run(self, directory: Path, target: str, wanted: Callable[[str], bool] = lambda path: True) -> tuple[int, int]:
-        """Make everything in ``directory`` the content of ``target``, a URI; returns how many files, and bytes.
+        """Copy the content of ``directory`` to the URI ``target``. Return the numbers of files and bytes.
 
         Broken links, links to a directory above them, and entries that are neither files nor directories are left out.
-        HDFS does not permit colons in names, so they become ``%3A`` there. ``wanted`` says of a file, by its path in
-        the directory, whether it is to be copied. Raises StorageError, OSError, UploadCancelledError.
+        HDFS does not permit colons in names, so they become ``%3A`` there. ``wanted`` gets the path of a file in the
+        directory and returns whether to copy the file. Raises StorageError, OSError, UploadCancelledError.
         """
         sizes = in_parallel(
             lambda path: self.send(directory / path, uris.join(target, stored_path(target, path))),
@@ -127,7 +130,7 @@ class TreeUpload:
         return files, size
 
     def send(self, path: Path, uri: str) -> int:
-        """Copy one file; returns its size in bytes. Raises as ``run``."""
+        """Copy one file. Return its size in bytes. Raises the errors of ``run``."""
         check_cancelled(self.cancelled)
         return upload(self.storage, path, uri, overwrite=self.overwrite, permission=self.file_permission)
 
@@ -136,7 +139,7 @@ class TreeUpload:
             stored = stored_path(target, relative)
             if path.is_dir():
                 self.storage.make_directories(uris.join(target, stored), permission=self.directory_permission)
-            elif not path.is_file():  # a FIFO would be read for ever
+            elif not path.is_file():  # reading a FIFO would block forever
                 self.warn(f"{path} is neither a file nor a directory, nor a link to one, so it is not stored")
             elif stored != relative and os.path.lexists(directory / stored):
                 self.warn(f"{path} is not stored, because {stored}, the name that HDFS permits, is another file")
@@ -152,9 +155,9 @@ def stored_path(target: str, path: str) -> str:
 
 
 def walk_local(directory: Path, warn: Callable[[str], None]) -> Iterator[tuple[Path, str]]:
-    """Every directory and file with its path below ``directory``, the directory itself first as the empty path.
+    """Yield every directory and file with its path below ``directory``, first the directory itself with an empty path.
 
-    Symbolic links are followed, as copying would. Links to a directory above them are left out. Raises OSError.
+    Follows symbolic links, like a copy. Links to a directory above them are left out. Raises OSError.
     """
     for place, directories, names in os.walk(directory, onerror=_raise, followlinks=True):
         real = os.path.realpath(place)
@@ -177,29 +180,29 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_CANCEL_TIMEOUT = 5.0  # seconds for an upload that was told to stop to clear away what it has made
-_FIRST_PAUSE = 2.0  # seconds between the first tries, doubled up to
+_CANCEL_TIMEOUT = 5.0  # seconds for a cancelled upload to remove its objects
+_FIRST_PAUSE = 2.0  # seconds after the first failed attempt; the pause doubles up to the next value
 _LONGEST_PAUSE = 60.0
-_FINAL = (ReturnedError, OSError, StorageInvalidPath, StorageUnsupported)  # again it would be the same
+_FINAL = (ReturnedError, OSError, StorageInvalidPath, StorageUnsupported)  # another attempt would fail in the same way
 
 
 class NotStoredError(Exception):
-    """What a process that has ended well left could not be kept. To run it again would not mend that."""
+    """The results of a successful process could not be stored. Another run would not help."""
 
 
 class UploadRetries:
-    """The tries of one start of the user process, for ``timeouts.upload`` each."""
+    """Retries uploads of one start of the user process, each for at most ``timeouts.upload`` seconds."""
 
     def __init__(self, context: ExecutorContext, stopping: StopRequest) -> None:
-        self.activity = ""  # for people; empty while nothing is tried again
-        self.trouble = ""  # likewise, once for all tries
+        self.activity = ""  # description of the present wait, for the status; otherwise empty
+        self.trouble = ""  # the present problem, for the status; otherwise empty
         self._context = context
         self._stopping = stopping
 
     async def run(self, work: Callable[[], T]) -> T:
-        """What ``work`` gives, which blocks, and raises UploadCancelledError soon once the start is told to stop.
+        """Return the result of ``work``, which blocks and raises UploadCancelledError soon after the start is stopped.
 
-        Raises NotKeptError, and UploadCancelledError.
+        Raises NotStoredError, UploadCancelledError.
         """
         deadline = time.monotonic() + self._context.container.job.timeouts.upload
         for pause in pauses(_FIRST_PAUSE, _LONGEST_PAUSE):
@@ -227,7 +230,7 @@ class UploadRetries:
         return result
 
     async def _pause(self, seconds: float) -> None:
-        """Raises UploadCancelledError."""
+        """Wait between two attempts. Raises UploadCancelledError."""
         with suppress(asyncio.TimeoutError):
             await wait_with_timeout(self._stopping.wait(), seconds)
         if self._stopping.asked:
@@ -255,9 +258,9 @@ async def keep_results(
     retries: UploadRetries,
     warn: Callable[[str], None],
 ) -> str:
-    """Commit what the user process left as its model to the store, and what it returned.
+    """Upload the model and the return value of the user process.
 
-    Returns the model's URI there, empty when it left none. ``warn``: see TreeUpload. Raises NotKeptError,
+    Return the URI of the model, or an empty text if there is none. ``warn``: see TreeUpload. Raises NotStoredError,
     UploadCancelledError.
     """
     return await retries.run(partial(_keep, context, order, stopping.cancelled, warn))
@@ -265,7 +268,7 @@ async def keep_results(
 
 def _keep(context: ExecutorContext, order: StartOrder, cancelled: threading.Event, warn: Callable[[str], None]) -> str:
     directory, model = context.container.description.application_dir, context.workspace.model
-    returned = read_returned(context.workspace.result_file)  # before the model, which may take long and be for nothing
+    returned = read_returned(context.workspace.result_file)  # first: an invalid value would waste the model's upload
     uri = ""
     if not is_empty_directory(model):
         uri = commit_directory(context.storage, model, uris.join(directory, contract.MODEL_DIR), cancelled, warn)
@@ -278,10 +281,10 @@ def _keep(context: ExecutorContext, order: StartOrder, cancelled: threading.Even
 def commit_directory(
     storage: Storage, directory: Path, target: str, cancelled: threading.Event, warn: Callable[[str], None]
 ) -> str:
-    """Make everything in ``directory`` the content of ``target``, a URI, which is returned. Blocks.
+    """Make the content of ``directory`` the content of the URI ``target``, and return ``target``. Blocks.
 
-    What is there already (of a former generation) is replaced; between two renames there is nothing.
-    Raises StorageError, OSError, UploadCancelledError.
+    Existing content (of a former generation) is replaced. Between two renames ``target`` does not exist. Raises
+    StorageError, OSError, UploadCancelledError.
     """
     mark = secrets.token_hex(4)
     temporary = f"{target}.tmp-{mark}"
@@ -296,7 +299,7 @@ def commit_directory(
 
 
 def _remove(storage: Storage, uri: str) -> None:
-    """What is in the way of an error that is to be told is only logged."""
+    """Remove a directory. Only log a failure, so that the original error is reported."""
     try:
         storage.remove(uri, recursive=True)
     except StorageError as error:

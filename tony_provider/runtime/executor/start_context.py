@@ -1,4 +1,4 @@
-"""The order to stop one start of the user process, and by when."""
+"""Objects that all parts of one start of the user processes share: the order, the stop request, and the context."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ Deadline = Callable[[], float]
 
 
 class StopRequest:
-    """Whether and by when a start is to be over. What is asked for again can only come sooner."""
+    """The request to stop a start, with its deadlines. Further requests can only make the deadlines earlier."""
 
     def __init__(self) -> None:
-        self.cancelled = threading.Event()  # once something was asked, for threads
-        self.stacks = False  # the threads' stacks are wanted in the log first
-        self.doomed = False  # the whole container goes: whatever the process does about it counts as stopped
-        self.asked_at = float("inf")  # of time.monotonic
+        self.cancelled = threading.Event()  # set at the first request; for threads
+        self.stacks = False  # log the stacks of all threads first
+        self.doomed = False  # the container ends, so the processes count as stopped whatever their exit codes
+        self.asked_at = float("inf")  # time.monotonic of the first request
         self._news = asyncio.Event()
         self._kill_at = float("inf")
         self._copy_seconds = float("inf")
@@ -47,7 +47,7 @@ class StopRequest:
         return self.cancelled.is_set()
 
     def ask(self, grace: float, copy_seconds: float, *, stacks: bool = False, doomed: bool = False) -> None:
-        """Have the process end: SIGKILL comes ``grace`` seconds from now; then the last copies get ``copy_seconds``."""
+        """Request the end of the processes: SIGKILL after ``grace`` seconds, then ``copy_seconds`` for last copies."""
         now = time.monotonic()
         self._kill_at = min(self._kill_at, now + grace)
         self._copy_seconds = min(self._copy_seconds, copy_seconds)
@@ -59,25 +59,25 @@ class StopRequest:
         news.set()
 
     def kill_at(self) -> float:
-        """When SIGKILL comes, by ``time.monotonic``; infinite until something is asked."""
+        """Return the ``time.monotonic`` of SIGKILL, or infinity without a request."""
         return self._kill_at
 
     def copy_until(self, ended_at: float, seconds: float) -> float:
-        """When the last copies are given up: so many seconds after the end of the process, or as was asked.
+        """Return the deadline of the last copies: ``seconds`` after the end of the process, or as requested.
 
-        All times are of ``time.monotonic``.
+        All times are those of ``time.monotonic``.
         """
         if not self.asked:
             return ended_at + seconds
         return max(ended_at, self.asked_at) + self._copy_seconds
 
     async def wait(self) -> None:
-        """Wait until something is asked."""
+        """Wait for the first request."""
         while not self.asked:
             await self._news.wait()
 
     async def bound(self, work: asyncio.Future[Any], deadline: Deadline) -> bool:
-        """Wait for ``work`` until the deadline; returns whether it is done. It is not cancelled."""
+        """Wait for ``work`` until the deadline. Return whether it is done. It is not cancelled."""
         while not work.done() and (left := deadline() - time.monotonic()) > 0:
             news = asyncio.ensure_future(self._news.wait())
             try:
@@ -90,12 +90,12 @@ class StopRequest:
 
 @attrs.frozen
 class StartOrder:
-    """An order by a rendezvous: start the user process among these others, and let it go on from there."""
+    """The order of a rendezvous to start the user processes in a cluster, from a checkpoint or from the beginning."""
 
-    start: int  # counts the starts of this task's process, over containers and application masters
+    start: int  # number of the start of this task's process, over all containers and application masters
     cluster: ClusterSpec
-    resume: Optional[ResumePoint] = None  # None: from the beginning
-    keep_checkpoints: bool = False  # the checkpoint directory stays as it is; the process goes on from what it holds
+    resume: Optional[ResumePoint] = None  # None means from the beginning
+    keep_checkpoints: bool = False  # keep the checkpoint directory, and resume from its content
 
     @classmethod
     def of_message(cls, rendezvous: tony_pb2.Rendezvous) -> StartOrder:
@@ -108,7 +108,7 @@ class StartOrder:
         return self.cluster.generation
 
     def rank(self, task_type: str, index: int) -> Optional[int]:
-        """The task's rank; None for tasks outside the cluster: evaluators, side-cars."""
+        """Return the task's rank, or None for tasks outside the cluster (evaluators, sidecars)."""
         return ranks(self.cluster.tasks).get((task_type, index))
 
     def __str__(self) -> str:
@@ -127,19 +127,19 @@ class ExecutorContext:
     checkpoints: CheckpointDirectory
     checkpoint_link: CheckpointLink
     files: JobFiles
-    hadoop: Optional[HadoopAccess] = None  # None: user processes get none
-    shared: Optional[SharedCheckpoints] = None  # None: the checkpoint directory is the container's own
-    gpus: Optional[ContainerGpus] = None  # None: user processes see those that the node shows
-    # One thread: what was given up and hangs must be over before something else is put into the same directories.
+    hadoop: Optional[HadoopAccess] = None  # None if user processes get no access
+    shared: Optional[SharedCheckpoints] = None  # None if the container has a separate checkpoint directory
+    gpus: Optional[ContainerGpus] = None  # None if user processes see the GPUs that the node shows
+    # One thread: an abandoned preparation that hangs must end before the next one writes to its directories.
     preparing: ThreadPoolExecutor = attrs.field(factory=lambda: ThreadPoolExecutor(1, "prepare"))
 
     @property
     def workspaces(self) -> list[Workspace]:
-        """The workspace as each user process has it, by local rank."""
+        """The workspaces of the user processes, by local rank."""
         return [self.workspace.of_process(local_rank) for local_rank in range(self.container.process_count)]
 
     def close(self) -> None:
-        """Give back what the container holds."""
+        """Release the resources of the container."""
         self.checkpoint_link.close()
         if self.shared is not None:
             self.shared.close()

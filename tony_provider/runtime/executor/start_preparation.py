@@ -1,7 +1,4 @@
-"""The files of an earlier model, from which the user process takes its initial weights: copied once per container.
-
-A checkpoint chain stands for its newest checkpoint at that time.
-"""
+"""Preparation of a start: the job's files, GPUs, warm start, checkpoint, and the environment of each user process."""
 
 from __future__ import annotations
 
@@ -36,13 +33,14 @@ from tony_provider.runtime.jobspec.task_types import in_cluster, saves_checkpoin
 from tony_provider.runtime.storage import Storage, StorageError, StorageNotFound, StorageUnreachable, uris, walk
 from tony_provider.runtime.storage.base import CHUNK
 
-_AT_ONCE = 4  # files
+_AT_ONCE = 4  # files in transfer
 
 
 def fetch_warm_start(storage: Storage, uri: str, directory: Path, cancelled: threading.Event) -> None:
     """Copy the directory at ``uri`` to ``directory``, completely or not at all. A second call has no effect.
 
-    Blocks. Raises StorageError, OSError, Cancelled; of a checkpoint chain also DamagedCheckpoint.
+    The URI of a checkpoint chain means its newest checkpoint. Blocks. Raises StorageError, OSError, Cancelled, and
+    DamagedCheckpoint for a checkpoint chain.
     """
     if directory.exists():
         return
@@ -96,44 +94,45 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# Seconds for a store that is out of reach, which is every container's trouble: longer than a NameNode's restart or
-# failover takes as a rule. Then it may be this node's own, and a container on another one is worth its price.
+# Seconds to wait for an unreachable store, which usually affects every container. A restart or failover of a NameNode
+# usually takes less. After that, this node may be the cause, and a container on another node is worth its cost.
 _STORE_TIMEOUT = 300.0
 
 
 class PreparationError(Exception):
-    """A user process cannot start from where it was to."""
+    """A user process cannot start from the state that was ordered."""
 
     def __init__(self, reason: str, *, uri: str = "", damaged: bool = False) -> None:
         super().__init__(reason)
-        self.uri = uri  # of the checkpoint; empty: it was something else
-        self.damaged = damaged  # the checkpoint itself: another try finds the same
+        self.uri = uri  # of the checkpoint; empty if the checkpoint is not the cause
+        self.damaged = damaged  # the checkpoint itself is damaged, so another attempt would fail
 
 
 @attrs.frozen
 class ProcessLaunch:
-    """What one user process is started with."""
+    """The environment and command of one user process."""
 
     environ: dict[str, str]
     command: str  # for /bin/sh
-    before: str = ""  # commands that stand before it
+    before: str = ""  # commands to run before it
     rank: int = 0
-    name: str = ""  # of one among several in the container, for people
-    helpers: tuple[HelperProcess, ...] = ()  # start with it, in its environment
+    name: str = ""  # name of the process among several in the container, for messages
+    helpers: tuple[HelperProcess, ...] = ()  # start with the process, in its environment
 
 
 @attrs.frozen
 class PreparedStart:
-    """What the user processes of a start are started with, once everything is in its place."""
+    """The checkpoint and the launches of a start whose files are all in place."""
 
-    resumed: Optional[Resumed]  # what they go on from; None: from the beginning
+    resumed: Optional[Resumed]  # the checkpoint to resume from; None means from the beginning
     launches: tuple[ProcessLaunch, ...]  # by local rank
 
 
 def prepare_start(context: ExecutorContext, order: StartOrder, cancelled: threading.Event) -> PreparedStart:
-    """Put everything in its place that the user processes need.
+    """Prepare everything that the user processes need. Blocks.
 
-    Blocks. Raises PreparationError, Cancelled; PythonEnvError, LookupError where no other try would mend it.
+    Raises PreparationError, Cancelled. Raises PythonEnvError, LookupError if another attempt would fail in the same
+    way.
     """
     _put_files(context, cancelled)
     gpus = _take_gpus(context, cancelled)
@@ -145,7 +144,7 @@ def prepare_start(context: ExecutorContext, order: StartOrder, cancelled: thread
     resumed = _put_checkpoint(context, order, cancelled)
     try:
         return _prepared(context, order, resumed, gpus, cancelled)
-    except OSError as error:  # this node's trouble, as a rule a full disk
+    except OSError as error:  # a problem of this node, usually a full disk
         raise PreparationError(f"its files could not be written: {error}") from error
 
 
@@ -159,7 +158,7 @@ def _put_files(context: ExecutorContext, cancelled: threading.Event) -> None:
 
 
 def _take_gpus(context: ExecutorContext, cancelled: threading.Event) -> dict[str, str]:
-    """The variables that tell the user process which ones are its own."""
+    """Return the variables that select the GPUs of the user process."""
     try:
         return context.gpus.environment(cancelled) if context.gpus else {}
     except NoGpusError as error:
@@ -167,9 +166,9 @@ def _take_gpus(context: ExecutorContext, cancelled: threading.Event) -> dict[str
 
 
 def wait_for_store(work: Callable[[], T], cancelled: threading.Event) -> T:
-    """Do what needs the store, and wait for it while it is out of reach.
+    """Return the result of ``work``, and retry it while the store is unreachable. Blocks.
 
-    Blocks. Raises what ``work`` does, in the end also StorageUnreachable; Cancelled.
+    Raises Cancelled and the errors of ``work``. Raises StorageUnreachable only after all retries.
     """
 
     def told(error: StorageUnreachable) -> None:
@@ -218,7 +217,7 @@ def _resume(context: ExecutorContext, order: StartOrder, cancelled: threading.Ev
 def _resume_own(
     context: ExecutorContext, order: StartOrder, rank: Optional[int], cancelled: threading.Event
 ) -> Optional[Resumed]:
-    """Prepare the directory that this task stores."""
+    """Prepare the checkpoint directory that this task stores."""
     if order.keep_checkpoints:
         resumed = context.checkpoints.keep(rank, cancelled)
         return resumed if _resumes(context) else None
@@ -229,7 +228,7 @@ def _resume_own(
 
 
 def _resumes(context: ExecutorContext) -> bool:
-    """Parameter servers get their values from the others; side-cars do not train."""
+    """Return whether the task resumes. Parameter servers get their values from workers, and sidecars do not train."""
     role = context.container.role
     return role is Role.EVALUATOR or saves_checkpoints(role)
 
@@ -258,7 +257,7 @@ def _prepared(
 
 
 def _saves_alone(container: ExecutorContainer, order: StartOrder) -> bool:
-    """Whether no other task writes checkpoints that belong together with this one's."""
+    """Return whether no other task writes checkpoints that belong together with those of this task."""
     job, savers = container.job, [task for task in order.cluster.tasks if saves_checkpoints(task.role)]
     scope = container.spec.restart or get_framework(job.framework).scope(container.role)
     is_independent = not takes_gang_along(job, container.role, scope)
@@ -274,7 +273,10 @@ def _launch(
     before: Mapping[str, str],
     after: Mapping[str, str],
 ) -> ProcessLaunch:
-    """``before`` and ``after`` are further variables: those under the cluster's, and those over them."""
+    """Return the launch of one process.
+
+    ``before`` and ``after`` are further variables, of lower and higher precedence than the cluster's.
+    """
     container = context.container
     workspace.renew()
     found = task_environment(
@@ -298,7 +300,10 @@ def _launch(
 
 
 def _listening(container: ExecutorContainer, order: StartOrder) -> dict[str, str]:
-    """Where the processes should listen; nothing where that is everywhere. What the node says of it stands."""
+    """Return the variables for the address to listen at, or none if that is everywhere.
+
+    Variables that the node sets have precedence.
+    """
     if not in_cluster(container.role):
         return {}
     own = own_address(container.host, {task.host for task in order.cluster.tasks})
@@ -310,7 +315,7 @@ def _listening(container: ExecutorContainer, order: StartOrder) -> dict[str, str
 
 
 def _hadoop(context: ExecutorContext) -> Mapping[str, str]:
-    """What the processes find of Hadoop."""
+    """Return the variables for access to Hadoop."""
     if context.hadoop is None:
         return {}
     found = context.hadoop.environment()

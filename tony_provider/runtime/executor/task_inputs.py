@@ -1,4 +1,8 @@
-"""Copies of shards on the node of their task, for programs that cannot read the store themselves."""
+"""Inputs of a task: its fixed parts, its queue of shards, and copies of shards on the node.
+
+Copies are for programs that cannot read the store themselves. A Unix socket passes the program's requests for shards to
+the application master.
+"""
 
 from __future__ import annotations
 
@@ -38,11 +42,11 @@ _AT_ONCE = 4  # files in transfer
 
 
 class ShardChangedError(Exception):
-    """What is on the store is not what was listed: another try finds the same."""
+    """A stored file differs from its listing, so another attempt would fail in the same way."""
 
 
 class FetchedShards:
-    """The copies that one start of a task has. A copy keeps its file's name, in a directory of its own."""
+    """The copies of shards for one start of a task. Each copy keeps its file's name, in a separate directory."""
 
     def __init__(self, stores: JobStores, directory: Path) -> None:
         self._stores = stores
@@ -50,9 +54,9 @@ class FetchedShards:
         self._cancelled = threading.Event()
 
     def copy(self, name: str, number: int, shard: InputShard) -> Path:
-        """Copy one shard of an input; a file of the node itself is left where it is.
+        """Copy one shard of an input and return its path. A file of the node itself is not copied.
 
-        Blocks, also while the store is out of reach. Raises ShardChangedError, StorageError, OSError, Cancelled.
+        Blocks, also while the store is unreachable. Raises ShardChangedError, StorageError, OSError, Cancelled.
         """
         path = self._place(name, str(number), shard)
         if path.exists():
@@ -68,7 +72,7 @@ class FetchedShards:
     def copy_part(self, name: str, part: Path) -> None:
         """Copy all shards whose lines are in the file ``part``, and write into each line the path of its copy.
 
-        What a former start has copied is used again. Blocks, see ``copy``, and raises what it does.
+        Copies of a former start are used again. Blocks and raises like ``copy``.
         """
         lines = [json.loads(line) for line in part.read_bytes().splitlines()]
         shards = [InputShard.of_line(json.dumps(line).encode()) for line in lines]
@@ -81,7 +85,7 @@ class FetchedShards:
         part.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in written), encoding="utf-8")
 
     def cancel(self) -> None:
-        """Have whoever copies end soon, with Cancelled."""
+        """Cancel all copies. They soon raise Cancelled."""
         self._cancelled.set()
 
     def _place(self, name: str, mark: str, shard: InputShard) -> Path:
@@ -90,7 +94,7 @@ class FetchedShards:
         return self._directory / name / mark / (uris.name(shard.uri) or "shard")
 
     def _remove_others(self, name: str, paths: Sequence[Path]) -> None:
-        """Of a former start, which had other shards."""
+        """Remove copies of other shards, which a former start has left."""
         wanted = {path.parent.name for path in paths}
         directory = self._directory / name
         for each in directory.iterdir() if directory.exists() else ():
@@ -103,7 +107,7 @@ class FetchedShards:
             raise OSError(f"{problem}, and {size} bytes are to be copied")
 
     def _fetch_all(self, missing: dict[Path, InputShard]) -> None:
-        ordered = sorted(missing.items(), key=lambda each: -each[1].size)  # so that no large one is alone at the end
+        ordered = sorted(missing.items(), key=lambda each: -each[1].size)  # so that no large file comes last
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="shards") as pool:
             copying = [pool.submit(self._fetch, shard, path) for path, shard in ordered]
             done, rest = wait(copying, return_when=FIRST_EXCEPTION)
@@ -136,12 +140,12 @@ class FetchedShards:
 
 
 def _key(shard: InputShard) -> str:
-    """Of a copy that the next start may have again: the same file, as it was listed."""
+    """Return the directory name of a copy that later starts can use if the file is still as it was listed."""
     return hashlib.sha256(f"{shard.uri}\n{shard.size}\n{shard.modified_ms}".encode()).hexdigest()[:16]
 
 
 async def fetch_part(requests: InputRequests, name: str, path: Path) -> None:
-    """Have the lines of the part in the file. Raises PreparationError, OSError."""
+    """Write the lines of the task's part into the file. Raises PreparationError, OSError."""
     file = await asyncio.to_thread(path.open, "wb")
     try:
         while not await _fetch_one_deal(requests, name, file):
@@ -152,7 +156,7 @@ async def fetch_part(requests: InputRequests, name: str, path: Path) -> None:
 
 
 async def _fetch_one_deal(requests: InputRequests, name: str, file: BinaryIO) -> bool:
-    """False when the input was dealt anew meanwhile, and what has come so far is of no use."""
+    """Write the lines. Return False if the input was distributed again meanwhile, so that the lines are useless."""
     position, parts = 0, 0
     while True:
         answer = await requests.part(tony_pb2.InputPartWanted(name=name, position=position))
@@ -174,36 +178,36 @@ CopyOutputs = Callable[[Sequence[str]], Awaitable[ShardCopies]]
 
 @attrs.frozen
 class TakenShard:
-    """A shard as the program gets it."""
+    """A shard as the program receives it."""
 
-    problem: str = ""  # why nobody can read it; empty: it can be read
-    path: str = ""  # of its copy on this node, where there is one
+    problem: str = ""  # the reason if no task can read the shard, otherwise empty
+    path: str = ""  # path of its copy on this node, if there is one
 
 
 class NotFetchedError(Exception):
-    """A shard that could not be copied here; somebody else may have better luck."""
+    """A shard could not be copied to this node. Another task may succeed."""
 
 
 class TakenShards(Protocol):
-    """What is done about shards on this node. Both block, and are called in threads."""
+    """Handling of shards on this node. Both methods block, and are called in threads."""
 
     def take(self, name: str, number: int, line: bytes) -> TakenShard:
-        """Look at a shard of this line, and have it here if it is wanted here. Raises NotFetchedError."""
+        """Check the shard of this line, and copy it if its input is copied. Raises NotFetchedError."""
 
     def settle(self, name: str, number: int) -> None:
-        """Nothing more is done with it."""
+        """Release the shard, which the program has completed or returned."""
 
 
 T = TypeVar("T")
 
 
 class QuestionError(ValueError):
-    """A line that is no question."""
+    """A line of the program is not a valid request."""
 
 
 @attrs.frozen
 class ShardQuestion:
-    """What a program asks."""
+    """A request of the program: the result of a shard, the next shard, or both."""
 
     name: str
     done: Optional[int] = None
@@ -215,13 +219,13 @@ class ShardQuestion:
 
     @classmethod
     def of_line(cls, line: bytes) -> ShardQuestion:
-        """Raises QuestionError."""
+        """Parse a line of the program. Raises QuestionError."""
         try:
             fields = json.loads(line)
             known = {field.name for field in attrs.fields(cls)} - {"name"}
             question = cls(fields["input"], **{key: fields[key] for key in known & fields.keys()})
             texts = [question.name, question.reason, *question.outputs]
-            "".join(texts).encode()  # half of a surrogate pair can be written in JSON, and not sent on
+            "".join(texts).encode()  # JSON may contain half of a surrogate pair, which cannot be sent
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise QuestionError(f"not a question: {line[:200]!r}") from error
         shards = [each for each in (question.done, question.back, question.failed) if each is not None]
@@ -243,7 +247,7 @@ class ShardQuestion:
 
 
 class ShardServer:
-    """Passes the questions of one start's user process on to the application master."""
+    """Passes the requests of one start's user process to the application master."""
 
     def __init__(
         self,
@@ -254,33 +258,33 @@ class ShardServer:
         copy: CopyOutputs,
         secrets: Sequence[str] = (),
     ) -> None:
-        """``secrets``: values that are masked in what the program says of a failure, which others read."""
+        """Prepare the server. ``secrets``: values to mask in the reasons of failures, which other users may read."""
         self._secrets = tuple(secrets)
         self._path = path
         self._requests = requests
         self._start = start
         self._shards = shards
         self._copy = copy
-        # Own threads: a store that hangs is not to take those that heartbeats need.
+        # Separate threads, so that a hanging store does not delay heartbeats.
         self._working = ThreadPoolExecutor(_AT_ONCE, "shards")
         self._server: Optional[asyncio.AbstractServer] = None
         self._connections: set[asyncio.Task[None]] = set()
-        self._held: set[tuple[str, int]] = set()  # by all connections
+        self._held: set[tuple[str, int]] = set()  # shards that any connection holds
 
     @property
     def held(self) -> list[tony_pb2.HeldShards]:
-        """The shards that were taken, and are not done with."""
+        """The shards that were taken and are not completed."""
         by_name: dict[str, list[int]] = {}
         for name, shard in sorted(self._held):
             by_name.setdefault(name, []).append(shard)
         return [tony_pb2.HeldShards(start=self._start, name=name, shards=shards) for name, shards in by_name.items()]
 
     async def open(self) -> None:
-        """Listen. Raises OSError."""
+        """Start to listen. Raises OSError."""
         self._server = await asyncio.start_unix_server(self._accept, self._path, limit=_LONGEST_LINE)
 
     async def close(self) -> None:
-        """Hear nobody any more. What is held is free again as soon as the master knows that the process has ended."""
+        """Close all connections. The master releases the held shards when it knows that the process has ended."""
         if self._server is not None:
             self._server.close()
             await asyncio.to_thread(self._path.unlink, missing_ok=True)
@@ -303,7 +307,7 @@ class ShardServer:
             await self._converse(reader, writer, held)
             for name, shard in sorted(held):
                 await self._ask(ShardQuestion(name, back=shard), held)
-        except asyncio.CancelledError:  # asyncio would log it as a fault
+        except asyncio.CancelledError:  # asyncio would log it as an error
             return
         finally:
             self._connections.discard(task)
@@ -311,13 +315,13 @@ class ShardServer:
     async def _converse(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, held: set[tuple[str, int]]
     ) -> None:
-        """Answer until the program has closed its end."""
+        """Answer requests until the program closes its end."""
         try:
             while line := await reader.readline():
                 answer = await self._answer(line, held)
                 writer.write(json.dumps(answer).encode() + b"\n")
                 await writer.drain()
-        except (ConnectionError, ValueError) as error:  # it went away, or wrote a line without an end
+        except (ConnectionError, ValueError) as error:  # it closed the connection, or wrote a line without an end
             log.warning("a program that takes shards: %s", error)
         finally:
             writer.close()
@@ -374,7 +378,7 @@ def _is_number(value: object) -> bool:
 
 
 class TaskInputs:
-    """What one start finds of the job's inputs. ``open`` it at most once, and ``close`` it."""
+    """The job's inputs for one start. Call ``open`` at most once, and then ``close``."""
 
     def __init__(self, context: ExecutorContext, start: int, requests: InputRequests, outputs: TaskOutputs) -> None:
         container = context.container
@@ -395,17 +399,17 @@ class TaskInputs:
 
     @property
     def held(self) -> list[tony_pb2.HeldShards]:
-        """The shards that the process has taken, and is not done with."""
+        """The shards that the process has taken and not completed."""
         return self._server.held
 
     async def open(self) -> dict[str, str]:
-        """Fetch the parts and open the socket; returns the variables that say where they are.
+        """Fetch the parts and open the socket. Return the variables with their paths.
 
         Raises PreparationError, OSError.
         """
         environ = {}
         directory = self._workspace.inputs
-        for name in self._queued:  # what a former start has left
+        for name in self._queued:  # remove the copies of a former start
             await asyncio.to_thread(shutil.rmtree, directory / name, ignore_errors=True)
         for name in self._static:
             await asyncio.to_thread(directory.mkdir, mode=0o700, exist_ok=True)
@@ -421,7 +425,7 @@ class TaskInputs:
         return environ
 
     async def close(self) -> None:
-        """Hear the process no more: it has ended."""
+        """Stop answering after the process has ended."""
         self._copies.cancel()
         await self._server.close()
         self._stores.close()
@@ -434,13 +438,13 @@ class TaskInputs:
             raise
         except Cancelled:
             raise
-        except Exception as error:  # the drivers of other stores raise whatever they like
+        except Exception as error:  # drivers of other stores may raise any error
             raise PreparationError(f"its part of the input {name} could not be copied: {error}") from error
 
 
 @attrs.frozen
 class NodeShards:
-    """Looks at the shards that are taken, and copies those that are wanted here."""
+    """Checks the shards that are taken, and copies those of inputs with ``fetch``."""
 
     stores: JobStores
     copies: FetchedShards
@@ -454,7 +458,7 @@ class NodeShards:
             return TakenShard(path=str(self.copies.copy(name, number, InputShard.of_line(line))))
         except ShardChangedError as error:
             return TakenShard(str(error))
-        except Exception as error:  # the drivers of other stores raise whatever they like
+        except Exception as error:  # drivers of other stores may raise any error
             raise NotFetchedError(f"shard {number} could not be copied: {error}") from error
 
     def settle(self, name: str, number: int) -> None:
@@ -463,13 +467,16 @@ class NodeShards:
 
 
 def shard_problem(stores: JobStores, line: bytes) -> str:
-    """Why a shard is not what was listed. Blocks. What only the store's state says, the program is left to find."""
+    """Return the reason if a shard differs from its listing, otherwise an empty text. Blocks.
+
+    Errors of the store are ignored, because the program will meet them itself.
+    """
     shard = InputShard.of_line(line)
     try:
         now = InputShard.of_status(stores.of(shard.uri).status(shard.uri))
     except StorageNotFound:
         return f"{shard.uri} was listed, and is not there any more"
-    except Exception:  # the drivers of other stores raise whatever they like
+    except Exception:  # drivers of other stores may raise any error
         log.warning("whether %s is as it was listed cannot be seen", shard.uri, exc_info=True)
         return ""
     if now.size != shard.size or (now.modified_ms and now.modified_ms != shard.modified_ms):

@@ -1,4 +1,4 @@
-"""The local directory of one output, as one start of the user process fills it, and its part on the store."""
+"""Outputs of a task: local directories that one start fills, and the upload of their files to the store."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tony_provider.runtime.storage.stores import JobStores
 class OutputDirectory:
     """Copies files of a local directory to a part of an output. All methods block, and raise StorageError, OSError.
 
-    Files are known by their paths in the directory. A file that a committed shard names stays as it was copied then.
+    Files are identified by their paths in the directory. A file of a committed shard is not copied again.
     """
 
     name: str  # of the output
@@ -45,16 +45,16 @@ class OutputDirectory:
     part: str  # URI
     cancelled: threading.Event
     warn: Callable[[str], None]
-    committed: dict[str, int] = attrs.field(factory=dict)  # sizes in bytes
-    _copied: dict[str, int] = attrs.field(factory=dict)  # for commits that were not made (yet)
-    _refused: set[str] = attrs.field(factory=set)  # of those, what is not to count
+    committed: dict[str, int] = attrs.field(factory=dict)  # sizes in bytes of files of committed shards
+    _copied: dict[str, int] = attrs.field(factory=dict)  # sizes in bytes of files whose commit is not made yet
+    _refused: set[str] = attrs.field(factory=set)  # copied files whose commit was rejected
 
     @property
     def _upload(self) -> TreeUpload:
         return TreeUpload(self.storage, self.cancelled, self.warn, DATA_FILE, DATA_DIRECTORY, overwrite=True)
 
     def name_of(self, path: Path) -> Optional[str]:
-        """What a path is called in the directory, also one that is a link; None: it does not lie there."""
+        """Return a path relative to the directory, also of a link, or None if the path is not in the directory."""
         tops = (self.path, Path(os.path.realpath(self.path)))
         for each in (os.path.normpath(path), os.path.realpath(path)):
             for top in tops:
@@ -63,32 +63,32 @@ class OutputDirectory:
         return None
 
     def files_at(self, name: str) -> list[str]:
-        """The files that a name in the directory stands for: itself, or all below it."""
+        """Return the files at a path in the directory: the file itself, or all files below a directory."""
         path = self.path / name
         if not path.is_dir():
             return [name]
         return [f"{name}/{below}" for each, below in walk_local(path, self.warn) if not each.is_dir()]
 
     def copy(self, file: str) -> str:
-        """Copy a file for a commit that is about to be asked for; returns its URI."""
+        """Copy a file for a commit that will be requested. Return its URI."""
         uri, path = self._uri(file), self.path / file
-        if path.exists() and not path.is_file():  # a FIFO would be read for ever
+        if path.exists() and not path.is_file():  # reading a FIFO would block forever
             raise OSError(f"{path} is neither a file nor a directory, nor a link to one")
-        self._copied[file] = 0  # from now on something may be there
+        self._copied[file] = 0  # from now on a part of the file may exist in the store
         self.storage.make_directories(uris.parent(uri), permission=DATA_DIRECTORY)
         self._copied[file] = self._upload.send(path, uri)
         self._refused.discard(file)
         return uri
 
     def settle(self, file: str, *, committed: bool) -> None:
-        """Take note whether the commit was made that the file was copied for."""
+        """Record whether the commit of a copied file was made."""
         if committed:
             self.committed[file] = self._copied.pop(file, self.committed.get(file, 0))
         else:
             self._refused.add(file)
 
     def copy_rest(self) -> tuple[int, int]:
-        """Have the part be what the directory holds now, but for what was refused; returns its files, and bytes."""
+        """Make the part equal to the directory, without rejected files. Return the numbers of files and bytes."""
         for file in list(self._copied):
             if file in self._refused or not (self.path / file).exists():
                 self.storage.remove(self._uri(file))
@@ -104,19 +104,19 @@ class OutputDirectory:
 
 log = logging.getLogger(__name__)
 
-_COPIES_AT_ONCE = 4  # for shards
+_COPIES_AT_ONCE = 4  # concurrent copies for shards
 
 
 class NoSuchStoreError(LookupError):
-    """The store of an output cannot be written from this node: a driver is missing."""
+    """This node cannot write to the store of an output, for example because a driver is missing."""
 
 
 class NotCopiedError(Exception):
-    """What was made of a shard is not on the store."""
+    """The files that were made of a shard could not be copied to the store."""
 
 
 class TaskOutputs:
-    """What one start leaves for outputs of the job. ``open`` and ``keep`` it at most once, and ``close`` it."""
+    """The outputs of one start. Call ``open`` and ``keep`` at most once, and then ``close``."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class TaskOutputs:
         retries: UploadRetries,
         warn: Callable[[str], None],
     ) -> None:
-        """``warn``: see TreeUpload."""
+        """Prepare the outputs. ``warn``: see TreeUpload."""
         self._context = context
         self._warn = warn
         self._start = start
@@ -134,11 +134,11 @@ class TaskOutputs:
         self._retries = retries
         self._stores = JobStores(context.storage, context.container.description.application_dir)
         self._directories: list[OutputDirectory] = []
-        # Own threads: a store that hangs is not to take those that heartbeats need.
+        # Separate threads, so that a hanging store does not delay heartbeats.
         self._copying = ThreadPoolExecutor(_COPIES_AT_ONCE, "copy")
 
     async def open(self) -> dict[str, str]:
-        """Make the directories; returns the variables that say where they are. Raises NoSuchStoreError, OSError."""
+        """Create the directories. Return the variables with their paths. Raises NoSuchStoreError, OSError."""
         container, workspace = self._context.container, self._context.workspace
         names = [name for name in container.job.outputs if container.task_type in container.job.writers(name)]
         await asyncio.to_thread(shutil.rmtree, workspace.outputs, ignore_errors=True)
@@ -166,9 +166,9 @@ class TaskOutputs:
     # ---- for shards --------------------------------------------------------------------------------------------
 
     async def copy(self, said: Sequence[str]) -> ShardCopies:
-        """Have on the store what was made of a shard, as far as it lies in the directory of an output.
+        """Copy the files that were made of a shard to the store, if they are in the directory of an output.
 
-        ``said`` is what the program said. Raises NotCopiedError.
+        ``said``: the paths or names that the program reported. Raises NotCopiedError.
         """
         if not said or not self._directories:
             return ShardCopies(list(said), [])
@@ -203,7 +203,7 @@ class TaskOutputs:
         return retry_blocking(work, seconds, StorageError, partial(log.warning, "%s"), self._stopping.cancelled)
 
     def _find(self, said: str) -> Optional[tuple[OutputDirectory, str]]:
-        """The directory that something lies in, and what it is called there."""
+        """Return the output directory that contains a path, and the path relative to that directory."""
         if not said.startswith("/") or "\0" in said:
             return None
         for each in self._directories:
@@ -215,31 +215,31 @@ class TaskOutputs:
     # ---- at the end --------------------------------------------------------------------------------------------
 
     async def keep(self) -> list[tony_pb2.KeptOutput]:
-        """Copy what the process has left; what there is now on the store. Raises NotKeptError, UploadCancelledError."""
+        """Upload the outputs. Return those with files. Raises NotStoredError, UploadCancelledError."""
         kept = [await self._retries.run(partial(_keep, each)) for each in self._directories]
         return [each for each in kept if each.files]
 
     async def close(self) -> None:
-        """Free what is held."""
+        """Release threads and connections."""
         self._copying.shutdown(wait=False)
         self._stores.close()
 
 
 class ShardCopies:
-    """What is on the store for a commit that is about to be asked for."""
+    """Files that were copied to the store for a commit that will be requested."""
 
     def __init__(self, names: list[str], files: Iterable[tuple[OutputDirectory, str]]) -> None:
-        self.names = names  # of what was made, for the log of commits: URIs where it was copied
+        self.names = names  # URIs of copied files and names of others, for the log of commits
         self._files = list(dict.fromkeys(files))
 
     def settle(self, *, committed: bool) -> None:
-        """Say whether the commit was made."""
+        """Record whether the commit was made."""
         for directory, file in self._files:
             directory.settle(file, committed=committed)
 
 
 def _copy_or_give_up(directory: OutputDirectory, file: str) -> str:
-    """Raises NotCopiedError where another try would be the same."""
+    """Copy a file. Raises NotCopiedError if another attempt would fail in the same way."""
     try:
         return directory.copy(file)
     except (StorageInvalidPath, StorageUnsupported) as error:

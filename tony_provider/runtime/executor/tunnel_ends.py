@@ -1,4 +1,4 @@
-"""The executor's ends of tunnels: connections to servers of this container, for users on other machines."""
+"""The executor's ends of tunnels, and pages of TensorBoard: access to servers of this container from other machines."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from tony_provider.runtime.jobspec.model import PortRange
 from tony_provider.runtime.protocol import limits, tony_pb2
 from tony_provider.runtime.protocol.tunnel_streams import Relay
 
-_BATCH = 256 << 10  # bytes of one message to the master
-_PAUSE = 0.02  # seconds between two of them: heartbeats get in between, and the master reads so many
+_BATCH = 256 << 10  # bytes of one message to the master, at most
+_PAUSE = 0.02  # seconds between two messages, so that heartbeats are sent in between and the master keeps up
 _LOOPBACK = ("127.0.0.1", "::1")
 _CONNECT = 5.0  # seconds
 
 
 class TunnelEnds:
-    """The executor's ends of the streams that its master opens. Used within a running event loop; ``close`` it.
+    """The executor's ends of the streams that its master opens. Use it within a running event loop, and call ``close``.
 
     They connect to ports that the task was given, or that are in the job's ``port_range``. They reach only servers of
     this container, because containers of the user's other jobs may listen on the same node.
     """
 
     def __init__(self, link: MasterLink, ports: Mapping[str, int], port_range: PortRange, host: str) -> None:
-        """``host``: by which other nodes know this one; a server may listen on its address only."""
+        """Create the ends. ``host``: the node's name on the network, because a server may listen only there."""
         self._link = link
         self._ports = ports
         self._range = port_range
@@ -41,22 +41,22 @@ class TunnelEnds:
         self._relays: dict[int, Relay] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._outgoing: list[tony_pb2.TunnelFrame] = []
-        self._era = 0  # counts the streams to masters: what is left of a former one is not said to the next
+        self._era = 0  # number of the stream to a master; frames for a former stream are dropped
         self._more = asyncio.Event()
         self._sending: asyncio.Future[None] = asyncio.ensure_future(self._send_all())
 
     def begin(self) -> None:
-        """A stream to a master has begun: it knows nothing of what there was before."""
+        """Drop all connections, because a new stream to a master has begun, which does not know them."""
         for task in self._tasks:
             task.cancel()
         self._era += 1
         self._relays.clear()
         self._outgoing.clear()
-        self._sending.cancel()  # it may wait for what will never be sent
+        self._sending.cancel()  # it may wait for a message that will never be sent
         self._sending = asyncio.ensure_future(self._send_all())
 
     def take(self, frames: tony_pb2.TunnelFrames) -> None:
-        """What the master sends. Raises nothing."""
+        """Handle frames of the master. Raises nothing."""
         for frame in frames.frames:
             if frame.WhichOneof("kind") == "open":
                 self._open(frame.stream, frame.open.port)
@@ -85,7 +85,7 @@ class TunnelEnds:
                 del self._relays[stream]
 
     async def _connect(self, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Raises OSError, whose message is for the user."""
+        """Connect to a port of this container. Raises OSError with a message for the user."""
         if port not in self._ports.values() and not self._range.first <= port <= self._range.last:
             raise OSError(
                 f"port {port} is not of this task: tunnels lead to ports that it was given (TONY_PORT), or that are in "
@@ -112,7 +112,10 @@ class TunnelEnds:
             self._more.set()
 
     async def _send_all(self) -> None:
-        """What has come together since the last message goes in the next. Windows bound it while the master is away."""
+        """Send the frames that have accumulated since the last message.
+
+        Windows limit their size while the master is unreachable.
+        """
         while True:
             await self._more.wait()
             self._more.clear()
@@ -138,15 +141,15 @@ Headers = Sequence[tuple[str, str]]
 
 
 class NoPageError(Exception):
-    """What came from the port is no answer, or too long a one."""
+    """The answer from the port is invalid or too long."""
 
 
 @attrs.frozen
 class FetchedPage:
-    """The answer of a server on the loopback."""
+    """The answer of a server at the loopback."""
 
     status: int
-    headers: dict[str, str]  # by their names in lower case
+    headers: dict[str, str]  # by names in lower case
     body: bytes
 
 
@@ -155,7 +158,7 @@ async def fetch_page(
 ) -> FetchedPage:
     """Send one request to a server of this container, and return the answer. ``target``: path and query.
 
-    Raises NotThereError, StrangerError, NoPageError.
+    Raises NoListenerError, ForeignListenerError, NoPageError.
     """
     try:
         reader, writer = await asyncio.open_connection(_HOST, port)
@@ -206,16 +209,16 @@ log = logging.getLogger(__name__)
 
 LARGEST_PAGE = limits.LARGEST_PAGE
 _AT_ONCE = 4
-_SECONDS = 20.0  # for one request, its way back included
+_SECONDS = 20.0  # for one request, including the upload of the answer
 _PIECE = 256 << 10  # bytes
 _HEADERS = ("content-type", "content-encoding", "content-security-policy", "cache-control", "content-disposition")
 
 
 class PageFetcher:
-    """Answers the master's requests for pages of this container's TensorBoard. Used within a running event loop."""
+    """Answers the master's requests for pages of this container's TensorBoard. Use it within a running event loop."""
 
     def __init__(self, link: MasterLink, port: int, path: str) -> None:
-        """``path``: below which TensorBoard answers, a secret."""
+        """Prepare the answers. ``path``: the secret path below which TensorBoard answers."""
         self._link = link
         self._port = port
         self._path = path
@@ -223,7 +226,7 @@ class PageFetcher:
         self._sending = asyncio.Lock()
 
     async def answer(self, wanted: tony_pb2.PageWanted) -> None:
-        """Fetch a page and send it to the master. Raises nothing. Nobody waits longer than ``_SECONDS`` for it."""
+        """Fetch a page and send it to the master, within ``_SECONDS``. Raises nothing."""
         try:
             await wait_with_timeout(self._answer(wanted), _SECONDS)
         except asyncio.TimeoutError:
@@ -247,7 +250,7 @@ class PageFetcher:
             await self._send(wanted.question, page)
 
     async def _send(self, question: int, page: FetchedPage) -> None:
-        """In pieces, each of them when the one before has gone, so that heartbeats get in between."""
+        """Send a page in pieces, each after the former one is sent, so that heartbeats are sent in between."""
         headers = {name: page.headers[name] for name in _HEADERS if name in page.headers}
         message = tony_pb2.Page(question=question, status=page.status, headers=headers)
         for start in range(0, max(len(page.body), 1), _PIECE):

@@ -1,6 +1,7 @@
-"""Find the files that processes have written into their working directories, with a bounded effort.
+"""Find files of the user processes that are not stored, and report them.
 
-A working directory also holds the program, its data, environments and caches, perhaps millions of files.
+Programs may save into their working directory instead of the checkpoint directory. A working directory also holds the
+program, its data, environments and caches, perhaps millions of files. So the effort of a scan is bounded.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.executor.start_context import ExecutorContext
 from tony_provider.runtime.jobspec.model import MirrorScope, Role
 
-_MOST_ENTRIES = 5000  # that one scan reads
+_MOST_ENTRIES = 5000  # number of entries that one scan reads
 _MOST_ROOTS = 4
 _MOST_LEVELS = 8
 _SKIPPED = ("__pycache__", "node_modules", "site-packages", "dist-packages", "huggingface")
@@ -41,7 +42,7 @@ class WorkingDirectories:
     """The working directories of a container's processes: the container's own, and those that a process changed to."""
 
     def __init__(self, container: Path, without: Iterable[Path], since_ns: int) -> None:
-        """``without``: directories to skip. ``since_ns``: epoch; older files do not count."""
+        """Prepare the scans. ``without``: directories to skip. ``since_ns``: epoch; older files do not count."""
         self._container = os.path.realpath(container)
         self._since_ns = since_ns
         self._without = {identity for path in without if (identity := _identity(os.path.realpath(path))) is not None}
@@ -151,7 +152,7 @@ class UnstoredFiles:
     """
 
     def __init__(self, context: ExecutorContext, *, stores: bool, leads: bool) -> None:
-        """``stores``: the mirror stores this task's checkpoints. ``leads``: this task has rank 0."""
+        """Prepare the watch. ``stores``: the mirror stores this task's checkpoints. ``leads``: this task has rank 0."""
         self.notices: Sequence[str] = ()
         self._context = context
         self._stores = stores or context.container.job.checkpoint.shared  # rank 0 stores a shared directory

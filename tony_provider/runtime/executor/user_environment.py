@@ -1,4 +1,4 @@
-"""The error of an environment that is not to be had on this node."""
+"""Environment variables of user processes, and the directory of the Python that they run."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ _NAMES = ("python3", "python")
 
 
 def write_shims(directory: Path, path_of_image: Optional[str]) -> Path:
-    """The directory with those of both names that are not on PATH as they are to be. Blocks; raises OSError.
+    """Write scripts for ``python`` and ``python3``, unless the image has these programs. Return ``directory``.
 
-    ``path_of_image``: the PATH of an image, whose own Pythons go before ours; None: it is a plain process.
+    ``path_of_image``: the PATH of an image, whose Pythons have precedence, or None for a plain process. Blocks. Raises
+    OSError.
     """
     directory.mkdir(mode=0o700, exist_ok=True)
     of_image = {name: shutil.which(name, path=path_of_image) for name in _NAMES} if path_of_image is not None else {}
@@ -42,9 +43,10 @@ def write_shims(directory: Path, path_of_image: Optional[str]) -> Path:
 
 
 def python_bin(container: ExecutorContainer, workspace: Workspace, cancelled: threading.Event) -> Path:
-    """The directory whose ``python`` is the task's: its environment's, else one that leads to the image's or our own.
+    """Return the directory with the task's ``python``.
 
-    Blocks; raises PythonEnvError, Cancelled, and OSError when the disk is full.
+    That is the Python of the task's environment, otherwise a script for the image's Python or ours. Blocks. Raises
+    PythonEnvError, Cancelled, and OSError if the disk is full.
     """
     python_env = container.job.python_env_of(container.task_type)
     if python_env is None:
@@ -59,7 +61,7 @@ def python_bin(container: ExecutorContainer, workspace: Workspace, cancelled: th
     if kind is EnvironmentKind.ARCHIVE and not (unpacked / contract.ENVIRONMENT_FILE).exists():
         return _bin_of(python_env, unpacked)
     from tony_provider.runtime.executor.virtual_environment import (
-        virtual_environment_bin,  # with readers of archives: few need it
+        virtual_environment_bin,  # with readers of archives: few jobs need it
     )
 
     return virtual_environment_bin(container, workspace, python_env, kind, unpacked, cancelled)
@@ -74,11 +76,11 @@ def _bin_of(python_env: str, directory: Path) -> Path:
 
 
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
-# The token file holds the keys of the executor's connection; HadoopAccess makes another one where the job asks for it.
+# The token file holds the keys of the executor's connection. HadoopAccess writes another one if the job requests it.
 _OWN = frozenset(
     {
         contract.ENV_TOKEN_FILE,
-        contract.ENV_CONTAINER_ID,  # libraries such as Spark take it for a sign that all the rest is there too
+        contract.ENV_CONTAINER_ID,  # libraries such as Spark infer from it that all other variables exist
         contract.ENV_NODE_HOST,
         contract.ENV_NODE_PORT,
         contract.ENV_LOCAL_DIRS,
@@ -97,17 +99,17 @@ def user_environment(
     resumed: Optional[Resumed],
     python_bin: Path,
 ) -> dict[str, str]:
-    """The environment variables of a user process.
+    """Return the environment variables of a user process.
 
-    ``cluster`` is what the generation's rendezvous, the framework and Hadoop say; ``resumed`` what it goes on from.
-    Later ones win: the node's, our directories, what Airflow's side adds, the cluster's, the job's ``env``, the task
-    type's, the user's secrets, and TONY_* variables of the contract over all.
+    ``cluster``: the variables of the rendezvous, the framework and Hadoop. ``resumed``: the checkpoint to resume from.
+    Later sources override earlier ones: the node, our directories, Airflow's variables, the cluster, the job's ``env``,
+    the task type's ``env``, the user's secrets. The TONY_* variables of the contract override all of them.
     """
     env = {
         **node_environment(container),
         **_places(workspace),
         "PYTHONUNBUFFERED": "1",  # so that the last lines before a kill are not lost
-        "PYTHONFAULTHANDLER": "1",  # so that a crash in a library says where
+        "PYTHONFAULTHANDLER": "1",  # so that a crash in a library prints its location
         **container.description.environment,
         **cluster,
         **container.job.env,
@@ -117,7 +119,7 @@ def user_environment(
         **{name: value for name, value in cluster.items() if name.startswith(contract.OWN_ENV_PREFIX)},
     }
     env["PATH"] = os.pathsep.join([str(python_bin), env.get("PATH") or _DEFAULT_PATH])
-    # A script's own folder is where its link leads, in the node's cache: modules beside it are found in the container.
+    # The directory of a script is its link's target, in the node's cache. Modules next to it are in the container.
     env["PYTHONPATH"] = os.pathsep.join(
         [*filter(None, [env.get("PYTHONPATH")]), str(workspace.container), str(workspace.sdk)]
     )
@@ -125,7 +127,7 @@ def user_environment(
 
 
 def node_environment(container: ExecutorContainer) -> dict[str, str]:
-    """The variables that the node gives, without what is the executor's own."""
+    """Return the variables of the node, without those of the executor."""
     hidden = _OWN if container.job.hadoop else _OWN | {contract.ENV_TICKET}
     return {
         name: value
@@ -150,10 +152,10 @@ def _places(workspace: Workspace) -> dict[str, str]:
 def _contract(
     container: ExecutorContainer, workspace: Workspace, resumed: Optional[Resumed], *, leads: bool
 ) -> dict[str, str]:
-    """``leads``: the model of this process is the job's."""
+    """Return the TONY_* variables. ``leads``: the model of this process is the job's."""
     env = {
         contract.ENV_APPLICATION_ID: container.identity.application_id,
-        contract.ENV_CONTAINER: container.identity.container_id,  # what the guard knows its processes by
+        contract.ENV_CONTAINER: container.identity.container_id,  # by which the guard finds the processes
         contract.ENV_ATTEMPT: str(container.identity.attempt),
         contract.ENV_METRICS_FILE: str(workspace.metrics_file),
         contract.ENV_MODEL_DIR: str(workspace.model),

@@ -1,4 +1,4 @@
-"""Explains the failure of a shell that could not run its command."""
+"""Run the user processes of one start, write the stacks of processes that hang, and explain failed commands."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from tony_provider.runtime.executor.start_context import ExecutorContext, StopRe
 from tony_provider.runtime.executor.start_preparation import ProcessLaunch
 from tony_provider.runtime.protocol import limits, tony_pb2
 
-_QUOTED = 200  # characters of a command or of a shell's complaint that are quoted
+_QUOTED = 200  # characters of a quoted command or error line of the shell
 
 
 def command_problem(command: str, exit_code: int, stderr: str) -> str:
-    """What is wrong with the command itself, for the exit codes that say so; else empty."""
+    """Return the problem of the command itself, or an empty text if the exit code means no such problem."""
     if exit_code == exit_codes.NOT_FOUND:
         said = _complaint(stderr, "not found", "No such file")
         return f"the command was not found: {_short(command)}{said}; it must be in files, in python_env or on PATH"
@@ -52,29 +52,29 @@ def _short(text: str) -> str:
 
 log = logging.getLogger(__name__)
 
-_DRAIN_TIMEOUT = 5.0  # seconds for the end of the output, once nobody is left to write it
-_OOM_SCORE = 500  # of 1000: the kernel, short of memory, takes the user process rather than its executor
+_DRAIN_TIMEOUT = 5.0  # seconds for the end of the output after all processes have ended
+_OOM_SCORE = 500  # of 1000, so that the kernel kills user processes before the executor when memory is short
 
-# The score first, then the command in the same process: whatever it starts inherits it.
+# Set the score first, then run the command in the same process, so that all its children inherit the score.
 _START = f'{{ echo {_OOM_SCORE} >/proc/self/oom_score_adj; }} 2>/dev/null; exec /bin/sh -c "$1"'
 
 
 class UserProcess:
-    """One process that runs the user's command, or a helper. ``start`` makes it."""
+    """A process that runs the user's command, or a helper. ``start`` creates it."""
 
     def __init__(self, process: asyncio.subprocess.Process, launch: ProcessLaunch, capture: Capture) -> None:
         self.pid = process.pid
         self.rank = launch.rank
-        self.name = launch.name  # among several, for people
+        self.name = launch.name  # name among several processes, for messages
         self.command = launch.command
         self.ending = asyncio.ensure_future(process.wait())
         self._capture = capture
 
     @classmethod
     async def start(cls, launch: ProcessLaunch, capture: Capture) -> UserProcess:
-        """Start it with its output in an open capture. Raises OSError when it cannot be started."""
-        # The process has no session and no group of its own, because YARN kills the container's process group.
-        # It inherits the locks of its GPUs, which last until the process ends. Other files are close-on-exec.
+        """Start the process, with its output into an open capture. Raises OSError if it cannot be started."""
+        # The process stays in the session and group of its parent, because YARN kills the container's process group. It
+        # inherits the locks of its GPUs, which last until the process ends. Other files are close-on-exec.
         process = await asyncio.create_subprocess_exec(
             "/bin/sh",
             *("-c", _START, "sh", "\n".join(filter(None, [launch.before, launch.command]))),
@@ -89,21 +89,21 @@ class UserProcess:
 
     @property
     def failed(self) -> bool:
-        """Whether it has ended, and badly."""
+        """Whether the process has ended with a failure."""
         return self.ending.done() and self.ending.result() != 0
 
     async def last_lines(self) -> str:
-        """The last lines of its output, once it is gone."""
+        """Return the last lines of the output of an ended process."""
         if not await self._capture.drained(_DRAIN_TIMEOUT):
             log.warning("something still holds the output of process %d", self.pid)
         return self._capture.tail()
 
 
 STACK_SIGNAL = signal.SIGUSR2
-_INTERPRETERS = ("python", "pypy")  # how the names of their programs begin
-_TIMEOUT = 3.0  # seconds for the stacks of all processes to be written
-_SILENT = 1.0  # seconds for one process to begin, which may have sent its stderr elsewhere
-_QUIET = 0.15  # seconds without output, after which a process has written its stacks
+_INTERPRETERS = ("python", "pypy")  # first letters of their program names
+_TIMEOUT = 3.0  # seconds in which all processes must write their stacks
+_SILENT = 1.0  # seconds for one process to begin, because its stderr may go elsewhere
+_QUIET = 0.15  # seconds without output after which the stacks of a process are complete
 _POLL = 0.05
 _LONGEST_COMMAND = 200  # characters
 _LARGEST = 256 << 10  # bytes of one process's stacks that are searched, from the end
@@ -112,10 +112,10 @@ _CURRENT = re.compile(r"^Current thread .*:\n((?:  .*\n)+)", re.MULTILINE)
 
 
 async def write_stacks(running: Sequence[UserProcess], context: ExecutorContext) -> list[tony_pb2.ProcessStack]:
-    """Have every process of this container write into the log what it does.
+    """Make every process of this container write its stacks into the log.
 
-    Return where the Python processes among the user processes and below them hang, in the order in which they began.
-    Processes write one after the other, as long as ``_TIMEOUT`` lasts.
+    Return the frames of the user processes and their descendants that run Python, in the order of their start.
+    Processes write one after the other, until ``_TIMEOUT`` has passed.
 
     :param running: the user processes by local rank.
     """
@@ -193,7 +193,7 @@ def _masked(text: str, context: ExecutorContext) -> str:
 
 
 def _answers(pid: int) -> bool:
-    """Whether it is a Python that handles the signal. Without a handler it would end it."""
+    """Return whether a process is a Python that handles the signal. Without a handler, the signal would end it."""
     try:
         program = Path(f"/proc/{pid}/exe").readlink()
         status = Path(f"/proc/{pid}/status").read_text(errors="replace")
@@ -214,7 +214,7 @@ def _command(pid: int) -> str:
 
 
 def _waits(pid: int) -> str:
-    """``state S in do_wait``, as far as the kernel tells: proc_pid_stat(5), proc_pid_wchan(5)."""
+    """Return the kernel's state, such as ``state S in do_wait``: proc_pid_stat(5), proc_pid_wchan(5)."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
         channel = Path(f"/proc/{pid}/wchan").read_text().strip("0\n")
@@ -223,15 +223,16 @@ def _waits(pid: int) -> str:
     return f"state {state} in {channel}" if channel else f"state {state}"
 
 
-_CHILDREN_SECONDS = 1.0  # for what ends together with its parent
+_CHILDREN_SECONDS = 1.0  # for processes that end together with their parent
 _NAMED = 3  # processes that a warning names
-LEFTOVER_GRACE = 5.0  # seconds that what user processes leave running gets between SIGTERM and SIGKILL
+LEFTOVER_GRACE = 5.0  # seconds between SIGTERM and SIGKILL for processes that user processes have left
 
 
 class UserProcesses:
-    """One run of the user's command, in each of the container's processes. ``run`` it once.
+    """One run of the user's command in each of the container's processes. Call ``run`` once.
 
-    It is over when all have ended well, or the first has not, or a helper that they need: then the others are stopped.
+    The run is over when all processes have succeeded, or when a process or a needed helper has failed. Then the
+    remaining processes are stopped.
     """
 
     def __init__(
@@ -251,12 +252,12 @@ class UserProcesses:
         self._warn = warn
         self._stopping = stopping
         self._memory = OutOfMemoryWatch()
-        self.running: list[UserProcess] = []  # by local rank, until all are gone
-        self._helpers: list[UserProcess] = []  # in any order, until all are gone
+        self.running: list[UserProcess] = []  # by local rank; empty when all have ended
+        self._helpers: list[UserProcess] = []  # in any order; empty when all have ended
 
     @property
     def pids(self) -> list[int]:
-        """Their numbers by local rank, then those of their helpers."""
+        """The PIDs of the processes by local rank, then those of the helpers."""
         return [process.pid for process in self._every]
 
     @property
@@ -268,17 +269,17 @@ class UserProcesses:
         return [*self.running, *self._helpers]
 
     async def look_at_memory(self) -> None:
-        """Forget what the kernel killed up to now: it was no user process. Call it regularly while they run."""
+        """Ignore earlier kills by the kernel, which hit other processes. Call this regularly during a run."""
         if self.running:
             await asyncio.to_thread(self._memory.look)
 
     async def run(
         self, launches: Sequence[ProcessLaunch], exited: tony_pb2.ProcessExited, started: Callable[[int], None]
     ) -> None:
-        """Run the processes until they and everything that they started are gone.
+        """Run the processes until they and all their descendants have ended.
 
-        ``exited`` is filled in with how they ended: of several by the first that failed. ``started`` gets the number of
-        the first process. Raises OSError when one cannot be started; then none is left.
+        Fills ``exited`` with the result: that of the first process to fail, if any. ``started`` gets the PID of the
+        first process. Raises OSError if a process cannot be started; then none is left.
         """
         await asyncio.to_thread(self._memory.look)
         async with AsyncExitStack() as captures:
@@ -291,7 +292,7 @@ class UserProcesses:
                     process.ending.cancel()
                 self.running, self._helpers = [], []
                 self._take_ports_back()
-            # It goes into messages, which more people read than the job's log.
+            # The lines go into messages, which more people read than the job's log.
             secrets = self._context.container.user_secrets.values()
             lines = without_cut_secret((await told.last_lines()).encode(), secrets)
             exited.output_tail = masked_bytes(lines, secrets).decode("utf-8", "replace")
@@ -316,12 +317,12 @@ class UserProcesses:
         return await UserProcess.start(launch, capture)
 
     async def _until_gone(self, exited: tony_pb2.ProcessExited) -> UserProcess:
-        """Fill in ``exited``. Returns the process that it tells of."""
+        """Fill in ``exited``. Return the process that ``exited`` describes."""
         first_bad = await self._until_over()
         living = [process for process in self.running if not process.ending.done()]
         children_gone = first_bad is None and not living and await self._until_children_gone()
         if not living and not children_gone:
-            first_bad = first_bad or self._failed_helper  # children that are waited for have needed it
+            first_bad = first_bad or self._failed_helper  # the children have needed the helper
         by_itself = first_bad is not None or children_gone
         exited.stopped = not by_itself
         killed = by_itself and await asyncio.to_thread(self._memory.killed_recently)
@@ -348,7 +349,7 @@ class UserProcesses:
         return told
 
     async def _until_over(self) -> Optional[UserProcess]:
-        """Until all have ended, one or a helper has failed, or they are to stop. Returns what has failed first."""
+        """Wait until all have ended, one or a helper has failed, or a stop is requested. Return the first failure."""
         stopping = asyncio.ensure_future(self._stopping.wait())
         try:
             while True:
@@ -364,13 +365,13 @@ class UserProcesses:
             stopping.cancel()
 
     async def _until_children_gone(self) -> bool:
-        """Wait for what the commands have started, after they ended with exit code 0. Return False if it has to stop.
+        """Wait for the children of commands that ended with exit code 0. Return False if the wait must stop.
 
-        Without ``wait_for_children``, warn that it will be stopped.
+        Without ``wait_for_children``, warn that the children will be stopped.
         """
         root, waits = os.getpid(), self._context.container.spec.wait_for_children
         latest = float("inf") if waits else time.monotonic() + _CHILDREN_SECONDS
-        helpers = [helper.pid for helper in self._helpers]  # they are stopped when all others are gone
+        helpers = [helper.pid for helper in self._helpers]  # they are stopped after all other processes have ended
 
         def deadline() -> float:
             return min(latest, self._stopping.asked_at, 0.0 if self._failed_helper and waits else latest)

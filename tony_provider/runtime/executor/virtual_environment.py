@@ -1,4 +1,7 @@
-"""Programs that the preparation runs: their output, within limits, without what is the executor's own."""
+"""Virtual environments for user processes, made of an archive of packages, a PEX, or wheels.
+
+Programs that the preparation runs have time limits, and do not get the executor's variables.
+"""
 
 from __future__ import annotations
 
@@ -29,24 +32,24 @@ from tony_provider.runtime.executor.workspace import Workspace
 from tony_provider.runtime.jobspec.container_content import PEX_ENDING, WHEEL_ENDING, EnvironmentKind
 from tony_provider.runtime.jobspec.model import PythonEnv
 
-PROGRAM_SECONDS = 900.0  # for one program: a PEX of several GB unpacks itself
+PROGRAM_SECONDS = 900.0  # seconds for one program; a PEX of several GB unpacks itself
 _LOOK_SECONDS = 0.1
-_MOST_SAID = 2000  # characters of what a failed program has printed
+_MOST_SAID = 2000  # characters of a failed program's output
 
 
 @attrs.frozen
 class ProgramRunner:
-    """Runs programs in a container, with these variables and no others."""
+    """Runs programs in a container with these variables only."""
 
     environ: Mapping[str, str]
     cancelled: threading.Event
 
     def output(self, command: Sequence[str], what: str, **more: str) -> str:
-        """What a program has printed, once it has ended well; ``more`` are further variables.
+        """Return the output of a program that succeeds. ``more``: further variables. Blocks.
 
-        Blocks. Raises PythonEnvError with what it has said, where it fails or takes too long; Cancelled; OSError.
+        Raises PythonEnvError with its output if the program fails or takes too long, Cancelled, OSError.
         """
-        ended, goes_on = os.pipe()  # a program that looks at its standard input ends when this process does
+        ended, goes_on = os.pipe()  # a program that polls its standard input ends when this process does
         try:
             with subprocess.Popen(
                 command,
@@ -63,7 +66,7 @@ class ProgramRunner:
                     out, err = self._wait(process, what)
                 finally:
                     with suppress(ProcessLookupError):
-                        os.killpg(process.pid, signal.SIGKILL)  # what it has started, too
+                        os.killpg(process.pid, signal.SIGKILL)  # also its children
                     process.wait()
                     processes.disclaim(process.pid)
         finally:
@@ -85,7 +88,7 @@ class ProgramRunner:
         raise PythonEnvError(f"{what} takes more than {PROGRAM_SECONDS:g} s")
 
 
-# launcher.sh tries the same names.
+# launcher.sh also runs the programs with these names.
 _NAMES = ("python3", *(f"python3.{minor}" for minor in range(9, 16)))
 _LOOK = """
 import json, os, sys
@@ -97,7 +100,7 @@ print(json.dumps({"executable": base, "version": sys.version_info[:2], "packages
 
 @attrs.frozen
 class _Said:
-    """What a Python says of itself."""
+    """The data that a Python reports about itself."""
 
     executable: str
     version: list[int]
@@ -106,20 +109,20 @@ class _Said:
 
 @attrs.frozen
 class NodePython:
-    """An interpreter, without the virtual environment that it may be in."""
+    """An interpreter, outside of any virtual environment."""
 
     executable: Path
     version: Version
-    packages: list[Path]  # where it finds those of the node, or of its virtual environment
+    packages: list[Path]  # directories with packages of the node, or of the interpreter's virtual environment
 
     @property
     def name(self) -> str:
-        """Such as ``python3.12``."""
+        """The name of the program, such as ``python3.12``."""
         return "python{}.{}".format(*self.version)
 
     @classmethod
     def of_output(cls, printed: str) -> NodePython:
-        """By the last line of what a program has printed in it. Raises CodecError."""
+        """Parse the last line that a program has printed in the interpreter. Raises CodecError."""
         said = load_json(printed.strip().rpartition("\n")[2].encode(), _Said)
         if len(said.version) < 2:
             raise CodecError(cls, (f"a version of {len(said.version)} numbers",))
@@ -127,9 +130,9 @@ class NodePython:
 
 
 def node_pythons(environ: Mapping[str, str], runner: ProgramRunner) -> Iterator[NodePython]:
-    """The executor's own, those that the connection names, then those on PATH; each once. Blocks.
+    """Yield each Python once: the executor's, those that the connection names, then those on PATH. Blocks.
 
-    ``environ``: the container's variables. What cannot be run is left out. Raises Cancelled, OSError.
+    ``environ``: the container's variables. Programs that do not run are skipped. Raises Cancelled, OSError.
     """
     path = runner.environ.get("PATH", os.defpath)
     named = filter(None, environ.get(contract.ENV_PYTHON_CANDIDATES, "").split(":"))
@@ -145,7 +148,7 @@ def node_pythons(environ: Mapping[str, str], runner: ProgramRunner) -> Iterator[
             continue
 
 
-# Run by the PEX's own interpreter, with its modules on the path: everything else than what any Python has.
+# Run by the PEX's interpreter. Prints the paths of modules that are not in every Python.
 _PEX_LOOK = """
 import json, os, sys, sysconfig
 def is_own(path):
@@ -160,17 +163,17 @@ print("\\n" + json.dumps({"executable": base, "version": sys.version_info[:2], "
 
 
 def interpreter_path(candidates: str, path: str) -> str:
-    """Where interpreters are, in the order of the launcher's candidates; what has no slash is on PATH, ``path``."""
+    """Return the directories of the launcher's candidates, in their order. Names without a slash mean ``path``."""
     named = [os.path.dirname(each) or path for each in candidates.split(":") if each]  # noqa: PTH120 - of a list
-    absolute = [each for each in named if each.startswith("/")]  # not the job's own environment, which the PEX is
+    absolute = [each for each in named if each.startswith("/")]  # without the job's own environment, which is the PEX
     return os.pathsep.join(dict.fromkeys([*absolute, path]))
 
 
 def unpacked_pex(pex: Path, root: Path, environ: Mapping[str, str], runner: ProgramRunner) -> NodePython:
-    """The Python that a PEX runs on, with the directories below ``root`` that it has unpacked its packages to. Blocks.
+    """Unpack a PEX below ``root``. Return the Python that it runs on, with its directories of packages. Blocks.
 
-    It looks for one by itself, as its own conditions say: the executor's, then where the launcher has looked, and on
-    PATH. Raises PythonEnvError, Cancelled, OSError.
+    The PEX selects an interpreter by its own constraints: the executor's, then the launcher's candidates and PATH.
+    Raises PythonEnvError, Cancelled, OSError.
     """
     said = runner.output(
         [sys.executable, str(pex), "-c", _PEX_LOOK],
@@ -186,20 +189,21 @@ def unpacked_pex(pex: Path, root: Path, environ: Mapping[str, str], runner: Prog
         raise PythonEnvError(f"{pex.name} is no PEX: it did not say where its packages are ({error})") from error
 
 
-# Of a wheel's .data directory, what lies where: https://packaging.python.org/en/latest/specifications/binary-distribution-format/
+# Target directories of a wheel's .data directory:
+# https://packaging.python.org/en/latest/specifications/binary-distribution-format/
 _PLACES = {"purelib": ".", "platlib": ".", "scripts": "bin", "data": "."}
 
 
 def wheels_suit(wheels: Sequence[Path], version: Version, machine: str) -> bool:
-    """Whether all are for this Python and machine."""
+    """Return whether all wheels are for this Python and machine."""
     names = [WheelName.parse(wheel.name) for wheel in wheels]
     return all(name is not None and name.suits_python(version) and name.suits_machine(machine) for name in names)
 
 
 def unpack_wheels(wheels: Sequence[Path], directory: Path, runner: ProgramRunner) -> None:
-    """Unpack them into a directory that is not there yet, within limits.
+    """Unpack wheels into a new directory, within limits.
 
-    Blocks; raises PythonEnvError, Cancelled, OSError.
+    Blocks. Raises PythonEnvError, Cancelled, OSError.
     """
     directory.mkdir(parents=True)
     modules = helper_processes.helper_environment()["PYTHONPATH"]
@@ -213,12 +217,12 @@ def unpack_wheels(wheels: Sequence[Path], directory: Path, runner: ProgramRunner
         shutil.rmtree(data)
 
 
-_SHARED = ("share", "etc")  # directories beside packages that programs look for in their prefix
+_SHARED = ("share", "etc")  # directories next to packages, in which programs search their prefix
 _ENTRY = re.compile(r"(?P<module>[\w.]+)\s*:\s*(?P<object>[\w.]+)\s*(\[.*\])?", re.ASCII)
 _NAME = re.compile(r"[\w.-]+", re.ASCII)
-_MOST_BYTES = 1 << 20  # of entry_points.txt, and of a script
+_MOST_BYTES = 1 << 20  # bytes of entry_points.txt, and of a script
 
-# The kernel takes 127 bytes of a first line, and containers' paths are longer; as pip writes it.
+# The kernel limits a first line to 127 bytes, and paths of containers are longer. This is the form that pip writes.
 _SCRIPT = """#!/bin/sh
 '''exec' {python} "$0" "$@"
 ' '''
@@ -231,7 +235,7 @@ if __name__ == "__main__":
 
 @attrs.frozen
 class VirtualEnvironment:
-    """Made in ``directory``; is there once it is whole."""
+    """A virtual environment in ``directory``. It exists when it is complete."""
 
     directory: Path
 
@@ -248,9 +252,9 @@ class VirtualEnvironment:
         return self._mark.exists()
 
     def make(self, python: NodePython, own: Sequence[Path], beneath: Sequence[Path] = ()) -> None:
-        """Make it, of directories with packages: ``own``, whose commands it has, before those ``beneath``.
+        """Create the environment from directories with packages. Blocks. Raises OSError.
 
-        Blocks; raises OSError.
+        The packages in ``own`` precede those in ``beneath``. Only commands of ``own`` are added.
         """
         packages = self.directory / "lib" / python.name / "site-packages"
         for directory in (self.bin, packages):
@@ -261,7 +265,7 @@ class VirtualEnvironment:
         (self.directory / "pyvenv.cfg").write_text(
             f"home = {python.executable.parent}\ninclude-system-site-packages = false\nversion = {version}\n"
         )
-        # Each with the .pth files that are in it, unlike on a line of its own.
+        # addsitedir also reads the .pth files in a directory, unlike a line with only its path.
         lines = [f"import site; site.addsitedir({str(each)!r})\n" for each in (*own, *beneath)]
         (packages / "tony-packages.pth").write_text("".join(lines))
         for directory in own:
@@ -284,13 +288,13 @@ class VirtualEnvironment:
 
 
 def _entry_points(packages: Path, python: Path) -> Iterator[tuple[str, bytes]]:
-    """The commands that the packages say they have."""
+    """Yield the commands that the packages declare as console scripts."""
     for file in sorted(packages.glob("*.dist-info/entry_points.txt")):
         parser = configparser.ConfigParser(delimiters=("=",), interpolation=None, strict=False)
         parser.optionxform = str  # type: ignore[assignment,method-assign] # names as they are written
         try:
             parser.read_string(file.read_bytes()[:_MOST_BYTES].decode("utf-8", "replace"))
-        except configparser.Error:  # then its commands are not there, and the shell says so
+        except configparser.Error:  # without its commands, the shell reports them as missing
             continue
         for name, entry in parser.items("console_scripts") if parser.has_section("console_scripts") else ():
             match = _ENTRY.fullmatch(entry.strip())
@@ -303,7 +307,7 @@ def _entry_points(packages: Path, python: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _scripts(packages: Path, python: Path) -> Iterator[tuple[str, bytes]]:
-    """The commands that are files of the packages; those in Python begin with whose Python they were made."""
+    """Yield the scripts of the packages. Python scripts get the environment's interpreter."""
     places = [packages / "bin", packages / ".prefix" / "bin"]  # of an installation; of a package in a PEX
     for file in (file for place in places if place.is_dir() for file in sorted(place.iterdir())):
         if not file.is_file() or file.stat().st_size > _MOST_BYTES:
@@ -329,30 +333,31 @@ def virtual_environment_bin(
     files: Path,
     cancelled: threading.Event,
 ) -> Path:
-    """The ``bin`` of the environment, which is made where it is not there yet. ``files``: what the container got.
+    """Return the ``bin`` directory of the environment, and create the environment if necessary.
 
-    Blocks; raises PythonEnvError, Cancelled, and OSError when the disk is full.
+    ``files``: the environment's files in the container. Blocks. Raises PythonEnvError, Cancelled, and OSError if the
+    disk is full.
     """
     made = VirtualEnvironment(workspace.python)
     if not made.is_there:
-        shutil.rmtree(workspace.python, ignore_errors=True)  # of a preparation that was cut short
+        shutil.rmtree(workspace.python, ignore_errors=True)  # of an interrupted preparation
         _MAKERS[kind](_Making(container, workspace, python_env, files, made, _runner(container, workspace, cancelled)))
     return made.bin
 
 
 @attrs.frozen
 class _Making:
-    """What the maker of a kind works with."""
+    """The parameters for making an environment of one kind."""
 
     container: ExecutorContainer
     workspace: Workspace
     python_env: PythonEnv
-    files: Path  # what the container got for it
+    files: Path  # the environment's files in the container
     made: VirtualEnvironment
     runner: ProgramRunner
 
     def first_python(self, suits: Callable[[NodePython], bool], wanted: str) -> NodePython:
-        """The first of the node's Pythons that suits. Raises PythonEnvError."""
+        """Return the node's first suitable Python. Raises PythonEnvError."""
         seen = []
         for each in node_pythons(self.container.environ, self.runner):
             if suits(each):
@@ -369,14 +374,14 @@ def _runner(container: ExecutorContainer, workspace: Workspace, cancelled: threa
         **node_environment(container),
         "HOME": str(workspace.home),
         "TMPDIR": workspace.tmpdir,
-        contract.ENV_CONTAINER: container.identity.container_id,  # what the guard knows its processes by
+        contract.ENV_CONTAINER: container.identity.container_id,  # by which the guard finds the processes
     }
     environ.setdefault("PATH", os.defpath)
     return ProgramRunner(environ, cancelled)
 
 
 def _make_of_packages(making: _Making) -> None:
-    """An archive of `airflow tony env build`: packages, for a Python that the nodes have."""
+    """Use an archive of ``airflow tony env build``: packages for a Python that the nodes have."""
     record = making.files / contract.ENVIRONMENT_FILE
     try:
         version = load_json(record.read_bytes(), EnvironmentRecord).python_version
@@ -393,7 +398,7 @@ def _make_of_pex(making: _Making) -> None:
 
 
 def _make_of_wheels(making: _Making) -> None:
-    """Over what the node's Python has."""
+    """Put the wheels above the packages of the node's Python."""
     found = _named(making, WHEEL_ENDING)
     machine = os.uname().machine
     wanted = f"a Python that suits {', '.join(wheel.name for wheel in found)}"

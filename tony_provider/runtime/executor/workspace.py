@@ -1,4 +1,4 @@
-"""The room that is left on the disk where the container writes."""
+"""Files of one container: the workspace, the job's files, and the free space of its disk."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from tony_provider.runtime.common.quantities import size
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.launch.launch_context import generated_names
 
-_LEAST = 1 << 20  # bytes; with less, next to nothing can be written
-# What logs leave free of a disk: a NodeManager takes one that is 90 % full for broken, and the node with it.
+_LEAST = 1 << 20  # bytes; a disk with less is full
+# Share of a disk that logs leave free. A NodeManager treats a disk that is 90 % full, and then the node, as broken.
 _RESERVE = 0.15
 _LARGEST_RESERVE = 1 << 30  # bytes
 
@@ -68,9 +68,9 @@ def save_space_warning(directory: Path, save: int) -> str:
 
 
 def disk_reserve_problem(directory: Path, wanted: int) -> Optional[str]:
-    """Why logs may not take ``wanted`` more bytes of this disk; None while they may, or where that cannot be told.
+    """Return the reason if logs may not take ``wanted`` more bytes of this disk.
 
-    Blocks shortly.
+    Return None if they may, or if the free space is unknown. Blocks shortly.
     """
     try:
         status = os.statvfs(directory)
@@ -82,7 +82,7 @@ def disk_reserve_problem(directory: Path, wanted: int) -> Optional[str]:
     return f"the disk of {directory} is nearly full ({size(free)} of {size(total)} left)"
 
 
-# A Unix socket's path may have 107 bytes, and Ray's own names take 68 of them; multiprocessing's are shorter.
+# The path of a Unix socket may have 107 bytes. Ray's names take 68 of them, and those of multiprocessing fewer.
 _LONGEST_TMPDIR = 38
 _SDK = (
     "tony_sdk.py",
@@ -110,17 +110,17 @@ _NOTEBOOK = (
 
 @attrs.frozen
 class Workspace:
-    """The paths of one container's workspace, as one of its user processes has them, and how they are prepared.
+    """The paths of one container's workspace for one of its user processes, and their preparation.
 
-    Where a container runs several, they share some places and have some of their own: in ``own``.
+    Several processes of a container share some paths. Paths in ``own`` belong to one process.
     """
 
     container: Path  # the working directory of the container
-    local_rank: int = 0  # of the process
-    shared: Optional[Path] = None  # the directory of the checkpoints of all tasks; None: each task has its own
+    local_rank: int = 0  # local rank of the process
+    shared: Optional[Path] = None  # directory for the checkpoints of all tasks, or None if each task has its own
 
     def of_process(self, local_rank: int) -> Workspace:
-        """This workspace as another process of the container has it."""
+        """Return the workspace for another process of the container."""
         return attrs.evolve(self, local_rank=local_rank)
 
     @property
@@ -129,17 +129,17 @@ class Workspace:
 
     @property
     def own(self) -> Path:
-        """The directory for what no other process of the container has."""
+        """The directory for files that belong to this process only."""
         return self.root / f"process-{self.local_rank}" if self.local_rank else self.root
 
     @property
     def files(self) -> Path:
-        """The directory for the files that tell the process of the cluster."""
+        """The directory for files that describe the cluster to the process."""
         return self.own if self.local_rank else self.container
 
     @property
     def python(self) -> Path:
-        """The directory for the virtual environment that is made of a PEX, of wheels, or of packages."""
+        """The directory for a virtual environment made of a PEX, wheels or packages."""
         return self.root / "python"
 
     @property
@@ -156,32 +156,32 @@ class Workspace:
 
     @property
     def set_aside(self) -> Path:
-        """The directory for what was last moved out of the checkpoint directory."""
+        """The directory for entries that were last moved out of the checkpoint directory."""
         return (self.shared or self.root) / "set-aside"
 
     @property
     def snapshots(self) -> Path:
-        """The directory for checkpoints that are being copied, and the last one that was."""
+        """The directory for checkpoints that are being copied, and for the last copied one."""
         return (self.shared or self.root) / "snapshots"
 
     @property
     def warm_start(self) -> Path:
-        """The model to start from; there once it has been copied, if the application has one."""
+        """The model for a warm start. It exists when it has been copied, if the application has one."""
         return self.root / "warm-start"
 
     @property
     def checkpoint_request(self) -> Path:
-        """The file that is there when a checkpoint is wanted."""
+        """The file that exists while a checkpoint is requested."""
         return self.own / "checkpoint-request"
 
     @property
     def exports(self) -> Path:
-        """The directory for exports of the model on its way."""
+        """The directory for model exports that are not uploaded yet."""
         return self.own / "exports"
 
     @property
     def export_request(self) -> Path:
-        """The file that is there when an export is wanted."""
+        """The file that exists while an export is requested."""
         return self.own / "export-request"
 
     @property
@@ -190,21 +190,22 @@ class Workspace:
 
     @property
     def result_file(self) -> Path:
-        """The file for what the user process returns, if anything."""
+        """The file for the optional return value of the user process."""
         return self.own / "result.json"
 
     @property
     def tensorboard(self) -> Path:
-        """The directory for event files: of this user process, or for TensorBoard those of all tasks.
+        """The directory for event files: those of this user process, or in TensorBoard's container those of all tasks.
 
-        Below that of local rank 0, which is copied with all that is below it: to TensorBoard a run of its own.
+        Directories of other processes are below that of local rank 0, which is copied as a whole. TensorBoard shows
+        each as a separate run.
         """
         shared = self.root / "tensorboard"
         return shared / f"process-{self.local_rank}" if self.local_rank else shared
 
     @property
     def hadoop(self) -> Path:
-        """The directory for what the user process finds of Hadoop; there in jobs that ask for it."""
+        """The directory for Hadoop's files for the user process. It exists in jobs that request Hadoop."""
         return self.root / "hadoop"
 
     @property
@@ -214,23 +215,23 @@ class Workspace:
 
     @property
     def outputs(self) -> Path:
-        """The directory for those of this task's outputs."""
+        """The directory for this task's outputs."""
         return self.root / "outputs"
 
     @property
     def sdk(self) -> Path:
         """The directory that user processes import from: ``tony_sdk``, and modules that act by themselves.
 
-        One prepares Python to show its stacks, one calls a decorated function, others help a framework.
+        One module prepares Python to write its stacks, one calls a decorated function, and others help a framework.
         """
         return self.root / "sdk"
 
     @property
     def tmpdir(self) -> str:
-        """A path of the temporary directory that is short enough to hold Unix sockets.
+        """A path of the temporary directory that is short enough for Unix sockets.
 
-        YARN's directories are deeper than that, and then multiprocessing in the user process would fail. So it goes
-        through this process, which outlives the user process and has the container as its working directory.
+        YARN's paths are longer, so multiprocessing in the user process would fail. The short path leads through /proc
+        to this process, which outlives the user process and has the container as its working directory.
         """
         path = str(self.root / "tmp")
         if len(path.encode()) <= _LONGEST_TMPDIR:
@@ -238,7 +239,7 @@ class Workspace:
         return f"/proc/{os.getpid()}/cwd/{WORK_DIR}/tmp"  # noqa: S108 - inside the container
 
     def prepare(self) -> None:
-        """Make the directories, once for the container. Blocks; raises OSError."""
+        """Create the directories, once for the container. Blocks. Raises OSError."""
         own = [self.home, self.root / "tmp", self.sdk, self.tensorboard]
         if self.shared is None:
             own += [self.checkpoints, self.snapshots]
@@ -252,14 +253,14 @@ class Workspace:
             _unpack("tony_provider.runtime.notebook", name, notebook / name)
 
     def prepare_tensorboard(self) -> None:
-        """Make what the container of the job's TensorBoard needs, once. Blocks; raises OSError."""
+        """Write the program that shows the job's TensorBoard, once. Blocks. Raises OSError."""
         program = self.container / contract.TENSORBOARD_PROGRAM
         _unpack("tony_provider.runtime.event_files", program.name, program)
 
     def renew(self) -> None:
-        """Make the places of one process new before it starts.
+        """Clear the files of one process before it starts.
 
-        What a former one was asked, reported, left and returned is not this one's.
+        Removes the requests, metrics, result and model of a former process.
         """
         for directory in (self.own, self.tensorboard):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -272,24 +273,24 @@ class Workspace:
         self.export_request.unlink(missing_ok=True)
 
     def request_checkpoint(self, reason: str) -> None:
-        """Ask the user process for a checkpoint, until it takes note or the next one starts. Blocks; raises OSError."""
+        """Request a checkpoint until the process handles the request or the next one starts. Blocks. Raises OSError."""
         self.checkpoint_request.write_text(reason + "\n")
 
     def request_export(self, reason: str) -> None:
-        """Ask the user process for an export, until it takes note or the next one starts. Blocks; raises OSError."""
+        """Request an export until the process handles the request or the next one starts. Blocks. Raises OSError."""
         self.export_request.write_text(reason + "\n")
 
 
 def _unpack(package: str, name: str, path: Path) -> None:
     source = pkgutil.get_data(package, name)
-    assert source is not None  # noqa: S101 - it lies beside us in the archive
+    assert source is not None  # noqa: S101 - it is in the same archive
     path.write_bytes(source)
 
 
 log = logging.getLogger(__name__)
 
 _LAUNCH_SCRIPT = "launch_container.sh"
-# NodeManagers may make these before the launch script.
+# NodeManagers may create these entries before the launch script.
 _OF_NODE_MANAGER = ("container_tokens", "default_container_executor*.sh", "tmp", "yarn_provided.*", ".*.crc")
 
 
@@ -301,13 +302,13 @@ class ChangedFileError(Exception):
 class JobFiles:
     """Puts the job's files into their places once, before the job's own program runs for the first time.
 
-    Containers of one application share unpacked archives on a node only if all its task types get the same secrets,
-    because a program can change the unpacked files that the next container runs.
+    A program can change the unpacked files that the next container runs. So containers of one application share
+    unpacked archives on a node only if all its task types get the same secrets.
     """
 
-    _directory: Path  # the container's
+    _directory: Path  # the container's directory
     _resources: Sequence[LocalizedResource]
-    _sharing_key: Optional[bytes] = attrs.field(default=None, repr=False)  # None: nothing is shared
+    _sharing_key: Optional[bytes] = attrs.field(default=None, repr=False)  # None if no files are shared
     _done: bool = attrs.field(default=False, init=False)
 
     @classmethod

@@ -1,4 +1,4 @@
-"""The frameworks that jobs can name: ours, one file each, and those that other packages add by an entry point."""
+"""Registry of the frameworks that a job can name: built-in ones, and plugins from other packages' entry points."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ _OURS: dict[str, Framework] = {
 
 
 class UnknownFrameworkError(LookupError):
-    """There is no framework with this name."""
+    """No framework has this name."""
 
 
 def names() -> tuple[str, ...]:
-    """The names of all frameworks: what a job's ``framework`` may be."""
+    """Return the names of all frameworks: the possible values of a job's ``framework``."""
     return (*_OURS, *(name for name in base.plugin_names() if name not in _OURS))
 
 
 def get_framework(name: str) -> Framework:
-    """The framework with this name.
+    """Return the framework with this name.
 
-    Raises UnknownFrameworkError, naming those there are; LookupError, saying why another package's cannot be loaded.
+    Raises UnknownFrameworkError, which lists the known names, or LookupError if a plugin cannot be loaded.
     """
     if name in _OURS:
         return _OURS[name]

@@ -1,4 +1,7 @@
-"""The Framework interface: the environment of each task, and which tasks decide the end."""
+"""Framework interface, task addresses and environments of user processes, and loading of plugin frameworks.
+
+A framework defines how tasks find each other, which task types decide the job's end, and what a failure restarts.
+"""
 
 from __future__ import annotations
 
@@ -22,49 +25,49 @@ if TYPE_CHECKING:
     from importlib import metadata
 
 MAIN_PORT = "main"
-"""The port that the cluster spec names a task by; every task has it."""
+"""Name of the main port: every task has it, and the cluster spec contains it."""
 
 
 def port_of_process(name: str, local_rank: int) -> str:
-    """The name of a port among all that a container holds: each of its processes has all ports of the framework."""
+    """Return the port name of one process: each process of a container has all ports of the framework."""
     return f"{name}.{local_rank}" if local_rank else name
 
 
 @attrs.frozen
 class TaskAddress:
-    """The address of one task of a generation, with its named ports; or of one process, where a task has several."""
+    """Address and named ports of one task of a generation, or of one process if a task runs several."""
 
     type: str
-    index: int  # among the tasks, or else the processes, of its type
+    index: int  # among the tasks, or processes, of its type
     role: Role
-    host: str = ""  # empty: it is not there, as another that begins later, or has ended
-    ports: dict[str, int] = attrs.field(factory=dict)  # by the names that Framework.ports gave
+    host: str = ""  # empty: the task has not started or has ended
+    ports: dict[str, int] = attrs.field(factory=dict)  # by the names that Framework.ports returned
     local_rank: int = 0  # of the process in its container
-    local_world_size: int = 1  # how many processes its container runs
+    local_world_size: int = 1  # number of processes in its container
 
     @property
     def task_index(self) -> int:
-        """The index of the task, of a process too."""
+        """The index of the task, also if this is the address of a process."""
         return self.index // self.local_world_size
 
     @property
     def main(self) -> str:
-        """The task's main address, ``host:port``, an IPv6 address in brackets; empty for one that is not there."""
+        """The main address ``host:port``, with an IPv6 address in brackets; empty if the task has no address."""
         return str(Address(self.host, self.ports[MAIN_PORT])) if self.host else ""
 
 
 @attrs.frozen
 class ClusterSpec:
-    """The addresses of all tasks, or of all their processes, of one generation: by type as specified, then index.
+    """The addresses of all tasks, or all processes, of one generation, by type as specified and then by index.
 
-    Those that are not there are listed, too, without an address: ranks are everybody's.
+    Tasks without an address are included, so that ranks are the same for all tasks.
     """
 
     generation: int
     tasks: tuple[TaskAddress, ...]
 
     def task(self, task_type: str, index: int) -> TaskAddress:
-        """The address of one task. Raises LookupError when there is no such task."""
+        """Return the address of one task. Raises LookupError if the task does not exist."""
         for task in self.tasks:
             if (task.type, task.index) == (task_type, index):
                 return task
@@ -73,10 +76,10 @@ class ClusterSpec:
 
 @attrs.frozen
 class HelperProcess:
-    """A process of ours that user processes depend on, such as the server where they meet.
+    """A process of ours that user processes depend on, such as a rendezvous server.
 
-    The executor starts it with one of them, in the same environment, and stops it with them. If it ends before them
-    with another exit code than 0, or by a signal, the task has failed.
+    The executor starts it with one user process, in the same environment, and stops it with the user processes. The
+    task fails if the helper ends earlier with a nonzero exit code or by a signal.
     """
 
     name: str  # for messages, such as Horovod's rendezvous
@@ -85,16 +88,16 @@ class HelperProcess:
 
 @attrs.frozen
 class TaskEnvironment:
-    """The variables that one user process gets, and the files in its working directory, written before it starts."""
+    """The variables of one user process, and the files that are written to its working directory before it starts."""
 
     env: dict[str, str]
     files: dict[str, str] = attrs.field(factory=dict)  # name in the working directory -> text
     paths: dict[str, str] = attrs.field(factory=dict)  # variable that holds a file's path -> its name in files
-    before: str = ""  # shell commands that stand before the user's; they leave nothing running
-    helpers: tuple[HelperProcess, ...] = ()  # what runs concurrently
+    before: str = ""  # shell commands that run before the user's command and leave no process running
+    helpers: tuple[HelperProcess, ...] = ()  # run concurrently with the process
 
     def __add__(self, other: TaskEnvironment) -> TaskEnvironment:
-        """Both environments together; ``other``'s where they say different things."""
+        """Return both environments combined; values of ``other`` win."""
         return TaskEnvironment(
             {**self.env, **other.env},
             {**self.files, **other.files},
@@ -104,42 +107,42 @@ class TaskEnvironment:
         )
 
     def placed(self, directory: str) -> TaskEnvironment:
-        """The environment of a process in ``directory``: with the variables of ``paths`` in ``env``."""
+        """Return the environment of a process in ``directory``, with the variables of ``paths`` in ``env``."""
         located = {variable: str(Path(directory, name)) for variable, name in self.paths.items()}
         return attrs.evolve(self, env={**self.env, **located}, paths={})
 
 
 def with_file(variable: str, text: str, path_variable: str, file_name: str) -> TaskEnvironment:
-    """An environment with a text in a file, and in ``variable`` as well unless it is longer than a variable may be."""
+    """Return an environment with a text in a file, and also in ``variable`` if the text fits into a variable."""
     env = {variable: text} if fits_variable(variable, text) else {}
     return TaskEnvironment(env, {file_name: text}, {path_variable: file_name})
 
 
 def fits_variable(variable: str, text: str) -> bool:
-    """Whether Linux would start a process with this variable."""
+    """Return whether Linux can start a process with this variable."""
     return len(variable.encode()) + len(text.encode()) + 2 <= MAX_ENV_STRING
 
 
 class Framework(ABC):
-    """What a job's ``framework`` decides: how tasks find each other, and what their failures and ends mean."""
+    """Interface of a framework: how tasks find each other, and what their failures and ends mean for the job."""
 
     name: str
     made_variables: frozenset[str] = frozenset()
-    """The variables that it makes of the cluster, which no job may set."""
+    """Variables that the framework derives from the cluster; a job must not set them."""
     local_variables: frozenset[str] = frozenset()
-    """Those that tell the processes of one container apart, which no job may set whose containers run several."""
+    """Variables that differ between processes of one container; jobs with several processes must not set them."""
 
     secret_variables: frozenset[str] = frozenset()
-    """Those that hold a secret of the job's, the same in all tasks of the cluster, which nobody else knows."""
+    """Variables with a secret of the job, the same in all tasks of its cluster and unknown elsewhere."""
 
     interface_variables: frozenset[str] = frozenset()
-    """Those that take the network interface to listen on, alone: the one that has the address others know it by."""
+    """Variables for the one network interface to listen on: that of the address by which others know the node."""
 
     exposed: str = ""
-    """What whoever reaches its ports can do, where its servers ask for no proof; empty: nothing is known of them."""
+    """Risk if others reach the framework's unauthenticated ports, for messages; empty if no risk is known."""
 
     def problems(self, job: JobSpec) -> list[Problem]:
-        """What in the job this framework cannot run; empty when it can."""
+        """Return the parts of the job that this framework cannot run; empty if it can run the job."""
         several = any(task.process_count > 1 for task in job.tasks.values())
         made = self.made_variables | (self.local_variables if several else frozenset())
         given = {
@@ -152,25 +155,25 @@ class Framework(ABC):
         return [Problem(path, value, "is made from the cluster; leave it out") for path, value in given.items()]
 
     def default_command(self, role: Role) -> str:
-        """The command of task types of this role that give none; empty: they must give one."""
+        """Return the command of task types of this role that give none; empty if they must give a command."""
         return ""
 
     def ports(self, task_type: str, role: Role) -> Sequence[str]:
-        """Names of the ports that a process of this type listens on, the main one first."""
+        """Return the names of the ports that a process of this type listens on, the main port first."""
         return (MAIN_PORT,)
 
     def shares_ports(self, role: Role) -> bool:
-        """Whether held ports stay bound past exec, since such a task's server binds them with SO_REUSEPORT as well.
+        """Return whether held ports stay bound past exec, because the task's server also binds them with SO_REUSEPORT.
 
-        Otherwise they are released just before it.
+        Otherwise the executor releases them just before exec.
         """
         return False
 
     def decisive(self, job: JobSpec) -> Sequence[str]:
-        """The task types that must all succeed for the job to succeed; when they have, the others are stopped.
+        """Return the task types that must all succeed for the job to succeed. Other tasks are then stopped.
 
-        The chief alone where parameter servers serve it, since its workers then wait for work without end; else the
-        chief and every worker.
+        These are the chief and all workers. With parameter servers it is the chief alone, because its workers wait for
+        work without end.
         """
         chiefs = [name for name, role in job.roles.items() if role is Role.CHIEF]
         if chiefs and Role.PS in job.roles.values():
@@ -178,34 +181,34 @@ class Framework(ABC):
         return [name for name, role in job.roles.items() if role.is_tracked]
 
     def scope(self, role: Role) -> RestartScope:
-        """Which tasks must start again when one of this role fails, unless its type's ``restart`` says otherwise.
+        """Return which tasks restart if a task of this role fails, unless its type sets ``restart``.
 
-        The whole gang: collective operations and connections do not outlive one of their members.
+        The default is the whole gang: collective operations and connections do not survive the loss of a member.
         """
         return RestartScope.GANG if in_cluster(role) else RestartScope.TASK
 
     @property
     def first_come(self) -> bool:
-        """Whether tasks can begin as they come, without the others: see the job's key ``start``."""
+        """Whether tasks can start before the others have containers; see the job's key ``start``."""
         return False
 
     def elastic(self, role: Role) -> bool:
-        """Whether a gang of this framework can start again with fewer tasks of this role."""
+        """Return whether a gang can restart with fewer tasks of this role."""
         return False
 
     def several_processes(self, role: Role) -> bool:
-        """Whether a container of this role may run several processes, each a member of the cluster with its own rank.
+        """Return whether a container of this role may run several processes, each a cluster member with its own rank.
 
-        True for chief and workers: a parameter server is alone in its container, and so is who is not in the cluster.
+        The default is True for chief and workers. A parameter server, or a task outside the cluster, has one process.
         """
         return role.is_tracked
 
     @abstractmethod
     def environment(self, job: JobSpec, cluster: ClusterSpec, task_type: str, index: int) -> TaskEnvironment:
-        """The environment in which one user process finds the others. Called on the executor's side.
+        """Return the environment in which one user process finds the others. The executor calls this.
 
-        ``cluster`` has an address for each process, and ``index`` is that of the process among those of its type: the
-        task's own, where each task has one process.
+        ``cluster`` has an address for each process. ``index`` is the process's index among those of its type, which
+        equals the task's index if each task has one process.
         """
 
 
@@ -213,12 +216,12 @@ PYTHON_COMMAND = '"$(command -v python || command -v python3)"'  # Debian calls 
 
 
 def run_module(arguments: str) -> str:
-    """Return the command that becomes a module of tony_sdk's folder, with its arguments."""
+    """Return the shell command that executes a module of tony_sdk's folder with these arguments."""
     return f"exec {PYTHON_COMMAND} -m {arguments}"
 
 
 def wait_until_reachable(address: Address) -> str:
-    """Wait until something listens there; else fail, saying so."""
+    """Return a shell command that waits until a process listens at the address, and otherwise exits with a message."""
     return f"{PYTHON_COMMAND} -m tony_wait {address.host} {address.port} || exit"
 
 
@@ -227,8 +230,8 @@ GROUP = "tony_provider.frameworks"
 
 @cache
 def entry_points() -> tuple[metadata.EntryPoint, ...]:
-    """Those of the group, in the order of their names. Looks at every installed distribution, once."""
-    from importlib import metadata  # hundreds of kilobytes, in each container, which few jobs need
+    """Return the plugin entry points, sorted by name. Cached, because the search reads all installed distributions."""
+    from importlib import metadata  # needs hundreds of kilobytes in each container, and few jobs use it
 
     if sys.version_info >= (3, 10):
         found = list(metadata.entry_points(group=GROUP))
@@ -238,19 +241,22 @@ def entry_points() -> tuple[metadata.EntryPoint, ...]:
 
 
 def plugin_names() -> tuple[str, ...]:
-    """The names that other packages give their frameworks."""
+    """Return the names of the frameworks from other packages."""
     return tuple(dict.fromkeys(point.name for point in entry_points()))
 
 
 @cache
 def load_plugin(name: str) -> Optional[Framework]:
-    """The framework that another package calls so; None where no package does. Raises LookupError, saying why not."""
+    """Return the plugin framework with this name, or None if no package has it.
+
+    Raises LookupError with the reason if it cannot be loaded.
+    """
     point = next((point for point in entry_points() if point.name == name), None)
     if point is None:
         return None
     try:
         framework = point.load()()
-    except Exception as error:  # whatever somebody else's module may raise
+    except Exception as error:  # a plugin may raise anything
         raise LookupError(f"the framework {name!r} ({point.value}) cannot be loaded: {error!r}") from error
     if not isinstance(framework, Framework):
         raise LookupError(f"the framework {name!r} ({point.value}) is no Framework of {Framework.__module__}")  # noqa: TRY004

@@ -1,4 +1,4 @@
-"""The base of frameworks whose processes train together and meet at rank 0: any program of collective operations."""
+"""Base of frameworks with collective operations, whose processes train together and meet at rank 0."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from tony_provider.runtime.jobspec.task_types import in_cluster, ranks
 
 @attrs.frozen
 class Member:
-    """One process of a gang, as it sees the others. A node is a task: the processes of one container."""
+    """One process of a gang: its ranks and rendezvous address. A node is a task: the processes of one container."""
 
     job: JobSpec
     task: TaskAddress  # the process's own
     rank: int
     world_size: int
-    meeting: TaskAddress  # of rank 0, where all meet
+    meeting: TaskAddress  # address of rank 0, where all processes meet
     generation: int
     node_rank: int
     node_count: int
-    cross_rank: int  # among the processes of its local rank, one of each node that has so many
-    cross_size: int  # how many those are
+    cross_rank: int  # rank among the processes with the same local rank, one in each node that has this rank
+    cross_size: int  # number of these processes
 
     @classmethod
     def of(cls, job: JobSpec, cluster: ClusterSpec, task: TaskAddress) -> Member:
-        """A process of the cluster that has a rank."""
+        """Return the member for a process of the cluster that has a rank."""
         rank_of = ranks(cluster.tasks)
         own = rank_of[task.type, task.index]
         first = min(rank_of, key=rank_of.__getitem__)
@@ -56,28 +56,28 @@ class Member:
 
     @property
     def local_rank(self) -> int:
-        """The number of the process in its container, from 0."""
+        """The rank of the process in its container, from 0."""
         return self.task.local_rank
 
     @property
     def local_world_size(self) -> int:
-        """How many processes its container runs."""
+        """The number of processes in its container."""
         return self.task.local_world_size
 
     @property
     def gpus(self) -> int:
-        """How many GPUs its container has."""
+        """The number of GPUs of its container."""
         return self.job.tasks[self.task.type].gpus
 
     def meeting_point(self, port: str = MAIN_PORT) -> Address:
-        """The address of rank 0 with one of its named ports."""
+        """Return the address of rank 0 with one of its named ports."""
         return Address(self.meeting.host, self.meeting.ports[port])
 
 
 class CollectiveFramework(Framework):
-    """Chief and workers, each with a rank; none can go on without the others, and any number of them can train.
+    """Chief and workers with ranks. Any number of them can train, but none can continue without the others.
 
-    Evaluators and side-cars find none of the framework's variables: they are not part of the gang.
+    Evaluators and sidecars are not part of the gang and get none of the framework's variables.
     """
 
     def problems(self, job: JobSpec) -> list[Problem]:
@@ -93,7 +93,7 @@ class CollectiveFramework(Framework):
         ]
 
     def elastic(self, role: Role) -> bool:
-        """True for workers: the next generation has another world size. The chief has what others lack."""
+        """Return True for workers: the next generation has another world size. The chief's role has no substitute."""
         return role is Role.WORKER
 
     def environment(self, job: JobSpec, cluster: ClusterSpec, task_type: str, index: int) -> TaskEnvironment:
@@ -104,4 +104,4 @@ class CollectiveFramework(Framework):
 
     @abstractmethod
     def membership(self, member: Member) -> TaskEnvironment:
-        """What the process finds to take part. Called on the executor's side."""
+        """Return the environment in which the process joins the gang. The executor calls this."""

@@ -1,7 +1,7 @@
-"""The framework ``generic``: any program whose processes train together, with ranks and a place to meet.
+"""Framework ``generic``: any program whose processes train together, with ranks and a rendezvous address.
 
-Its processes find TONY_RANK, TONY_WORLD_SIZE and TONY_RENDEZVOUS, as in every job. They start together, and all of them
-start again when one fails.
+Its processes get TONY_RANK, TONY_WORLD_SIZE and TONY_RENDEZVOUS, as in every job. They start together, and if one
+fails, all restart.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from tony_provider.runtime.frameworks.collective import CollectiveFramework, Mem
 
 
 class Generic(CollectiveFramework):
-    """A gang of which nothing more is known."""
+    """A gang of processes without variables of a specific library."""
 
     name = "generic"
 

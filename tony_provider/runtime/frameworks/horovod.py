@@ -1,8 +1,8 @@
-"""The framework ``horovod``: its Gloo controller without ssh, mpirun or horovodrun.
+"""Framework ``horovod``: Horovod's Gloo controller without ssh, mpirun or horovodrun.
 
-Processes find the variables that horovodrun would set (``horovod/runner/gloo_run.py`` of Horovod 0.28), each task as a
-host of its own. They meet by a small HTTP store of keys and values (``tony_horovod``, beside tony_sdk)
-that runs beside rank 0, in place of the one in horovodrun.
+Processes get the variables that horovodrun would set (``horovod/runner/gloo_run.py`` of Horovod 0.28), and each task is
+a separate host. They meet at a small HTTP key-value store (``tony_horovod``, next to tony_sdk), which runs next to rank
+0 in place of horovodrun's store.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _RENDEZVOUS = HelperProcess("Horovod's rendezvous", base.run_module("tony_horovo
 
 
 class Horovod(CollectiveFramework):
-    """Processes that meet by Gloo's HTTP rendezvous."""
+    """Processes that meet at Gloo's HTTP rendezvous."""
 
     name = "horovod"
     made_variables = frozenset({"HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_CROSS_RANK", "HOROVOD_CROSS_SIZE"}) | {
@@ -45,10 +45,11 @@ class Horovod(CollectiveFramework):
         env = {
             "HOROVOD_CONTROLLER": "gloo",
             "HOROVOD_CPU_OPERATIONS": "gloo",
-            "HOROVOD_GLOO_TIMEOUT_SECONDS": "900",  # for the others, who may restore their checkpoints longer
+            "HOROVOD_GLOO_TIMEOUT_SECONDS": "900",  # for processes that restore their checkpoints for longer
             "HOROVOD_GLOO_RENDEZVOUS_ADDR": rendezvous.host,
             "HOROVOD_GLOO_RENDEZVOUS_PORT": str(rendezvous.port),
-            "HOROVOD_HOSTNAME": f"{member.task.host}-{member.node_rank}",  # two tasks on a node are two hosts to it
+            # two tasks on a node are two hosts for Horovod
+            "HOROVOD_HOSTNAME": f"{member.task.host}-{member.node_rank}",
             "HOROVOD_RANK": rank,
             "HOROVOD_SIZE": size,
             "HOROVOD_LOCAL_RANK": str(member.local_rank),
@@ -56,6 +57,6 @@ class Horovod(CollectiveFramework):
             "HOROVOD_CROSS_RANK": str(member.cross_rank),
             "HOROVOD_CROSS_SIZE": str(member.cross_size),
         }
-        # Horovod itself looks for the rendezvous during a second and a half only.
+        # Horovod itself tries to reach the rendezvous for only 1.5 s.
         wait = base.wait_until_reachable(rendezvous)
         return TaskEnvironment(env, before=wait, helpers=(_RENDEZVOUS,) if member.rank == 0 else ())

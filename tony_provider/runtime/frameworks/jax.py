@@ -1,8 +1,8 @@
-"""The framework ``jax``: ``jax.distributed.initialize()`` needs no arguments.
+"""Framework ``jax``: ``jax.distributed.initialize()`` works without arguments.
 
-JAX asks classes that it knows which cluster it is on; ours (``tony_jax``, beside tony_sdk), which is
-there as soon as ``jax`` is imported, answers from these variables. Where a container runs several processes, each is
-told its part of the container's GPUs, since JAX would let each take all of them.
+JAX asks known cluster classes for its environment. Ours (``tony_jax``, next to tony_sdk) registers itself when ``jax``
+is imported and reads these variables. If a container runs several processes, each gets its share of the container's
+GPUs, because by default JAX lets each process use all of them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Jax(CollectiveFramework):
 
 
 def _own_gpus(member: Member) -> range:
-    """An equal part of those that the container sees; where there are too few, neighbours have one together."""
+    """Return an equal share of the container's GPUs; if there are too few, neighbouring processes share a GPU."""
     share = max(1, member.gpus // member.local_world_size)
     first = member.local_rank * member.gpus // member.local_world_size
     return range(first, first + share)

@@ -1,9 +1,9 @@
-"""The framework ``mpi``: the chief's command starts processes in all containers, by mpirun or another such launcher.
+"""Framework ``mpi``: the chief's command is a launcher such as mpirun, which starts processes in all containers.
 
-A launcher starts its daemons by a remote shell. Here that is a program of ours, which has commands run by another one
-(``tony_mpi``, beside tony_sdk) that waits in every container and obeys only this job. Launchers find it, and a file of
-the containers, by variables of their own: those of Open MPI 4 and of Hydra, MPICH's. The containers are called
-tony-worker-0 and so on, names that no network knows, since two of them may be on one node.
+A launcher starts its daemons by a remote shell. Our remote shell sends the commands to ``tony_mpi`` (next to tony_sdk),
+which waits in every container and accepts commands of this job only. Launchers find the shell and the host file by
+their own variables; those of Open MPI 4 and of Hydra (MPICH) are set. Containers have names such as tony-worker-0,
+which no DNS knows, because two containers may share a node.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from tony_provider.runtime.jobspec.problems import Problem, child
 from tony_provider.runtime.jobspec.task_types import in_cluster, ranks
 
 _SHELL = "tony-rsh"  # the remote shell
-_HERE = "tony-here"  # what it starts goes on in its own container's directory
-_SLOTS = "tony-hosts"  # as Open MPI writes it
-_COUNTS = "tony-machines"  # as Hydra does
+_HERE = "tony-here"  # starts the remote command in the directory of its container
+_SLOTS = "tony-hosts"  # host file in Open MPI's format
+_COUNTS = "tony-machines"  # host file in Hydra's format
 _SCRIPTS = (_SHELL, _HERE)
 _BY_FILE = {
     contract.ENV_REMOTE_SHELL: _SHELL,
@@ -37,7 +37,7 @@ _LAUNCHING = HelperProcess("MPI's remote shell in the chief", f"{_IN_PATH}\n{_SE
 
 
 class MPI(Framework):
-    """A launcher in the chief, and containers where it starts processes."""
+    """A launcher in the chief, and containers in which it starts processes."""
 
     name = "mpi"
     made_variables = frozenset(name for name in _BY_FILE if not name.startswith(contract.OWN_ENV_PREFIX))
@@ -59,19 +59,19 @@ class MPI(Framework):
         return found
 
     def decisive(self, job: JobSpec) -> Sequence[str]:
-        """The chief: workers wait for commands without end."""
+        """Return the chief: workers wait for commands without end."""
         return [name for name, role in job.roles.items() if role is Role.CHIEF]
 
     def elastic(self, role: Role) -> bool:
-        """True for workers: the file of the containers names those that there are."""
+        """Return True for workers: the host file lists the containers that exist."""
         return role is Role.WORKER
 
     def several_processes(self, role: Role) -> bool:
-        """False: the launcher starts them."""
+        """Return False: the launcher starts the processes."""
         return False
 
     def default_command(self, role: Role) -> str:
-        """Workers wait for commands."""
+        """Return, for workers, the command that waits for the launcher."""
         return _SERVE if role is Role.WORKER else ""
 
     def environment(self, job: JobSpec, cluster: ClusterSpec, task_type: str, index: int) -> TaskEnvironment:
@@ -87,8 +87,9 @@ class MPI(Framework):
         }
         env = {
             "HYDRA_LAUNCHER": "ssh",
-            "HYDRA_ENV": "none",  # each process has its own container's variables, and not the chief's
-            # Containers of one node would be bound to the same cores, each by a daemon that knows nothing of the other.
+            "HYDRA_ENV": "none",  # each process gets its own container's variables, not the chief's
+            # Otherwise the daemons of two containers on one node, unaware of each other, would bind both to the same
+            # cores.
             "OMPI_MCA_hwloc_base_binding_policy": "none",
         }
         before = f"{_EXECUTABLE}\n{_IN_PATH}"
@@ -97,10 +98,7 @@ class MPI(Framework):
 
 
 def _slots(job: JobSpec, cluster: ClusterSpec) -> dict[str, int]:
-    """How many processes each container has room for, by its name, in the order of the ranks: one for each GPU.
-
-    Where a type has none, one for each virtual core.
-    """
+    """Return the number of processes of each container by name, in rank order: its GPUs, or else its virtual cores."""
     rank_of = ranks(cluster.tasks)
     there = [task for task in cluster.tasks if (task.type, task.index) in rank_of and task.host]
     there.sort(key=lambda task: rank_of[task.type, task.index])

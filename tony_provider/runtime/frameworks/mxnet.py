@@ -1,8 +1,8 @@
-"""The framework ``mxnet``: MXNet's parameter servers (``ps-lite``), by the DMLC_* variables of its launchers.
+"""Framework ``mxnet``: MXNet's parameter servers (``ps-lite``), by the DMLC_* variables of its launchers.
 
-Tasks of the role ps are its servers, chief and workers its workers, and its scheduler runs beside rank 0. A process
-whose DMLC_ROLE is scheduler or server does its work while it imports ``mxnet``. The variables are those of "Distributed
-Training in MXNet" in its documentation.
+Tasks of role ps are MXNet servers, chief and workers are MXNet workers, and the scheduler runs next to rank 0. A
+process with DMLC_ROLE scheduler or server does its work while it imports ``mxnet``. The variables are those of
+"Distributed Training in MXNet" in MXNet's documentation.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tony_provider.runtime.jobspec.task_types import in_cluster, ranks
 
 SCHEDULER_PORT = "scheduler"
 _IMPORT = f"exec {PYTHON_COMMAND} -c 'import mxnet'"
-# It ends with exit code 0 when all workers have left, perhaps before their programs end.
+# The scheduler exits with code 0 when all workers have left, perhaps before their programs end.
 _SCHEDULER = HelperProcess("MXNet's scheduler", f"DMLC_ROLE=scheduler; export DMLC_ROLE\n{_IMPORT}")
 
 
@@ -51,15 +51,15 @@ class MXNet(Framework):
         return (MAIN_PORT, SCHEDULER_PORT)
 
     def decisive(self, job: JobSpec) -> Sequence[str]:
-        """The chief and every worker: a chief is one of the workers."""
+        """Return the chief and every worker, because MXNet's chief is one of the workers."""
         return [name for name, role in job.roles.items() if role.is_tracked]
 
     def several_processes(self, role: Role) -> bool:
-        """False: a worker uses all GPUs of its container."""
+        """Return False: a worker uses all GPUs of its container."""
         return False
 
     def default_command(self, role: Role) -> str:
-        """Servers need no program of the user's."""
+        """Return a command for parameter servers, which need no user program."""
         return _IMPORT if role is Role.PS else ""
 
     def environment(self, job: JobSpec, cluster: ClusterSpec, task_type: str, index: int) -> TaskEnvironment:

@@ -1,9 +1,9 @@
-"""The framework ``pytorch``: the variables of ``torch.distributed``'s ``env://`` rendezvous, and those of torchrun.
+"""Framework ``pytorch``: the variables of ``torch.distributed``'s ``env://`` rendezvous, and those of torchrun.
 
-A program calls ``init_process_group()`` as it would under torchrun, for DDP, FSDP or anything else. One that is started
-by torchrun finds what torchrun's own arguments would say, in the PET_* variables that stand for them
-(``torch.distributed.argparse_util.env``): its nodes are our tasks, and they meet at rank 0. The names are those of
-"Environment variable initialization" and "torchrun" in PyTorch's documentation.
+A program calls ``init_process_group()`` as it would under torchrun, for DDP, FSDP or other uses. If a program starts
+torchrun, the PET_* variables replace torchrun's arguments (``torch.distributed.argparse_util.env``): its nodes are our
+tasks, which meet at rank 0. The names are those of "Environment variable initialization" and "torchrun" in PyTorch's
+documentation.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class PyTorch(CollectiveFramework):
                 "WORLD_SIZE": world_size,
                 "LOCAL_RANK": str(member.local_rank),
                 "LOCAL_WORLD_SIZE": str(member.local_world_size),
-                "GROUP_RANK": str(member.node_rank),  # of the node, as torchrun counts: each task is one
+                "GROUP_RANK": str(member.node_rank),  # torchrun's rank of the node; each task is a node
                 "GROUP_WORLD_SIZE": str(member.node_count),
                 **_torchrun(member),
             }
@@ -46,15 +46,15 @@ class PyTorch(CollectiveFramework):
 
 
 def _torchrun(member: Member) -> dict[str, str]:
-    """Where a container runs several processes, each of them would be a node of torchrun's, and starts one itself."""
+    """Return torchrun's variables. If a container runs several processes, each is a torchrun node with one process."""
     return {
         "PET_NNODES": str(member.world_size),
         "PET_NODE_RANK": str(member.rank),
         "PET_NPROC_PER_NODE": str(max(1, member.gpus) if member.local_world_size == 1 else 1),
-        # The other one, c10d, orders nodes by their names: its rank 0 would be anywhere, and with it the checkpoints.
+        # The other backend, c10d, orders nodes by name, so rank 0 and the checkpoints would be at an arbitrary node.
         "PET_RDZV_BACKEND": "static",
         "PET_MASTER_ADDR": member.meeting_point().host,
         "PET_MASTER_PORT": str(member.meeting_point().port),
-        # A failed process is ours to start again, in every task and from the newest checkpoint.
+        # Our executor restarts a failed process, in every task and from the newest checkpoint.
         "PET_MAX_RESTARTS": "0",
     }

@@ -1,8 +1,8 @@
-"""The framework ``ray``: a Ray cluster for the time of the job, with the user's driver beside its head.
+"""Framework ``ray``: a Ray cluster for the duration of the job, with the user's driver next to the head.
 
-The chief's command is the driver, which ``ray.init()`` connects by RAY_ADDRESS; its end is the job's. Workers need no
-command: each is a node of the cluster with the CPUs, GPUs and memory of its container. A worker that dies starts again
-alone, since Ray does its tasks elsewhere meanwhile; when the head dies, everything starts again.
+The chief's command is the driver. ``ray.init()`` connects it by RAY_ADDRESS, and its end is the job's end. Workers need
+no command: each is a Ray node with the CPUs, GPUs and memory of its container. A failed worker restarts alone, because
+Ray reassigns its tasks. A failed head restarts all tasks.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from tony_provider.runtime.jobspec.model import JobSpec, RestartScope, Role, Tas
 from tony_provider.runtime.jobspec.problems import Problem, child
 from tony_provider.runtime.jobspec.task_types import in_cluster
 
-# TMPDIR is short enough for Ray's sockets, and gone with the container: what is in /tmp would stay.
-# With --block, ray start ends with exit code 1 when one of a node's processes has died, such as the head's GCS server.
+# TMPDIR is short enough for Ray's sockets and is deleted with the container, unlike /tmp. With --block, ray start exits
+# with code 1 if a process of the node has died, such as the head's GCS server.
 _START = 'exec ray start --block --temp-dir="$TMPDIR/ray" $TONY_RAY_ARGUMENTS'
 _HEAD = HelperProcess("Ray's head", f"{_START} --head --port=$TONY_PORT --include-dashboard=false")
 _NODE = f"{_START} --address=$RAY_ADDRESS"
-_TOKEN = "RAY_AUTH_TOKEN"  # since Ray 2.52; older ones read neither this nor RAY_AUTH_MODE
-_FOR_OBJECTS = 0.3  # of the container's memory, as Ray itself takes of a machine's
-_LEAST_FOR_OBJECTS = 80 << 20  # bytes: Ray takes no less than 75 MiB
+_TOKEN = "RAY_AUTH_TOKEN"  # since Ray 2.52; older versions ignore it and RAY_AUTH_MODE
+_FOR_OBJECTS = 0.3  # share of the container's memory; Ray itself uses this share of a machine's
+_LEAST_FOR_OBJECTS = 80 << 20  # bytes; Ray's own minimum is 75 MiB
 
 
 class Ray(Framework):
-    """A head with the user's driver, and workers."""
+    """Ray head with the user's driver, and Ray nodes as workers."""
 
     name = "ray"
     made_variables = frozenset({"RAY_ADDRESS"})
@@ -57,19 +57,19 @@ class Ray(Framework):
         return found
 
     def decisive(self, job: JobSpec) -> Sequence[str]:
-        """The chief: workers run without end."""
+        """Return the chief: workers run without end."""
         return [name for name, role in job.roles.items() if role is Role.CHIEF]
 
     def scope(self, role: Role) -> RestartScope:
-        """A worker starts again alone. The cluster does not outlive its head."""
+        """Return the task for workers, which restart alone, and the gang for the head."""
         return RestartScope.GANG if role is Role.CHIEF else RestartScope.TASK
 
     def several_processes(self, role: Role) -> bool:
-        """False: Ray starts its processes itself, as many as a container has virtual cores."""
+        """Return False: Ray itself starts one process for each virtual core of a container."""
         return False
 
     def default_command(self, role: Role) -> str:
-        """Workers serve Ray."""
+        """Return the command of a Ray node for workers."""
         return _NODE if role is Role.WORKER else ""
 
     def environment(self, job: JobSpec, cluster: ClusterSpec, task_type: str, index: int) -> TaskEnvironment:
@@ -80,10 +80,10 @@ class Ray(Framework):
         spec = job.tasks[task_type]
         env = {
             "RAY_ADDRESS": head.main,
-            "RAY_AUTH_MODE": "token",  # else whoever reaches a port of Ray's can run code as the job's user
+            "RAY_AUTH_MODE": "token",  # otherwise anyone who reaches a Ray port can run code as the job's user
             contract.ENV_RAY_ARGUMENTS: " ".join(_arguments(spec, task)),
             "RAY_USAGE_STATS_ENABLED": "0",
-            # A node that is told to end asks the head first, for 30 seconds: here that has ended, or is ending, too.
+            # A node that receives SIGTERM contacts the head for up to 30 s. Here the head has ended or is also ending.
             "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",
         }
         if task != head:
@@ -93,7 +93,7 @@ class Ray(Framework):
 
 
 def _arguments(spec: TaskSpec, task: TaskAddress) -> list[str]:
-    """What a node says of itself: Ray would count the whole machine."""
+    """Return the resources of the container as arguments; otherwise Ray uses those of the whole machine."""
     return [
         f"--node-ip-address={task.host}",
         f"--num-cpus={spec.vcores}",

@@ -1,7 +1,7 @@
-"""The framework ``standalone``: any program, with no variables beside the TONY_* ones.
+"""Framework ``standalone``: any program, with only the TONY_* variables that every job has.
 
-By those its tasks find each other, as in every job. They start together and may talk to each other, unless the job says
-``start: first-come``. One that fails starts again alone, and the others go on, unless its type says ``restart: gang``.
+The tasks find each other by these variables. They start together and may communicate, unless the job sets ``start:
+first-come``. A failed task restarts alone while the others continue, unless its type sets ``restart: gang``.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from tony_provider.runtime.jobspec.model import JobSpec, RestartScope, Role
 
 
 class Standalone(Framework):
-    """Programs of any kind, of which nothing is known but that the chief and each worker must succeed."""
+    """Independent programs of any kind; the chief and each worker must succeed."""
 
     name = "standalone"
 
     def decisive(self, job: JobSpec) -> Sequence[str]:
-        """The chief and every worker, beside parameter servers too: nothing says that one of them serves another."""
+        """Return the chief and every worker, also with parameter servers: they need not serve the chief or workers."""
         return [name for name, role in job.roles.items() if role.is_tracked]
 
     @property
     def first_come(self) -> bool:
-        """Nothing says that one needs another."""
+        """True: no task is known to need another."""
         return True
 
     def scope(self, role: Role) -> RestartScope:
-        """The failed task alone: nothing says that another depends on it."""
+        """Return the failed task alone: no other task is known to depend on it."""
         return RestartScope.TASK
 
     def environment(self, job: JobSpec, cluster: ClusterSpec, task_type: str, index: int) -> TaskEnvironment:

@@ -1,4 +1,7 @@
-"""The addresses of a generation's processes, made of those of its tasks: a container may run several."""
+"""Build the cluster addresses of all processes, and the environment of one user process.
+
+A container may run several processes, so the addresses of processes are derived from those of tasks.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,9 @@ from tony_provider.runtime.jobspec.task_types import in_cluster, ranks
 
 
 def by_process(job: JobSpec, cluster: ClusterSpec) -> ClusterSpec:
-    """The cluster with an address for each process, those of a task one after the other by local rank.
+    """Return the cluster with one address for each process; processes of a task follow each other by local rank.
 
-    Their indices count the processes of a type, so that they have an order, and ranks, as tasks have.
+    Their indices count the processes of a type, so that processes have an order and ranks like tasks.
     """
     if all(job.tasks[task.type].process_count == 1 for task in cluster.tasks):
         return cluster
@@ -32,7 +35,7 @@ def by_process(job: JobSpec, cluster: ClusterSpec) -> ClusterSpec:
 
 
 def process_index(job: JobSpec, task_type: str, index: int, local_rank: int) -> int:
-    """The index of a process among those of its type; ``index`` is the task's."""
+    """Return the index of a process among those of its type; ``index`` is the task's index."""
     return index * job.tasks[task_type].process_count + local_rank
 
 
@@ -57,11 +60,11 @@ VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 def task_environment(
     job: JobSpec, cluster: ClusterSpec, task_type: str, index: int, *, local_rank: int = 0, directory: str = ""
 ) -> TaskEnvironment:
-    """The variables and files that a user process of one task finds the others by, its framework's included.
+    """Return the variables and files by which a user process finds the others, including its framework's.
 
-    ``cluster`` has the tasks' addresses. ``directory`` is the one in which the caller writes the files; left empty,
-    variables name them relative to the working directory. The job's own ``env`` is not part of it. Raises LookupError
-    for a task that the cluster lacks.
+    ``cluster`` has the tasks' addresses. The caller writes the files in ``directory``; if it is empty, the variables
+    have paths relative to the working directory. The job's own ``env`` is not included. Raises LookupError if the
+    cluster lacks the task.
     """
     everybody, own = by_process(job, cluster), process_index(job, task_type, index, local_rank)
     common = cluster_environment(job, everybody, task_type, own)
@@ -69,9 +72,9 @@ def task_environment(
 
 
 def cluster_environment(job: JobSpec, cluster: ClusterSpec, task_type: str, index: int) -> TaskEnvironment:
-    """The part of a process's environment that does not depend on the framework; arguments as those of a Framework.
+    """Return the part of a process's environment that does not depend on the framework.
 
-    Evaluators and side-cars see the cluster, and have no rank.
+    The arguments are those of ``Framework.environment``. Evaluators and sidecars get the cluster but no rank.
     """
     task = cluster.task(task_type, index)
     rank_of = ranks(cluster.tasks)
@@ -101,9 +104,9 @@ def cluster_environment(job: JobSpec, cluster: ClusterSpec, task_type: str, inde
 
 
 def cluster_json(cluster: ClusterSpec) -> str:
-    """The addresses of chief, workers and parameter servers as JSON: ``{type: ["host:port", …]}``.
+    """Return the addresses of chief, workers and parameter servers as JSON: ``{type: ["host:port", …]}``.
 
-    They come by type as specified, then index; that of a task that is not there is empty.
+    They are ordered by type as specified, then by index. The address of a task that does not run is empty.
     """
     by_type: dict[str, list[str]] = {}
     for task in cluster.tasks:

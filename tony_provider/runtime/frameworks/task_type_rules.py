@@ -1,4 +1,4 @@
-"""The task types whose success is the job's, and those that could begin only when there is no job any more."""
+"""Rules about task types: which decide the job, whether a failure is the gang's, and which run at the same time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tony_provider.runtime.jobspec.task_types import in_cluster, succeeded_befor
 
 
 def deciding_types(job: JobSpec, framework: Framework) -> Sequence[str]:
-    """The task types that decide."""
+    """Return the task types whose success decides the job's success."""
     return [name for name in _by_rule(job, framework) if job.tasks[name].decides]
 
 
@@ -26,18 +26,18 @@ def _by_rule(job: JobSpec, framework: Framework) -> Sequence[str]:
 
 
 def types_that_end_the_job_before(job: JobSpec, framework: Framework, task_type: str) -> frozenset[str]:
-    """The task types whose success ends the job before this one could begin; empty when it can."""
+    """Return the task types whose success would end the job before ``task_type`` starts; empty if it can start."""
     deciding = frozenset(deciding_types(job, framework))
     succeeded = deciding & succeeded_before(job, task_type)
     return succeeded if succeeded == deciding or job.success is SuccessRule.ANY else frozenset()
 
 
 def takes_gang_along(job: JobSpec, role: Role, scope: RestartScope) -> bool:
-    """Whether the failure of a task is the gang's. A side-car's never is: the job can do without it."""
+    """Return whether a task's failure is the gang's failure. False for a sidecar, which the job does not need."""
     if role is Role.SIDECAR:
         return False
     if scope is RestartScope.NEVER:
-        # Where tasks begin, or may fail, without the others, the failure of one says nothing about another's.
+        # If tasks may start or fail without the others, the failure of one does not imply that another fails.
         independent = job.start is StartRule.FIRST_COME or job.most_failures > 0
         return in_cluster(role) and not independent
     return scope is RestartScope.GANG
@@ -47,7 +47,7 @@ class PeakDemand:
     """The sets of task types that may hold containers at the same time."""
 
     def __init__(self, job: JobSpec) -> None:
-        """Raises LookupError for a framework that is not there."""
+        """Compute which task types never hold containers together. Raises LookupError for an unknown framework."""
         self._job = job
         gone = {name: self._gone_before(name) for name in job.tasks}
         self._apart = {
@@ -63,14 +63,14 @@ class PeakDemand:
         }
 
     def heaviest(self, weights: Mapping[str, int]) -> frozenset[str]:
-        """Of all types that may be there at the same time, those of the largest sum of weights.
+        """Return the task types with the largest sum of weights that may hold containers at the same time.
 
-        ``weights``: of each type, none below 0. Types without any weight are left out.
+        ``weights`` has a weight of at least 0 for each type. Types with weight 0 are left out.
         """
 
         @cache
         def best(names: frozenset[str]) -> frozenset[str]:
-            """Type by type, with it or without. Types that have nothing to do with each other are looked at alone."""
+            """Branch on each type, with or without it, and solve independent groups of types separately."""
             if not names:
                 return names
             most = max(sorted(names), key=lambda name: len(self._apart[name] & names))
@@ -95,12 +95,12 @@ class PeakDemand:
         return frozenset(found)
 
     def _comes_alone(self, name: str) -> bool:
-        """Whether its tasks need nobody else of their kind: each begins when there is room, and ends by itself."""
+        """Return whether tasks of this type start one by one as containers become available, and end by themselves."""
         role = self._job.role(name)
         return self._job.start is StartRule.FIRST_COME and (role.is_tracked or role is Role.ONCE)
 
     def _gone_before(self, name: str) -> frozenset[str]:
-        """The types whose containers were given back when this one begins."""
+        """Return the types whose containers have been released when this type starts."""
         succeeded = succeeded_before(self._job, name)
         gang = {other for other in self._job.tasks if in_cluster(self._job.role(other)) or self._is_of_gang(other)}
         whole = {other for other in gang if self._job.role(other) is not Role.PS} <= succeeded

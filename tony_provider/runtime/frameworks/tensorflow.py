@@ -1,8 +1,8 @@
-"""The framework ``tensorflow``: TF_CONFIG for distribution strategies, and what classic scripts take as arguments.
+"""Framework ``tensorflow``: TF_CONFIG for distribution strategies, and host lists for scripts that take arguments.
 
-TF_CONFIG's form and its task types are those of ``tf.distribute.cluster_resolver.TFConfigClusterResolver`` and of
-``multi_worker_util._validate_cluster_spec`` in TensorFlow 2.21: chief, worker, ps and evaluator, at most one chief, and
-an evaluator that need not stand in the cluster.
+TF_CONFIG's form and task types follow ``tf.distribute.cluster_resolver.TFConfigClusterResolver`` and
+``multi_worker_util._validate_cluster_spec`` of TensorFlow 2.21. The types are chief, worker, ps and evaluator, with at
+most one chief, and an evaluator need not be in the cluster.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ class TensorFlow(Framework):
     )
 
     def shares_ports(self, role: Role) -> bool:
-        """True for tasks of the cluster: with TF_GRPC_REUSE_PORT TensorFlow's server binds so.
+        """Return True for tasks of the cluster: TF_GRPC_REUSE_PORT makes TensorFlow's server bind with SO_REUSEPORT.
 
-        Evaluators and side-cars start others, or none.
+        Evaluators and sidecars start other servers, or none.
         """
         return in_cluster(role)
 
     def elastic(self, role: Role) -> bool:
-        """True for workers: a strategy takes those that TF_CONFIG names.
+        """Return True for workers: a strategy uses the workers in TF_CONFIG.
 
-        Each parameter server holds its part of the variables.
+        Parameter servers cannot be left out, because each holds part of the variables.
         """
         return role is Role.WORKER
 
     def several_processes(self, role: Role) -> bool:
-        """True for workers, each of which is one to TensorFlow. It knows one chief at most."""
+        """Return True for workers: each process is a TensorFlow worker. TensorFlow accepts at most one chief."""
         return role is Role.WORKER
 
     def environment(self, job: JobSpec, cluster: ClusterSpec, task_type: str, index: int) -> TaskEnvironment:
@@ -66,8 +66,8 @@ class TensorFlow(Framework):
             return TaskEnvironment({})
         env: dict[str, str] = {}
         hosts = _hosts(cluster)
-        # TensorFlow knows its four task types only. So types are grouped by role, and the indices go on from one type
-        # to the next; with ordinary type names both are the task's own.
+        # TensorFlow knows only its four task types. So types are grouped by role, and indices continue from one type to
+        # the next. With ordinary type names both equal the task's own.
         tf_type = task.role.value
         tf_index = _of_role(cluster, task.role).index(task)
         if self.shares_ports(task.role):

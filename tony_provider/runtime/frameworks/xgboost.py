@@ -1,7 +1,7 @@
-"""The framework ``xgboost``: its collective, whose tracker is part of rank 0.
+"""Framework ``xgboost``: XGBoost's collective, whose tracker runs in rank 0.
 
-A program does its distributed work within ``tony_xgboost.communicator()``, which lies beside tony_sdk: rank 0 starts
-XGBoost's own tracker, and tells the others at TONY_RENDEZVOUS where it listens. There are no variables beside.
+A program does its distributed work within ``tony_xgboost.communicator()``, a module next to tony_sdk. Rank 0 starts
+XGBoost's own tracker and publishes its address at TONY_RENDEZVOUS. The framework sets no other variables.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Hadoop spoken from Python: RPC version 9, tokens, and an application master's two YARN protocols.
+"""Python clients for Hadoop: RPC version 9, tokens, and the two YARN protocols of an application master.
 
-Nothing here starts a JVM, and nothing blocks the event loop.
+The clients start no JVM and do not block the event loop.
 """

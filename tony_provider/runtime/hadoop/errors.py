@@ -1,7 +1,7 @@
-"""The errors of talking to Hadoop.
+"""Errors of Hadoop clients.
 
-An exception that a Hadoop server answers with is a RemoteError, of the subclass that belongs to its Java class; what
-fails on the way (connection, authentication, a malformed frame, a deadline) has a type of its own.
+An exception that a Hadoop server sends is a RemoteError, of the subclass for its Java class. Failures in between
+(connection, authentication, a malformed frame, a deadline) have types of their own.
 """
 
 # ruff: noqa: N818 - these names say what happened, as Hadoop's own do
@@ -21,15 +21,15 @@ class HadoopError(Exception):
 
 
 class CredentialsError(HadoopError):
-    """Bytes are not a token file or a token, or credentials lack what is asked for."""
+    """Bytes are not a token file or a token, or credentials lack the requested token."""
 
 
 class RpcError(HadoopError):
-    """A call to a Hadoop server did not give an answer of the promised kind."""
+    """A call to a Hadoop server failed, or its answer has the wrong type."""
 
 
 class RpcProtocolError(RpcError):
-    """The peer sent what Hadoop RPC 9 does not allow, or what cannot be read."""
+    """The peer sent something that Hadoop RPC 9 does not allow, or that cannot be parsed."""
 
 
 class RpcConnectionError(RpcError):
@@ -37,25 +37,25 @@ class RpcConnectionError(RpcError):
 
 
 class RpcTimeout(RpcError):
-    """No answer came before the deadline. The server may still carry the call out."""
+    """No answer arrived before the deadline. The server may still execute the call."""
 
 
 class RpcAuthenticationError(RpcError):
-    """The two sides cannot agree on how to authenticate, or the server failed to prove that it knows the token."""
+    """The two sides support no common authentication, or the server did not prove that it knows the token."""
 
 
 @attrs.define(eq=False)
 class RemoteError(RpcError):
-    """An exception that the server answered with.
+    """Exception that the server sent.
 
-    ``java_class`` is its full name, ``message`` its text, ``trace`` the Java stack trace where the server sent one.
+    ``java_class`` is its full name, ``message`` its text, and ``trace`` the Java stack trace, if the server sent one.
     """
 
     java_class: str
     message: str
     trace: str = attrs.field(default="", repr=False)
 
-    # The names of the Java exceptions that become this type.
+    # names of the Java exceptions that this type represents
     java_classes: ClassVar[tuple[str, ...]] = ()
 
     def __str__(self) -> str:
@@ -69,7 +69,7 @@ _YARN = "org.apache.hadoop.yarn.exceptions."
 class ApplicationMasterNotRegistered(RemoteError):
     """The ResourceManager was restarted and does not know this application master.
 
-    Register again, start from response_id 0, repeat every outstanding ask.
+    Register again, start from response_id 0, and repeat every outstanding request.
     """
 
     java_classes = (_YARN + "ApplicationMasterNotRegisteredException",)
@@ -82,13 +82,13 @@ class ApplicationAttemptNotFound(RemoteError):
 
 
 class InvalidApplicationMasterRequest(RemoteError):
-    """An application master registered twice, or sent a response_id that the ResourceManager did not expect."""
+    """An application master registered twice, or sent an unexpected response_id."""
 
     java_classes = (_YARN + "InvalidApplicationMasterRequestException",)
 
 
 class InvalidResourceRequest(RemoteError):
-    """An ask can never be granted: larger than the maximum, an unknown resource, a label that the queue may not use."""
+    """Request that can never be granted: above the maximum, an unknown resource, a label that the queue may not use."""
 
     java_classes = (
         _YARN + "InvalidResourceRequestException",
@@ -99,7 +99,7 @@ class InvalidResourceRequest(RemoteError):
 
 
 class NodeManagerNotYetReady(RemoteError):
-    """The NodeManager has not registered with the ResourceManager yet (Hadoop 2): try again soon."""
+    """The NodeManager is not yet registered with the ResourceManager (Hadoop 2): retry soon."""
 
     java_classes = (_YARN + "NMNotYetReadyException",)
 
@@ -117,13 +117,13 @@ class SaslRefused(RemoteError):
 
 
 class Standby(RemoteError):
-    """This server is the standby of its pair; the call was not carried out."""
+    """This server is the standby of its pair, and did not execute the call."""
 
     java_classes = ("org.apache.hadoop.ipc.StandbyException",)
 
 
 class Retriable(RemoteError):
-    """The server cannot do it now (starting, too busy); the call was not carried out."""
+    """The server is temporarily unable (starting, too busy), and did not execute the call."""
 
     java_classes = ("org.apache.hadoop.ipc.RetriableException", "org.apache.hadoop.ipc.ObserverRetryOnActiveException")
 
@@ -134,9 +134,9 @@ _BY_JAVA_CLASS: dict[str, type[RemoteError]] = {
 
 
 def remote_error(java_class: str, text: str, trace: Optional[str] = None) -> RemoteError:
-    """The error for a Java exception, a plain RemoteError for a class without a type of its own.
+    """Return the error for a Java exception; a plain RemoteError if the class has no type here.
 
-    ``text`` is what the server sent: the message, often as ``class: message`` followed by the stack trace.
+    ``text``, as the server sent it, is the message, often as ``class: message`` followed by the stack trace.
     """
     message, at, _stack = text.partition("\n\tat ")
     if message.startswith(java_class + ":"):
@@ -148,5 +148,5 @@ def remote_error(java_class: str, text: str, trace: Optional[str] = None) -> Rem
 
 
 def serialized_error(exception: SerializedExceptionProto) -> RemoteError:
-    """The error for an exception inside an answer, such as the ``failed_requests`` of a NodeManager."""
+    """Return the error for an exception inside an answer, such as the ``failed_requests`` of a NodeManager."""
     return remote_error(exception.class_name, exception.message, exception.trace)

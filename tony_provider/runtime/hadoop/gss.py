@@ -1,7 +1,7 @@
-"""Why Kerberos, or a Hadoop server for its sake, has refused: in plain words, and what to do about it.
+"""Kerberos by GSS-API: tickets of a keytab for HTTP servers, and explanations of Kerberos errors with remedies.
 
-The words looked for are those of MIT's library (its error tables for krb5 and GSS-API), of Java's ``KrbException``, and
-of Hadoop's own refusals.
+The patterns of errors match messages of MIT's library (its error tables for krb5 and GSS-API), of Java's
+``KrbException``, and of Hadoop.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NAME = "write the server's full host name, as its principal has it, instead of 
 
 @attrs.frozen
 class GssReason:
-    """What is behind an error of Kerberos, and its remedy."""
+    """Meaning of a Kerberos error, and its remedy."""
 
     pattern: re.Pattern[str]
     meaning: str
@@ -91,19 +91,19 @@ _REASONS = (
 
 
 def reason(said: str) -> Optional[GssReason]:
-    """What is behind an error; None: it is of another kind."""
+    """Return the meaning and remedy of an error message, or None if the message is unknown."""
     return next((each for each in _REASONS if each.pattern.search(said)), None)
 
 
 def explained(said: str) -> str:
-    """An error with its meaning and its remedy, where they are known."""
+    """Add the meaning and the remedy to an error message, if they are known."""
     found = reason(said)
     return said if found is None else f"{found.meaning} ({said}); {found.remedy}"
 
 
 _LIBRARY = "libgssapi_krb5.so.2"
 _COMPLETE, _CONTINUE = 0, 1
-_GSS_CODE, _MECHANISM_CODE = 1, 2  # of gss_display_status
+_GSS_CODE, _MECHANISM_CODE = 1, 2  # status types of gss_display_status
 _INITIATE = 1
 _NO_TIME_LIMIT = 0xFFFFFFFF
 _MUTUAL = 2
@@ -111,7 +111,7 @@ _MOST_MESSAGES = 8
 
 
 class GssError(Exception):
-    """No ticket could be had, or the library is not there; the message is the library's own."""
+    """No ticket is available, or the library is missing; the message is the library's."""
 
 
 class _Buffer(ctypes.Structure):
@@ -120,7 +120,7 @@ class _Buffer(ctypes.Structure):
     @classmethod
     def of(cls, data: bytes) -> _Buffer:
         found = cls(len(data), ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p))
-        found.kept = data  # as long as the library may look at it
+        found.kept = data  # keeps the bytes alive while the library may read them
         return found
 
     @property
@@ -148,13 +148,13 @@ _PRINCIPAL_NAME = _Oid.of(b"\x2a\x86\x48\x86\xf7\x12\x01\x02\x02\x01")
 
 
 class KeytabTickets:
-    """Who a keytab says we are, towards HTTP servers. For one keytab in a process: the library reads its environment.
+    """Tickets of a keytab for HTTP servers. One keytab for each process, because the library reads the environment.
 
-    Blocks for the KDC's answers; from several threads at a time.
+    Thread-safe. Blocks until the KDC has answered.
     """
 
     def __init__(self, keytab: Path, principal: str) -> None:
-        """``keytab``: the file, which must stay. Raises GssError where the node has no such library."""
+        """Load the library. The file ``keytab`` must remain. Raises GssError if the node lacks the library."""
         os.environ["KRB5_CLIENT_KTNAME"] = f"FILE:{keytab}"
         os.environ["KRB5CCNAME"] = "MEMORY:tony"
         try:
@@ -164,14 +164,14 @@ class KeytabTickets:
         self._principal = principal
 
     def negotiate(self, host: str) -> KeytabExchange:
-        """Begin an exchange with ``HTTP@host``. Raises GssError."""
+        """Start an exchange with ``HTTP@host``. Raises GssError."""
         return KeytabExchange(self, host)
 
     def step(self, host: str, context: ctypes.c_void_p, heard: Optional[bytes]) -> tuple[bytes, bool]:
-        """One step of an exchange, whose ``context`` it makes or goes on with.
+        """Run one step of an exchange; creates or continues its ``context``.
 
-        Returns what is to be said, and whether nothing is left to be heard. Raises GssError, also when it ends without
-        a proof of who the server is.
+        Returns the token to send, and whether the exchange is complete. Raises GssError, also if the exchange completes
+        without a proof of the server's identity.
         """
         own, service, credentials = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
         said = _Buffer()
@@ -194,7 +194,7 @@ class KeytabTickets:
             )  # fmt: skip
             self._check(major, minor)
             complete = bool(major == _COMPLETE)
-            if complete and not granted.value & _MUTUAL:  # what was asked for is a wish, by RFC 2744
+            if complete and not granted.value & _MUTUAL:  # the requested flag is not binding, by RFC 2744
                 raise GssError(
                     f"the exchange with HTTP@{host} ended without mutual authentication: the ticket was taken, and "
                     "nothing proved who took it; have that server, or what stands before it, answer by Kerberos itself"
@@ -207,7 +207,7 @@ class KeytabTickets:
                 self._gss.gss_release_name(ctypes.byref(minor), ctypes.byref(name))
 
     def forget(self, context: ctypes.c_void_p) -> None:
-        """Free what an exchange holds. Idempotent."""
+        """Free the context of an exchange. Idempotent."""
         minor = ctypes.c_uint32()
         self._gss.gss_delete_sec_context(ctypes.byref(minor), ctypes.byref(context), None)
 
@@ -245,10 +245,10 @@ class KeytabTickets:
 
 
 class KeytabExchange:
-    """SPNEGO for one request with tickets of a keytab; as ``SpnegoExchange`` of the store has it."""
+    """SPNEGO exchange for one request with tickets of a keytab; same interface as ``SpnegoExchange`` of the store."""
 
     def __init__(self, tickets: KeytabTickets, host: str) -> None:
-        """Raises GssError."""
+        """Create the value of the Authorization header. Raises GssError."""
         self._tickets = tickets
         self._host = host
         self._context = ctypes.c_void_p()
@@ -257,7 +257,7 @@ class KeytabExchange:
         self.authorization = f"Negotiate {base64.b64encode(token).decode()}"
 
     def check(self, answer: Optional[str]) -> None:
-        """Raises GssError when the server does not prove to be ``HTTP@host``."""
+        """Raise GssError unless the server proves to be ``HTTP@host``."""
         scheme, _, token = (answer or "").partition(" ")
         if scheme.lower() != "negotiate" or not token.strip():
             raise self._unproven("its answer comes without a proof")

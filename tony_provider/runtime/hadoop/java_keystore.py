@@ -1,7 +1,7 @@
-"""Java's keystores of type JKS, read as far as YARN makes them for application masters.
+"""Reader for Java keystores of type JKS, as YARN creates them for application masters.
 
-The format is that of ``sun.security.provider.JavaKeyStore`` (OpenJDK). The keys in it are protected as
-``sun.security.provider.KeyProtector`` does it, by a stream of SHA-1 digests.
+The format is that of ``sun.security.provider.JavaKeyStore`` (OpenJDK). A stream of SHA-1 digests protects its keys, as
+in ``sun.security.provider.KeyProtector``.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ import textwrap
 import attrs
 
 _MAGIC, _VERSIONS = 0xFEEDFEED, (1, 2)
-_KEY, _TRUSTED = 1, 2  # tags of entries
+_KEY, _TRUSTED = 1, 2  # types of entries
 _MOST_BYTES = 1 << 20
 _DIGEST = 20  # bytes of SHA-1
-_WHITENER = b"Mighty Aphrodite"  # beside the password, in the digest of the whole
+_WHITENER = b"Mighty Aphrodite"  # added to the password in the digest of the whole file
 _SUN_PROTECTION = bytes.fromhex("06 0a 2b 06 01 04 01 2a 02 11 01 01")  # 1.3.6.1.4.1.42.2.17.1.1, in DER
 _SEQUENCE, _OCTETS = 0x30, 0x04  # tags of DER
 
 
 class KeystoreError(Exception):
-    """The bytes are no keystore of type JKS, were changed, or are of another password."""
+    """Bytes are not a keystore of type JKS, were changed, or need another password."""
 
 
 @attrs.frozen
 class KeyEntry:
-    """A private key and the certificates that go with it, its own first."""
+    """Private key with its certificate chain, the key's own certificate first."""
 
     alias: str
     key: bytes = attrs.field(repr=False)  # DER, PKCS #8
@@ -37,27 +37,27 @@ class KeyEntry:
 
     @property
     def pem(self) -> bytes:
-        """All of it, as OpenSSL reads it."""
+        """The key and the certificates in PEM, as OpenSSL reads them."""
         return _pem("PRIVATE KEY", self.key) + b"".join(map(certificate_pem, self.chain))
 
 
 @attrs.frozen
 class JavaKeystore:
-    """What a keystore holds."""
+    """Content of a keystore."""
 
     keys: list[KeyEntry]
     trusted: list[bytes]  # certificates, in DER
 
     @property
     def only_key(self) -> KeyEntry:
-        """Raises KeystoreError where it holds none, or several."""
+        """The single key of the keystore. Raises KeystoreError if it holds none or several."""
         if len(self.keys) != 1:
             raise KeystoreError(f"it holds {len(self.keys)} keys, and should hold one")
         return self.keys[0]
 
     @classmethod
     def read(cls, content: bytes, password: str) -> JavaKeystore:
-        """Raises KeystoreError."""
+        """Decrypt and parse a keystore. Raises KeystoreError."""
         if len(content) > _MOST_BYTES:
             raise KeystoreError(f"it is larger than {_MOST_BYTES} bytes")
         if len(content) < _DIGEST or content[:4] != struct.pack(">I", _MAGIC):
@@ -70,13 +70,13 @@ class JavaKeystore:
 
 
 def certificate_pem(der: bytes) -> bytes:
-    """A certificate as OpenSSL reads it."""
+    """Return a certificate in PEM, as OpenSSL reads it."""
     return _pem("CERTIFICATE", der)
 
 
 @attrs.define
 class _Reader:
-    """Numbers and bytes in Java's order, one after the other."""
+    """Sequential reader of numbers and bytes in Java's byte order."""
 
     _data: bytes
     _at: int = 0
@@ -96,7 +96,7 @@ class _Reader:
         return int.from_bytes(self.take(size), "big")
 
     def text(self) -> str:
-        # Java's own UTF-8; other letters than ASCII's are nowhere needed.
+        # Java's modified UTF-8; only ASCII is needed here
         return self.take(self.number(2)).decode("utf-8", "replace")
 
 
@@ -107,7 +107,7 @@ def _entries(reader: _Reader, secret: bytes) -> JavaKeystore:
     found = JavaKeystore([], [])
     for _ in range(reader.number()):
         tag, alias = reader.number(), reader.text()
-        reader.take(8)  # when it was made
+        reader.take(8)  # creation time
         if tag == _KEY:
             key = _unprotected(reader.take(reader.number()), secret)
             found.keys.append(KeyEntry(alias, key, [_certificate(reader, version) for _ in range(reader.number())]))
@@ -128,7 +128,7 @@ def _certificate(reader: _Reader, version: int) -> bytes:
 
 
 def _unprotected(encrypted: bytes, secret: bytes) -> bytes:
-    """The key in an EncryptedPrivateKeyInfo (RFC 5208): salt, key xor stream, digest of password and key."""
+    """Decrypt the key in an EncryptedPrivateKeyInfo (RFC 5208): salt, key xor stream, digest of password and key."""
     info = _Reader(_der(_Reader(encrypted), _SEQUENCE))
     algorithm, protected = _der(info, _SEQUENCE), _der(info, _OCTETS)
     if not algorithm.startswith(_SUN_PROTECTION):
@@ -147,7 +147,7 @@ def _unprotected(encrypted: bytes, secret: bytes) -> bytes:
 
 
 def _der(reader: _Reader, tag: int) -> bytes:
-    """The content of the next DER element."""
+    """Return the content of the next DER element."""
     if reader.number(1) != tag:
         raise KeystoreError("its key is not encoded as it should be")
     length = reader.number(1)
@@ -157,7 +157,7 @@ def _der(reader: _Reader, tag: int) -> bytes:
 
 
 def _sha1(*parts: bytes) -> bytes:
-    digest = hashlib.new("sha1", usedforsecurity=False)  # the format's choice, not ours
+    digest = hashlib.new("sha1", usedforsecurity=False)  # required by the format
     for part in parts:
         digest.update(part)
     return digest.digest()

@@ -1,4 +1,4 @@
-"""One authenticated connection to a Hadoop server, with any number of calls under way at once."""
+"""Client for Hadoop RPC: authenticated connections with concurrent calls, and retries across servers."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _error_of(header: RpcResponseHeaderProto) -> RemoteError:
 
 
 class _AnswerStream:
-    """The server's answers, each a response header and what follows it, out of frames that may be wrapped."""
+    """Stream of the server's answers, each a response header and its body, from plain or wrapped frames."""
 
     def __init__(self, reader: asyncio.StreamReader, max_frame_bytes: int) -> None:
         self._reader = reader
@@ -89,7 +89,7 @@ class _AnswerStream:
         self.layer: Optional[SecurityLayer] = None
 
     async def next(self) -> tuple[RpcResponseHeaderProto, bytes]:
-        """Raises RpcProtocolError, RpcConnectionError, and RemoteError for a wrapped stream's unwrapped refusal."""
+        """Return the next answer. Raises RpcProtocolError, RpcConnectionError, RemoteError for a refusal."""
         while not self._ready:
             data = await self._reader.read(_READ_BYTES)
             if not data:
@@ -115,19 +115,19 @@ def _sasl_answer(header: RpcResponseHeaderProto, rest: bytes) -> RpcSaslProto:
 
 @attrs.frozen
 class ConnectionSettings:
-    """How a connection is protected and when it is closed."""
+    """Protection of a connection, and the conditions for closing it."""
 
     max_frame_bytes: int = MAX_FRAME_BYTES
-    protection: tuple[str, ...] = STRONGEST_FIRST  # the SASL qualities of protection accepted, the preferred first
+    protection: tuple[str, ...] = STRONGEST_FIRST  # accepted SASL qualities of protection, the preferred one first
     idle_timeout: float = 10.0  # seconds without a call after which the connection is closed
 
 
 class RpcConnection:
-    """An open, authenticated connection.
+    """Open, authenticated connection.
 
-    Made by ``open``; belongs to one event loop. It owns one task, which ``close`` ends.
+    ``open`` creates it. It belongs to one event loop, and owns one task, which ``close`` ends.
 
-    No pings are sent: every call has its deadline, and one that passes without a byte from the server ends the
+    It sends no pings: every call has a deadline, and a call that expires without a byte from the server ends the
     connection.
     """
 
@@ -149,9 +149,9 @@ class RpcConnection:
     async def open(
         cls, address: Address, protocol: str, token: Token, client_id: bytes, settings: ConnectionSettings
     ) -> RpcConnection:
-        """Connect and authenticate; returns the connection.
+        """Connect and authenticate, and return the connection.
 
-        The caller limits the time; when that or anything else fails, nothing stays open. Raises RpcConnectionError,
+        The caller limits the time. On any failure nothing stays open. Raises RpcConnectionError,
         RpcAuthenticationError, RpcProtocolError, RemoteError (InvalidToken, …).
         """
         try:
@@ -178,7 +178,7 @@ class RpcConnection:
 
     @property
     def failure(self) -> Optional[RpcError]:
-        """Why the connection is no longer of use; None while it is."""
+        """The reason why the connection is unusable; None while it is usable."""
         return self._failure
 
     async def call(
@@ -193,9 +193,9 @@ class RpcConnection:
         retry_count: int,
         timeout: float,
     ) -> M:
-        """Make one call; returns its answer. Cancelling it only stops the waiting.
+        """Make one call and return its answer. Cancellation only stops the waiting.
 
-        ``call_id`` must not be under way on this connection. Raises RemoteError, RpcTimeout after ``timeout`` seconds,
+        ``call_id`` must not be in use on this connection. Raises RemoteError, RpcTimeout after ``timeout`` seconds,
         RpcConnectionError, RpcProtocolError.
         """
         if self._failure is not None:
@@ -222,7 +222,7 @@ class RpcConnection:
         return last_message(response_type, body)
 
     async def close(self) -> None:
-        """Close the connection; what is under way ends with RpcConnectionError. Idempotent."""
+        """Close the connection; pending calls fail with RpcConnectionError. Idempotent."""
         self._fail(RpcConnectionError(f"connection to {self.address} closed"))
         if self._reading is not None:
             self._reading.cancel()
@@ -268,9 +268,9 @@ class RpcConnection:
     def _deliver(self, header: RpcResponseHeaderProto, body: bytes) -> None:
         answer = self._pending.get(_call_id(header))
         if header.status == RpcResponseHeaderProto.FATAL:
-            raise _error_of(header)  # the server closes the connection: this ends every call
+            raise _error_of(header)  # the server closes the connection, so this ends every call
         if answer is None or answer.done():
-            return  # the caller has given up
+            return  # the caller has stopped waiting
         if header.status == RpcResponseHeaderProto.SUCCESS:
             answer.set_result(body)
         else:
@@ -284,7 +284,7 @@ class RpcConnection:
             self._fail(RpcConnectionError(f"{self.address} has been silent for {timeout:g} s"))
 
     def _fail(self, error: RpcError) -> None:
-        """Ends the connection; the first reason stays."""
+        """End the connection, and keep the first reason."""
         if self._failure is not None:
             return
         self._failure = error
@@ -314,13 +314,13 @@ _MAX_CALL_ID = 2**31 - 1
 
 @attrs.frozen
 class RetryPolicy:
-    """How often and how fast to try again, within a call's own deadline. Times in seconds."""
+    """Number and pace of retries within a call's deadline. Times are in seconds."""
 
     first_delay: float = 0.1
     max_delay: float = 5.0
     jitter: float = 0.5  # each delay is multiplied by a random factor in 1 ± this
-    connect_timeout: float = 10.0  # of one address, authentication included
-    attempt_timeout: float = 30.0  # of one try of an idempotent call on a connection that is up
+    connect_timeout: float = 10.0  # for one address, including authentication
+    attempt_timeout: float = 30.0  # for one attempt of an idempotent call on an open connection
 
     def delays(self) -> Iterator[float]:
         delay = self.first_delay
@@ -330,22 +330,22 @@ class RetryPolicy:
 
 
 class RpcClient:
-    """A client for the calls of one protocol, as the bearer of one token.
+    """Client for the calls of one protocol, authenticated by one token.
 
-    Make and use it inside one running event loop; ``close`` it.
+    Create, use and ``close`` it in one running event loop.
 
-    Several ``addresses`` are servers that stand in for each other: when one cannot be reached or says that it is the
-    standby, the next is tried at once, and after each full round there is a delay that grows.
+    Several ``addresses`` are redundant servers: if a server is unreachable or on standby, the client tries the next one
+    at once. After each full round it waits, longer each time.
 
-    What is tried again, until the call's deadline:
+    The client retries until the call's deadline.
 
-    - a connection that cannot be made, Standby, Retriable: always, since the server has not begun the call;
-    - a connection lost, or no answer in ``attempt_timeout``: only for calls declared ``idempotent``, since the server
-      may have carried the call out. Others raise RpcConnectionError or RpcTimeout, and the caller finds out what became
-      of it.
+    - If a connection cannot be made, or on Standby and Retriable: Always, since the server has not started the call.
+    - If a connection is lost, or there is no answer in ``attempt_timeout``: Only for calls declared ``idempotent``,
+      since the server may have executed the call. Other calls raise RpcConnectionError or RpcTimeout, and the caller
+      checks whether the call was executed.
 
-    Any other RemoteError, RpcAuthenticationError and RpcProtocolError are raised at once. When the deadline ends the
-    tries, the error of the last one that had its time is raised.
+    Any other RemoteError, RpcAuthenticationError and RpcProtocolError are raised at once. If the deadline ends the
+    retries, the error of the last attempt that was not cut short is raised.
     """
 
     def __init__(
@@ -366,24 +366,24 @@ class RpcClient:
         self._settings = settings
         self._client_id = secrets.token_bytes(_CLIENT_ID_BYTES)
         self._next_call_id = 0
-        self._active = 0  # which of the addresses
+        self._active = 0  # index of the address in use
         self._connection: Optional[RpcConnection] = None
         self._connecting = asyncio.Lock()
         self._closed = False
 
     @property
     def address(self) -> Address:
-        """The server that is used at present."""
+        """Address of the current server."""
         return self._addresses[self._active]
 
     def use_token(self, token: Token) -> None:
-        """Authenticate with this one from the next connection on; the present connection stays."""
+        """Use this token from the next connection on; the current connection stays."""
         self._token = token
 
     async def call(
         self, method: str, request: Message, response_type: type[M], *, timeout: float, idempotent: bool = False
     ) -> M:
-        """Make one call; returns its answer, within ``timeout`` seconds in all. For what is raised see the class."""
+        """Make one call and return its answer, within ``timeout`` seconds in total. The class lists the errors."""
         deadline = asyncio.get_running_loop().time() + timeout
         call_id = self._take_call_id()
         delays = self._retry.delays()
@@ -402,7 +402,7 @@ class RpcClient:
             await asyncio.sleep(delay)
 
     async def close(self) -> None:
-        """End the connection, and calls under way with RpcConnectionError. Idempotent."""
+        """End the connection; pending calls fail with RpcConnectionError. Idempotent."""
         self._closed = True
         connection, self._connection = self._connection, None
         if connection is not None:
@@ -426,7 +426,7 @@ class RpcClient:
             raise _TryAgain(error, cut_short=asyncio.get_running_loop().time() >= deadline) from error
         except Retriable as error:
             raise _TryAgain(error) from error
-        if isinstance(connection.failure, RpcConnectionError):  # lost before it could be used
+        if isinstance(connection.failure, RpcConnectionError):  # lost before it was used
             raise _TryAgain(connection.failure)
         left = max(deadline - asyncio.get_running_loop().time(), 0.0)
         try:
@@ -471,7 +471,7 @@ class RpcClient:
                 connection = await RpcConnection.open(
                     self.address, self._protocol, self._token, self._client_id, self._settings
                 )
-                if self._closed:  # meanwhile
+                if self._closed:  # the client was closed in the meantime
                     await connection.close()
                     raise self._is_closed()
                 self._connection = connection
@@ -485,7 +485,7 @@ class RpcClient:
         await connection.close()
 
     def _fail_over(self, index: int) -> None:
-        if self._active == index:  # else another call has done it
+        if self._active == index:  # otherwise another call has already switched
             self._active = (index + 1) % len(self._addresses)
 
     def _take_call_id(self) -> int:
@@ -498,4 +498,4 @@ class _TryAgain(Exception):  # noqa: N818
     def __init__(self, error: RpcError, *, cut_short: bool = False) -> None:
         super().__init__(str(error))
         self.error = error
-        self.cut_short = cut_short  # by the deadline while connecting, and so saying less than the try before
+        self.cut_short = cut_short  # by the deadline while connecting, so less informative than the previous error

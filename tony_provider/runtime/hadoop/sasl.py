@@ -1,7 +1,7 @@
-"""The RC4 stream cipher, which DIGEST-MD5's privacy needs and Python's standard library lacks.
+"""SASL DIGEST-MD5 for Hadoop RPC: RC4, integrity and privacy layers, and authentication by a token.
 
-It is weak by today's measure; it is used only where a Hadoop cluster asks for ``hadoop.rpc.protection=privacy`` over
-SASL, which knows nothing better.
+RC4 is weak by today's standards, and Python's standard library lacks it. It is used only if a Hadoop cluster requires
+``hadoop.rpc.protection=privacy`` over SASL, which has no better cipher.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tony_provider.runtime.hadoop.tokens import Token
 
 
 class Rc4:
-    """One direction of one connection: the key stream goes on from call to call."""
+    """RC4 cipher for one direction of one connection: the key stream continues from call to call."""
 
     def __init__(self, key: bytes) -> None:
         state = list(range(256))
@@ -34,7 +34,7 @@ class Rc4:
         self._j = 0
 
     def apply(self, data: bytes) -> bytes:
-        """Encrypts or decrypts, which are the same."""
+        """Encrypt or decrypt the data; both are the same operation."""
         state, i, j = self._state, self._i, self._j
         stream = bytearray(len(data))
         for position in range(len(data)):
@@ -53,12 +53,12 @@ class Rc4:
 AUTH, AUTH_INT, AUTH_CONF = "auth", "auth-int", "auth-conf"
 STRONGEST_FIRST = (AUTH_CONF, AUTH_INT, AUTH)
 
-# The ciphers taken, with the bytes of H(A1) that make their key. Java servers offer rc4-56 and rc4-40, too: whoever can
-# change their challenge on its way, which nothing protects, could have one of those used, and break it.
+# Accepted ciphers, with the number of bytes of H(A1) that make their key. Java servers also offer rc4-56 and rc4-40,
+# which an attacker could break, and could choose by changing the server's challenge, since nothing protects it.
 _CIPHER_KEY_BYTES = {"rc4": 16}
 
 _DIRECTIVE = re.compile(r'\s*([a-zA-Z0-9-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s",]*))\s*(?:,|$)', re.DOTALL)
-_MAX_BUFFER = 65536  # RFC 2831's default; what this side says it can take
+_MAX_BUFFER = 65536  # default of RFC 2831, which this side announces
 _HASH_OF_NO_BODY = ":00000000000000000000000000000000"
 _FIRST_USE = "00000001"  # nonce count: each nonce is used once
 
@@ -72,33 +72,33 @@ def _md5(data: bytes) -> bytes:
 
 
 def _mac(key: bytes, sequence: bytes, message: bytes) -> bytes:
-    # hmac.new refuses MD5 on machines in FIPS mode, so by hand (RFC 2104); the keys here are shorter than a block.
+    # hmac.new rejects MD5 in FIPS mode, so computed by hand (RFC 2104). The keys here are shorter than a block.
     block = key.ljust(64, b"\0")
     inner = _md5(bytes(byte ^ 0x36 for byte in block) + sequence + message)
     return _md5(bytes(byte ^ 0x5C for byte in block) + inner)[:_MAC_BYTES]
 
 
 class SecurityLayer(Protocol):
-    """The protection of what follows the exchange: wraps what is sent, unwraps what is received; each in order."""
+    """Protection of messages after authentication: wraps sent and unwraps received messages, each in order."""
 
-    max_message_bytes: int  # of one ``wrap``
+    max_message_bytes: int  # for one ``wrap``
 
     def wrap(self, message: bytes) -> bytes: ...
 
     def unwrap(self, wrapped: bytes) -> bytes:
-        """The content of a wrapped message. Raises RpcProtocolError when the bytes were changed, reordered or cut."""
+        """Return the content of a wrapped message. Raises RpcProtocolError if bytes were changed, reordered or cut."""
         ...
 
 
 class _MessageCheck:
-    """Numbers and authenticates the messages of one direction."""
+    """Counter and authenticator for the messages of one direction."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
         self._next = 0
 
     def seal(self, message: bytes) -> tuple[bytes, bytes]:
-        """The code for ``message``, and its number as it is sent."""
+        """Return the authentication code of ``message``, and its sequence number as sent."""
         sequence = (self._next & 0xFFFFFFFF).to_bytes(_SEQUENCE_BYTES, "big")
         self._next += 1
         return _mac(self._key, sequence, message), sequence
@@ -153,7 +153,7 @@ class _Privacy:
 
 
 def parse_directives(challenge: bytes) -> dict[str, list[str]]:
-    """The ``name=value`` pairs of a challenge, values quoted or not, a name perhaps more than once.
+    """Return the ``name=value`` pairs of a challenge; values may be quoted, and names may repeat.
 
     Raises RpcProtocolError.
     """
@@ -179,10 +179,10 @@ def _quote(value: str) -> str:
 
 
 class DigestMd5Client:
-    """The client's side of one exchange: ``respond`` to the challenge, ``verify`` the last word, then use ``layer``.
+    """Client's side of one exchange: ``respond`` to the challenge, ``verify`` the last message, then use ``layer``.
 
-    ``accepted`` are the qualities of protection to choose from, the first that the server offers wins; the strongest by
-    default.
+    ``accepted`` are the acceptable qualities of protection: the first one that the server offers is used. By default,
+    the strongest comes first.
     """
 
     def __init__(
@@ -206,9 +206,9 @@ class DigestMd5Client:
         self.qop = ""
 
     def respond(self, challenge: bytes) -> bytes:
-        """The response to the server's challenge.
+        """Return the response to the server's challenge.
 
-        Raises RpcProtocolError for a malformed challenge, RpcAuthenticationError when nothing offered is acceptable.
+        Raises RpcProtocolError for a malformed challenge, RpcAuthenticationError if no offer is acceptable.
         """
         offered = parse_directives(challenge)
         nonce = _single(offered, "nonce")
@@ -241,13 +241,13 @@ class DigestMd5Client:
         return ",".join(answer).encode()
 
     def verify(self, final: bytes) -> None:
-        """Check that the server knows the password too. Raises RpcProtocolError, RpcAuthenticationError."""
+        """Check that the server also knows the password. Raises RpcProtocolError, RpcAuthenticationError."""
         proof = _single(parse_directives(final), "rspauth")
         if self._expected_rspauth is None or not hmac.compare_digest(proof.encode(), self._expected_rspauth.encode()):
             raise RpcAuthenticationError("the server did not prove that it knows the token")
 
     def layer(self) -> Optional[SecurityLayer]:
-        """The protection of all that follows; None when there is none."""
+        """Return the protection of all later messages, or None if they are unprotected."""
         if self.qop == AUTH:
             return None
         outgoing = _MessageCheck(self._key("Digest session key to client-to-server signing key magic constant"))
@@ -305,9 +305,10 @@ _QUALITIES = {"authentication": AUTH, "integrity": AUTH_INT, "privacy": AUTH_CON
 
 
 def accepted_protection(listed: str) -> tuple[str, ...]:
-    """What is accepted of a server where this is listed, the strongest first: all from the weakest listed upwards.
+    """Return the qualities to accept from a server that lists these values: from the weakest listed one upwards.
 
-    Everything, where nothing is listed that Hadoop knows: then it is not known what the cluster wants.
+    The strongest comes first. Returns all qualities if no listed value is known to Hadoop, because the cluster's
+    requirement is then unknown.
     """
     words = [word.lower() for word in re.split(r"[,\s]+", listed) if word]
     known = [STRONGEST_FIRST.index(_QUALITIES[word]) for word in words if word in _QUALITIES]
@@ -318,14 +319,14 @@ _METHOD, _MECHANISM = "TOKEN", "DIGEST-MD5"
 
 
 def negotiate_message() -> RpcSaslProto:
-    """The client's first message."""
+    """Return the client's first message."""
     return RpcSaslProto(state=RpcSaslProto.NEGOTIATE)
 
 
 class TokenAuthentication:
-    """The client's part of one exchange; no I/O.
+    """Client's part of one authentication by a token, without I/O.
 
-    Give each of the server's messages to ``step`` until it returns None.
+    Pass each message of the server to ``step`` until it returns None.
     """
 
     def __init__(self, token: Token, *, accepted: tuple[str, ...] = STRONGEST_FIRST) -> None:
@@ -335,7 +336,7 @@ class TokenAuthentication:
         self._responded = False
 
     def step(self, message: RpcSaslProto) -> Optional[RpcSaslProto]:
-        """The answer to a message of the server's, or None after success.
+        """Return the answer to a message of the server, or None after success.
 
         Raises RpcProtocolError, RpcAuthenticationError.
         """
@@ -351,7 +352,7 @@ class TokenAuthentication:
         raise RpcProtocolError(f"SASL message {RpcSaslProto.SaslState.Name(message.state)} out of turn")
 
     def layer(self) -> Optional[SecurityLayer]:
-        """The protection of all that follows, after success; None when there is none."""
+        """Return the protection of all messages after success, or None if they are unprotected."""
         if self._digest is None:
             raise RuntimeError("the exchange has not happened yet")
         return self._digest.layer()

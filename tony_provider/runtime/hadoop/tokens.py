@@ -1,8 +1,8 @@
-"""The part of Hadoop's Writable encoding that tokens use: vlong, vint, byte arrays, Text.
+"""Hadoop tokens and credentials, their Writable encoding (vlong, vint, byte arrays, Text), and frames of RPC messages.
 
-From org.apache.hadoop.io.WritableUtils: a value in -112..127 is one byte; otherwise the first byte tells sign and
-length (-113..-120: 1 to 8 bytes follow; -121..-128: the same for the one's complement of a negative value), then
-big-endian bytes.
+The encoding is that of org.apache.hadoop.io.WritableUtils: A value in -112..127 is one byte. Otherwise the first byte
+holds sign and length, and big-endian bytes follow. The first bytes -113..-120 mean 1 to 8 bytes of a positive value.
+The first bytes -121..-128 mean the same for the one's complement of a negative value.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
 
 
 def encode_vlong(value: int) -> bytes:
-    """The vlong encoding of a number. Raises ValueError when it does not fit in 64 bits."""
+    """Return the vlong encoding of a number. Raises ValueError if it does not fit in 64 bits."""
     if not _LONG_MIN <= value <= _LONG_MAX:
         raise ValueError(f"{value} does not fit in a vlong")
     if -112 <= value <= 127:
@@ -37,19 +37,19 @@ def encode_vlong(value: int) -> bytes:
 
 
 def encode_bytes(data: bytes) -> bytes:
-    """The encoding of a byte array: its length as a vint, then the bytes."""
+    """Return the encoding of a byte array: its length as a vint, then the bytes."""
     return encode_vlong(len(data)) + data
 
 
 def encode_text(text: str) -> bytes:
-    """The encoding of a Text: UTF-8, as a byte array."""
+    """Return the encoding of a Text: UTF-8, as a byte array."""
     return encode_bytes(text.encode())
 
 
 class WritableReader:
-    """Reads Writable values one after the other.
+    """Sequential reader of Writable values.
 
-    Raises CredentialsError where the bytes end early or are not such a value.
+    Raises CredentialsError if the bytes end early or are not such a value.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -80,7 +80,7 @@ class WritableReader:
         return value
 
     def count(self) -> int:
-        """A vint that says how many bytes or things follow."""
+        """Read a vint that is the number of the following bytes or items."""
         value = self.vlong()
         if not 0 <= value <= _INT_MAX:
             raise CredentialsError(f"{value} before byte {self._position} is no length")
@@ -100,7 +100,7 @@ class WritableReader:
 M = TypeVar("M", bound=Message)
 
 LENGTH_BYTES = 4
-# What Hadoop's own client accepts (ipc.maximum.response.length).
+# limit of Hadoop's client (ipc.maximum.response.length)
 MAX_FRAME_BYTES = 128 * 1024 * 1024
 
 _VARINT_BYTES = 5  # of a 32-bit length
@@ -120,7 +120,7 @@ def delimited(data: bytes) -> bytes:
 
 
 def split_delimited(data: bytes) -> tuple[bytes, bytes]:
-    """The first length-prefixed part of ``data``, and what follows it. Raises ValueError."""
+    """Split off the first length-prefixed part of ``data``; return it and the rest. Raises ValueError."""
     length = 0
     for position, byte in enumerate(data[:_VARINT_BYTES]):
         length |= (byte & 0x7F) << 7 * position
@@ -133,13 +133,13 @@ def split_delimited(data: bytes) -> tuple[bytes, bytes]:
 
 
 def encode_frame(*messages: Message) -> bytes:
-    """The frame that carries these messages."""
+    """Return the frame that contains these messages."""
     body = b"".join(delimited(message.SerializeToString()) for message in messages)
     return len(body).to_bytes(LENGTH_BYTES, "big") + body
 
 
 def take_message(message_type: type[M], data: bytes) -> tuple[M, bytes]:
-    """The first message in ``data``, and what follows it. Raises RpcProtocolError."""
+    """Parse the first message in ``data``; return it and the rest. Raises RpcProtocolError."""
     message = message_type()
     try:
         encoded, rest = split_delimited(data)
@@ -152,7 +152,7 @@ def take_message(message_type: type[M], data: bytes) -> tuple[M, bytes]:
 def parse_into(message: Message, encoded: bytes) -> None:
     """Fill ``message`` from its encoding.
 
-    Raises DecodeError, also for what protobuf lets pass: missing required fields, text that is no UTF-8.
+    Raises DecodeError, also for errors that protobuf accepts: missing required fields, text that is not UTF-8.
     """
     message.ParseFromString(encoded)
     if not message.IsInitialized():
@@ -161,7 +161,7 @@ def parse_into(message: Message, encoded: bytes) -> None:
 
 
 def _check_text(message: Message) -> None:
-    # In proto2 the parser hands out text that is not UTF-8 as bytes.
+    # in proto2 the parser returns text that is not UTF-8 as bytes
     for field, value in message.ListFields():
         values = value if field.is_repeated else (value,)
         if field.type == FieldDescriptor.TYPE_MESSAGE:
@@ -172,7 +172,7 @@ def _check_text(message: Message) -> None:
 
 
 def last_message(message_type: type[M], data: bytes) -> M:
-    """The one message in ``data``. Raises RpcProtocolError."""
+    """Parse ``data``, which must be exactly one message. Raises RpcProtocolError."""
     message, rest = take_message(message_type, data)
     if rest:
         raise RpcProtocolError(f"{len(rest)} bytes follow {message_type.DESCRIPTOR.name}")
@@ -180,14 +180,14 @@ def last_message(message_type: type[M], data: bytes) -> M:
 
 
 class FrameBuffer:
-    """Collects bytes as they come and gives whole frames out, without their lengths."""
+    """Buffer that collects bytes and returns complete frames, without their lengths."""
 
     def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
         self._max_frame_bytes = max_frame_bytes
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The frames that ``data`` completes; raises RpcProtocolError for a length that cannot be."""
+        """Return the frames that ``data`` completes. Raises RpcProtocolError for an impossible length."""
         self._buffer += data
         frames = []
         while len(self._buffer) >= LENGTH_BYTES:
@@ -211,18 +211,18 @@ _VERSION = 0
 
 @attrs.frozen
 class DelegationTokenId:
-    """What a delegation token says of itself. Times are epoch milliseconds by the NameNode's clock."""
+    """Identifier of a delegation token. Times are epoch milliseconds by the NameNode's clock."""
 
-    owner: str  # the principal that it speaks for, as HDFS got it
+    owner: str  # principal that the token authenticates, as HDFS received it
     renewer: str
-    real_user: str  # who has acted for the owner; empty: nobody
+    real_user: str  # user who acted for the owner; empty: the owner
     issued_ms: int
-    latest_ms: int  # after which nobody can renew it; when it ends before that, only its last renewal told
-    number: int  # counts the tokens of a NameNode, or of a pair of them
+    latest_ms: int  # end of renewals; an earlier expiry is known only from the answer to the last renewal
+    number: int  # serial number of the NameNode, or of a pair of NameNodes
 
     @classmethod
     def from_bytes(cls, identifier: bytes) -> DelegationTokenId:
-        """Read a token's identifier. Raises CredentialsError."""
+        """Parse a token's identifier. Raises CredentialsError."""
         reader = WritableReader(identifier)
         version = reader.take(1)[0]
         if version != _VERSION:
@@ -243,7 +243,7 @@ _WRITABLE, _PROTOBUF = 0, 1
 
 @attrs.frozen
 class Token:
-    """A token: the proof of who one is, for one service.
+    """Security token for one service.
 
     Identifier and password are opaque; the password is a secret.
     """
@@ -251,7 +251,7 @@ class Token:
     identifier: bytes = attrs.field(repr=False)
     password: bytes = attrs.field(repr=False)
     kind: str
-    service: str = ""  # whom it is for, mostly ip:port; empty for the application master's own
+    service: str = ""  # service that it is for, mostly ip:port; empty for the application master's own token
 
     @classmethod
     def from_proto(cls, proto: security_pb2.TokenProto) -> Token:
@@ -264,7 +264,7 @@ class Token:
 
     @classmethod
     def of_registry(cls, registry: str, auth: str, application_id: str) -> Token:
-        """What NodeManagers take for a registry of images: ``auth`` as in a config.json of Docker's client.
+        """Return the NodeManagers' token for an image registry; ``auth`` as in a config.json of Docker's client.
 
         Its identifier is YARN's DockerCredentialTokenIdentifierProto: two texts.
         """
@@ -275,7 +275,7 @@ class Token:
 
     @classmethod
     def from_url_string(cls, text: str) -> Token:
-        """The token that ``to_url_string`` has written. Raises CredentialsError."""
+        """Parse a token that ``to_url_string`` wrote. Raises CredentialsError."""
         try:
             data = base64.b64decode(text.strip() + "=" * (-len(text.strip()) % 4), altchars=b"-_", validate=True)
         except (binascii.Error, ValueError) as error:
@@ -286,7 +286,7 @@ class Token:
         return token
 
     def to_url_string(self) -> str:
-        """The text form that YARN's and WebHDFS's REST calls take."""
+        """Return the text form for REST calls of YARN and WebHDFS."""
         return base64.urlsafe_b64encode(self._written()).rstrip(b"=").decode()
 
     def _written(self) -> bytes:
@@ -304,7 +304,7 @@ class Token:
 
 @attrs.define
 class Credentials:
-    """The content of a token file: tokens by alias, secrets by name."""
+    """Content of a token file: tokens by alias, secrets by name."""
 
     tokens: dict[str, Token] = attrs.field(factory=dict)
     secrets: dict[str, bytes] = attrs.field(factory=dict, repr=False)
@@ -313,7 +313,7 @@ class Credentials:
         return [token for token in self.tokens.values() if token.kind == kind]
 
     def application_master_token(self) -> Token:
-        """The token that YARN gave an application master for the ResourceManager. Raises CredentialsError."""
+        """Return the token that YARN gave an application master for the ResourceManager. Raises CredentialsError."""
         found = self.of_kind(AM_RM_TOKEN)
         if not found:
             kinds = sorted({token.kind for token in self.tokens.values()})
@@ -322,7 +322,7 @@ class Credentials:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Credentials:
-        """The credentials in a token file's bytes, of either format. Raises CredentialsError."""
+        """Parse the bytes of a token file, of either format. Raises CredentialsError."""
         reader = WritableReader(data)
         if reader.take(min(len(_MAGIC), reader.remaining)) != _MAGIC:
             raise CredentialsError("not a token file: it does not begin with HDTS")
@@ -334,9 +334,9 @@ class Credentials:
         raise CredentialsError(f"token file format {file_format} is not known (0 and 1 are)")
 
     def to_bytes(self) -> bytes:
-        """The bytes of a token file, in format 0, which every Hadoop reads.
+        """Return the bytes of a token file in format 0, which every Hadoop version reads.
 
-        ContainerLaunchContextProto.tokens takes them, too.
+        ContainerLaunchContextProto.tokens has the same format.
         """
         parts = [_MAGIC, bytes([_WRITABLE]), encode_vlong(len(self.tokens))]
         for alias, token in self.tokens.items():
@@ -348,9 +348,9 @@ class Credentials:
 
     @classmethod
     def read_file(cls, path: Union[str, os.PathLike[str]]) -> Credentials:
-        """The credentials in a token file. Blocks, for a small local file.
+        """Read the credentials in a token file. Blocks, for a small local file.
 
-        Raises CredentialsError when it is malformed, OSError when it cannot be read.
+        Raises CredentialsError if the file is malformed, OSError if it cannot be read.
         """
         try:
             return cls.from_bytes(Path(path).read_bytes())

@@ -1,7 +1,6 @@
-"""The two protocols of an application master, with the ResourceManager and with the NodeManagers, call by call.
+"""The two protocols of an application master, with the ResourceManager and with the NodeManagers.
 
-Each method is one call; see RpcClient for what is tried again and what is raised. ``timeout`` is in seconds, over all
-tries.
+Each method is one call; see RpcClient for retries and errors. ``timeout`` is in seconds, over all attempts of a call.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ class ApplicationMasterProtocol:
     """The application master's calls to the active ResourceManager's scheduler.
 
     Its address is ``yarn.resourcemanager.scheduler.address``, default port 8030. ``token`` is of kind YARN_AM_RM_TOKEN.
-    Beyond RpcClient's errors, any call may raise ApplicationAttemptNotFound: the attempt has been ended, stop. A token
-    that YARN has rolled (``am_rm_token`` of an answer) goes to ``use_token``.
+    In addition to RpcClient's errors, any call may raise ApplicationAttemptNotFound: the attempt has ended, so stop.
+    Pass a token that YARN has rolled (``am_rm_token`` of an answer) to ``use_token``.
     """
 
     NAME = "org.apache.hadoop.yarn.api.ApplicationMasterProtocolPB"
@@ -37,7 +36,7 @@ class ApplicationMasterProtocol:
 
     @property
     def address(self) -> Address:
-        """The ResourceManager used at present."""
+        """Address of the current ResourceManager."""
         return self._client.address
 
     def use_token(self, token: Token) -> None:
@@ -48,14 +47,14 @@ class ApplicationMasterProtocol:
     ) -> service.RegisterApplicationMasterResponseProto:
         """Register the application master. Not idempotent.
 
-        A second time raises InvalidApplicationMasterRequest, until the ResourceManager is restarted.
+        A second registration raises InvalidApplicationMasterRequest, until the ResourceManager is restarted.
         """
         return await self._client.call(
             "registerApplicationMaster", request, service.RegisterApplicationMasterResponseProto, timeout=timeout
         )
 
     async def allocate(self, request: service.AllocateRequestProto, *, timeout: float) -> service.AllocateResponseProto:
-        """Send a heartbeat with requests and releases. One at a time.
+        """Send a heartbeat with requests and releases. Only one call at a time.
 
         Idempotent: the ResourceManager answers a repeated ``response_id`` with its last answer. Raises
         ApplicationMasterNotRegistered after a restart of the ResourceManager, InvalidResourceRequest.
@@ -67,10 +66,10 @@ class ApplicationMasterProtocol:
     async def finish(
         self, request: service.FinishApplicationMasterRequestProto, *, timeout: float
     ) -> service.FinishApplicationMasterResponseProto:
-        """Unregister the application master. Idempotent; call again until ``isUnregistered``.
+        """Unregister the application master. Idempotent; repeat until ``isUnregistered``.
 
-        A ResourceManager that has forgotten the attempt by then raises ApplicationAttemptNotFound, one that was
-        restarted ApplicationMasterNotRegistered.
+        A ResourceManager that no longer knows the attempt raises ApplicationAttemptNotFound; a restarted one raises
+        ApplicationMasterNotRegistered.
         """
         return await self._client.call(
             "finishApplicationMaster",
@@ -85,9 +84,9 @@ class ApplicationMasterProtocol:
 
 
 class ContainerManagementProtocol:
-    """Calls to one NodeManager, whose address is the node id of its containers; ``token`` is its NMToken.
+    """Calls to one NodeManager, whose address is the node ID of its containers; ``token`` is its NMToken.
 
-    An idle instance holds no connection (ConnectionSettings.idle_timeout), so one per node can be kept.
+    An idle instance holds no connection (ConnectionSettings.idle_timeout), so a caller may keep one for each node.
     """
 
     NAME = "org.apache.hadoop.yarn.api.ContainerManagementProtocolPB"
@@ -109,10 +108,10 @@ class ContainerManagementProtocol:
     async def start(
         self, requests: Iterable[service.StartContainerRequestProto], *, timeout: float
     ) -> service.StartContainersResponseProto:
-        """Start containers. Not idempotent: a second start is refused.
+        """Start containers. Not idempotent: a second start is rejected.
 
-        Refused containers are in ``failed_requests`` (see errors.serialized_error). After RpcTimeout or
-        RpcConnectionError the containers may run; ``statuses`` tells.
+        ``failed_requests`` lists rejected containers (see errors.serialized_error). After RpcTimeout or
+        RpcConnectionError the containers may be running; check ``statuses``.
         """
         request = service.StartContainersRequestProto(start_container_request=requests)
         return await self._client.call(
@@ -122,7 +121,7 @@ class ContainerManagementProtocol:
     async def stop(self, containers: Iterable[ContainerId], *, timeout: float) -> service.StopContainersResponseProto:
         """Stop containers. Idempotent.
 
-        Containers that the node does not know (any more) are in ``failed_requests``, or are passed over.
+        Containers that the node does not (or no longer) know are in ``failed_requests``, or are ignored.
         """
         request = service.StopContainersRequestProto(container_id=[container.to_proto() for container in containers])
         return await self._client.call(
@@ -132,9 +131,9 @@ class ContainerManagementProtocol:
     async def statuses(
         self, containers: Iterable[ContainerId], *, timeout: float
     ) -> service.GetContainerStatusesResponseProto:
-        """The statuses of containers. Idempotent.
+        """Return the statuses of containers. Idempotent.
 
-        Containers that the node does not know (any more) are in ``failed_requests``.
+        Containers that the node does not (or no longer) know are in ``failed_requests``.
         """
         request = service.GetContainerStatusesRequestProto(
             container_id=[container.to_proto() for container in containers]

@@ -1,6 +1,6 @@
-"""The ids of applications, attempts, containers and nodes: as the text that YARN writes, and as its messages.
+"""YARN records: IDs, access lists, resources, requests, placement constraints and launch contexts.
 
-The forms are those of Hadoop's ApplicationId, ApplicationAttemptId, ContainerId and NodeId (2.10 to 3.4).
+IDs have the text forms of Hadoop's ApplicationId, ApplicationAttemptId, ContainerId and NodeId (2.10 to 3.4).
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ def _match(pattern: re.Pattern[str], text: str, what: str) -> list[int]:
 
 @attrs.frozen(order=True)
 class ApplicationId:
-    """The id of an application, such as ``application_1700000000000_0001``."""
+    """ID of an application, such as ``application_1700000000000_0001``."""
 
-    cluster_timestamp: int  # when the ResourceManager began to count, milliseconds since 1970
+    cluster_timestamp: int  # start time of the ResourceManager, epoch milliseconds
     number: int
 
     @classmethod
     def parse(cls, text: str) -> ApplicationId:
-        """The id that the text is. Raises ValueError."""
+        """Parse an application ID. Raises ValueError."""
         return cls(*_match(_APPLICATION, text, "an application"))
 
     @classmethod
@@ -62,20 +62,20 @@ class ApplicationId:
 
 
 def is_application_id(text: str) -> bool:
-    """Whether a text has the form of an application's id, and so is no part of a path or of an address."""
+    """Return whether a text is an application ID, and so is safe as a part of a path or an address."""
     return _APPLICATION.fullmatch(text) is not None
 
 
 @attrs.frozen(order=True)
 class ApplicationAttemptId:
-    """The id of an attempt, which is one application master of an application."""
+    """ID of an attempt, which is one application master of an application."""
 
     application: ApplicationId
     number: int  # from 1
 
     @classmethod
     def parse(cls, text: str) -> ApplicationAttemptId:
-        """The id that the text is. Raises ValueError."""
+        """Parse an attempt ID. Raises ValueError."""
         timestamp, application, attempt = _match(_ATTEMPT, text, "an application attempt")
         return cls(ApplicationId(timestamp, application), attempt)
 
@@ -93,15 +93,15 @@ class ApplicationAttemptId:
 
 @attrs.frozen(order=True)
 class ContainerId:
-    """The id of a container, with the attempt that it was allocated to; a later attempt may have adopted it."""
+    """ID of a container, with the attempt that it was allocated to; a later attempt may have adopted it."""
 
     attempt: ApplicationAttemptId
-    number: int  # from 1, which is the application master's own
-    epoch: int = 0  # how often the ResourceManager was restarted with its state
+    number: int  # from 1, which is the application master's container
+    epoch: int = 0  # number of restarts of the ResourceManager with recovery of its state
 
     @classmethod
     def parse(cls, text: str) -> ContainerId:
-        """The id that the text is. Raises ValueError."""
+        """Parse a container ID. Raises ValueError."""
         epoch, timestamp, application, attempt, number = _match(_CONTAINER, text, "a container")
         return cls(ApplicationAttemptId(ApplicationId(timestamp, application), attempt), number, epoch)
 
@@ -125,17 +125,17 @@ class ContainerId:
 
 
 def node_address(proto: yarn_pb2.NodeIdProto) -> Address:
-    """The address of a NodeManager, which is its id."""
+    """Return the address of a NodeManager, which is also its ID."""
     return Address(proto.host, proto.port)
 
 
-VIEW_APP, MODIFY_APP = "VIEW_APP", "MODIFY_APP"  # YARN's names for an application's two lists
+VIEW_APP, MODIFY_APP = "VIEW_APP", "MODIFY_APP"  # YARN's names for the two access lists of an application
 _EVERYBODY = "*"
 
 
 @attrs.frozen
 class AccessList:
-    """An access list of YARN's: the users and groups that may do something."""
+    """YARN access list: the users and groups that have a permission."""
 
     users: frozenset[str] = frozenset()
     groups: frozenset[str] = frozenset()
@@ -143,7 +143,7 @@ class AccessList:
 
     @classmethod
     def parse(cls, text: str) -> AccessList:
-        """The access list of a text, as Hadoop's AccessControlList reads it; nothing is an error."""
+        """Parse an access list, as Hadoop's AccessControlList does; no text is an error."""
         if text.strip() == _EVERYBODY:
             return cls(everybody=True)
         users, _, groups = text.partition(" ")
@@ -151,13 +151,13 @@ class AccessList:
 
     @classmethod
     def of(cls, users: Iterable[str], groups: Iterable[str]) -> AccessList:
-        """The access list of these names; ``*`` among the users is everybody."""
+        """Return the access list of these names; ``*`` among the users means all users."""
         users = frozenset(users)
         return cls(everybody=True) if _EVERYBODY in users else cls(users, frozenset(groups))
 
     @property
     def text(self) -> str:
-        """As ``parse`` reads it: a blank where nobody is in it."""
+        """The form that ``parse`` reads: a blank if the list is empty."""
         return _EVERYBODY if self.everybody else f"{','.join(sorted(self.users))} {','.join(sorted(self.groups))}"
 
     async def allows(self, user: str) -> bool:
@@ -167,9 +167,9 @@ class AccessList:
 
 
 def groups_of(user: str) -> set[str]:
-    """The groups that this node knows the user to be in, as Hadoop's default mapping finds them. Blocks.
+    """Return the groups of a user on this node, as Hadoop's default mapping finds them. Blocks.
 
-    Empty for a user that this node does not know.
+    Returns an empty set if this node does not know the user.
     """
     try:
         own = pwd.getpwnam(user).pw_gid
@@ -180,7 +180,7 @@ def groups_of(user: str) -> set[str]:
         try:
             found.add(grp.getgrgid(number).gr_name)
         except KeyError:
-            continue  # a group without a name
+            continue  # the group has no name
     return found
 
 
@@ -198,12 +198,12 @@ def resource(
     others: Optional[Mapping[str, int]] = None,
     units: Optional[Mapping[str, str]] = None,
 ) -> yarn.ResourceProto:
-    """An amount of resources.
+    """Return an amount of resources.
 
-    ``memory`` in MiB; ``others`` by YARN's names, such as ``yarn.io/gpu``. ``units`` are YARN's, such as ``Gi``, for
-    those that are not in the unit that the cluster counts them in.
+    ``memory`` is in MiB; ``others`` are by YARN's names, such as ``yarn.io/gpu``. ``units`` are YARN's, such as ``Gi``,
+    for amounts that are not in the unit in which the cluster counts the resource.
     """
-    # Left out, that is the cluster's own unit; "" would be one, and YARN would convert it, rounding down to 0.
+    # Without units, YARN uses the cluster's unit. "" would be a unit, which YARN converts, rounding down to 0.
     values = [
         yarn.ResourceInformationProto(key=name, value=value, units=(units or {}).get(name), type=yarn.COUNTABLE)
         for name, value in (others or {}).items()
@@ -212,12 +212,12 @@ def resource(
 
 
 def other_resources(proto: yarn.ResourceProto) -> dict[str, int]:
-    """What an amount holds beside memory and cores, by YARN's names."""
+    """Return the amounts of resources other than memory and cores, by YARN's names."""
     return {entry.key: entry.value for entry in proto.resource_value_map if entry.key not in _OWN_FIELDS}
 
 
 def units(proto: yarn.ResourceProto) -> dict[str, str]:
-    """The units of ``other_resources``, where they are not counted one by one."""
+    """Return the units of ``other_resources`` that are not counted one by one."""
     listed = proto.resource_value_map
     return {entry.key: entry.units for entry in listed if entry.key not in _OWN_FIELDS and entry.units}
 
@@ -232,10 +232,10 @@ def resource_request(
     where: str = ANYWHERE,
     relax_locality: bool = True,
 ) -> yarn.ResourceRequestProto:
-    """A request for ``count`` containers on a node, on a rack or anywhere; 0 withdraws them.
+    """Return a request for ``count`` containers on a node, on a rack or anywhere; 0 withdraws the request.
 
-    It counts for this (priority, allocation_request_id, capability, where) in all. ``relax_locality``: for a rack, that
-    it may be any node of it; for anywhere, that it may be any node at all, and not only those that are asked for, too.
+    The count is the total for this (priority, allocation_request_id, capability, where). ``relax_locality`` allows any
+    node of a rack or, if ``where`` is anywhere, any node in addition to the requested ones.
     """
     return yarn.ResourceRequestProto(
         priority=yarn.PriorityProto(priority=priority),
@@ -259,10 +259,10 @@ def local_resource(
     archive: bool = False,
     visibility: yarn.LocalResourceVisibilityProto = yarn.APPLICATION,
 ) -> yarn.LocalResourceProto:
-    """A file on the store for a container; size in bytes and modification time exactly as the store reports them.
+    """Return a file on the store for a container; size in bytes and modification time must match the store exactly.
 
-    ``uri`` is percent-encoded, as URIs are. Raises ValueError for one that the nodes cannot resolve (no scheme, no
-    absolute path, a port that is none).
+    ``uri`` is percent-encoded, as URIs are. Raises ValueError if the nodes cannot resolve it (no scheme, no absolute
+    path, an invalid port).
     """
     parts = urlsplit(uri)
     if not parts.scheme or not parts.path.startswith("/"):
@@ -271,7 +271,7 @@ def local_resource(
         resource=yarn.URLProto(
             scheme=parts.scheme,
             host=_host(parts),
-            port=parts.port or -1,  # Java's way to say that there is none
+            port=parts.port or -1,  # Java's value for a missing port
             file=unquote(parts.path),
             userInfo=parts.username,
         ),
@@ -283,13 +283,13 @@ def local_resource(
 
 
 def _host(parts: SplitResult) -> str:
-    # Not ``hostname``, which is in lower case: the name of an HDFS nameservice keeps its letters.
+    # Not ``hostname``, which is in lower case: the name of an HDFS nameservice is case-sensitive.
     host_and_port = parts.netloc.rpartition("@")[2]
     return host_and_port.rpartition(":")[0] if parts.port else host_and_port
 
 
 def access_lists(acls: Iterable[yarn.ApplicationACLMapProto]) -> dict[str, str]:
-    """An application's access lists by what they allow, VIEW_APP or MODIFY_APP."""
+    """Return an application's access lists by their permission, VIEW_APP or MODIFY_APP."""
     prefix = "APPACCESS_"
     return {yarn.ApplicationAccessTypeProto.Name(each.accessType)[len(prefix) :]: each.acl for each in acls}
 
@@ -302,10 +302,10 @@ def launch_context(
     credentials: Credentials,
     acls: Iterable[yarn.ApplicationACLMapProto] = (),
 ) -> yarn.ContainerLaunchContextProto:
-    """How a container is started. ``local_resources`` by the name they get in its directory.
+    """Return the launch context of a container. ``local_resources`` are by their names in its directory.
 
-    The commands' words are joined and become ``exec /bin/bash -c "<command>"``: a ``$`` expands in the outer shell.
-    ``acls`` are to be those of the ResourceManager's register answer, so that the users named there may read the logs.
+    The commands are joined and run as ``exec /bin/bash -c "<command>"``: the outer shell expands ``$``. ``acls`` should
+    be those of the ResourceManager's answer to the registration, so that the users named there may read the logs.
     """
     return yarn.ContainerLaunchContextProto(
         localResources=[
@@ -321,7 +321,7 @@ def launch_context(
 def start_request(
     context: yarn.ContainerLaunchContextProto, container: yarn.ContainerProto
 ) -> StartContainerRequestProto:
-    """The request to start one container. Its own token, from the allocation, says what the node may start."""
+    """Return the request to start one container. Its token, from the allocation, limits what the node may start."""
     return StartContainerRequestProto(container_launch_context=context, container_token=container.container_token)
 
 
@@ -336,9 +336,9 @@ Simple = yarn.SimplePlacementConstraintProto
 def tag_constraint(
     scope: str, namespace: str, tags: Sequence[str], *, least: int = 0, most: Optional[int] = None
 ) -> yarn.SimplePlacementConstraintProto:
-    """From ``least`` to ``most`` containers with these tags on the node or rack, before this one is there.
+    """Require ``least`` to ``most`` containers with these tags on the node or rack, before this one is placed.
 
-    Of several tags the largest number counts for ``least``, and the smallest for ``most``.
+    With several tags, the largest count must reach ``least``, and the smallest count must not exceed ``most``.
     """
     target = Target(targetType=Target.ALLOCATION_TAG, targetKey=namespace, targetValues=tags)
     return Simple(
@@ -350,7 +350,7 @@ def tag_constraint(
 
 
 def attribute_constraint(name: str, value: str, *, equal: bool) -> yarn.SimplePlacementConstraintProto:
-    """An attribute of the node is this, or is not this, which it also is where the node has none of that name."""
+    """Require that a node attribute has this value, or has not. A missing attribute counts as another value."""
     target = Target(targetType=Target.NODE_ATTRIBUTE, targetKey=name, targetValues=[value])
     return Simple(
         scope=_NODE,
@@ -364,9 +364,9 @@ def attribute_constraint(name: str, value: str, *, equal: bool) -> yarn.SimplePl
 def combined_constraint(
     rules: Sequence[yarn.SimplePlacementConstraintProto], node_label: Optional[str]
 ) -> Optional[yarn.PlacementConstraintProto]:
-    """All the rules, on nodes with the label; None where nothing is said.
+    """Return the conjunction of the rules, on nodes with the label. Return None without rules and label.
 
-    YARN heeds a label in a constraint of one rule only: with several it goes by the queue's own label.
+    YARN uses a label only in a constraint of a single rule: with several rules it uses the queue's label.
     """
     if len(rules) > 1:
         composite = yarn.CompositePlacementConstraintProto(
@@ -395,10 +395,10 @@ def scheduling_request(
     tags: Sequence[str],
     constraint: Optional[yarn.PlacementConstraintProto],
 ) -> yarn.SchedulingRequestProto:
-    """A request for ``count`` containers where the constraint holds; 0 withdraws them.
+    """Return a request for ``count`` containers where the constraint holds; 0 withdraws the request.
 
-    It counts for this (priority, allocation_request_id) in all. YARN refuses it when anything else has changed since it
-    was made.
+    The count is the total for this (priority, allocation_request_id). YARN rejects the request if anything else has
+    changed since the first one.
     """
     return yarn.SchedulingRequestProto(
         allocationRequestId=allocation_request_id,

@@ -1,1 +1,1 @@
-"""What an application leaves for later: series of what its tasks used and reported, in small files."""
+"""History of an application: series of task samples and its event log, in small files on the store."""

@@ -1,9 +1,8 @@
-"""Segments of events: the files that the event log of an application is kept in, each written once.
+"""Segments of an application's event log: files that are each written once, and readers of the whole log.
 
-A segment is gzip'd JSON lines: a header first, then events, oldest first. Events of one application master are numbered
-from 1, and the name of a segment says of which ones it is. One that was written later may hold what others hold, too,
-so that there are never many small ones: these are removed then. Where old events had to go, a segment of their numbers
-has one event ``dropped`` for all of them.
+A segment consists of gzipped JSON lines: a header, then events, oldest first. Events of one application master are
+numbered from 1, and a segment's name contains the range of its events. A later segment may replace several small ones,
+which are then removed. For old events that were dropped, a segment has one event ``dropped`` in their place.
 """
 
 from __future__ import annotations
@@ -24,42 +23,42 @@ from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import FileStatus, Storage, read_bytes
 from tony_provider.runtime.storage.errors import StorageError, StorageNotFound
 
-EVENTS_VERSION = 1  # of the form of segments
+EVENTS_VERSION = 1  # format version of segments
 APPLICATION = "application"  # the first event, with the labels
-DROPPED = "dropped"  # stands for so many events, as its key of this name says
+DROPPED = "dropped"  # replaces the number of events in its key of this name
 _NAME = re.compile(r"events-(\d{1,9})-(\d{1,9})-(\d{1,9})\.jsonl\.gz")
-_LATEST_MS = 1 << 53  # of a time that is one
-_DEEPEST = 50  # levels of an event: ours have three
-_LONGEST = 8 << 20  # bytes of a line: what many dropped events carried takes a few for each of 10,000 tasks
+_LATEST_MS = 1 << 53  # limit for valid times
+_DEEPEST = 50  # levels of an event; ours have three
+_LONGEST = 8 << 20  # limit for a line: an event that replaces many needs a few bytes for each of 10,000 tasks
 
 
 @attrs.frozen(order=True)
 class EventRange:
-    """The events that a segment is of."""
+    """The range of events in a segment."""
 
-    am_attempt: int  # of the application master that noted them
-    first: int  # their numbers, from 1
+    am_attempt: int  # of the application master that logged them
+    first: int  # numbers, from 1
     last: int
 
     @property
     def file(self) -> str:
-        """The name of the segment's file. Sorted by name they are in order."""
+        """The file name of the segment. Names sort in the order of events."""
         return f"events-{self.am_attempt}-{self.first:07}-{self.last:07}.jsonl.gz"
 
     @classmethod
     def of_file(cls, name: str) -> Optional[EventRange]:
-        """None: it is the name of none."""
+        """Return the range in a segment's file name, or None for other names."""
         match = _NAME.fullmatch(name)
         found = cls(int(match[1]), int(match[2]), int(match[3])) if match else None
         return found if found and found.first <= found.last else None
 
     @property
     def events(self) -> int:
-        """How many there were."""
+        """The number of events in the range."""
         return self.last - self.first + 1
 
     def covers(self, other: EventRange) -> bool:
-        """Whether the other segment is of no use beside this one."""
+        """Return whether this segment makes the other one redundant."""
         return (
             self != other
             and self.am_attempt == other.am_attempt
@@ -70,7 +69,7 @@ class EventRange:
 
 @attrs.frozen(kw_only=True)
 class EventSegmentHeader:
-    """The first line of a segment."""
+    """First line of a segment of events."""
 
     WRITER_MAY_BE_NEWER: ClassVar[bool] = True  # see ``codec``
 
@@ -79,12 +78,12 @@ class EventSegmentHeader:
 
 
 def encode_events(application_id: str, lines: Iterable[bytes]) -> bytes:
-    """A whole segment's file; ``lines``: see ``encode_event``."""
+    """Return the file content of a segment with ``lines`` from ``encode_event``."""
     return compressed([dump_json(EventSegmentHeader(application_id=application_id)) + b"\n", *lines])
 
 
 def encode_event(event: Mapping[str, Any]) -> bytes:
-    """The line of an event."""
+    """Return the JSON line of an event."""
     return json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace") + b"\n"
 
 
@@ -93,30 +92,30 @@ def encode_event(event: Mapping[str, Any]) -> bytes:
 
 @attrs.frozen
 class EventLines:
-    """What was read, as far as that was possible."""
+    """The readable events of a text."""
 
     events: list[dict[str, Any]]
-    problems: list[str]  # what is missing, and why, for people
+    problems: list[str]  # what is missing and why, for users
     size: int = 0  # bytes of their text
 
 
 def read_event_segment(data: bytes, *, most_bytes: int, most_events: int) -> EventLines:
-    """The events of a segment, by the bytes of its file, which may be cut short, or be no segment at all.
+    """Read the events of a segment from the bytes of its file, which may be truncated or invalid.
 
-    ``most_bytes``: so much of its text is read; ``most_events``: so many of its events.
+    ``most_bytes`` and ``most_events`` limit the text and the events that are read.
     """
     found = read_content(data, EventSegmentHeader(), _event, most_bytes=most_bytes, most=most_events)
     return EventLines(found.values, found.problems, found.size)
 
 
 def read_event_lines(text: bytes, *, most_events: int, is_cut: bool = False) -> EventLines:
-    """The events of JSON lines. ``is_cut``: the last one is half a line, as is known already."""
+    """Read the events of JSON lines. If ``is_cut``, an unfinished last line is ignored."""
     events, problems = read_lines(text, _event, most=most_events, is_cut=is_cut)
     return EventLines(events, problems, len(text))
 
 
 def _event(line: bytes) -> Optional[dict[str, Any]]:
-    """None when it is none."""
+    """Parse a line, or return None if it is no event."""
     if len(line) > _LONGEST:
         return None
     try:
@@ -129,23 +128,23 @@ def _event(line: bytes) -> Optional[dict[str, Any]]:
     return event if isinstance(time_ms, int) and abs(time_ms) < _LATEST_MS else None
 
 
-_MOST_BYTES = 16 << 20  # of all segments: many times what application masters write
-_MOST_TEXT = 32 << 20  # bytes of all segments' text
-_MOST_EVENTS = 100_000  # of all segments
-_FIRST_LINE = 64 << 10  # bytes, that hold it
-_LOOKS = 5  # at the directory, while segments are removed that others have taken the place of
+_MOST_BYTES = 16 << 20  # limit for all segments, many times what application masters write
+_MOST_TEXT = 32 << 20  # limit for the text of all segments, in bytes
+_MOST_EVENTS = 100_000  # limit for all segments
+_FIRST_LINE = 64 << 10  # bytes that contain the first line
+_LOOKS = 5  # listings of the directory while replaced segments are removed
 
 
 @attrs.frozen
 class StoredSegment:
-    """A segment on the store."""
+    """A segment's range of events, and the size of its file on the store."""
 
     range: EventRange
     size: int  # bytes of its file
 
 
 def event_segments(storage: Storage, application_dir: str) -> list[StoredSegment]:
-    """All segments of an application's event log, oldest first, those included that others have taken the place of.
+    """Return all segments of an application's event log, oldest first, including replaced ones.
 
     Raises StorageError.
     """
@@ -153,10 +152,9 @@ def event_segments(storage: Storage, application_dir: str) -> list[StoredSegment
 
 
 def read_events(storage: Storage, application_dir: str, missing: list[str]) -> Iterator[dict[str, Any]]:
-    """The events of an application, oldest first. Adds to ``missing`` what is not there, and why, a line each.
+    """Yield the events of an application, oldest first. Adds a line to ``missing`` for each thing that is missing.
 
-    Segment after segment is read, so that they need not be in memory together. Blocks. Raises StorageError when the
-    store cannot be asked.
+    Reads segment after segment to save memory. Blocks. Raises StorageError if the store is unavailable.
     """
     reading = _Reading(storage, application_dir, missing)
     for event in reading.events():
@@ -169,7 +167,7 @@ def read_events(storage: Storage, application_dir: str, missing: list[str]) -> I
 
 
 def first_event(storage: Storage, application_dir: str) -> dict[str, Any]:
-    """The first event that is kept; empty where none can be read. Raises StorageError."""
+    """Return the first stored event, or an empty mapping if it cannot be read. Raises StorageError."""
     for _ in range(_LOOKS):
         files = _files(storage, application_dir)
         first = files[min(files)].path if files else _former_file(application_dir)
@@ -196,14 +194,14 @@ def _former_file(application_dir: str) -> str:
 
 @attrs.define
 class _Reading:
-    """One pass over the events of an application, which may go on writing meanwhile."""
+    """One pass over the events of an application, which may write more meanwhile."""
 
     storage: Storage
     application_dir: str
     missing: list[str]
     is_anything: bool = False
-    _reached: dict[int, int] = attrs.field(factory=dict)  # the last number, by attempt of the application master
-    _bytes: int = 0  # read so far; so the next two
+    _reached: dict[int, int] = attrs.field(factory=dict)  # last number read, by attempt of the application master
+    _bytes: int = 0  # read so far, like the next two
     _text: int = 0
     _events: int = 0
 
@@ -216,7 +214,7 @@ class _Reading:
             self.is_anything = True
             for each in self._wanted(files, vanished_is_lost=look == _LOOKS):
                 if each is None:
-                    break  # its place was taken meanwhile
+                    break  # replaced meanwhile
                 yield from each
             else:
                 return
@@ -224,7 +222,7 @@ class _Reading:
     def _wanted(
         self, files: dict[EventRange, FileStatus], *, vanished_is_lost: bool
     ) -> Iterator[Optional[list[dict[str, Any]]]]:
-        """The events of each segment that have not been read yet; None, and the end: the segment is not there."""
+        """Yield the unread events of each segment. Yield None and stop if a segment has vanished."""
         wanted = self._bounded(_without_covered([each for each in files if each.last > self._reached_of(each)]), files)
         for each, data in zip(wanted, contents(self.storage, [files[each] for each in wanted])):
             if isinstance(data, StorageNotFound) and not vanished_is_lost:
@@ -259,12 +257,12 @@ class _Reading:
             self._miss(f"{segment.file}: {problem}")
         self._events += len(found.events)
         self._text += found.size
-        # Where it is whole, each of its events is known by its number.
+        # If the segment is complete, each of its events is known by its number.
         twice = max(0, reached + 1 - segment.first) if len(found.events) == segment.events else 0
         return found.events[twice:]
 
     def _former(self) -> Iterator[dict[str, Any]]:
-        """Those of a job of a release that kept them in one file."""
+        """Yield the events of a job whose application master wrote a single file."""
         uri = _former_file(self.application_dir)
         try:
             data = read_bytes(self.storage, uri, length=_MOST_BYTES + 1)
@@ -286,7 +284,7 @@ class _Reading:
 
 
 def _without_covered(segments: Sequence[EventRange]) -> list[EventRange]:
-    """In order, and without those that others have taken the place of."""
+    """Return the segments in order, without replaced ones."""
     kept: list[EventRange] = []
     for each in sorted(segments, key=lambda one: (one.am_attempt, one.first, -one.last)):
         if not kept or not kept[-1].covers(each):

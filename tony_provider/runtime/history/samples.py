@@ -1,4 +1,4 @@
-"""A sample of a task: one line of the series that an application keeps."""
+"""Samples of tasks (resource use, progress, metrics), and the segment files in which an application stores them."""
 
 from __future__ import annotations
 
@@ -18,66 +18,66 @@ from tony_provider.runtime.history.segment_files import GZIP, read_content
 
 @attrs.frozen(kw_only=True)
 class TaskSample:
-    """What a task did during some seconds. What was not measured, or not reported, is None."""
+    """Resource use and progress of a task during some seconds. A value that was not measured or reported is None."""
 
     WRITER_MAY_BE_NEWER: ClassVar[bool] = True  # see ``codec``
 
-    time_ms: int  # epoch, the end of these seconds
+    time_ms: int  # epoch, end of the interval
     seconds: float
     task: str  # such as worker:0
-    attempt: int = 1  # its container, counted from 1
+    attempt: int = 1  # attempt of its container, from 1
     generation: int = 0
-    rss_bytes: Optional[int] = None  # the most
+    rss_bytes: Optional[int] = None  # maximum
     cpu_percent: Optional[float] = None  # mean; 100 is one core
-    read_bytes: Optional[int] = None  # from disks, in these seconds; so the next three
+    read_bytes: Optional[int] = None  # from disks in this interval; the next three are also of this interval
     written_bytes: Optional[int] = None
-    received_bytes: Optional[int] = None  # by network, where that can be told for the container
+    received_bytes: Optional[int] = None  # by network, if it can be measured for the container
     sent_bytes: Optional[int] = None
-    gpu_percent: Optional[float] = None  # mean over its GPUs; 100 is one of them, busy all the time
-    gpu_bytes: Optional[int] = None  # the most, of all its GPUs together
-    step: Optional[int] = None  # newest; so the rest
+    gpu_percent: Optional[float] = None  # mean over its GPUs; 100 means that all are busy all the time
+    gpu_bytes: Optional[int] = None  # maximum of all its GPUs together
+    step: Optional[int] = None  # newest value, like the following ones
     steps_per_second: Optional[float] = None
     metrics: dict[str, float] = attrs.field(factory=dict)
 
 
-SAMPLES_VERSION = 1  # of the form of segments
+SAMPLES_VERSION = 1  # format version of segments
 _NAME = re.compile(r"series-(\d{1,9})-(\d{1,9})\.jsonl\.gz")
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-_EXACT = 2.0**53  # whole numbers below it are written as they are
-_LARGEST = 1 << 64  # of a counter
+_EXACT = 2.0**53  # integers below it are written exactly
+_LARGEST = 1 << 64  # limit of a counter
 _LONGEST = 1 << 20  # bytes of a line
 
 
 @attrs.frozen(kw_only=True)
 class SampleSegmentHeader:
-    """The first line of a segment. What was left out counts from the beginning of this application master."""
+    """First line of a segment. Counts of omitted values begin with this application master."""
 
     WRITER_MAY_BE_NEWER: ClassVar[bool] = True  # see ``codec``
 
     version: int = SAMPLES_VERSION
     application_id: str = ""
-    samples_left_out: int = 0  # while the store did not take any, or beyond the bound
-    metrics_left_out: int = 0  # names of tasks' metrics, beyond those that are kept
+    samples_left_out: int = 0  # while the store was unavailable, or beyond the limit
+    metrics_left_out: int = 0  # metric names beyond the limit
     such_as: list[str] = attrs.field(factory=list)  # some of these names
 
 
 @attrs.frozen
 class SampleSegment:
-    """A segment as it was read, as far as that was possible."""
+    """The readable part of a segment."""
 
     header: SampleSegmentHeader
     samples: list[TaskSample]
-    problems: list[str]  # what is missing of it, and why, for people
+    problems: list[str]  # what is missing and why, for users
     size: int = 0  # bytes of its text
 
 
 def segment_name(am_attempt: int, number: int) -> str:
-    """The file of the segment with this number, from 1, of this attempt of the application master."""
+    """Return the file name of a segment, numbered from 1 in each attempt of the application master."""
     return f"series-{am_attempt}-{number:04}.jsonl.gz"
 
 
 def segment_order(name: str) -> Optional[tuple[int, int]]:
-    """The attempt and the number in the name of a segment; None: it is the name of none."""
+    """Return the attempt and number in a segment's file name, or None for other names."""
     match = _NAME.fullmatch(name)
     return (int(match[1]), int(match[2])) if match else None
 
@@ -86,7 +86,7 @@ def segment_order(name: str) -> Optional[tuple[int, int]]:
 
 
 def encode_segment(header: SampleSegmentHeader, samples: Iterable[TaskSample]) -> bytes:
-    """A whole segment's file."""
+    """Return the file content of a whole segment."""
     compressor = SampleCompressor()
     for sample in samples:
         compressor.add(encode_sample(sample))
@@ -94,27 +94,27 @@ def encode_segment(header: SampleSegmentHeader, samples: Iterable[TaskSample]) -
 
 
 def encode_header(header: SampleSegmentHeader) -> bytes:
-    """The beginning of a segment's file; what a ``SampleCompressor`` gives follows."""
+    """Return the beginning of a segment's file, to which the output of a ``SampleCompressor`` is appended."""
     compressor = zlib.compressobj(wbits=GZIP)
     return compressor.compress(dump_json(header) + b"\n") + compressor.flush()
 
 
 class SampleCompressor:
-    """The samples of one segment, compressed as they come."""
+    """Compresses the samples of one segment as they arrive."""
 
     def __init__(self) -> None:
         self._compressor = zlib.compressobj(wbits=GZIP)
         self._chunks = [self._compressor.compress(b"")]
         self._written = len(self._chunks[0])
-        self._pending = 0  # bytes that zlib holds, before compression
+        self._pending = 0  # uncompressed bytes that zlib still holds
 
     @property
     def most_bytes(self) -> int:
-        """How many bytes the samples can take at most as they are: what zlib still holds may not become any smaller."""
+        """The maximum size of the current samples: bytes that zlib still holds may not shrink."""
         return self._written + self._pending + self._pending // 1000 + 64
 
     def add(self, line: bytes) -> None:
-        """Add a sample's line, see ``encode_sample``."""
+        """Add a line of ``encode_sample``."""
         self._pending += len(line)
         if chunk := self._compressor.compress(line):
             self._written += len(chunk)
@@ -122,12 +122,12 @@ class SampleCompressor:
             self._pending = 0
 
     def finish(self) -> bytes:
-        """The compressed samples. To be called once."""
+        """Return the compressed samples. Call once."""
         return b"".join((*self._chunks, self._compressor.flush()))
 
 
 def encode_sample(sample: TaskSample) -> bytes:
-    """The line of a sample; numbers of metrics with seven digits, whole ones exactly."""
+    """Return the line of a sample. Metrics have seven significant digits; integers are exact."""
     fields = {name: value for name, value in _values(sample) if value is not None}
     if sample.metrics:
         fields["metrics"] = {name: _number(value) for name, value in sample.metrics.items()}
@@ -178,16 +178,19 @@ _WRITTEN: dict[str, Optional[Callable[[float], Any]]] = {
 
 
 def read_segment(data: bytes, *, most_bytes: int, most_samples: int) -> SampleSegment:
-    """A segment by the bytes of its file, which may be cut short, or be no segment at all.
+    """Read a segment from the bytes of its file, which may be truncated or invalid.
 
-    ``most_bytes``: so much of its text is read; ``most_samples``: so many of its samples.
+    ``most_bytes`` and ``most_samples`` limit the text and the samples that are read.
     """
     found = read_content(data, SampleSegmentHeader(), _sample, most_bytes=most_bytes, most=most_samples)
     return SampleSegment(found.header, found.values, found.problems, found.size)
 
 
 def _sample(line: bytes) -> Optional[TaskSample]:
-    """None when it is none. Quick, since there may be a hundred thousand; unknown keys are passed over."""
+    """Parse a line, or return None if it is invalid. Unknown keys are ignored.
+
+    Must be fast, because there may be 100,000 lines.
+    """
     if len(line) > _LONGEST:
         return None
     try:
@@ -212,7 +215,7 @@ def _time(value: Any) -> int:
 
 def _seconds(value: Any) -> float:
     seconds = _float(value)
-    if not 0 <= seconds < _EXACT:  # nor NaN
+    if not 0 <= seconds < _EXACT:  # also excludes NaN
         raise ValueError(value)
     return seconds
 
@@ -228,7 +231,7 @@ def _float(value: Any) -> float:
 def _str(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(value)
-    return sys.intern(value)  # a hundred thousand samples have the same ones
+    return sys.intern(value)  # shared by up to 100,000 samples
 
 
 def _metrics(value: Any) -> dict[str, float]:

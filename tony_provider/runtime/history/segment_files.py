@@ -1,4 +1,4 @@
-"""Files that segments are kept in: gzip'd JSON lines, each written once, read as far as they go."""
+"""Segment files: gzipped JSON lines, written once, and read as far as they are intact."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from tony_provider.runtime.storage.base import FileStatus, Storage, read_bytes
 from tony_provider.runtime.storage.errors import STORE_ERRORS, StorageError, StorageNotADirectory, StorageNotFound
 
 GZIP = 31  # zlib's window bits for a gzip header
-_MOST_UNREADABLE = 10_000  # lines of a file: what has more is something else
+_MOST_UNREADABLE = 10_000  # limit for a file; a file with more is no segment
 _LINE = re.compile(rb"[^\n]+")
-_MOST_MEMBERS = 100  # of a gzip file; ours have one or two, and each costs a copy of all that come after it
+_MOST_MEMBERS = 100  # limit for members of a gzip file: ours have one or two, and each costs a copy of the rest
 _TOO_LARGE = "it is too large: the rest is not read"
-_AT_ONCE = 8  # files that are asked for at a time: a store takes its time for each, not for its bytes
+_AT_ONCE = 8  # files read concurrently, because a store's latency for each file dominates
 
 
 T = TypeVar("T")
 
 
 class Header(Protocol):
-    """The first line of a segment."""
+    """First line of a segment."""
 
     @property
     def version(self) -> int:
-        """Of the form of the segment."""
+        """The format version of the segment."""
 
 
 H = TypeVar("H", bound=Header)
@@ -39,22 +39,22 @@ H = TypeVar("H", bound=Header)
 
 @attrs.frozen
 class SegmentContent(Generic[H, T]):
-    """What was read of a segment, as far as that was possible."""
+    """The readable part of a segment file: header, values and problems."""
 
     header: H
     values: list[T]
-    problems: list[str]  # what is missing of it, and why, for people
+    problems: list[str]  # what is missing and why, for users
     size: int  # bytes of its text
 
 
 def compressed(lines: Iterable[bytes]) -> bytes:
-    """The file of these lines."""
+    """Return the file content for these lines."""
     compressor = zlib.compressobj(wbits=GZIP)
     return b"".join((*(compressor.compress(line) for line in lines), compressor.flush()))
 
 
 def decompressed(data: bytes, most_bytes: int) -> tuple[bytes, str]:
-    """The text of a file, at most ``most_bytes`` of it, and why it goes no further; empty when it is whole."""
+    """Return at most ``most_bytes`` of a file's text, and why the rest is missing; empty if nothing is missing."""
     parts: list[bytes] = []
     left = most_bytes
     problem = ""
@@ -81,10 +81,10 @@ def decompressed(data: bytes, most_bytes: int) -> tuple[bytes, str]:
 def read_content(
     data: bytes, default: H, read: Callable[[bytes], Optional[T]], *, most_bytes: int, most: int
 ) -> SegmentContent[H, T]:
-    """What is in a segment, by the bytes of its file, which may be cut short, or be no segment at all.
+    """Read a segment from the bytes of its file, which may be truncated or invalid.
 
-    ``default``: the header as it is where there is none; of the newest form that is known. ``read``: the value of a
-    line, None where it is none. ``most_bytes``: so much of its text is read; ``most``: so many values.
+    ``default`` is the header of the newest known version, returned if the file has none. ``read`` returns the value of
+    a line, or None if the line is invalid. ``most_bytes`` and ``most`` limit the text and the values that are read.
     """
     text, problem = decompressed(data, most_bytes)
     problems = [problem] if problem else []
@@ -104,10 +104,10 @@ def read_content(
 def read_lines(
     text: bytes, read: Callable[[bytes], Optional[T]], *, most: int, is_cut: bool = False
 ) -> tuple[list[T], list[str]]:
-    """The values of lines, and what is missing, for people. ``is_cut``: what ends without a newline is no line."""
+    """Return the values of lines, and what is missing, for users. If ``is_cut``, an unfinished last line is ignored."""
     values: list[T] = []
     unreadable = 0
-    for match in _LINE.finditer(text):  # there may be millions
+    for match in _LINE.finditer(text):  # there may be millions of lines
         if is_cut and match.end() == len(text):
             break
         if len(values) == most:
@@ -123,7 +123,7 @@ def read_lines(
 
 
 def listed(storage: Storage, directory: str) -> list[FileStatus]:
-    """The files of a directory, sorted by name; none where there is no such directory. Raises StorageError."""
+    """Return the files of a directory, sorted by name; empty if it does not exist. Raises StorageError."""
     try:
         found = storage.list(directory)
     except (StorageNotFound, StorageNotADirectory):
@@ -132,9 +132,9 @@ def listed(storage: Storage, directory: str) -> list[FileStatus]:
 
 
 def contents(storage: Storage, files: Sequence[FileStatus]) -> Iterator[Union[bytes, StorageError]]:
-    """The bytes of each file, in order, no more than its status says; or why this one cannot be read.
+    """Yield the bytes of each file in order, up to the listed size, or the error of a single file.
 
-    Several are read at a time. Raises StorageError when the store as a whole cannot be asked.
+    Several files are read concurrently. Raises StorageError if the whole store is unavailable.
     """
     pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="tony-history")
     try:

@@ -1,1 +1,1 @@
-"""Inputs of a job: files that are listed once, and dealt to its tasks as shards."""
+"""Inputs of a job: files that are listed once and distributed to its tasks as shards."""

@@ -1,7 +1,7 @@
-"""Cutting the files of an input into shards.
+"""Find the files of an input by its paths and patterns, and split them into shards.
 
-Text and TFRecords are cut anywhere: the records of a piece are those that begin in it, and whoever reads it finds the
-first of them. So nothing of these files is read here. Of Parquet files the footers are, since row groups stay whole.
+Text and TFRecords are split at any byte: the records of a piece are those that begin in it, and its reader finds the
+first one. So these files are not read here. Row groups of Parquet files stay whole, so their footers are read.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from tony_provider.runtime.storage.errors import StorageUnsupported
 from tony_provider.runtime.storage.stores import JobStores
 
 COMPRESSED = (".gz", ".gzip", ".bz2", ".xz", ".zst", ".zstd", ".lz4", ".lzo", ".snappy", ".deflate", ".zip", ".br")
-"""Ends of names of files whose records cannot be found from the middle."""
+"""Suffixes of compressed files, in which records cannot be found from the middle."""
 
-_AT_ONCE = 16  # files that are looked into
+_AT_ONCE = 16  # files read concurrently
 _MIB = 1 << 20
 
 
 class UncutError(ValueError):
-    """A file that cannot be cut; the message names it, and says what to do."""
+    """A file cannot be split; the message names the file and a remedy."""
 
 
 def cut_files(
     spec: InputSpec, files: Iterable[FileStatus], stores: JobStores, looks: Callable[[], None]
 ) -> Iterator[InputShard]:
-    """The shards of these files, in their order.
+    """Yield the shards of these files, in their order.
 
-    ``looks`` is called before each file that has to be looked into, and what it raises ends the work. Blocks. Raises
-    UncutError, StorageError.
+    ``looks`` is called before each file that must be read, and its exceptions end the work. Blocks. Raises UncutError,
+    StorageError.
     """
     size = None if spec.split_size is None else spec.split_size * _MIB
 
@@ -60,7 +60,7 @@ def cut_files(
 
 
 def cut_bytes(whole: InputShard, size: int) -> list[InputShard]:
-    """Pieces of the same size, at most ``size`` bytes; a compressed file is one."""
+    """Split a file into pieces of equal size, at most ``size`` bytes. A compressed file stays whole."""
     count = -(-whole.size // size)
     if count < 2 or whole.uri.lower().endswith(COMPRESSED):
         return [whole]
@@ -69,14 +69,14 @@ def cut_bytes(whole: InputShard, size: int) -> list[InputShard]:
 
 
 def _piece(whole: InputShard, offset: int, length: int) -> InputShard:
-    """As ``attrs.evolve`` would make it, but sooner: there may be a million of them."""
+    """Copy a shard with another range. Faster than ``attrs.evolve``, because there may be a million pieces."""
     return InputShard(
         whole.uri, whole.size, whole.modified_ms, whole.format, offset, length, whole.row_groups, whole.checksum
     )
 
 
 def cut_row_groups(whole: InputShard, sizes: list[int], size: int) -> list[InputShard]:
-    """Pieces of row groups that follow each other: as many as ``size`` bytes take, and at least one."""
+    """Split a Parquet file into pieces of consecutive row groups, each of at most ``size`` bytes or one group."""
     pieces: list[InputShard] = []
     first = 0
     while first < len(sizes) or not pieces:
@@ -118,18 +118,18 @@ def fixed_directory(path: str) -> str:
 
 
 class BadInputError(Exception):
-    """An input that cannot be dealt; the message has the path of the key in the job, and says what to do."""
+    """An input cannot be distributed; the message names the key in the job and a remedy."""
 
 
 @attrs.frozen
 class _Directories:
-    """The directories of one store, as they are looked at one after the other."""
+    """Lists directories of one store."""
 
     storage: Storage
     looks: Callable[[], None]
 
     def entries(self, directory: str) -> list[FileStatus]:
-        """What is in it, by name; nothing where it went away or is no directory."""
+        """Return the entries of a directory by name; empty if it has vanished or is no directory."""
         self.looks()
         try:
             found = self.storage.list(directory)
@@ -139,7 +139,7 @@ class _Directories:
 
 
 def _leads_back(directory: str) -> bool:
-    """Whether it is a link to a directory that it is in: all files there would be found again and again."""
+    """Return whether a directory is a link to one of its parents, which would repeat all files without end."""
     if uris.scheme(directory) != "file":
         return False
     path = Path(local_path(directory))
@@ -149,10 +149,10 @@ def _leads_back(directory: str) -> bool:
 def find_shards(
     name: str, spec: InputSpec, stores: JobStores, looks: Callable[[], None] = lambda: None
 ) -> Iterator[InputShard]:
-    """The shards of an input: by path as written, then by name; one that two paths name comes once.
+    """Yield the shards of an input: by path as written, then by name. A file that matches two paths is included once.
 
-    ``looks`` is called before each directory, and what it raises ends the search. Blocks. Raises BadInputError for a
-    path that names nothing, and for one that no store is known for; StorageError.
+    ``looks`` is called before each directory, and its exceptions end the search. Blocks. Raises BadInputError for a
+    path without files or with an unknown store, and StorageError.
     """
     named = (_named_at(name, spec, index, stores, looks) for index in range(len(spec.paths)))
     files = itertools.chain.from_iterable(named)
@@ -162,7 +162,7 @@ def find_shards(
 def find_shards_at(
     name: str, spec: InputSpec, index: int, stores: JobStores, looks: Callable[[], None] = lambda: None
 ) -> Iterator[InputShard]:
-    """The shards of one of its paths; otherwise like ``find``."""
+    """Yield the shards of one path of the input; otherwise like ``find_shards``."""
     yield from _cut(name, spec, _named_at(name, spec, index, stores, looks), stores, looks)
 
 
@@ -176,7 +176,7 @@ def _cut(
 
 
 def _once(files: Iterable[FileStatus]) -> Iterator[FileStatus]:
-    seen: set[bytes] = set()  # hashes: a million of them take less than their names
+    seen: set[bytes] = set()  # hashes, because a million of them need less memory than names
     for status in files:
         mark = hashlib.blake2b(status.path.encode(), digest_size=16).digest()
         if mark not in seen:
@@ -187,7 +187,7 @@ def _once(files: Iterable[FileStatus]) -> Iterator[FileStatus]:
 def _named_at(
     name: str, spec: InputSpec, index: int, stores: JobStores, looks: Callable[[], None]
 ) -> Iterator[FileStatus]:
-    """The files that one of its paths names."""
+    """Yield the files of one path of the input."""
     written = spec.paths[index]
     where = item(child(child("inputs", name), "paths"), index)
     empty = True
@@ -220,7 +220,7 @@ def _files(where: str, written: str, stores: JobStores, looks: Callable[[], None
 
 
 def _all_of(directories: _Directories, status: FileStatus) -> Iterator[FileStatus]:
-    """The file itself, or every file below the directory that is not hidden."""
+    """Yield the file itself, or all files below the directory that are not hidden."""
     if not status.is_directory:
         yield status
         return
@@ -230,7 +230,7 @@ def _all_of(directories: _Directories, status: FileStatus) -> Iterator[FileStatu
 
 
 def _matching(directories: _Directories, directory: str, patterns: Sequence[str]) -> Iterator[FileStatus]:
-    """What below the directory matches, a pattern for each level; of directories that match, their files."""
+    """Yield the files that match one pattern for each level, and all files of directories that match."""
     pattern, below = patterns[0], patterns[1:]
     if pattern == _ANY_DIRECTORIES:
         while below and below[0] == _ANY_DIRECTORIES:
@@ -247,7 +247,7 @@ def _matching(directories: _Directories, directory: str, patterns: Sequence[str]
 
 
 def _at_any_depth(directories: _Directories, directory: str, below: Sequence[str]) -> Iterator[FileStatus]:
-    """What matches ``below`` in this directory, or in one below it."""
+    """Yield the files that match ``below`` in this directory or at any level below it."""
     if below:
         yield from _matching(directories, directory, below)
     for entry in directories.entries(directory):

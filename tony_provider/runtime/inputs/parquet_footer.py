@@ -1,7 +1,7 @@
-"""The row groups of a Parquet file, read from its footer: Thrift's compact protocol, and only what is wanted of it.
+"""Read the sizes of a Parquet file's row groups from its footer, with a minimal parser of Thrift's compact protocol.
 
-The structures are those of parquet.thrift: ``FileMetaData`` has the row groups as field 4, and a ``RowGroup`` its
-bytes as field 2, and those in the file as field 6, which older writers leave out.
+The structures are those of parquet.thrift. ``FileMetaData`` has the row groups as field 4. A ``RowGroup`` has its
+uncompressed bytes as field 2, and its bytes in the file as field 6, which older writers omit.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from tony_provider.runtime.storage import Storage, read_bytes
 
 _PLAIN, _ENCRYPTED = b"PAR1", b"PARE"
 _END = 8  # bytes: the footer's length, and the magic
-_FIRST_READ = 64 << 10  # bytes: most footers are in them
+_FIRST_READ = 64 << 10  # bytes that contain most footers
 _LONGEST = 64 << 20
-_DEEPEST = 32  # structures within structures; there are 6 in parquet.thrift
+_DEEPEST = 32  # nested structures; parquet.thrift has 6 levels
 
 
 class ParquetError(ValueError):
-    """A file that is no Parquet file, or one whose footer cannot be read; the message says why, and not which."""
+    """A file is no Parquet file, or its footer is unreadable; the message gives the reason but not the file."""
 
 
 def row_group_sizes(storage: Storage, uri: str, size: int) -> list[int]:
-    """The bytes of each row group of a file of ``size`` bytes. Blocks; raises ParquetError, StorageError."""
+    """Return the bytes of each row group in a file of ``size`` bytes. Blocks; raises ParquetError, StorageError."""
     if size < len(_PLAIN) + _END:
         raise ParquetError("it is too short")
     end = _read(storage, uri, size, min(size, _FIRST_READ))
@@ -42,7 +42,7 @@ def row_group_sizes(storage: Storage, uri: str, size: int) -> list[int]:
 
 
 def parse_footer(footer: bytes) -> list[tuple[int, int]]:
-    """Of each row group the bytes as they are when they are read, and as they are in the file (0: not known).
+    """Return the uncompressed bytes of each row group, and its bytes in the file (0 if unknown).
 
     Raises ParquetError.
     """
@@ -64,7 +64,7 @@ def _read(storage: Storage, uri: str, size: int, length: int) -> bytes:
 
 
 def _in_the_file(groups: list[tuple[int, int]], size: int) -> list[int]:
-    """The bytes of each in the file. Where that is not known they share the file as they share what is read."""
+    """Return the bytes of each group in the file, estimated from the uncompressed bytes if they are unknown."""
     if all(compressed for _, compressed in groups):
         return [compressed for _, compressed in groups]
     total = sum(plain for plain, _ in groups)
@@ -102,9 +102,9 @@ _BINARY, _LIST, _SET, _MAP, _STRUCT = 8, 9, 10, 11, 12
 
 
 class _Compact:
-    """A reader of Thrift's compact protocol. Raises IndexError, ParquetError for what is none.
+    """Reader of Thrift's compact protocol. Raises IndexError, ParquetError for invalid data.
 
-    What it skips may lie behind the end: ``position`` tells.
+    After a skipped value, ``position`` may be beyond the end of the data.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -112,7 +112,7 @@ class _Compact:
         self.position = 0
 
     def fields(self) -> Iterator[tuple[int, int]]:
-        """The numbers and types of a structure's fields; each value is to be read or skipped before the next."""
+        """Yield numbers and types of a structure's fields. Read or skip each value before the next field."""
         field = 0
         while header := self._byte():
             more = header >> 4
@@ -120,7 +120,7 @@ class _Compact:
             yield field, header & 15
 
     def elements(self) -> tuple[int, int]:
-        """How many elements a list has, and their type."""
+        """Return the number of elements of a list, and their type."""
         count, kind, self.position = _list_header(self._data, self.position)
         return count, kind
 
@@ -129,7 +129,7 @@ class _Compact:
         return (number >> 1) ^ -(number & 1)
 
     def skip(self, kind: int) -> None:
-        """Go on behind a value."""
+        """Move behind a value."""
         self.position = _behind(self._data, self.position, kind, 0)
 
     def _byte(self) -> int:
@@ -137,13 +137,14 @@ class _Compact:
         return self._data[self.position - 1]
 
 
-# Almost all of a footer is skipped, value by value: hence functions of positions, and no calls for short values.
+# Almost all of a footer is skipped value by value. For speed this uses functions of positions, and no calls for short
+# values.
 
 
 def _behind(data: bytes, at: int, kind: int, depth: int) -> int:
-    """The position behind the value of a field that begins at a position."""
+    """Return the position behind the field value that begins at ``at``."""
     if kind in _BOOLEANS:
-        return at  # the type says it
+        return at  # the value is in the type
     if kind in _NUMBERS:
         while data[at] > 127:
             at += 1
@@ -188,14 +189,14 @@ def _behind_struct(data: bytes, at: int, depth: int) -> int:
 def _behind_elements(data: bytes, at: int, count: int, kinds: tuple[int, ...], depth: int) -> int:
     for _ in range(count):
         for kind in kinds:
-            at = at + 1 if kind in _BOOLEANS else _behind(data, at, kind, depth + 1)  # as an element it has a byte
+            at = at + 1 if kind in _BOOLEANS else _behind(data, at, kind, depth + 1)  # Booleans have a byte as elements
         if at > len(data):
             raise ParquetError("its footer is damaged")
     return at
 
 
 def _list_header(data: bytes, at: int) -> tuple[int, int, int]:
-    """How many elements, their type, and the position behind that."""
+    """Return the number of elements, their type, and the position of the first one."""
     count, kind, at = data[at] >> 4, data[at] & 15, at + 1
     if count == 15:
         count, at = read_varint(data, at)

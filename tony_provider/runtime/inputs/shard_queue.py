@@ -1,7 +1,7 @@
-"""The queue of an input's shards: who has taken which, and which are committed. A pure state machine.
+"""Queue of an input's shards, a pure state machine, and the log of its commits on the store.
 
-A shard is free, taken, committed or failed. It is taken by one reader at a time; when that ends it is free again. Only
-who has it can commit it. A byte for each shard, and a little more for those that are taken.
+A shard is free, taken, committed or failed. One reader at a time takes a shard, and only this reader can commit it. The
+shard is free again when the reader ends. The queue needs a byte for each shard, and more for taken shards.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ import attrs
 from tony_provider.runtime.common.bounds import COMMITS_LIMIT, read_json
 from tony_provider.runtime.storage import Storage, StorageNotFound, is_temporary, read_whole, uris, write_atomically
 
-MOST_AT_ONCE = 256  # shards that one reader may have taken; so many last commits of it are remembered
+MOST_AT_ONCE = 256  # limit for the shards of one reader, and for its remembered commits
 
 
 class ShardState(IntEnum):
-    """What has become of a shard."""
+    """State of a shard in the queue."""
 
     FREE = 0
     TAKEN = 1
     COMMITTED = 2
-    FAILED = 3  # it cannot be read
+    FAILED = 3  # unreadable
 
 
 @attrs.frozen
 class ShardReader:
-    """One start of a task's user process: it takes shards, and when it ends they are free again."""
+    """One start of a task's user process. It takes shards, which are free again when it ends."""
 
     task: str  # such as worker:0
     attempt: int
@@ -41,23 +41,24 @@ class ShardReader:
 
 @attrs.define
 class _Hand:
-    """What one reader has."""
+    """The shards of one reader."""
 
-    taken: dict[int, int] = attrs.field(factory=dict)  # shards, and the number of the request that took each
-    settled: deque[int] = attrs.field(factory=lambda: deque(maxlen=MOST_AT_ONCE))  # its last commits and failures
-    returns: deque[int] = attrs.field(factory=lambda: deque(maxlen=MOST_AT_ONCE))  # its last requests to give back
+    taken: dict[int, int] = attrs.field(factory=dict)  # shard -> number of the request that took it
+    settled: deque[int] = attrs.field(factory=lambda: deque(maxlen=MOST_AT_ONCE))  # latest commits and failures
+    # latest requests to give a shard back
+    returns: deque[int] = attrs.field(factory=lambda: deque(maxlen=MOST_AT_ONCE))
 
 
 class ShardQueue:
-    """The shards of one input, numbered from 0 on, dealt one by one. Free ones go out in this order."""
+    """The shards of one input, numbered from 0, handed out one by one. Free shards are handed out in this order."""
 
     def __init__(self, count: int) -> None:
         self._states = bytearray(count)
-        self._fresh = 0  # from here on no shard was ever dealt
-        self._returned: list[int] = []  # a heap; may hold what is not free any more
+        self._fresh = 0  # shards from here on were never handed out
+        self._returned: list[int] = []  # heap; may contain shards that are no longer free
         self._hands: dict[ShardReader, _Hand] = {}
         self.committed = 0
-        self.failed: dict[int, str] = {}  # why each cannot be read
+        self.failed: dict[int, str] = {}  # shard -> why it is unreadable
 
     def __len__(self) -> int:
         return len(self._states)
@@ -67,33 +68,33 @@ class ShardQueue:
 
     @property
     def taken(self) -> int:
-        """How many shards somebody has."""
+        """The number of taken shards."""
         return sum(len(hand.taken) for hand in self._hands.values())
 
     @property
     def settled(self) -> int:
-        """How many shards are committed, or have failed."""
+        """The number of committed and failed shards."""
         return self.committed + len(self.failed)
 
     @property
     def over(self) -> bool:
-        """Whether all shards are."""
+        """Whether all shards are committed or failed."""
         return self.settled == len(self._states)
 
     @property
     def has_free(self) -> bool:
-        """Whether a shard may be free; False: none is."""
+        """Whether a shard may be free. If False, no shard is free."""
         return bool(self._returned) or self._fresh < len(self._states)
 
     @property
     def readers(self) -> list[ShardReader]:
-        """Who has something, or has settled something."""
+        """The readers that have taken or settled a shard."""
         return list(self._hands)
 
-    # ---- what readers do ---------------------------------------------------------------------------------------
+    # ---- actions of readers ------------------------------------------------------------------------------------
 
     def take(self, reader: ShardReader, request: int) -> Optional[int]:
-        """The next free shard, from now on taken; the same one for the same request. None when none is free."""
+        """Take the next free shard, or None if no shard is free. A repeated request returns the same shard."""
         hand = self._hands.setdefault(reader, _Hand())
         for shard, asked in hand.taken.items():
             if asked == request:
@@ -105,7 +106,7 @@ class ShardQueue:
         return free
 
     def commit(self, reader: ShardReader, shard: int) -> bool:
-        """Commit a shard that this reader has taken; False when it has not. Again, it is as if it had been once."""
+        """Commit a shard; returns False if this reader has not taken it. Idempotent."""
         if self._has_settled(reader, shard, ShardState.COMMITTED):
             return True
         if not self._put_down(reader, shard, ShardState.COMMITTED):
@@ -115,7 +116,7 @@ class ShardQueue:
         return True
 
     def fail(self, reader: ShardReader, shard: int, reason: str) -> bool:
-        """Put a shard aside that this reader cannot read; False when it has not taken it. Nobody gets it again."""
+        """Mark a shard as unreadable permanently; returns False if this reader has not taken it."""
         if self._has_settled(reader, shard, ShardState.FAILED):
             return True
         if not self._put_down(reader, shard, ShardState.FAILED):
@@ -125,9 +126,9 @@ class ShardQueue:
         return True
 
     def give_back(self, reader: ShardReader, shard: int, request: int) -> bool:
-        """Have a shard that this reader has taken be free again; False when it has not taken it.
+        """Free a shard; returns False if this reader has not taken it.
 
-        The same request again does nothing: the reader may have taken the shard once more by then.
+        A repeated request has no effect, because the reader may have taken the shard again by then.
         """
         hand = self._hands.get(reader)
         if hand is None or request in hand.returns or not self._free(reader, shard):
@@ -136,7 +137,7 @@ class ShardQueue:
         return True
 
     def ended(self, reader: ShardReader) -> bool:
-        """Free whatever this reader has: it will say nothing more. Whether it had anything."""
+        """Free all shards of a reader that has ended; returns whether it had any."""
         hand = self._hands.get(reader)
         if hand is None:
             return False
@@ -144,12 +145,12 @@ class ShardQueue:
         del self._hands[reader]
         return bool(returned)
 
-    # ---- what a later application master is told ---------------------------------------------------------------
+    # ---- recovery by a later application master ----------------------------------------------------------------
 
     def was_settled(self, reader: ShardReader, shard: int, failed: Optional[str] = None) -> None:
-        """A former application master has committed this shard, or put it aside as ``failed``; the last one counts.
+        """Restore a commit, or a failure with reason ``failed``, of an earlier application master; the last one counts.
 
-        Raises IndexError for a number that no shard has.
+        Raises IndexError for an unknown shard.
         """
         self._forget(shard)
         self._hands.setdefault(reader, _Hand()).settled.append(shard)
@@ -160,7 +161,7 @@ class ShardQueue:
             self.failed[shard] = failed
 
     def holds(self, reader: ShardReader, shards: Iterable[int]) -> None:
-        """A reader says that it has these since the time of a former application master. What is not free it loses."""
+        """Restore shards that a reader took from an earlier application master, unless they are no longer free."""
         hand = self._hands.setdefault(reader, _Hand())
         for shard in shards:
             if 0 <= shard < len(self._states) and self._states[shard] == ShardState.FREE:
@@ -168,7 +169,7 @@ class ShardQueue:
                 hand.taken[shard] = 0  # no request has this number
 
     def _forget(self, shard: int) -> None:
-        """Whatever became of it: that was written by a master that had been replaced, and nobody has heard of it."""
+        """Undo an earlier settlement: a master that had been replaced wrote it, and no reader knows about it."""
         if self._states[shard] == ShardState.COMMITTED:
             self.committed -= 1
         elif self._states[shard] == ShardState.FAILED:
@@ -213,19 +214,20 @@ class ShardQueue:
             yield self._fresh - 1
 
 
-_FULL = 256 << 10  # bytes of a file
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))  # to make one takes as long as writing a line
+_FULL = 256 << 10  # bytes of a file after which the next one begins
+# shared, because creating one takes as long as encoding a line
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 @attrs.frozen
 class Settled:
-    """A shard that was committed, or put aside because it cannot be read."""
+    """A shard that was committed, or marked as unreadable."""
 
     shard: int
     reader: ShardReader
     time_ms: int  # epoch
-    failed: Optional[str] = None  # why it cannot be read; None: it is committed
-    outputs: list[str] = attrs.field(factory=list)  # what was made of it, as the program says
+    failed: Optional[str] = None  # why it is unreadable; None if it is committed
+    outputs: list[str] = attrs.field(factory=list)  # results that the program named
 
     def line(self) -> bytes:
         reader = self.reader
@@ -239,7 +241,7 @@ class Settled:
 
     @classmethod
     def of_line(cls, line: bytes) -> Settled:
-        """Raises ValueError for what ``line`` did not write."""
+        """Parse a line written by ``line``. Raises ValueError."""
         fields = read_json(line)
         try:
             reader = ShardReader(fields["task"], fields["attempt"], fields["start"])
@@ -249,17 +251,17 @@ class Settled:
 
 
 class CommitLog:
-    """What one application master adds to the log in a directory. All methods block."""
+    """The part of a directory's log that one application master writes. All methods block."""
 
     def __init__(self, storage: Storage, directory: str, am_attempt: int) -> None:
         self._storage = storage
         self._directory = directory
         self._am_attempt = am_attempt
-        self._number = 1  # of the file that is written
-        self._newest = b""  # what is in it
+        self._number = 1  # of the current file
+        self._newest = b""  # content of the current file
 
     def add(self, settled: Sequence[Settled]) -> None:
-        """Have these on the store. Raises StorageError; then none of them counts, and the same may be added again."""
+        """Store these entries. Raises StorageError; then none of them counts, and they can be added again."""
         content = self._newest + b"".join(each.line() for each in settled)
         name = f"{self._am_attempt:04d}-{self._number:06d}.jsonl"
         write_atomically(self._storage, uris.join(self._directory, name), content)
@@ -269,9 +271,9 @@ class CommitLog:
 
 
 def read_log(storage: Storage, directory: str) -> Iterator[Settled]:
-    """All that is in the log, by application master, oldest first: of a shard that comes again the last counts.
+    """Yield all entries of the log, by application master, oldest first. The last entry of a shard counts.
 
-    Blocks. Raises StorageError, ValueError for a line that is none.
+    Blocks. Raises StorageError, and ValueError for an invalid line.
     """
     try:
         files = storage.list(directory)

@@ -1,4 +1,4 @@
-"""A shard of an input, and the line of JSON that it is in listings and parts."""
+"""Shards of an input, the listing that stores them as JSON lines, and their balanced assignment to tasks."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from tony_provider.runtime.storage import FileStatus, Storage
 
 @attrs.frozen
 class InputShard:
-    """A file of an input, or a piece of one; the file as it was when it was listed.
+    """A file of an input, or a piece of one, with the state of the file when it was listed.
 
-    A line has only what is known of its shard, so that those of earlier releases, which knew whole files, are read.
+    A line has only the known fields of a shard.
     """
 
     uri: str
     size: int  # bytes of the file
-    modified_ms: int  # epoch, as the store reports it; 0 where it does not
-    format: Optional[str] = None  # of InputFormat; None where the program knows what is in it
-    offset: Optional[int] = None  # of a piece: bytes before it. Its records are those that begin in it
-    length: Optional[int] = None  # of a piece: its bytes
-    row_groups: Optional[tuple[int, int]] = None  # of a piece of a Parquet file: the first, and the one after the last
-    checksum: Optional[str] = None  # of the file, as its store gives it
+    modified_ms: int  # epoch; 0 if the store does not report it
+    format: Optional[str] = None  # value of InputFormat; None if only the program knows the format
+    offset: Optional[int] = None  # bytes before a piece, whose records are those that begin in it
+    length: Optional[int] = None  # bytes of a piece
+    row_groups: Optional[tuple[int, int]] = None  # of a piece of a Parquet file: first, and last + 1
+    checksum: Optional[str] = None  # of the file, from its store
 
     @property
     def bytes_to_read(self) -> int:
-        """What the deal is balanced by."""
+        """The size by which shards are balanced."""
         return self.size if self.length is None else self.length
 
     @classmethod
@@ -46,7 +46,7 @@ class InputShard:
 
     @classmethod
     def of_line(cls, line: bytes) -> InputShard:
-        """Raises ValueError for what ``line`` did not write."""
+        """Parse a line written by ``line``. Raises ValueError."""
         fields = read_json(line)
         try:
             groups = fields.get("row_groups")
@@ -69,17 +69,18 @@ class InputShard:
 
 
 _FIELDS = [field.name for field in attrs.fields(InputShard)]
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))  # to make one takes as long as writing a line
+# shared, because creating one takes as long as encoding a line
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 class Listing:
-    """The shards of one input, by number from 0 on. ``close`` it.
+    """The shards of one input, by number from 0. Must be closed.
 
-    The lines are in a file of this machine that has no name any more, and goes with the process.
+    The lines are in an unnamed temporary file, which disappears with the process.
     """
 
     def __init__(self) -> None:
-        self._file: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the listing
+        self._file: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the listing
         self._ends = array("Q", [0])
         self.sizes = array("Q")  # bytes, of each shard
         self.total_size = 0  # bytes of all
@@ -89,7 +90,7 @@ class Listing:
 
     @classmethod
     def of(cls, shards: Iterable[InputShard]) -> Listing:
-        """Blocks. Raises OSError when the disk is full, and what ``shards`` raises."""
+        """Write shards to a new listing. Blocks. Raises OSError if the disk is full, and the errors of ``shards``."""
         made = cls()
         try:
             for shard in shards:
@@ -102,7 +103,7 @@ class Listing:
 
     @classmethod
     def load(cls, storage: Storage, uri: str) -> Listing:
-        """A listing that ``save`` has written. Blocks; raises StorageError, ValueError, OSError."""
+        """Load a listing written by ``save``. Blocks; raises StorageError, ValueError, OSError."""
         made = cls()
         try:
             with storage.open_read(uri) as stream:
@@ -115,12 +116,12 @@ class Listing:
         return made
 
     def save(self, storage: Storage, uri: str) -> None:
-        """Write it to the store, whole or not at all. Blocks; raises StorageError."""
+        """Write the listing to the store atomically. Blocks; raises StorageError."""
         self._file.seek(0)
         storage.write(uri, self._file, overwrite=True)
 
     def lines(self, numbers: Sequence[int]) -> list[bytes]:
-        """The lines of these shards. Blocks for a moment; may be called from several threads."""
+        """Return the lines of these shards. Blocks briefly; thread-safe."""
         return [self._line(number) for number in numbers]
 
     def close(self) -> None:
@@ -139,25 +140,26 @@ class Listing:
 
 @attrs.frozen
 class BalancedAssignment:
-    """Which shards are in which part: every shard in one, and none without any where there are enough of them.
+    """Assignment of each shard to one part. No part is empty if there are enough shards.
 
-    Eight bytes for each shard.
+    Needs eight bytes for each shard.
     """
 
     parts: int
-    _order: array[int]  # numbers of shards, part after part; in a part as in the listing
-    _begins: array[int]  # of each part in ``_order``, and the end of the last
+    _order: array[int]  # numbers of shards, part after part, each in the order of the listing
+    _begins: array[int]  # beginning of each part in ``_order``, and the end of the last
 
     @classmethod
     def of(cls, sizes: Sequence[int], parts: int) -> BalancedAssignment:
-        """Deal shards of these sizes, in bytes: the largest first, each to the part that is the smallest by then.
+        """Assign shards of these sizes, in bytes: the largest first, each to the part that is the smallest so far.
 
-        So no part is more than a third larger than the best deal's largest.
+        So no part is more than a third larger than the largest part of the best assignment.
         """
         owners = array("I", bytes(4 * len(sizes)))
         counts = array("Q", bytes(8 * parts))
-        smallest = [(0, 0, part) for part in range(parts)]  # its bytes, its shards, its number
-        for shard in sorted(range(len(sizes)), key=sizes.__getitem__, reverse=True):  # of equals the first stays first
+        smallest = [(0, 0, part) for part in range(parts)]  # bytes, shards, number
+        # stable: the first of equal shards stays first
+        for shard in sorted(range(len(sizes)), key=sizes.__getitem__, reverse=True):
             size, count, part = smallest[0]
             heapq.heapreplace(smallest, (size + sizes[shard], count + 1, part))
             owners[shard] = part
@@ -165,7 +167,7 @@ class BalancedAssignment:
         return cls(parts, *_by_part(owners, counts))
 
     def part(self, number: int) -> Sequence[int]:
-        """The numbers of the shards of a part, in the order of the listing."""
+        """Return the numbers of a part's shards, in the order of the listing."""
         return self._order[self._begins[number] : self._begins[number + 1]]
 
 
@@ -181,14 +183,14 @@ def _by_part(owners: array[int], counts: array[int]) -> tuple[array[int], array[
 
 
 def shards_needed(job: JobSpec, name: str) -> int:
-    """How many shards an input must have at least: with a static deal one for each task, the job resized or not."""
+    """Return the minimum number of shards: with a static deal one for each task, at the job's maximum size."""
     if job.inputs[name].deal is InputDeal.QUEUE:
         return 1
     return sum(job.tasks[each].most_instances for each in job.readers(name))
 
 
 def too_few_shards(job: JobSpec, name: str, shards: int) -> Optional[str]:
-    """What is wrong with so few shards, and what to do; None when they suffice."""
+    """Return why there are too few shards and what to do, or None if they suffice."""
     tasks = shards_needed(job, name)
     if shards >= tasks:
         return None

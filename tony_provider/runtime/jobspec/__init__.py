@@ -1,1 +1,1 @@
-"""The job specification: ``model`` says what a job is; ``parsing`` beside it reads what people write."""
+"""The job specification: ``model`` defines what a job is; the folder ``parsing`` reads what people write."""

@@ -1,4 +1,4 @@
-"""The task type that the key ``tensorboard`` stands for: one like others, whose command is ours."""
+"""Content of a job's containers: TensorBoard's task type, images, Python environments, files and variables."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from tony_provider.runtime.jobspec.model import (
 from tony_provider.runtime.jobspec.problems import child, item
 
 TENSORBOARD_TASK = f"{TENSORBOARD}:0"
-TENSORBOARD_PAGE = "tensorboard/"  # its address, below the job's page
+TENSORBOARD_PAGE = "tensorboard/"  # address of TensorBoard's page, below the job's page
 
 
 def tensorboard_task(tensorboard: TensorBoardSpec) -> TaskSpec:
-    """The task type for the key."""
+    """Return the task type that the key ``tensorboard`` stands for."""
     return TaskSpec(
         command=f"exec python {contract.TENSORBOARD_PROGRAM}",
         memory=tensorboard.memory,
@@ -41,22 +41,22 @@ def tensorboard_task(tensorboard: TensorBoardSpec) -> TaskSpec:
 
 
 def with_tensorboard_task(job: JobSpec) -> JobSpec:
-    """The job with TensorBoard's task among the others, as everybody who runs it wants it."""
+    """Return the job with TensorBoard's task type added, as the runtime needs it."""
     if job.tensorboard is None:
         return job
     return attrs.evolve(job, tasks={**job.tasks, TENSORBOARD: tensorboard_task(job.tensorboard)})
 
 
 def without_tensorboard_task(job: JobSpec) -> JobSpec:
-    """The job without TensorBoard's task, as people write it, and lay other things over it."""
+    """Return the job without TensorBoard's task type, as people write it and override its keys."""
     if job.tensorboard is None:
         return job
     return attrs.evolve(job, tasks={name: task for name, task in job.tasks.items() if name != TENSORBOARD})
 
 
 _MASTER = "am"
-MASTER_DOCKER_KEY = f"{_MASTER}.docker"  # the path of the application master's
-HOST_NETWORK = "host"  # Docker's name for the node's own
+MASTER_DOCKER_KEY = f"{_MASTER}.docker"  # path of the key for the application master's container
+HOST_NETWORK = "host"  # Docker's name for the node's own network
 NO_MASTER_NETWORK = (
     "tasks and YARN's proxy reach an application master at its node's address only; give it the node's network, "
     "am: {docker: {network: host}}, or no image, am: {docker: false}"
@@ -64,33 +64,33 @@ NO_MASTER_NETWORK = (
 
 
 def image_of(job: JobSpec, task_type: str) -> Optional[Docker]:
-    """What the containers of a task type run in; None: they are plain processes. Raises KeyError for another type."""
+    """Return the image of a task type's containers, or None for plain processes. Raises KeyError for unknown types."""
     return _laid_over(job.docker, job.tasks[task_type].docker)
 
 
 def image_of_master(job: JobSpec) -> Optional[Docker]:
-    """What the application master runs in; None: it is a plain process."""
+    """Return the application master's image. Return None if the application master is a plain process."""
     return _laid_over(job.docker, job.am.docker)
 
 
 def docker_keys(job: JobSpec) -> dict[str, Docker]:
-    """Every ``docker`` that a job gives, by its path."""
+    """Return every ``docker`` key of a job, by its path."""
     given = {"docker": job.docker, **{child(place, "docker"): own for place, own in _places(job).items()}}
     return {path: docker for path, docker in given.items() if docker is not None}
 
 
 def images(job: JobSpec) -> dict[str, Optional[Docker]]:
-    """What each kind of container runs in, by the path of the key ``docker`` that may say so for it alone."""
+    """Return the image of each kind of container, by the path of its ``docker`` key. None means plain processes."""
     return {child(place, "docker"): _laid_over(job.docker, own) for place, own in _places(job).items()}
 
 
 def is_docker_image(image: Optional[Docker]) -> bool:
-    """Whether Docker starts it."""
+    """Return whether Docker starts the image."""
     return image is not None and image.runtime is not ContainerRuntime.RUNC
 
 
 def _places(job: JobSpec) -> Mapping[str, Optional[Docker]]:
-    """The task of the key ``tensorboard``, where it stands among the others, is told by the key."""
+    """Return the ``docker`` of each kind of container. TensorBoard's is that of the key ``tensorboard``."""
     tasks = {child("tasks", name): task.docker for name, task in without_tensorboard_task(job).tasks.items()}
     tensorboard = {TENSORBOARD: job.tensorboard.docker} if job.tensorboard else {}
     return {_MASTER: job.am.docker, **tasks, **tensorboard}
@@ -113,26 +113,26 @@ PYTHON_ENV_FORMS = (
     "a directory on the nodes (an absolute path), an archive (whose name ends in "
     f"{', '.join(ARCHIVE_ENDINGS)}), a PEX ({PEX_ENDING}), or wheels ({WHEEL_ENDING}, or a directory of them)"
 )
-PYTHON_ENV_KEY = "python_env"  # the path of the job's key, which task types may have, too
+PYTHON_ENV_KEY = "python_env"  # path of the job's key; task types may have the same key
 _PREFIX = "file://"
 
 
 class EnvironmentKind(str, Enum):
-    """What a ``python_env`` is, and so how its Python comes to a container."""
+    """Form of a ``python_env``, which determines how its Python reaches a container."""
 
-    DIRECTORY = "directory"  # that the nodes have, with bin/python
-    ARCHIVE = "archive"  # made by venv-pack, conda-pack or `airflow tony env build`; containers get it unpacked
+    DIRECTORY = "directory"  # directory on the nodes, with bin/python
+    ARCHIVE = "archive"  # made by venv-pack, conda-pack or `airflow tony env build`; unpacked for containers
     PEX = "pex"
-    WHEELS = "wheels"  # files, and directories of files: laid over the nodes' own Python
+    WHEELS = "wheels"  # wheel files and directories of wheel files, added to the Python on the nodes
 
 
 def is_archived(source: str) -> bool:
-    """Whether a source is an archive to be unpacked, by the ending of its name."""
+    """Return whether the name of a source ends like that of an archive to be unpacked."""
     return source.lower().endswith(ARCHIVE_ENDINGS)
 
 
 def parts(python_env: PythonEnv) -> list[str]:
-    """Return the paths and URIs of an environment, with their marks: a single one, or several wheels."""
+    """Return the paths and URIs of an environment, with their marks: one, or several wheels."""
     return python_env.split(",")
 
 
@@ -142,10 +142,10 @@ def without_marks(python_env: PythonEnv) -> PythonEnv:
 
 
 def python_env_kind(python_env: PythonEnv) -> Optional[EnvironmentKind]:
-    """The kind of an environment; None: it cannot be one.
+    """Return the kind of an environment, or None if it is invalid.
 
-    What is neither absolute nor ends as an archive does can be a directory of wheels, beside the DAG or on the store.
-    A source with the mark ``STORED`` is never a directory on the nodes.
+    A source that is not absolute and not named like an archive may be a directory of wheels, next to the DAG or on the
+    store. A source with the mark ``STORED`` is never a directory on the nodes.
     """
     named = parts(python_env)
     if len(named) > 1:
@@ -161,12 +161,12 @@ def python_env_kind(python_env: PythonEnv) -> Optional[EnvironmentKind]:
 
 
 def node_directory(python_env: PythonEnv) -> str:
-    """The path on the nodes of an environment that is a directory there."""
+    """Return the path of an environment that is a directory on the nodes."""
     return python_env[len(_PREFIX) :] if python_env.startswith(_PREFIX) else python_env
 
 
 def named_environments(job: JobSpec) -> Iterator[tuple[str, Optional[str], PythonEnv]]:
-    """Each environment that a job names: its key, the task type that it is of (None: the job's), itself."""
+    """Yield each environment of a job: its key, its task type (None for the job's environment), and its value."""
     if job.python_env is not None:
         yield PYTHON_ENV_KEY, None, job.python_env
     for name, task in job.tasks.items():
@@ -180,27 +180,27 @@ ARCHIVES = "archives"
 
 @attrs.frozen
 class NamedResource:
-    """An entry of ``files`` or ``archives``."""
+    """Entry of ``files`` or ``archives`` with its place in the job."""
 
-    level: str  # the path of the job's level that has the list: empty, or such as tasks.worker
+    level: str  # path of the level that has the list: empty for the job, or such as tasks.worker
     kind: str  # FILES or ARCHIVES
     index: int
     resource: Resource
-    task_type: Optional[str]  # whose containers get it; None: those of all
+    task_type: Optional[str]  # type whose containers receive it; None: all containers
 
     @property
     def path(self) -> str:
-        """Such as ``tasks.worker.files[0]``."""
+        """Path of the entry, such as ``tasks.worker.files[0]``."""
         return item(child(self.level, self.kind), self.index)
 
     @property
     def key(self) -> str:
-        """What a training is compared by, whatever the order of the list: such as ``tasks.worker.files.train.py``."""
+        """Key to compare trainings by, independent of the list's order, such as ``tasks.worker.files.train.py``."""
         return f"{child(self.level, self.kind)}.{self.resource.target}"
 
 
 def named_resources(job: JobSpec) -> Iterator[NamedResource]:
-    """All of them, the job's first."""
+    """Yield all entries of ``files`` and ``archives``, those of the job's level first."""
     levels: list[tuple[str, Optional[str], list[Resource], list[Resource]]] = [("", None, job.files, job.archives)]
     levels += [(child("tasks", name), name, task.files, task.archives) for name, task in job.tasks.items()]
     for level, task_type, files, archives in levels:
@@ -210,7 +210,7 @@ def named_resources(job: JobSpec) -> Iterator[NamedResource]:
 
 
 def env_by_path(job: JobSpec) -> dict[str, Mapping[str, str]]:
-    """The environments that a job gives, by their path: the job's, each task type's, that of our TensorBoard."""
+    """Return the variables of the job, of each task type and of TensorBoard, by the path of their key."""
     own = {"tensorboard.env": job.tensorboard.env} if job.tensorboard else {}
     tasks = {child(child("tasks", name), "env"): task.env for name, task in job.tasks.items()}
     return {"env": job.env, **tasks, **own}

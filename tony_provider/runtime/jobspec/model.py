@@ -1,6 +1,6 @@
 """The job specification: the only definition of what a job is, used on the Airflow side and on the nodes.
 
-One attrs class per level, one documented field per line. Parsing, units, merging and validation stand beside it.
+One attrs class per level, one documented field per line. ``units`` and the folder ``parsing`` read and validate it.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ PER_GPU = Processes("gpus")  # one process for each GPU of the container
 
 
 class Role(str, Enum):
-    """What a task type means for the job's end. Defaults to the role that its name says, else ``worker``."""
+    """Role of a task type, which determines how its tasks end. Defaults to the type's name, or ``worker``."""
 
-    CHIEF = "chief"  # tracked; in a parameter-server job its end is the job's
+    CHIEF = "chief"  # tracked; in a parameter-server job, the job ends with it
     WORKER = "worker"  # tracked: each must succeed
-    PS = "ps"  # never ends by itself; stopped at the end, its failure fails the job
-    EVALUATOR = "evaluator"  # outside the others' cluster; stopped some time after the end, its failure fails the job
-    ONCE = "once"  # outside the others' cluster; ends by itself, must succeed, and is not run again after that
-    SIDECAR = "sidecar"  # outside the others' cluster; stopped at the end, its failure is only reported
+    PS = "ps"  # runs until it is stopped at the end; its failure fails the job
+    EVALUATOR = "evaluator"  # outside the cluster; stopped some time after the end; its failure fails the job
+    ONCE = "once"  # outside the cluster; ends by itself, must succeed, and does not run again after success
+    SIDECAR = "sidecar"  # outside the cluster; stopped at the end; its failure is only reported
 
     @property
     def is_tracked(self) -> bool:
-        """Whether the job waits for tasks of this role to end by themselves."""
+        """Whether the job waits until tasks of this role end by themselves."""
         return self in (Role.CHIEF, Role.WORKER)
 
 
@@ -62,75 +62,75 @@ _ROLE_BY_NAME = {**{role.value: role for role in Role}, TENSORBOARD: Role.SIDECA
 
 
 class RestartScope(str, Enum):
-    """What starts again when a task of a type fails. Defaults to what the framework needs, see Framework.scope."""
+    """Tasks that restart if a task of a type fails. Defaults to what the framework needs, see Framework.scope."""
 
-    GANG = "gang"  # every task of the cluster, from the newest checkpoint, in the containers that are still there
-    TASK = "task"  # this one only; the others go on
-    NEVER = "never"  # nothing: its failure is the job's (a side-car's is reported)
+    GANG = "gang"  # every task of the cluster, from the newest checkpoint, in the remaining containers
+    TASK = "task"  # only the failed task; the others continue
+    NEVER = "never"  # no task: the failure fails the job (that of a sidecar is reported)
 
 
 class Milestone(str, Enum):
-    """How far all tasks of a type must be for those that wait for it to begin."""
+    """State that all tasks of a type must reach before the tasks that wait for them start."""
 
-    STARTED = "started"  # their user processes run
-    READY = "ready"  # and their readiness probes have succeeded
+    STARTED = "started"  # their user processes are running
+    READY = "ready"  # their readiness probes have also succeeded
     SUCCEEDED = "succeeded"
 
 
 class SuccessRule(str, Enum):
-    """Which of the chief and the workers that decide must succeed. Defaults to Framework.decisive."""
+    """Rule for which deciding tasks (chief and workers) must succeed. Defaults to Framework.decisive."""
 
-    CHIEF = "chief"  # the chief; workers are stopped then
-    ALL = "all"  # chief and workers, all of them
-    ANY = "any"  # the first one: a search that needs one result
+    CHIEF = "chief"  # the chief; then the workers are stopped
+    ALL = "all"  # the chief and all workers
+    ANY = "any"  # the first task to succeed: a search that needs one result
 
 
 class StartRule(str, Enum):
-    """When the tasks of a job begin."""
+    """Rule for when the tasks of a job start."""
 
-    GANG = "gang"  # all together, once every container is there: they need each other
-    FIRST_COME = "first-come"  # each as soon as its container is there: more tasks than fit at a time
+    GANG = "gang"  # together, once all containers are allocated, because the tasks need each other
+    FIRST_COME = "first-come"  # each as soon as its container is allocated, because not all may fit at the same time
 
 
 class GrowRule(str, Enum):
-    """What makes a type larger than its ``instances`` while the job runs."""
+    """Condition on which a type grows beyond its ``instances`` while the job runs."""
 
-    ASKED = "asked"  # somebody's word alone
-    SPARE = "spare"  # also what the queue has to spare; it is given back when the cluster wants it
+    ASKED = "asked"  # only a request to resize the job
+    SPARE = "spare"  # also spare capacity of the queue, which is released when the cluster needs it
 
 
 class MirrorScope(str, Enum):
-    """The tasks whose checkpoint directories are stored while the job runs."""
+    """Tasks whose checkpoint directories are stored while the job runs."""
 
     AUTO = "auto"  # every task with a rank that writes checkpoints
-    LEADER = "leader"  # the chief, or else rank 0
-    ALL = "all"  # as auto; requests for a checkpoint go to all of them, and not to the leader alone
-    OFF = "off"  # none: the program writes to the storage itself, below TONY_CHECKPOINT_URI
+    LEADER = "leader"  # the chief, or rank 0 if there is no chief
+    ALL = "all"  # as auto, but requests for a checkpoint go to all of these tasks instead of only the leader
+    OFF = "off"  # no task: the program writes to the store itself, below TONY_CHECKPOINT_URI
 
 
 class CheckpointFormat(str, Enum):
-    """How complete checkpoints are told from others."""
+    """Format by which complete checkpoints are recognized."""
 
-    AUTO = "auto"  # every format below is looked for
+    AUTO = "auto"  # every format below
     TENSORFLOW = "tensorflow"  # tf.train.Checkpoint: state file, index, every data shard
-    KERAS = "keras"  # .keras files, and what BackupAndRestore keeps
+    KERAS = "keras"  # .keras files, and the files of BackupAndRestore
     PYTORCH = "pytorch"  # files of torch.save, and directories of shards
     ORBAX = "orbax"  # step directories
-    NUMPY = "numpy"  # .npz and .npy files; with auto only where there is nothing else
-    MANIFEST = "manifest"  # whatever a manifest names, see tony_sdk.commit_checkpoint
+    NUMPY = "numpy"  # .npz and .npy files; with auto only if no other format is found
+    MANIFEST = "manifest"  # files that a manifest names, see tony_sdk.commit_checkpoint
 
 
 class AfterSuccess(str, Enum):
-    """What stays of a checkpoint chain once the job has succeeded."""
+    """Checkpoints that a checkpoint chain keeps after the job has succeeded."""
 
-    KEEP_LAST = "keep-last"  # the newest
-    KEEP_ALL = "keep-all"  # all that keep and keep_every left
+    KEEP_LAST = "keep-last"  # the newest one
+    KEEP_ALL = "keep-all"  # every checkpoint that keep and keep_every have kept
     REMOVE = "remove"  # none
 
 
 @attrs.frozen
 class PortRange:
-    """Ports that the application master and the tasks may listen on, both ends included. Written as ``20000-31999``."""
+    """Range of ports that the master and the tasks may listen on, both ends included. Written as ``20000-31999``."""
 
     first: int
     last: int
@@ -147,131 +147,131 @@ def unmarked(source: str) -> tuple[str, bool]:
 
 @attrs.frozen
 class Resource:
-    """A file or archive that every task finds in its working directory.
+    """File or archive for the working directory of tasks.
 
     Written as ``SRC`` or ``SRC::NAME``, with or without ``STORED`` before it.
     """
 
-    source: str  # a path (relative ones resolve against the DAG's folder), or a URI of the job's storage
-    name: Optional[str] = None  # its name in the working directory; default: the last part of source
+    source: str  # path (relative to the DAG's folder) or URI of the job's store
+    name: Optional[str] = None  # name in the working directory; default: the last part of source
     stored: bool = False  # look the source up only on the job's store, never on the machine that submits the job
 
     @property
     def target(self) -> str:
-        """The resource's name in the working directory; empty when the source has no last part to take it from."""
+        """Name of the resource in the working directory; empty if the source has no last part."""
         return self.name if self.name is not None else self.source.rstrip("/").rpartition("/")[2]
 
 
 @attrs.frozen
 class Windows:
-    """When the job may have containers; outside of these hours it is suspended. Written as a list, or with its zone."""
+    """Hours in which the job may have containers; otherwise it is suspended. Written as a list or with a time zone."""
 
-    open: list[OpenHours]  # hours of the week; those that end before they begin go on into the next day
-    zone: str = "UTC"  # by whose clocks, as the IANA names it: Europe/Berlin
+    open: list[OpenHours]  # hours of the week; hours that end before they begin extend into the next day
+    zone: str = "UTC"  # time zone of these hours, by its IANA name: Europe/Berlin
 
 
 class PidNamespace(str, Enum):
-    """Whose processes a container in an image sees."""
+    """Processes that a container in an image can see."""
 
-    HOST = "host"  # all of its node
+    HOST = "host"  # all processes of its node
 
 
 class ContainerRuntime(str, Enum):
-    """What a NodeManager starts containers by."""
+    """Runtime by which a NodeManager starts containers."""
 
     DOCKER = "docker"  # the node's Docker, from an image
-    RUNC = "runc"  # runc, from an image whose layers an administrator has put on HDFS; Hadoop 3.3 and newer
-    NONE = "none"  # nothing: as plain processes of the node
+    RUNC = "runc"  # runc, from an image whose layers an administrator has put on HDFS; Hadoop 3.3 or later
+    NONE = "none"  # no image: plain processes of the node
 
 
 @attrs.frozen
 class Docker:
-    """The image that containers run in, where the NodeManagers allow it. What is not given is the job's, or YARN's."""
+    """Image of containers, if the NodeManagers allow images. Missing keys default to the job's keys, or to YARN's."""
 
-    image: Optional[str] = None  # its name, as the nodes' Docker knows it; required, of the job or of the type
+    image: Optional[str] = None  # name for the nodes' Docker; required, in the job or in the type
     mounts: Optional[list[str]] = None  # source:target:mode; default: none
     runtime: Optional[ContainerRuntime] = None  # default: docker
-    tmpfs: Optional[list[str]] = None  # directories that are in memory, such as /dev/shm; default: none
-    network: Optional[str] = None  # a network of Docker's, or host; default: the nodes' own default
-    privileged: Optional[bool] = None  # with all of the node's devices and capabilities; default: false
-    pid_namespace: Optional[PidNamespace] = None  # default: one of the container's own
-    oci_runtime: Optional[str] = None  # by which Docker starts the image, such as nvidia; default: Docker's own
-    delayed_removal: Optional[bool] = None  # what has ended is kept for a while, to be looked at; default: false
-    client_config: Optional[str] = None  # a config.json of Docker's client: credentials of registries; the job's only
+    tmpfs: Optional[list[str]] = None  # in-memory directories, such as /dev/shm; default: none
+    network: Optional[str] = None  # a Docker network, or host; default: the default of the nodes
+    privileged: Optional[bool] = None  # access to all devices and capabilities of the node; default: false
+    pid_namespace: Optional[PidNamespace] = None  # default: a separate namespace for the container
+    oci_runtime: Optional[str] = None  # OCI runtime of Docker, such as nvidia; default: Docker's own
+    delayed_removal: Optional[bool] = None  # keep ended containers for a while, for inspection; default: false
+    client_config: Optional[str] = None  # config.json with credentials of registries; only in the job's docker
 
 
-_AM_MEMORY = 512  # MiB, of an application master with up to a thousand tasks
-_AM_MEMORY_PER_THOUSAND = 200  # MiB; `make bench ONLY=scale` measures what is needed
+_AM_MEMORY = 512  # MiB, for an application master of up to a thousand tasks
+_AM_MEMORY_PER_THOUSAND = 200  # MiB; `make bench ONLY=scale` measures the need
 
 
 @attrs.frozen
 class AmSpec:
-    """The application master's own container."""
+    """Container of the application master."""
 
-    memory: Optional[Memory] = None  # MiB; default: 512MiB, and 200MiB more for each thousand tasks after the first
+    memory: Optional[Memory] = None  # MiB; default: 512MiB, plus 200MiB for each thousand tasks after the first
     vcores: int = 1
     node_label: Optional[str] = None  # default: the job's
-    attempts: int = 2  # how often YARN may start it; the next one adopts the running tasks. The cluster caps it
-    attempts_window: Duration = Duration(3600)  # older deaths of it do not count (YARN's failures validity interval)
-    docker: Optional[Docker] = None  # over the job's docker; false: on the node itself
+    attempts: int = 2  # starts of the master by YARN, capped by the cluster; each next one adopts the running tasks
+    attempts_window: Duration = Duration(3600)  # older failures do not count (YARN's failures validity interval)
+    docker: Optional[Docker] = None  # merged over the job's docker; false: a plain process
 
 
 @attrs.frozen
 class ReadinessProbe:
-    """How one sees that a task's program is ready for others: by one of these, looked at while it runs."""
+    """Check that a task's program is ready for other tasks: exactly one of these conditions, polled while it runs."""
 
-    command: Optional[str] = None  # that ends with exit code 0, run as the task's own is
-    port: Optional[int] = None  # that accepts connections on the task's node; 0: the task's own, TONY_PORT
-    file: Optional[str] = None  # that is there; relative to the working directory
+    command: Optional[str] = None  # command that exits with 0, run like the task's command
+    port: Optional[int] = None  # port on the task's node that accepts connections; 0: the task's TONY_PORT
+    file: Optional[str] = None  # file that exists; relative to the working directory
 
 
 @attrs.frozen
 class TaskSpec:
-    """One task type: ``instances`` containers that run the same command, told apart by their index."""
+    """Task type: ``instances`` containers that run the same command and differ by their index."""
 
-    command: str = ""  # run by /bin/sh in the container's working directory; some frameworks have one for some roles
+    command: str = ""  # run by /bin/sh in the working directory; some frameworks have a default for some roles
     instances: int = 1
-    memory: Memory = Memory(2048)  # MiB, the container's limit, the executor's 60 MiB or so included
+    memory: Memory = Memory(2048)  # MiB, the container's limit, including some 60 MiB for the executor
     vcores: int = 1
     gpus: int = 0  # yarn.io/gpu
-    resources: dict[str, ResourceAmount] = attrs.field(factory=dict)  # others of the cluster, by YARN's names
+    resources: dict[str, ResourceAmount] = attrs.field(factory=dict)  # other resources of the cluster, by YARN's names
     node_label: Optional[str] = None  # default: the job's
-    placement: Optional[Placement] = None  # on which nodes, beside and apart from which others; default: anywhere
-    docker: Optional[Docker] = None  # over the job's docker, key by key; false: as plain processes
-    env: dict[str, str] = attrs.field(factory=dict)  # over the job's env
-    secrets: list[str] = attrs.field(factory=list)  # of the job's: that only types get which name them
-    role: Optional[Role] = None  # default: by the type's name
-    after: dict[str, Milestone] = attrs.field(factory=dict)  # task types that must have got so far before
-    ready: Optional[ReadinessProbe] = None  # for types that wait for this one to be ready
-    decides: bool = True  # false: the job does not wait for workers of this type to end; their failure still counts
-    wait_for_children: bool = False  # its command has ended only when all processes that it started have
-    restart: Optional[RestartScope] = None  # when one of them fails; default: what the framework needs
+    placement: Optional[Placement] = None  # nodes, and rules for containers on the same node or rack; default: any node
+    docker: Optional[Docker] = None  # merged over the job's docker, key by key; false: plain processes
+    env: dict[str, str] = attrs.field(factory=dict)  # merged over the job's env
+    secrets: list[str] = attrs.field(factory=list)  # names of the job's secrets that only the types naming them receive
+    role: Optional[Role] = None  # default: according to the type's name
+    after: dict[str, Milestone] = attrs.field(factory=dict)  # task types that must reach a milestone first
+    ready: Optional[ReadinessProbe] = None  # readiness of this type, for types that wait for it
+    decides: bool = True  # false: the job does not wait for workers of this type; their failure still counts
+    wait_for_children: bool = False  # the task ends only when all processes that its command started have ended
+    restart: Optional[RestartScope] = None  # scope of a restart after a failure; default: as the framework needs
     processes: Processes = Processes("1")  # in each container, each with a rank; gpus: one for each GPU
-    min_instances: Optional[int] = None  # the least that goes on when lost ones cannot be replaced; default: all
-    max_instances: Optional[int] = None  # the most that it may be resized to; default: it cannot be resized
-    grow: GrowRule = GrowRule.ASKED  # spare: also by itself, to max_instances, as long as nobody else needs the room
-    python_env: Optional[PythonEnv] = None  # the Python of its command; default: the job's
-    files: list[Resource] = attrs.field(factory=list)  # beside the job's
-    archives: list[Resource] = attrs.field(factory=list)  # beside the job's
+    min_instances: Optional[int] = None  # fewest tasks to continue with if lost tasks cannot be replaced; default: all
+    max_instances: Optional[int] = None  # most tasks that it may be resized to; default: it cannot be resized
+    grow: GrowRule = GrowRule.ASKED  # spare: also grows by itself, up to max_instances, while there is spare capacity
+    python_env: Optional[PythonEnv] = None  # Python for its command; default: the job's
+    files: list[Resource] = attrs.field(factory=list)  # in addition to the job's
+    archives: list[Resource] = attrs.field(factory=list)  # in addition to the job's
 
     @property
     def process_count(self) -> int:
-        """How many user processes each container runs, at least one."""
+        """Number of user processes in each container, at least one."""
         return max(1, self.gpus if self.processes == PER_GPU else int(self.processes))
 
     @property
     def most_instances(self) -> int:
-        """How many tasks of the type there may be at most: as many as it may be resized to."""
+        """Largest number of tasks that the type may be resized to."""
         return self.instances if self.max_instances is None else self.max_instances
 
     @property
     def least_instances(self) -> int:
-        """How many tasks of the type there must be for the job to go on."""
+        """Smallest number of tasks of the type with which the job continues."""
         return self.instances if self.min_instances is None else self.min_instances
 
 
 def role_of(task_type: str, task: TaskSpec) -> Role:
-    """The role given, else the one that the name says (``tensorboard`` says side-car), else worker."""
+    """Return the role of the task, or the role that the name stands for (``tensorboard``: sidecar), or worker."""
     return task.role if task.role is not None else _ROLE_BY_NAME.get(task_type, Role.WORKER)
 
 
@@ -279,80 +279,80 @@ def role_of(task_type: str, task: TaskSpec) -> Role:
 class Timeouts:
     """Deadlines of the job, in seconds."""
 
-    queue: Optional[Duration] = None  # wait for the whole gang's containers at most this long; default: for ever
-    allocation: Duration = Duration(120)  # then a partly allocated gang gives everything back and asks again
-    registration: Duration = Duration(300)  # from its launch until the executor has registered; files are copied first
-    lifetime: Optional[Duration] = None  # of the whole application, YARN's application lifetime; default: unlimited
+    queue: Optional[Duration] = None  # to wait for the containers of the whole gang; default: no limit
+    allocation: Duration = Duration(120)  # then a partly allocated gang releases all containers and requests them again
+    registration: Duration = Duration(300)  # from launch to the executor's registration, including file copies
+    lifetime: Optional[Duration] = None  # for the whole application, YARN's application lifetime; default: unlimited
     grace: Duration = Duration(30)  # between SIGTERM and SIGKILL of a user process
-    evaluator: Duration = Duration(60)  # that evaluators may go on after the last tracked task succeeded
-    deadline: Optional[Moment] = None  # the application ends by then, like lifetime; default: none
-    replacement: Duration = Duration(300)  # for a lost container; then it goes on smaller, or gives all back
-    dependency: Optional[Duration] = None  # that a task type waits for others (after); default: for ever
-    spare: Duration = Duration(300)  # of room, and no change, before a job takes what there is to spare (grow)
-    stall: Optional[Duration] = None  # without a new step a tracked task has failed; default: it may take for ever
-    checkpoint: Duration = Duration(60)  # for the last copy of a checkpoint once the user process has ended
-    upload: Duration = Duration(1800)  # for the model and result of a process that has ended well, and for a commit
+    evaluator: Duration = Duration(60)  # for evaluators to continue after the last tracked task succeeded
+    deadline: Optional[Moment] = None  # time by which the application ends, like lifetime; default: none
+    replacement: Duration = Duration(300)  # for a lost container; then continue with fewer or release all
+    dependency: Optional[Duration] = None  # for a task type to wait for others (after); default: no limit
+    spare: Duration = Duration(300)  # with unchanged spare capacity before a job takes it (grow)
+    stall: Optional[Duration] = None  # without a new step, after which a tracked task fails; default: no limit
+    checkpoint: Duration = Duration(60)  # for the last copy of a checkpoint after the user process has ended
+    upload: Duration = Duration(1800)  # to store model and result of a successful process, and to commit
 
 
 @attrs.frozen
 class RestartPolicy:
-    """How often, how soon and with what tasks are started again inside the job."""
+    """Limits of restarts within the job: their number, their pauses and their memory."""
 
     budget: int = 3  # restarts without progress, within the window
     same_failure: int = 1  # restarts after the same failure of a program without progress in between
     window: Duration = Duration(3600)
     backoff: Duration = Duration(5)  # before the second restart without progress, doubled for each further one
     max_backoff: Duration = Duration(300)
-    permanent_exit_codes: list[int] = attrs.field(factory=list)  # of user processes that no restart would mend
-    memory_step: Optional[Memory] = None  # more for the container after an out-of-memory kill; default: the same again
-    memory_limit: Optional[Memory] = None  # that memory_step goes up to; default: twice the type's memory
-    node_losses: int = 2  # containers lost on one node, after which it is avoided while others are left; 0: never
+    permanent_exit_codes: list[int] = attrs.field(factory=list)  # of user processes; never restarted
+    memory_step: Optional[Memory] = None  # added to the container after an out-of-memory kill; default: none
+    memory_limit: Optional[Memory] = None  # limit for memory_step; default: twice the type's memory
+    node_losses: int = 2  # containers lost on a node before it is avoided while others are left; 0: never avoid it
 
 
 @attrs.frozen
 class CheckpointSpec:
-    """Copying complete checkpoints to the store while the job runs, to resume from."""
+    """Copies of complete checkpoints on the store while the job runs, to resume from."""
 
     mirror: MirrorScope = MirrorScope.AUTO
     format: CheckpointFormat = CheckpointFormat.AUTO
-    keep: int = 2  # number of newest checkpoints that stay
-    keep_every: Optional[int] = None  # checkpoints whose step is a multiple of this also stay; default: no others
+    keep: int = 2  # number of newest checkpoints to keep
+    keep_every: Optional[int] = None  # also keep checkpoints whose step is a multiple of this; default: keep no others
     after_success: AfterSuccess = AfterSuccess.KEEP_LAST
-    bandwidth: Optional[Memory] = None  # MiB a second that one task copies at most; default: no limit
-    max_size: Optional[Memory] = None  # MiB of a task's checkpoint directory; a larger one is not stored; default: any
+    bandwidth: Optional[Memory] = None  # MiB/s that one task copies at most; default: no limit
+    max_size: Optional[Memory] = None  # MiB of a task's checkpoint directory; larger ones are not stored; default: any
     exclude: list[str] = attrs.field(factory=list)  # glob patterns of paths that checkpoints leave out
-    shared: bool = False  # all tasks have one directory, on a file system that all nodes have mounted
+    shared: bool = False  # all tasks share one directory, on a file system that all nodes mount
 
     @property
     def stored(self) -> MirrorScope:
-        """The tasks whose directories are stored. The leader stores a shared directory."""
+        """Tasks whose directories are stored. The leader stores a shared directory."""
         return MirrorScope.LEADER if self.shared else self.mirror
 
 
 @attrs.frozen
 class ExportSpec:
-    """Exports of the model on its way, which the leading task's program makes when it is asked."""
+    """Exports of the unfinished model, which the leading task's program writes on request."""
 
-    every: Optional[int] = None  # each time that so many more checkpoints are committed; default: only on request
-    keep_last: int = 3  # newest ones, on the store
+    every: Optional[int] = None  # request one after this many more committed checkpoints; default: only on demand
+    keep_last: int = 3  # number of newest exports to keep on the store
 
 
 @attrs.frozen
 class LogSpec:
-    """What a task prints, on its node."""
+    """Limits for the output of a task, on its node."""
 
-    max_size: Optional[Memory] = None  # MiB of its stdout and stderr together; default: the connection's, else 64
+    max_size: Optional[Memory] = None  # MiB of its stdout and stderr together; default: the connection's, or 64
 
 
 @attrs.frozen
 class TensorBoardSpec:
-    """A side-car of ours: TensorBoard over what tasks write into TONY_TENSORBOARD_DIR. Written as ``true``, too."""
+    """TensorBoard sidecar for the event files in the tasks' TONY_TENSORBOARD_DIR. May be written as ``true``."""
 
     memory: Memory = Memory(1024)  # MiB, the container's limit
     vcores: int = 1
     node_label: Optional[str] = None  # default: the job's
-    env: dict[str, str] = attrs.field(factory=dict)  # over the job's env
-    docker: Optional[Docker] = None  # over the job's docker; false: on the node itself
+    env: dict[str, str] = attrs.field(factory=dict)  # merged over the job's env
+    docker: Optional[Docker] = None  # merged over the job's docker; false: a plain process
 
 
 EVERYBODY = "*"  # as the only user of an access list
@@ -360,22 +360,22 @@ EVERYBODY = "*"  # as the only user of an access list
 
 @attrs.frozen
 class AccessNames:
-    """Users and groups, by the cluster's names for them."""
+    """Users and groups, by the cluster's names."""
 
-    users: list[str] = attrs.field(factory=list)  # ``*`` as the only one: everybody
+    users: list[str] = attrs.field(factory=list)  # ``*`` as the only user: all users
     groups: list[str] = attrs.field(factory=list)
 
 
 @attrs.frozen
 class AclSpec:
-    """Who else may look at the job, and interfere with it, beside its owner and the cluster's administrators."""
+    """Users who may view or modify the job, in addition to its owner and the cluster's administrators."""
 
-    view: AccessNames = attrs.field(factory=AccessNames)  # its page, status, logs and history
-    modify: AccessNames = attrs.field(factory=AccessNames)  # may stop it too, or ask it for a checkpoint or export
+    view: AccessNames = attrs.field(factory=AccessNames)  # may view its page, status, logs and history
+    modify: AccessNames = attrs.field(factory=AccessNames)  # may also stop it, or request a checkpoint or export
 
     @property
     def viewers(self) -> AccessNames:
-        """Who may look: also those who may interfere."""
+        """Users and groups with permission to view the job, which the permission to modify it includes."""
         users = list(dict.fromkeys([*self.view.users, *self.modify.users]))
         if EVERYBODY in users:
             return AccessNames([EVERYBODY])
@@ -383,16 +383,16 @@ class AclSpec:
 
 
 class InputDeal(str, Enum):
-    """How the shards of an input come to the tasks."""
+    """How the shards of an input are distributed to tasks."""
 
-    STATIC = "static"  # each task has a part of its own, balanced by size
-    QUEUE = "queue"  # whoever is free takes the next one; each is committed exactly once
+    STATIC = "static"  # each task has its own part, balanced by size
+    QUEUE = "queue"  # each idle task requests the next shard; each shard is committed exactly once
 
 
 class InputFormat(str, Enum):
-    """What is in the files of an input: how they can be cut into shards, and read record by record."""
+    """Content of an input's files, which determines how they are split into shards and records."""
 
-    FILES = "files"  # whatever it is: each file is a shard, and the program knows how to read it
+    FILES = "files"  # any content: each file is a shard, and the program reads it
     LINES = "lines"  # text, CSV, JSON lines: a record ends with a newline
     TFRECORD = "tfrecord"  # TensorFlow's records
     PARQUET = "parquet"  # row groups
@@ -400,88 +400,88 @@ class InputFormat(str, Enum):
 
 @attrs.frozen
 class InputSpec:
-    """Files that are listed once and dealt to tasks in shards: files, or pieces of them. Written as a path, too."""
+    """Files that are listed once and distributed to tasks as shards (files or parts of files). May be a path."""
 
     paths: list[str]  # URIs or absolute paths: files, directories, or patterns with ``*``, ``?``, ``[…]``, ``**``
     deal: InputDeal = InputDeal.STATIC
-    tasks: list[str] = attrs.field(factory=list)  # types that read it; default: chief and workers that have a command
-    fetch: bool = False  # shards are copied to the node of their task, for programs that cannot read the store
+    tasks: list[str] = attrs.field(factory=list)  # types that read it; default: chief and workers with a command
+    fetch: bool = False  # copy shards to the node of their task, for programs that cannot read the store
     format: InputFormat = InputFormat.FILES
-    split_size: Optional[Memory] = None  # MiB of a shard, about; files are cut where records begin; default: never
-    checksum: bool = False  # the store's checksum of each file is listed with it, where it has one
+    split_size: Optional[Memory] = None  # approximate MiB of a shard; files are split at records; default: no split
+    checksum: bool = False  # list the store's checksum of each file, if it has one
 
 
 class OutputCommit(str, Enum):
-    """When what the tasks leave for an output appears at its path."""
+    """Rule for when the files that tasks leave for an output appear at its path."""
 
-    JOB = "job"  # all of it at once, when the job has succeeded
-    TASK = "task"  # each task's part when that task has succeeded
+    JOB = "job"  # all files together, when the job has succeeded
+    TASK = "task"  # each task's files when that task has succeeded
 
 
 class OutputLayout(str, Enum):
-    """Where the files of a task are below the path of an output."""
+    """Place of a task's files below the path of an output."""
 
-    TASKS = "tasks"  # in a directory of the task: worker-3/
-    FLAT = "flat"  # beside those of all others
+    TASKS = "tasks"  # in a directory for each task: worker-3/
+    FLAT = "flat"  # all tasks' files in one directory
 
 
 @attrs.frozen
 class OutputSpec:
-    """A directory of the store that tasks write by way of a local one. Written as its path, too."""
+    """Directory of the store that tasks write through a local directory. May be written as its path."""
 
-    path: str  # a URI or an absolute path; what is in it appears when the job has succeeded, with ``_SUCCESS``
-    tasks: list[str] = attrs.field(factory=list)  # types that write it; default: chief and workers that have a command
+    path: str  # URI or absolute path; complete when the job has succeeded, with ``_SUCCESS``
+    tasks: list[str] = attrs.field(factory=list)  # types that write it; default: chief and workers with a command
     commit: OutputCommit = OutputCommit.JOB
     layout: OutputLayout = OutputLayout.TASKS
-    replace: bool = False  # what is there already is replaced; default: only what the same training has written
+    replace: bool = False  # replace existing files; default: only files that the same training wrote
 
 
 class Network(str, Enum):
-    """Who can reach the ports that a job's processes listen on, by the word of somebody who has looked."""
+    """Declared reachability of the ports on which a job's processes listen."""
 
-    TRUSTED = "trusted"  # others too, all of whom may do what the job's user may
-    ISOLATED = "isolated"  # nobody but the job's own processes: Docker networks, firewalls, a cluster of one's own
+    TRUSTED = "trusted"  # also other users, who are all trusted like the job's user
+    ISOLATED = "isolated"  # only the job's processes: Docker networks, firewalls, a dedicated cluster
 
 
 @attrs.frozen
 class JobSpec:
-    """One distributed training job."""
+    """Specification of a distributed training job."""
 
     framework: str  # tensorflow | pytorch | jax | xgboost | ray | horovod | mpi | mxnet | generic | standalone
     tasks: dict[str, TaskSpec]  # by type: chief, worker, ps, evaluator, or any name
     name: str = "training"
-    preset: Optional[str] = None  # a part of a job that the connection has by this name, under this one; default: none
+    preset: Optional[str] = None  # name of a partial job of the connection, merged under this one; default: none
     success: Optional[SuccessRule] = None  # which tasks must succeed; default: what the framework needs
-    start: StartRule = StartRule.GANG  # when tasks begin: all together, or each as soon as its container is there
-    tolerated_failures: Tolerance = NO_TOLERANCE  # workers that may fail for good while the job goes on; as 3 or 5%
-    queue: Optional[str] = None  # default: the connection's, else YARN's own placement
+    start: StartRule = StartRule.GANG  # when tasks start: together, or each with its container
+    tolerated_failures: Tolerance = NO_TOLERANCE  # workers whose permanent failure the job tolerates; as 3 or 5%
+    queue: Optional[str] = None  # default: the connection's, or YARN's own placement
     priority: Optional[int] = None
     node_label: Optional[str] = None
-    tags: list[str] = attrs.field(factory=list)  # YARN application tags, beside our own
+    tags: list[str] = attrs.field(factory=list)  # YARN application tags, in addition to the runtime's
     am: AmSpec = attrs.field(factory=AmSpec)
-    files: list[Resource] = attrs.field(factory=list)  # a directory is taken with all that is below it
-    archives: list[Resource] = attrs.field(factory=list)  # unpacked into a directory of that name
-    python_env: Optional[PythonEnv] = None  # a directory on the nodes, an archive, a PEX or wheels: see python_env.py
-    docker: Optional[Docker] = None  # the image of all containers, the master's too; default: plain processes
-    env: dict[str, str] = attrs.field(factory=dict)  # of the user processes
-    secrets: list[str] = attrs.field(factory=list)  # names only; the values travel in the containers' credentials
-    acls: AclSpec = attrs.field(factory=AclSpec)  # who else may look at it, and interfere with it
+    files: list[Resource] = attrs.field(factory=list)  # a directory includes everything below it
+    archives: list[Resource] = attrs.field(factory=list)  # unpacked into a directory of the given name
+    python_env: Optional[PythonEnv] = None  # directory on the nodes, archive, PEX or wheels: see container_content
+    docker: Optional[Docker] = None  # image of all containers, including the master's; default: plain processes
+    env: dict[str, str] = attrs.field(factory=dict)  # variables of the user processes
+    secrets: list[str] = attrs.field(factory=list)  # only names; the containers' credentials hold the values
+    acls: AclSpec = attrs.field(factory=AclSpec)  # users who may view or modify the job
     timeouts: Timeouts = attrs.field(factory=Timeouts)
-    windows: Optional[Windows] = None  # when it may have containers; default: at any time
+    windows: Optional[Windows] = None  # when the job may have containers; default: always
     restart: RestartPolicy = attrs.field(factory=RestartPolicy)
     checkpoint: CheckpointSpec = attrs.field(factory=CheckpointSpec)
     export: ExportSpec = attrs.field(factory=ExportSpec)
     logs: LogSpec = attrs.field(factory=LogSpec)
     hadoop: bool = False  # user processes get the HDFS tokens, configuration and class path of Hadoop
-    tensorboard: Optional[TensorBoardSpec] = None  # true: with its defaults; default, and false: none
-    inputs: dict[str, InputSpec] = attrs.field(factory=dict)  # shards that are dealt to the tasks, by name
+    tensorboard: Optional[TensorBoardSpec] = None  # true: TensorBoard with its defaults; default, and false: none
+    inputs: dict[str, InputSpec] = attrs.field(factory=dict)  # files to distribute to tasks as shards, by name
     outputs: dict[str, OutputSpec] = attrs.field(factory=dict)  # directories that the tasks write, by name
-    network: Optional[Network] = None  # who reaches the processes' ports; default: the connection's, else a warning
-    port_range: PortRange = PortRange(20000, 31999)  # below Linux's range for outgoing connections, which would collide
+    network: Optional[Network] = None  # who can reach the processes' ports; default: the connection's, or a warning
+    port_range: PortRange = PortRange(20000, 31999)  # below Linux's ephemeral ports, to avoid collisions
 
     @property
     def most_failures(self) -> int:
-        """How many workers may fail for good: ``tolerated_failures``, a share of all workers rounded down."""
+        """Number of tolerated worker failures: ``tolerated_failures``, a share of all workers rounded down."""
         share, percent, _ = self.tolerated_failures.partition("%")
         if not percent:
             return int(share)
@@ -489,12 +489,12 @@ class JobSpec:
         return int(workers * Fraction(share) / 100)
 
     def waits_for(self, task_type: str) -> dict[str, Milestone]:
-        """The task types that one waits for, and how far they must be: its ``after``, and the type ``prepare``."""
+        """Return the types that a task type waits for, with milestones: its ``after``, and the type ``prepare``."""
         everybody = {PREPARE: Milestone.SUCCEEDED} if PREPARE in self.tasks and task_type != PREPARE else {}
         return {**everybody, **self.tasks[task_type].after}
 
     def at_once(self, task_type: str) -> int:
-        """How many containers of a type must be there at the same time for the job to go on."""
+        """Return how many containers of a type must run at the same time for the job to continue."""
         task = self.tasks[task_type]
         role = self.role(task_type)
         if self.start is StartRule.FIRST_COME and (role.is_tracked or role is Role.ONCE):
@@ -502,9 +502,9 @@ class JobSpec:
         return task.least_instances
 
     def placed_by_rules(self, task_type: str) -> bool:
-        """Whether YARN places a type's containers by rules, or by its containers those of other types.
+        """Return whether rules place a type's containers: its own rules, or rules of other types that name its tags.
 
-        Raises ValueError where a rule names what is no tag.
+        Raises ValueError if a rule names an invalid tag.
         """
         own = self.tasks[task_type].placement
         if own is not None and own.by_rules:
@@ -514,27 +514,27 @@ class JobSpec:
         return any(target.own and target.tag in tags for placement in rules for target in targets(placement))
 
     def secrets_withheld(self, task_type: str) -> set[str]:
-        """The names of the secrets that a task type does not get: other types name them, and it does not."""
+        """Return the names of the secrets that a task type does not receive, because only other types name them."""
         return {name for task in self.tasks.values() for name in task.secrets} - {*self.tasks[task_type].secrets}
 
     def python_env_of(self, task_type: str) -> Optional[PythonEnv]:
-        """The Python environment of a task type: its own, or else the job's. None: the nodes' own Python."""
+        """Return the Python environment of a task type, or else of the job. None: the Python of the nodes."""
         own = self.tasks[task_type].python_env
         return self.python_env if own is None else own
 
     def role(self, task_type: str) -> Role:
-        """The role of a task type; raises KeyError for one that is not in ``tasks``."""
+        """Return the role of a task type. Raises KeyError if it is not in ``tasks``."""
         return role_of(task_type, self.tasks[task_type])
 
     def readers(self, name: str) -> list[str]:
-        """The task types that an input is dealt to, as specified; raises KeyError for one that is not in ``inputs``.
+        """Return the task types that read an input, as specified. Raises KeyError if it is not in ``inputs``.
 
-        Types that run their framework's command, and no program of the job's, read nothing unless they are named.
+        Types that run the framework's command instead of a program of the job read inputs only if they are named.
         """
         return self._those_of(self.inputs[name].tasks)
 
     def writers(self, name: str) -> list[str]:
-        """The task types that write an output, as specified; raises KeyError for one that is not in ``outputs``."""
+        """Return the task types that write an output, as specified. Raises KeyError if it is not in ``outputs``."""
         return self._those_of(self.outputs[name].tasks)
 
     def _those_of(self, named: list[str]) -> list[str]:
@@ -543,20 +543,17 @@ class JobSpec:
 
     @property
     def size(self) -> int:
-        """How many tasks the job has, or may be resized to."""
+        """Largest number of tasks that the job has, or may be resized to."""
         return sum(task.most_instances for task in self.tasks.values())
 
     @property
     def am_memory(self) -> Memory:
-        """The memory of the application master's container.
-
-        It is as given, else what so many tasks need, and half as much again.
-        """
+        """MiB of the application master's container: as given, or 1.5 times what the job's number of tasks needs."""
         if self.am.memory is not None:
             return self.am.memory
         return Memory(_AM_MEMORY + -(-_AM_MEMORY_PER_THOUSAND * max(0, self.size - 1000) // 1000))
 
     @property
     def roles(self) -> dict[str, Role]:
-        """The role of every task type, as specified."""
+        """Role of every task type, in the specified order."""
         return {task_type: self.role(task_type) for task_type in self.tasks}

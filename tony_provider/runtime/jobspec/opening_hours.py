@@ -12,15 +12,15 @@ import attrs
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 WEEK = 7 * 1440  # minutes
 _DAY = 1440
-_MONDAY = 4 * 86400  # seconds of the epoch's first Monday, since it began on a Thursday
-_LONGEST = 60  # characters that every day and an hour fit into
+_MONDAY = 4 * 86400  # seconds from the epoch, a Thursday, to its first Monday
+_LONGEST = 60  # characters, enough for all days and the hours
 _TIMES = re.compile(r"([0-9]{1,2}):([0-9]{2}) ?- ?([0-9]{1,2}):([0-9]{2})")
 _ALLOWED = "write days, hours or both, such as 22:00-06:00, Sat-Sun, or Mon-Fri 22:00-06:00"
 
 
 @attrs.frozen
 class ZoneOffset:
-    """How far a time zone is ahead of UTC from some moment on."""
+    """Offset of a time zone from UTC, from some moment on."""
 
     since: float  # seconds since the epoch
     seconds: int
@@ -28,7 +28,7 @@ class ZoneOffset:
 
 @attrs.frozen
 class Hours:
-    """Parts of the week: minutes from its beginning on Monday. The end is more than the start, and may be a week on."""
+    """Spans of the week, in minutes from Monday 00:00. An end is after its start, and may be in the next week."""
 
     spans: tuple[tuple[int, int], ...]
 
@@ -36,7 +36,7 @@ class Hours:
         return any(start <= minute < end or start <= minute + WEEK < end for start, end in self.spans)
 
     def overlap(self, other: Hours) -> bool:
-        """Whether some minute is in both."""
+        """Return whether some minute is in both."""
         return any(
             one[0] < two[1] + shift and two[0] + shift < one[1]
             for one in self.spans
@@ -46,7 +46,7 @@ class Hours:
 
 
 def read_hours(text: str) -> Hours:
-    """Hours as people write them. Those that end before they begin go on into the next day. Raises ValueError."""
+    """Parse hours of the week. Hours that end before they begin extend into the next day. Raises ValueError."""
     words = text.split()
     times = None
     if len(text) <= _LONGEST and words and ":" in words[-1]:
@@ -90,10 +90,10 @@ def _day(text: str) -> int:
 
 
 class Week:
-    """When something is open, by the clocks of a time zone. Times are seconds since the epoch."""
+    """Opening hours by the clock of a time zone. Times are seconds since the epoch."""
 
     def __init__(self, hours: Iterable[Hours], offsets: Sequence[ZoneOffset]) -> None:
-        """``offsets`` of the zone, oldest first; none: it is UTC."""
+        """``offsets`` are those of the zone, the oldest first; without offsets the zone is UTC."""
         self._hours = list(hours)
         self._offsets = offsets
 
@@ -101,7 +101,7 @@ class Week:
         return self._is_open_at(self._minute(now))
 
     def next_opening(self, now: float) -> float:
-        """Return when it opens next, or ``now`` if it is open. Hours that the clocks skip do not exist."""
+        """Return when the hours open next, or ``now`` if they are open. Hours that the clock skips do not exist."""
         starts = [start for each in self._hours for start, _ in each.spans]
         while not self.is_open(now):
             later = float(round(now + 60 * min((start - self._minute(now)) % WEEK for start in starts)))
@@ -112,7 +112,7 @@ class Week:
         return now
 
     def in_words(self, moment: float) -> str:
-        """By the zone's clock: ``Mon 22:00``."""
+        """Format a moment by the zone's clock: ``Mon 22:00``."""
         day, minute = divmod(round(self._minute(moment)) % WEEK, _DAY)
         return f"{DAYS[day]} {minute // 60:02d}:{minute % 60:02d}"
 
@@ -120,7 +120,7 @@ class Week:
         return any(each.covers(minute) for each in self._hours)
 
     def _minute(self, now: float) -> float:
-        """Of the week, by the zone's clock."""
+        """Return the minute of the week, by the zone's clock."""
         return (now + self._offset(now) - _MONDAY) / 60 % WEEK
 
     def _offset(self, now: float) -> int:

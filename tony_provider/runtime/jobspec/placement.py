@@ -1,4 +1,4 @@
-"""Placement: on which nodes the containers of a task type may be, beside which others, and apart from which."""
+"""Placement of task types: their nodes, and rules for containers on the same node or rack."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Optional
 
 import attrs
 
-SELF = "self"  # YARN's namespace of an application's own tags; the default
+SELF = "self"  # YARN's namespace of the application's own tags; the default
 OTHERS = "not-self"
 EVERY = "all"
-BY_ID = "app-id"  # followed by an application's id
-BY_APPLICATION_TAG = "app-tag"  # followed by a tag that applications have
+BY_ID = "app-id"  # followed by an application ID
+BY_APPLICATION_TAG = "app-tag"  # followed by an application tag
 _WITH_NAME = (BY_ID, BY_APPLICATION_TAG)
 NAMESPACES = (SELF, OTHERS, EVERY, *_WITH_NAME)
 
-NODE_WAIT = 30.0  # seconds that YARN is asked for wanted nodes and racks alone
+NODE_WAIT = 30.0  # seconds in which only the preferred nodes and racks are requested from YARN
 
 
 class PlacementScope(str, Enum):
-    """What containers share, or do not share, that are together or apart."""
+    """Scope within which containers are together or apart."""
 
     NODE = "node"
     RACK = "rack"
@@ -28,14 +28,14 @@ class PlacementScope(str, Enum):
 
 @attrs.frozen
 class PlacementConstraint:
-    """A rule about the containers beside which those of a task type may be. One of the first three is given."""
+    """Rule about the containers on the same node or rack. Exactly one of the first three keys is given."""
 
-    affinity: list[str] = attrs.field(factory=list)  # tags: only beside a container that has one of them
-    anti_affinity: list[str] = attrs.field(factory=list)  # tags: beside no container that has one of them
-    cardinality: Optional[str] = None  # a tag: beside min to max containers that have it
-    min: int = 0  # of cardinality, there before
-    max: Optional[int] = None  # of cardinality, itself counted where it has the tag; default: any number
-    scope: PlacementScope = PlacementScope.NODE  # what is shared: a node or a rack
+    affinity: list[str] = attrs.field(factory=list)  # tags: only next to a container with one of them
+    anti_affinity: list[str] = attrs.field(factory=list)  # tags: not next to a container with one of them
+    cardinality: Optional[str] = None  # a tag: next to min to max containers with it
+    min: int = 0  # of cardinality: containers that are placed before
+    max: Optional[int] = None  # of cardinality, including the container itself if it has the tag; default: no limit
+    scope: PlacementScope = PlacementScope.NODE  # scope of the rule: a node or a rack
 
     @property
     def tags(self) -> list[str]:
@@ -45,31 +45,31 @@ class PlacementConstraint:
 
 @attrs.frozen
 class Placement:
-    """Where the containers of a task type may be."""
+    """Nodes, racks and rules for the containers of a task type."""
 
-    nodes: list[str] = attrs.field(factory=list)  # host names, as YARN has them
-    racks: list[str] = attrs.field(factory=list)  # as YARN's topology has them: /rack1
-    required: bool = False  # nowhere else than on these nodes and racks; default: wanted for 30 s, then anywhere
-    tags: list[str] = attrs.field(factory=list)  # allocation tags beside the type's name, for the rules of others
-    constraints: list[PlacementConstraint] = attrs.field(factory=list)  # all of them hold when a container is placed
-    attributes: list[str] = attrs.field(factory=list)  # of the node, all of them: ``disk=ssd``, ``disk!=hdd``
+    nodes: list[str] = attrs.field(factory=list)  # host names, as YARN lists them
+    racks: list[str] = attrs.field(factory=list)  # as in YARN's topology: /rack1
+    required: bool = False  # only these nodes and racks; default: preferred for 30 s, then any node
+    tags: list[str] = attrs.field(factory=list)  # allocation tags besides the type's name, for other types' rules
+    constraints: list[PlacementConstraint] = attrs.field(factory=list)  # must all hold when a container is placed
+    attributes: list[str] = attrs.field(factory=list)  # node attributes, all required: ``disk=ssd``, ``disk!=hdd``
 
     @property
     def by_rules(self) -> bool:
-        """Whether YARN places the containers by rules and tags, for which there are requests of their own."""
+        """Whether YARN places the containers by rules and tags, which needs scheduling requests."""
         return bool(self.tags or self.constraints or self.attributes)
 
 
 @attrs.frozen
 class TagTarget:
-    """A tag of a rule, taken apart."""
+    """Tag in a rule, with its namespace."""
 
     tag: str
     namespace: str = SELF  # as YARN writes it, such as ``app-id/application_1_0001``
 
     @classmethod
     def parse(cls, text: str) -> TagTarget:
-        """Raises ValueError for what is no tag."""
+        """Parse a tag with an optional namespace. Raises ValueError if it is invalid."""
         parts = text.split("/")
         if len(parts) == 1:
             return cls(text)
@@ -83,21 +83,21 @@ class TagTarget:
 
     @property
     def own(self) -> bool:
-        """Whether it may be a tag of the application itself."""
+        """Whether the tag may be one of the application itself."""
         return self.namespace in (SELF, EVERY)
 
 
 @attrs.frozen
 class AttributeRule:
-    """What an attribute of the node must be, or must not be."""
+    """Required or excluded value of a node attribute."""
 
-    name: str  # as YARN has it, with or without its prefix
+    name: str  # YARN's name, with or without its prefix
     value: str
     equal: bool = True
 
     @classmethod
     def parse(cls, text: str) -> AttributeRule:
-        """Raises ValueError for what is none."""
+        """Parse ``NAME=VALUE`` or ``NAME!=VALUE``. Raises ValueError for other text."""
         for sign, equal in (("!=", False), ("=", True)):
             name, found, value = text.partition(sign)
             if found and name.strip() and value.strip():
@@ -108,18 +108,18 @@ class AttributeRule:
 
 
 def own_tags(task_type: str, placement: Optional[Placement]) -> list[str]:
-    """The allocation tags of a type's containers."""
+    """Return the allocation tags of a type's containers."""
     return list(dict.fromkeys([task_type, *(placement.tags if placement else [])]))
 
 
 def targets(placement: Placement) -> Iterator[TagTarget]:
-    """What its rules name; raises ValueError for what is no tag."""
+    """Yield the tags that the placement's rules name. Raises ValueError for an invalid tag."""
     for constraint in placement.constraints:
         yield from map(TagTarget.parse, constraint.tags)
 
 
 def describe_placement(placement: Placement) -> str:
-    """For people, after the size of a container: ``on node1 or node2, apart from ps``; empty where it says nothing."""
+    """Describe a placement, after a container's size: ``on node1 or node2, apart from ps``. May be empty."""
     parts = []
     if placement.nodes or placement.racks:
         where = " or ".join([*placement.nodes, *placement.racks])

@@ -1,4 +1,4 @@
-"""What is wrong with a specification: one Problem per key, all of them in one SpecError."""
+"""Problems of a specification: one Problem per key, all of them in one SpecError, and paths of keys."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ NOT_GIVEN: Any = attrs.NOTHING
 
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,120}")
 
-MOST_TOLD = 100  # problems of an error, in its message
-_LONGEST = 1000  # characters of one of them there
+MOST_TOLD = 100  # problems in an error's message
+_LONGEST = 1000  # characters of each problem in the message
 
 _short = reprlib.Repr()
 _short.maxstring = _short.maxother = _short.maxlong = 120
@@ -25,11 +25,11 @@ _short.maxlevel = 3
 
 @attrs.frozen
 class Problem:
-    """Something wrong with a specification."""
+    """Error in a specification."""
 
-    path: str  # of the key: tasks.worker.instances; empty for the job as a whole
+    path: str  # path of the key: tasks.worker.instances; empty for the job as a whole
     value: object  # as rendered; NOT_GIVEN for a missing key
-    message: str  # what is wrong and what is allowed
+    message: str  # what is wrong, and what is allowed
 
     def __str__(self) -> str:
         where = self.path or "(job)"
@@ -37,9 +37,9 @@ class Problem:
 
 
 class SpecError(ValueError):
-    """A specification that cannot be run as written; ``problems`` holds everything that is wrong with it.
+    """A specification cannot be run as written; ``problems`` holds all problems.
 
-    Its message tells the first of them, as ``told`` does.
+    The message lists the first problems, as ``told`` returns them.
     """
 
     def __init__(self, problems: Sequence[Problem]) -> None:
@@ -50,19 +50,19 @@ class SpecError(ValueError):
         )
 
     def __reduce__(self) -> tuple[type[SpecError], tuple[tuple[Problem, ...]]]:
-        return type(self), (self.problems,)  # Airflow carries exceptions between processes
+        return type(self), (self.problems,)  # Airflow pickles exceptions between processes
 
 
 def shown(value: object) -> str:
-    """A value as Python writes it, cut to some 120 characters, however large it is."""
+    """Return a value's ``repr``, cut to some 120 characters."""
     try:
         return _short.repr(value)
-    except ValueError:  # Python refuses to write integers of thousands of digits
+    except ValueError:  # Python refuses to convert integers of thousands of digits
         return f"a very large {type(value).__name__}"
 
 
 def told(problems: Sequence[object]) -> list[str]:
-    """Problems as a message has them: the first MOST_TOLD, each of 1,000 characters at most, and how many more."""
+    """Format problems for a message: the first MOST_TOLD, each of at most 1,000 characters, and how many more."""
     texts = [str(each) for each in problems[:MOST_TOLD]]
     found = [text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…" for text in texts]
     more = len(problems) - len(found)
@@ -70,12 +70,12 @@ def told(problems: Sequence[object]) -> list[str]:
 
 
 def child(path: str, key: object) -> str:
-    """The path of a key below ``path``: ``tasks.worker``, ``env['A B']``."""
+    """Return the path of a key below ``path``: ``tasks.worker``, ``env['A B']``."""
     if isinstance(key, str) and _PLAIN_KEY.fullmatch(key):
         return f"{path}.{key}" if path else key
     return f"{path}[{shown(key)}]"
 
 
 def item(path: str, index: int) -> str:
-    """The path of a list's element: ``files[0]``."""
+    """Return the path of a list element: ``files[0]``."""
     return f"{path}[{index}]"

@@ -1,7 +1,7 @@
-"""The ranks of a job's tasks: chief first, then workers, then the others of the cluster (parameter servers).
+"""Task types of a job: ranks, the leading type, the types that must have succeeded before, and resizing.
 
-Evaluators and side-cars stand outside the cluster and have no rank. Within a role, types keep the order in which they
-were specified and tasks that of their index.
+Ranks start with the chief, then workers, then parameter servers. Evaluators and sidecars are outside the cluster and
+have no rank. Within a role, types keep the specified order, and tasks are ordered by index.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _ORDER = {Role.CHIEF: 0, Role.WORKER: 1, Role.PS: 2}
 
 
 class RankedTask(Protocol):
-    """What can be ranked: whatever says which task it is, such as ``frameworks.base.TaskAddress``."""
+    """Task that can be ranked by its type, index and role, such as ``frameworks.base.TaskAddress``."""
 
     @property
     def type(self) -> str: ...
@@ -27,32 +27,32 @@ class RankedTask(Protocol):
 
 
 def in_cluster(role: Role) -> bool:
-    """Whether tasks of this role are part of the others' cluster, and so have a rank."""
+    """Return whether tasks of this role belong to the cluster, and so have a rank."""
     return role in _ORDER
 
 
 def saves_checkpoints(role: Role) -> bool:
-    """Whether checkpoints of tasks of this role are stored. Parameter servers get their values from the others."""
+    """Return whether checkpoints of this role are stored. Parameter servers receive their values from other tasks."""
     return in_cluster(role) and role is not Role.PS
 
 
 def ranks(tasks: Iterable[RankedTask]) -> dict[tuple[str, int], int]:
-    """The rank of each task that has one, by type and index. ``tasks`` come by type as specified, then index."""
+    """Return the rank of each task that has one, by type and index. ``tasks`` are ordered by type, then index."""
     ordered = sorted((task for task in tasks if in_cluster(task.role)), key=lambda task: _ORDER[task.role])
     return {(task.type, task.index): rank for rank, task in enumerate(ordered)}
 
 
 def leading_type(roles: Mapping[str, Role]) -> Optional[str]:
-    """The type whose task 0 has rank 0 and so speaks for the job: its model and its metrics are the job's.
+    """Return the type whose task 0 has rank 0: its model and its metrics are the job's.
 
-    ``roles`` by type, ordered as specified. None when the job has only evaluators and side-cars.
+    ``roles`` are by type, in the specified order. Returns None if the job has only evaluators and sidecars.
     """
     types = [task_type for task_type, role in roles.items() if in_cluster(role)]
     return min(types, key=lambda task_type: _ORDER[roles[task_type]], default=None)
 
 
 def succeeded_before(job: JobSpec, task_type: str) -> frozenset[str]:
-    """The types that have succeeded when this one begins: those that it waits for, and those that these wait for."""
+    """Return the types that have succeeded when this type starts, including indirect dependencies."""
     found: set[str] = set()
     seen, left = {task_type}, [task_type]
     while left:
@@ -70,7 +70,7 @@ RESIZE_EXAMPLE_WORDS = "worker=4"
 
 
 def refusal(job: JobSpec, counts: Mapping[str, int]) -> Optional[str]:
-    """Why a job cannot be resized to so many tasks of these types, and what to do; None when it can."""
+    """Return why a job cannot be resized to these numbers of tasks, and what to do. Return None if it can."""
     if not counts:
         return f"tasks: a number of tasks for one type at least, such as {RESIZE_EXAMPLE}"
     for task_type, number in counts.items():

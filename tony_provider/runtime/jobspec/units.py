@@ -1,6 +1,7 @@
-"""Grammars of names of users, queues, node labels, tags and environment variables.
+"""Parsers for the values of a job, such as memory, durations and amounts, and grammars of names.
 
-The provider checks names from other systems, trigger forms and connections against these grammars before any use.
+Names are those of users, queues, node labels, tags and environment variables. The provider checks names from other
+systems, trigger forms and connections against these grammars before any use.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from tony_provider.runtime.jobspec.opening_hours import read_hours
 ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 QUEUE = re.compile(r"[\w.@%+-]+")
 NODE_LABEL = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,254}")  # YARN's CommonNodeLabelsManager
-TAG = re.compile(r"[!-+\--~]+")  # printable ASCII without blank and comma, because REST separates tags by commas
+TAG = re.compile(r"[!-+\--~]+")  # printable ASCII without blanks and commas, because REST separates tags by commas
 USER = re.compile(r"\w[\w.@+=$-]{0,255}")  # a short name or a Kerberos principal without a host
 
 USER_RULE = "a user's name has letters, digits and . _ @ + = $ -, and begins with a letter, a digit or _"
 
 MAX_INTEGER = 2**31 - 1  # YARN's resources, priorities and counts are Java ints on Hadoop 2
-MAX_DURATION = 3650 * 86400  # seconds; ten years is a slip of the keyboard
+MAX_DURATION = 3650 * 86400  # seconds; ten years is certainly a typing error
 
 _INTEGER = re.compile(r"[+-]?[0-9]+(?:\.0+)?")
 _MEMORY = re.compile(r"([0-9]+(?:\.[0-9]+)?) *([A-Za-z]*)")
@@ -45,11 +46,11 @@ _MEMORY_UNITS: dict[str, Fraction] = {  # in MiB
     "t": Fraction(1024**2),
 }
 _RESOURCE = re.compile(r"([0-9]+) *([A-Za-z]+)")
-_MAX_RESOURCE = 2**63 - 1  # YARN counts in Java longs, also in units of one
+_MAX_RESOURCE = 2**63 - 1  # YARN counts in Java longs, even in units of one
 _DURATION = re.compile(r"(?:([0-9.]+) *d)? *(?:([0-9.]+) *h)? *(?:([0-9.]+) *m)? *(?:([0-9.]+) *s)?")
 _DURATION_UNITS = (86400, 3600, 60, 1)
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
-_LONGEST = 40  # characters that any sensible amount fits into; keeps int() and Fraction() cheap
+_LONGEST = 40  # characters, enough for any sensible amount; keeps int() and Fraction() cheap
 
 _MEMORY_ALLOWED = "write 4GiB, 512MiB (or 4g, 512m), or a number of MiB"
 _TOLERANCE_ALLOWED = "write a number of tasks, such as 3, or a share of them from 0% to 100%, such as 5%"
@@ -58,13 +59,13 @@ _DURATION_ALLOWED = "write 90s, 15m, 2h, 1d, 1h30m, or a number of seconds"
 
 
 class UnitError(ValueError):
-    """A value is not an amount of the kind wanted; the text says what is."""
+    """A value is not an amount of the expected kind; the text describes what is allowed."""
 
 
 def parse_memory(value: object) -> Memory:
-    """An amount of memory in MiB, at least 1.
+    """Parse an amount of memory, at least 1 MiB. Raises UnitError, like all parsers here.
 
-    Units are binary (``g``, ``Gi``, ``GiB``); ``GB`` is refused, since it may mean either.
+    Units are binary (``g``, ``Gi``, ``GiB``); ``GB`` is rejected, since it may be decimal or binary.
     """
     mebibytes = _memory_text(value.strip()) if isinstance(value, str) else _number(value, "memory", _MEMORY_ALLOWED)
     if mebibytes <= 0:
@@ -77,7 +78,7 @@ def parse_memory(value: object) -> Memory:
 
 
 def parse_duration(value: object) -> Duration:
-    """A duration in seconds, zero or more. Parts go from large to small (``1d2h30m``); a ``timedelta`` is one, too."""
+    """Parse a duration: seconds, a ``timedelta``, or parts from large to small (``1d2h30m``). It is not negative."""
     if isinstance(value, timedelta):
         seconds = Fraction(value // timedelta(microseconds=1), 1_000_000)
     elif isinstance(value, str):
@@ -92,13 +93,13 @@ def parse_duration(value: object) -> Duration:
 
 
 def parse_moment(value: object) -> Moment:
-    """A moment in seconds since the epoch; a ``datetime`` is one, too, and so is the number."""
+    """Parse a moment: ISO 8601 with a time zone, a ``datetime``, or seconds since the epoch."""
     if isinstance(value, str):
         text = value.strip()
         if len(text) <= _LONGEST and _NUMBER.fullmatch(text):
             return parse_moment(float(text))
         try:
-            # Python 3.9 and 3.10 read no Z.
+            # Python 3.9 and 3.10 do not parse Z.
             value = datetime.fromisoformat(text[:-1] + "+00:00" if text.endswith(("Z", "z")) else text)
         except ValueError:
             raise UnitError(f"not a point in time; {_MOMENT_ALLOWED}") from None
@@ -110,7 +111,7 @@ def parse_moment(value: object) -> Moment:
 
 
 def parse_integer(value: object) -> int:
-    """An integer that fits 32 bits, also as ``"2"`` and, since templates divide, ``2.0`` or ``"2.0"``."""
+    """Parse an integer of 32 bits, also ``"2"``, ``2.0`` and ``"2.0"``, because templates may divide."""
     if isinstance(value, str):
         text = value.strip()
         if len(text) > _LONGEST or not _INTEGER.fullmatch(text):
@@ -126,7 +127,7 @@ def parse_integer(value: object) -> int:
 
 
 def parse_processes(value: object) -> Processes:
-    """A number of processes, at least 1, or ``gpus``."""
+    """Parse a number of processes: at least 1, or ``gpus``."""
     if isinstance(value, str) and value.strip().lower() == PER_GPU:
         return PER_GPU
     try:
@@ -139,7 +140,7 @@ def parse_processes(value: object) -> Processes:
 
 
 def parse_resource_amount(value: object) -> ResourceAmount:
-    """An amount of a resource: a whole number, with or without a unit of YARN's (``10Gi``)."""
+    """Parse an amount of a resource: an integer, with or without a unit of YARN (``10Gi``)."""
     if isinstance(value, ResourceAmount):
         return value
     text = value.strip() if isinstance(value, str) else ""
@@ -169,7 +170,7 @@ def _units_of_yarn() -> str:
 
 
 def parse_boolean(value: object) -> bool:
-    """A truth value: ``true`` or ``false``, also as text in any case, since Python's templates write ``True``."""
+    """Parse ``true`` or ``false``, also as text in any case, because Python's templates write ``True``."""
     if isinstance(value, bool):
         return value
     if isinstance(value, str) and value.strip().lower() in ("true", "false"):
@@ -178,7 +179,7 @@ def parse_boolean(value: object) -> bool:
 
 
 def parse_open_hours(value: object) -> OpenHours:
-    """Hours of the week: ``22:00-06:00``, ``Sat-Sun``, ``Mon-Fri 22:00-06:00``."""
+    """Parse hours of the week: ``22:00-06:00``, ``Sat-Sun``, ``Mon-Fri 22:00-06:00``."""
     text = value.strip() if isinstance(value, str) else ""
     try:
         read_hours(text)
@@ -188,7 +189,7 @@ def parse_open_hours(value: object) -> OpenHours:
 
 
 def parse_tolerance(value: object) -> Tolerance:
-    """A number of tasks, or a share of them: ``3``, ``5%``, ``0.5%``."""
+    """Parse a number of tasks, or a share of them: ``3``, ``5%``, ``0.5%``."""
     text = value.strip() if isinstance(value, str) else ""
     if not text.endswith("%"):
         try:
@@ -245,7 +246,7 @@ def _is_negative(text: str) -> bool:
 
 
 def parse_python_env(value: object) -> PythonEnv:
-    """Where an environment is: a path or URI, or several in a list or with commas between."""
+    """Parse the place of an environment: a path or URI; or several wheels, in a list or separated by commas."""
     listed = isinstance(value, (list, tuple))
     parts: list[object] = list(value) if isinstance(value, (list, tuple)) else [value]
     texts = [part for part in parts if isinstance(part, str)]

@@ -1,7 +1,7 @@
-"""Generate the names under which a NodeManager links a job's files into a container's directory.
+"""Launch context of a container: its command, environment variables and files.
 
-NodeManagers write the names between double quotes into a shell script. So YARN gets generated names, and the executor
-links each file to the name that the job specifies.
+A NodeManager writes these values between double quotes into a shell script. So values that the script would interpret
+are rejected. YARN gets generated file names, and the executor links each file to the name that the job specifies.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ _DOCKER, _RUNC = "YARN_CONTAINER_RUNTIME_DOCKER_", "YARN_CONTAINER_RUNTIME_RUNC_
 
 
 def plain_variables() -> dict[str, str]:
-    """For a plain process, also where the nodes' default is an image."""
+    """Return the variables for a plain process, which are needed if the nodes use an image by default."""
     return {_TYPE: "default"}
 
 
 def image_variables(image: Docker) -> dict[str, str]:
-    """For a container in an image."""
+    """Return the variables for a container in an image."""
     if not is_docker_image(image):
         return {_TYPE: "runc", f"{_RUNC}IMAGE": image.image or "", **_mounts(_RUNC, image.mounts)}
     variables = {
@@ -66,8 +66,7 @@ def image_variables(image: Docker) -> dict[str, str]:
         "TMPFS_MOUNTS": ",".join(image.tmpfs or ()),
         "RUN_PRIVILEGED_CONTAINER": "true" if image.privileged else None,  # no other value is allowed
         "DELAYED_REMOVAL": "true" if image.delayed_removal else None,
-        # Else the image's own entry point is started in place of our program where the NodeManager's environment has
-        # made that the default.
+        # Otherwise the image's entry point replaces our program on NodeManagers that use the entry point by default.
         "RUN_OVERRIDE_DISABLE": "false",
     }
     said = {f"{_DOCKER}{name}": value for name, value in variables.items() if value}
@@ -79,11 +78,11 @@ def _mounts(prefix: str, mounts: Optional[Sequence[str]]) -> dict[str, str]:
 
 
 def _with_mode(mount: str) -> str:
-    """Before Hadoop 3.2 each needs one."""
+    """Return a mount with its mode, which Hadoop before 3.2 requires."""
     return mount if mount.count(":") > 1 else f"{mount}:rw"
 
 
-_OF_IMAGES = ("python3", "python")  # on the PATH of an image
+_OF_IMAGES = ("python3", "python")  # names on the PATH of an image
 
 
 def launch_command(

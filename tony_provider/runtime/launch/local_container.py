@@ -1,4 +1,4 @@
-"""A container's directory on the local cluster: the same as on YARN, made of links and variables.
+"""A container's directory and environment on the local cluster, with the same content as on YARN.
 
 All functions block.
 """
@@ -17,9 +17,9 @@ from tony_provider.runtime.storage import local_path
 NODE_HOST = "127.0.0.1"
 NODE_PORT = "0"  # there is no NodeManager to reach
 TOKEN_FILE = "container_tokens"  # as on YARN
-PID_FILE = "container_pid"  # in the container's directory: number and start time (/proc/<pid>/stat, field 22)
+PID_FILE = "container_pid"  # in the container's directory: PID and start time (/proc/<pid>/stat, field 22)
 
-# What a container inherits; everything else, such as Airflow's settings, is not its business.
+# Variables that a container inherits. Other variables, such as Airflow's settings, do not concern it.
 _INHERITED = (
     *("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME", "LD_LIBRARY_PATH"),
     *("JAVA_HOME", "HADOOP_HOME", "HADOOP_COMMON_HOME", "HADOOP_HDFS_HOME", "HADOOP_CONF_DIR"),  # as NodeManagers do
@@ -30,9 +30,9 @@ _INHERITED = (
 def materialise(directory: Path, files: Mapping[str, LocalizedResource]) -> None:
     """Create ``directory`` and link each file (a ``file://`` URI) into it under its name, as NodeManagers do.
 
-    A directory that exists is removed first: a program of another container made it, and a link in it could have
-    credentials written to another place.
-    Raises FileNotFoundError if a file does not exist, FileExistsError if the directory cannot be removed.
+    An existing directory is removed first: a program of another container made it, and a link in it could redirect
+    credentials to another place. Raises FileNotFoundError if a file does not exist, FileExistsError if the directory
+    cannot be removed.
     """
     if directory.exists():
         remove_tree(directory)
@@ -49,7 +49,7 @@ def materialise(directory: Path, files: Mapping[str, LocalizedResource]) -> None
 def container_environment(
     container_id: str, directory: Path, log_dir: Path, inherited: Mapping[str, str] = os.environ
 ) -> dict[str, str]:
-    """The variables that a NodeManager would set; the token file is to be at ``directory / TOKEN_FILE``."""
+    """Return the variables that a NodeManager would set. The token file must be at ``directory / TOKEN_FILE``."""
     kept = {name: inherited[name] for name in _INHERITED if name in inherited}
     return {
         "PATH": os.defpath,
@@ -65,7 +65,7 @@ def container_environment(
 
 
 def write_tokens(directory: Path, credentials: bytes) -> None:
-    """Write the token file, which only its owner may read from its first moment on. Raises OSError."""
+    """Write the token file, readable only by its owner from the moment of its creation. Raises OSError."""
     descriptor = os.open(directory / TOKEN_FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(credentials)

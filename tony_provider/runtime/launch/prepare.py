@@ -78,7 +78,7 @@ def main() -> None:
             archive.unpack("cp%d%d/" % sys.version_info[:2])
             name_files(archive, version)
         finally:
-            for path in archive.files:  # a full disk needs room for the message that says so
+            for path in archive.files:  # a full disk needs room for the error message
                 if os.path.exists(path):
                     os.remove(path)
 

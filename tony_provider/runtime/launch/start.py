@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 else:
     InspectLoader = object  # importlib.abc loads tempfile and much more
 
-_HEADER = 16  # bytes before the code in a bytecode file; the first four tell which Python reads it
+_HEADER = 16  # bytes before the code in a bytecode file; the first four identify the Python version
 
 
 class _Runtime(InspectLoader):

@@ -1,5 +1,5 @@
-"""The program of a notebook's container, which the executor unpacks as ``tony_notebook``: ``python -m tony_notebook``.
+"""Program of a notebook's container, which the executor unpacks as ``tony_notebook``: ``python -m tony_notebook``.
 
-It starts Jupyter, keeps what people write there, and ends it. Standard library, and ``tony_sdk`` beside it; modules
-import each other by relative names, since there they have no other.
+It starts Jupyter, saves the user's files, and stops Jupyter. It uses only the standard library and ``tony_sdk``, which
+lies next to it. Its modules import each other by relative names, because the package has another name there.
 """

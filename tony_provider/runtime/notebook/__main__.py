@@ -1,4 +1,4 @@
-"""``python -m tony_notebook``: runs in a notebook's container."""
+"""Entry point of ``python -m tony_notebook`` in a notebook's container."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Whether anybody works in a Jupyter server: by its kernels and terminals, and by the files that change.
+"""Run a Jupyter server, and measure its idleness by kernels, terminals and changed files.
 
-Requests are no sign of it: a page that was left open in a browser asks every few seconds, for days.
+HTTP requests are no sign of activity: a page left open in a browser sends them every few seconds, for days.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _START = 300.0  # seconds that a server may take until it answers
 
 @dataclass(frozen=True)
 class ServerActivity:
-    """What one look at the server has shown."""
+    """The activity of the server at one poll."""
 
-    busy: bool  # a kernel computes
-    messages: dict[str, str]  # by kernel or terminal: when its last one was, as the server says it
+    busy: bool  # whether a kernel is computing
+    messages: dict[str, str]  # kernel or terminal -> time of its last message, as the server reports it
 
     @classmethod
     def of(cls, kernels: Any, terminals: Any) -> ServerActivity:
-        """Of the answers of ``/api/kernels`` and ``/api/terminals``; what is not of their form says nothing."""
+        """Return the activity from the answers of ``/api/kernels`` and ``/api/terminals``; ignore malformed answers."""
         listed = [*_objects(kernels), *_objects(terminals)]
         messages = {str(each.get("id", each.get("name"))): str(each.get("last_activity")) for each in listed}
         return cls(any(each.get("execution_state") == "busy" for each in listed), messages)
@@ -41,18 +41,18 @@ def _objects(answer: Any) -> Sequence[dict[str, Any]]:
 
 
 class Idleness:
-    """For how long nothing has gone on. Times are those of a clock that only goes on, in seconds."""
+    """Measures how long the server has been idle. Times are monotonic, in seconds."""
 
     def __init__(self, now: float) -> None:
         self._since = now
-        self._starts_until: Optional[float] = now + _START  # None: it has answered
+        self._starts_until: Optional[float] = now + _START  # None: the server has answered
         self._known: dict[str, str] = {}
 
     def look(self, seen: Optional[ServerActivity], now: float, *, changed: bool) -> float:
-        """Take one look into account; returns for how many seconds nothing has gone on.
+        """Record one poll, and return for how many seconds the server has been idle.
 
-        ``seen`` is None when the server did not answer, which says nothing; its start is no idleness. ``changed``: a
-        file has.
+        ``seen`` is None if the server did not answer, which is no sign of activity. The time until its first answer
+        does not count as idle. ``changed`` means that a file has changed.
         """
         if seen is not None:
             self._starts_until = None
@@ -66,36 +66,38 @@ class Idleness:
 
 
 HOST = "127.0.0.1"
-_TOKEN = "JUPYTER_TOKEN"  # of the environment, from where Jupyter takes it
+_TOKEN = "JUPYTER_TOKEN"  # environment variable from which Jupyter reads its token
 _KERNELS = (
     "import json; from jupyter_client.kernelspec import KernelSpecManager as K; "
     "print(json.dumps(sorted(K().find_kernel_specs())))"
 )
-_BESIDE = ("share/jupyter", ".prefix/share/jupyter", ".prefix/data/share/jupyter")  # the last two: of a PEX
-# What programs save there would be taken for the notebook's work, which is kept by the same means.
+_BESIDE = ("share/jupyter", ".prefix/share/jupyter", ".prefix/data/share/jupyter")  # the last two are for a PEX
+# Programs in kernels must not save checkpoints there: they would be taken for the notebook's own, which are kept in the
+# same way.
 _NOT_FOR_KERNELS = frozenset(
     {"TONY_CHECKPOINT_DIR", "TONY_CHECKPOINT_URI", "TONY_CHECKPOINT_REQUEST", "TONY_RESUME_FROM", "TONY_RESUME_STEP"}
 )
 _LOOK_SECONDS = 120.0  # for the first import of Jupyter's libraries from a slow disk
 _ANSWER_SECONDS = 5.0
 _MOST_BYTES = 4 << 20  # of an answer
-_STOP_SECONDS = 12.0  # between SIGTERM and SIGKILL: kernels have some of them to end
-_HOME = os.environ.get("HOME") or "/"  # no directory of notebooks: Python imports from where it starts
+_STOP_SECONDS = 12.0  # between SIGTERM and SIGKILL; kernels need some of them to end
+# not the notebooks' directory: Python imports modules from the directory where it starts
+_HOME = os.environ.get("HOME") or "/"
 _MEND = "name a python_env that has jupyterlab and ipykernel"
 
 
 class CannotServe(Exception):  # noqa: N818 - named for what is wrong
-    """This environment has no Jupyter server, or no kernel. The message says what to do."""
+    """This environment has no Jupyter server or no kernel. The message contains a remedy."""
 
 
 def expect_token() -> None:
-    """Raises CannotServe where Jupyter would make a token of its own, and print it."""
+    """Raise CannotServe if the token is missing, because Jupyter would create one and print it."""
     if not os.environ.get(_TOKEN):
         raise CannotServe(f"it has no secret {_TOKEN}: start it by airflow tony notebook")
 
 
 def server_module() -> str:
-    """What ``python -m`` starts: JupyterLab where it is there. Raises CannotServe."""
+    """Return the module for ``python -m``, JupyterLab if it is installed. Raises CannotServe."""
     if _has("jupyter_server"):
         for module, sign in (("jupyterlab", "jupyterlab.labapp"), ("notebook", "notebook.app")):
             if _has(module) and _has(sign):
@@ -105,7 +107,7 @@ def server_module() -> str:
 
 
 def expect_kernel() -> None:
-    """Raises CannotServe where no program can be run in a notebook."""
+    """Raise CannotServe if the environment has no kernel."""
     try:
         done = subprocess.run(
             [sys.executable, "-c", _KERNELS],
@@ -131,7 +133,7 @@ def _has(module: str) -> bool:
 
 
 def jupyter_environment() -> dict[str, str]:
-    """The variables of Jupyter: it also finds what packages have beside them, as those of a PEX do."""
+    """Return Jupyter's environment variables, with data directories next to packages, such as those in a PEX."""
     found = [str(path) for each in sys.path for name in _BESIDE if (path := Path(each, name)).is_dir()]
     lab = [each for each in found if Path(each, "lab", "static").is_dir()]
     env = {name: value for name, value in os.environ.items() if name not in _NOT_FOR_KERNELS}
@@ -157,10 +159,10 @@ def runtime_directory() -> Path:
 
 
 class Jupyter:
-    """The server, from ``start`` to ``stop``."""
+    """A Jupyter server process."""
 
     def __init__(self, module: str, root: Path, port: int) -> None:
-        """``root``: the directory that it shows; ``port``: of the loopback, which it listens on and on no other."""
+        """Serve the directory ``root`` on ``port`` of the loopback interface only."""
         self._module = module
         self._root = root
         self._port = port
@@ -168,31 +170,33 @@ class Jupyter:
         self._process: Optional[subprocess.Popen[bytes]] = None
 
     def start(self) -> None:
-        """Raises OSError when no process can be started."""
+        """Start the server. Raises OSError."""
         command = [
             *(sys.executable, "-m", self._module, "--no-browser"),
             *(f"--ServerApp.ip={HOST}", f"--ServerApp.port={self._port}", "--ServerApp.port_retries=0"),
             *(f"--ServerApp.root_dir={self._root}", "--ServerApp.base_url=/", "--ServerApp.allow_remote_access=False"),
-            "--KernelManager.transport=ipc",  # else any user of the node could read along at a port of a kernel's
-            *(["--allow-root"] if os.geteuid() == 0 else []),  # where containers run as root, it would refuse to
+            "--KernelManager.transport=ipc",  # with TCP, any user of the node could read a kernel's messages
+            # Jupyter refuses to run as root otherwise; some containers do
+            *(["--allow-root"] if os.geteuid() == 0 else []),
         ]
         self._process = subprocess.Popen(command, cwd=_HOME, env=jupyter_environment(), stdin=subprocess.DEVNULL)
 
     @property
     def ended(self) -> Optional[int]:
-        """Its exit code, as subprocess has it; None while it runs."""
+        """The exit code as in subprocess, or None while the server runs."""
         assert self._process is not None  # noqa: S101 - it was started
         return self._process.poll()
 
     def look(self) -> Optional[ServerActivity]:
-        """What goes on in it; None when it does not answer, or not yet."""
+        """Return the current activity, or None if the server does not answer."""
         kernels = self._ask("/api/kernels")
         return None if kernels is None else ServerActivity.of(kernels, self._ask("/api/terminals"))
 
     def _ask(self, path: str) -> Any:
-        """What the path answers; None: nothing that says anything.
+        """Return the JSON that the server answers for ``path``, or None without a usable answer.
 
-        The token is told to the server alone: until it listens, and once it is gone, nobody is asked.
+        The request contains the token. So none is sent before the server listens, or after it has ended: another
+        process might have the port.
         """
         if not self._listens():
             return None
@@ -207,13 +211,13 @@ class Jupyter:
             connection.close()
 
     def _listens(self) -> bool:
-        """By the file that it writes for its user once the port is its own."""
+        """Return whether the server listens, by the file that it writes once it has bound its port."""
         if self._process is None or self._process.poll() is not None:
             return False
         return (runtime_directory() / f"jpserver-{self._process.pid}.json").exists()
 
     def stop(self) -> None:
-        """End it, and its kernels. Idempotent."""
+        """Stop the server and its kernels. Idempotent."""
         if self._process is None:
             return
         self._process.terminate()

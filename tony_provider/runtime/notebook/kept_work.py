@@ -1,4 +1,7 @@
-"""The files of a notebook's work, and which of them are kept."""
+"""Find, archive and restore the files of a notebook's work.
+
+Archives are checkpoints of the task. Files that do not fit into the size limit are listed in a note for the user.
+"""
 
 from __future__ import annotations
 
@@ -14,21 +17,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, BinaryIO, Optional
 
-NOT_KEPT = "NOT-KEPT.txt"  # where people see what is not kept, and what they can do
+NOT_KEPT = "NOT-KEPT.txt"  # lists for the user what is not kept, and what to do
 MOST_FILES = 20_000
 _LEFT_OUT = frozenset({".ipynb_checkpoints", "__pycache__", NOT_KEPT})
-_TEMPORARY = ".~"  # as Jupyter calls a file that it is about to replace another one by
+_TEMPORARY = ".~"  # prefix of Jupyter's temporary files, which replace other files
 
 
 @dataclass(frozen=True)
 class WorkFile:
-    """A file, link or directory of the work, as it was found."""
+    """A file, link or directory of the work and its state when it was listed."""
 
-    path: str  # below its directory
+    path: str  # relative to the work's directory
     size: int  # bytes
     modified_ns: int
-    mode: int  # with its kind
-    target: str = ""  # of a link
+    mode: int  # including the file type
+    target: str = ""  # target if it is a link
 
     @property
     def is_directory(self) -> bool:
@@ -37,14 +40,14 @@ class WorkFile:
 
 @dataclass(frozen=True)
 class WorkChoice:
-    """Which of the files are kept, and which are not since there is no room for them: the largest ones."""
+    """The files that are kept, and the largest files, which are left out for lack of room."""
 
     kept: Sequence[WorkFile]
     left: Sequence[WorkFile]
 
     @classmethod
     def of(cls, found: Sequence[WorkFile], most_bytes: int, most_files: int = MOST_FILES) -> WorkChoice:
-        """The smallest first, so that no data file keeps notebooks out."""
+        """Choose files from the smallest up, so that a large data file does not displace notebooks."""
         kept: list[WorkFile] = []
         left: list[WorkFile] = []
         size = 0
@@ -58,7 +61,7 @@ class WorkChoice:
 
 
 def work_files_below(directory: Path, links: Collection[str] = ()) -> Iterator[WorkFile]:
-    """What is in a directory, without its own ``links``; none is followed. What vanishes meanwhile is left out."""
+    """Yield the contents of a directory, without our own ``links`` in it. Follows no links and skips vanished files."""
     for parent, directories, files in os.walk(directory):
         for name in [*directories, *files]:
             path = Path(parent, name)
@@ -73,29 +76,30 @@ def work_files_below(directory: Path, links: Collection[str] = ()) -> Iterator[W
                 continue
             if stat.S_ISREG(about.st_mode) or stat.S_ISLNK(about.st_mode) or stat.S_ISDIR(about.st_mode):
                 size = about.st_size if stat.S_ISREG(about.st_mode) else 0
-                modified = 0 if stat.S_ISDIR(about.st_mode) else about.st_mtime_ns  # it changes with what is left out
+                # a directory's time also changes with files that are left out
+                modified = 0 if stat.S_ISDIR(about.st_mode) else about.st_mtime_ns
                 yield WorkFile(str(path.relative_to(directory)), size, modified, about.st_mode, target)
         directories[:] = [each for each in directories if each not in _LEFT_OUT]
 
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
-_NAMED = 10  # files in a message
+_NAMED = 10  # files listed in a message
 
 
 def count_files(files: Sequence[WorkFile]) -> str:
-    """How many files, in words."""
+    """Return the number of files as text, such as "3 files"."""
     number = sum(1 for each in files if not each.is_directory)
     return f"{number} file{'' if number == 1 else 's'}"
 
 
 def name_some(paths: Sequence[str]) -> str:
-    """Some of them, and how many more there are."""
+    """Return the first paths as text, and how many more there are."""
     shown = ", ".join(path.encode("utf-8", "replace").decode() for path in paths[:_NAMED])
     return shown + (f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else "")
 
 
 def format_size(amount: float) -> str:
-    """An amount of bytes, in words."""
+    """Return a number of bytes as text, such as "1.5 GiB"."""
     unit = 0
     while amount >= 1024 and unit < len(_UNITS) - 1:
         amount, unit = amount / 1024, unit + 1
@@ -107,14 +111,14 @@ _PIECE = 1 << 20  # bytes
 
 @dataclass(frozen=True)
 class Packed:
-    """What is to be said of an archive."""
+    """Problems with an archive."""
 
     changing: Sequence[str]  # files that changed while they were copied
-    unreadable: Sequence[str]  # files that are not in it: nobody may read them, or they have vanished
+    unreadable: Sequence[str]  # files that are missing: unreadable or deleted meanwhile
 
 
 def pack_work(directory: Path, files: Sequence[WorkFile], archive: Path) -> Packed:
-    """Write an archive of these. Raises OSError."""
+    """Write an archive of these files. Raises OSError."""
     changing, unreadable = [], []
     with (
         tarfile.open(archive, "w", format=tarfile.PAX_FORMAT) as tar,
@@ -144,12 +148,12 @@ def pack_work(directory: Path, files: Sequence[WorkFile], archive: Path) -> Pack
 
 
 def _open(path: Path) -> BinaryIO:
-    """No link, and no pipe that somebody would have to write into."""
+    """Open a file without following links, and without blocking on a pipe."""
     return os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
 
 
 def _copied(source: BinaryIO, file: WorkFile, into: IO[bytes]) -> bool:
-    """Whether it was, and after that still is, what was found."""
+    """Copy a file, and return whether it had its listed state then and afterwards."""
     into.seek(0)
     into.truncate()
     with source:
@@ -159,7 +163,7 @@ def _copied(source: BinaryIO, file: WorkFile, into: IO[bytes]) -> bool:
 
 
 def unpack_work(archive: Path, directory: Path) -> None:
-    """Put what is in an archive of ours into a new directory, and nothing outside of it. Raises OSError, TarError."""
+    """Unpack one of our archives below a new directory and nowhere else. Raises OSError, TarError."""
     links = []
     with tarfile.open(archive) as tar:
         for info in tar:
@@ -178,13 +182,13 @@ def unpack_work(archive: Path, directory: Path) -> None:
                     shutil.copyfileobj(content, file, _PIECE)
                 target.chmod(0o600 | (info.mode & 0o777))
                 os.utime(target, (info.mtime, info.mtime))
-    for target, linkname in links:  # at last: nothing is written through one
+    for target, linkname in links:  # last, so that no file is written through a link
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         target.symlink_to(linkname)
 
 
 _ARCHIVE = re.compile(r"work-(\d{1,18})\.tar")
-_KEPT = 2  # archives here: the newest, and the one before, which may be under way to the store
+_KEPT = 2  # local archives: the newest, and the one before, which may still be uploading
 _NOTE = """\
 These files are not kept: together all files of a notebook may have {most}, and be {files}.
 They go with the notebook's container. Put them where they stay (HDFS, an output of a job),
@@ -195,25 +199,25 @@ or open the notebook again with more: airflow tony notebook --keep 8GiB
 
 
 class KeptWork:
-    """The directory of a notebook's work, and its archives."""
+    """The directory of a notebook's work and its archives."""
 
     def __init__(self, directory: Path, checkpoints: Path, most_bytes: int, links: Sequence[str] = ()) -> None:
-        """``links``: names of those in the directory that are ours, and no work."""
+        """Keep up to ``most_bytes`` of ``directory``. ``links`` are names in it that we made, which are not kept."""
         self.directory = directory
         self._checkpoints = checkpoints
         self._most_bytes = most_bytes
         self._links = frozenset(links)
-        self._seen: Optional[Sequence[WorkFile]] = None  # at the last look
-        self._kept: Optional[Sequence[WorkFile]] = None  # as they were found when they were kept last
+        self._seen: Optional[Sequence[WorkFile]] = None  # at the last listing
+        self._kept: Optional[Sequence[WorkFile]] = None  # listing of the files that were kept last
         self._left: Sequence[WorkFile] = ()
-        self.number: Optional[int] = None  # of the newest archive that was made here; None: none was
-        self.missing = ""  # what is not in it, for people; empty: nothing
+        self.number: Optional[int] = None  # of the newest archive from this container, or None
+        self.missing = ""  # what that archive lacks, for users; may be empty
 
     def restore(self, resume_from: Optional[str]) -> str:
-        """Have the directory hold what was kept last; returns what it holds, for people.
+        """Restore what was kept last into the directory; returns a description for users.
 
-        One that is there already, of a start before in this container, stays as it is. Raises OSError,
-        tarfile.TarError for an archive that is none.
+        If the directory exists from an earlier start in this container, it stays as it is. Raises OSError, and
+        tarfile.TarError for an invalid archive.
         """
         if self.directory.is_dir():
             return "as it was in this container"
@@ -227,17 +231,17 @@ class KeptWork:
         return f"as it was kept last ({count_files(self._kept)})" if resume_from else "new, and empty"
 
     def look(self) -> bool:
-        """Look at all files; returns whether something has changed since the last look."""
+        """List all files; returns whether something has changed since the last listing."""
         before, self._seen = self._seen, self._found()
         return self._seen != before
 
     @property
     def is_kept(self) -> bool:
-        """Whether what was there at the last look is kept."""
+        """Whether the work is kept in the state of the last listing."""
         return self._seen == self._kept
 
     def keep(self) -> str:
-        """Keep what is there now; returns what was done, for people. Raises OSError."""
+        """Keep the current work; returns a description of the result for users. Raises OSError."""
         found = self._seen = self._found()
         choice = WorkChoice.of(found, self._most_bytes)
         number = 1 + max([int(os.environ.get("TONY_RESUME_STEP") or 0), *(n for n, _ in self._archives())])
@@ -265,7 +269,10 @@ class KeptWork:
         return "; ".join([said, *missing])
 
     def _note(self, number: int, archive: Path) -> None:
-        """Have it copied to the store. Raises OSError; an archive that is not noted does not stay."""
+        """Commit the archive as a checkpoint, so that it is copied to the store.
+
+        On failure, delete the archive and raise OSError.
+        """
         noted = False
         try:
             noted = importlib.import_module("tony_sdk").commit_checkpoint(number, archive.name)
@@ -276,7 +283,7 @@ class KeptWork:
             raise OSError(f"{archive.name} could not be noted: the disk may be full")
 
     def _archives(self) -> list[tuple[int, Path]]:
-        """By their numbers, the oldest first."""
+        """Return number and path of each local archive, oldest first."""
         found = [(match, path) for path in self._checkpoints.iterdir() if (match := _ARCHIVE.fullmatch(path.name))]
         return sorted((int(match[1]), path) for match, path in found)
 
@@ -289,7 +296,7 @@ class KeptWork:
         return sorted(work_files_below(self.directory, self._links), key=lambda file: file.path)
 
     def _tell_left(self, left: Sequence[WorkFile]) -> None:
-        """Where somebody sees it who looks at nothing but the notebook."""
+        """Write the note about files that are not kept, next to the notebooks where the user sees it."""
         note = self.directory / NOT_KEPT
         if not left:
             note.unlink(missing_ok=True)

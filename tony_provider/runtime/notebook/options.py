@@ -1,4 +1,4 @@
-"""What the program of a notebook is told on its command line: nothing secret."""
+"""Command-line options of a notebook's program. They contain no secret."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ _IDLE, _UNTIL, _KEEP = "--idle", "--until", "--keep"
 
 @dataclass(frozen=True)
 class NotebookOptions:
-    """How long a notebook goes on, and how much of it is kept."""
+    """Idle limit, end time and size limit of a notebook."""
 
-    idle: float  # seconds without activity, after which it ends; 0: it never ends for that
-    until: float  # epoch, in seconds, when it ends; 0: never
-    keep: int  # bytes that are kept of its work
+    idle: float  # seconds without activity after which the notebook ends; 0: no limit
+    until: float  # epoch seconds when the notebook ends; 0: never
+    keep: int  # limit for the bytes of its work that are kept
 
     @property
     def arguments(self) -> str:
-        """As a command line has them."""
+        """The options as a command line."""
         return f"{_IDLE} {self.idle:g} {_UNTIL} {self.until:.0f} {_KEEP} {self.keep}"
 
     @classmethod
     def of(cls, arguments: Sequence[str]) -> NotebookOptions:
-        """Exits with a message for what is no number."""
+        """Parse command-line arguments. Exits with a message if a value is no number."""
         parser = argparse.ArgumentParser(prog="python -m tony_notebook")
         parser.add_argument(_IDLE, type=float, required=True)
         parser.add_argument(_UNTIL, type=float, required=True)

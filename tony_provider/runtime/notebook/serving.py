@@ -1,4 +1,4 @@
-"""A notebook from its start to its end: Jupyter runs, what people write is kept, and idleness or time end it."""
+"""Run a notebook from start to end: serve Jupyter, keep the user's files, and end it when it is idle or out of time."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ from .jupyter import CannotServe, Idleness, Jupyter, expect_kernel, expect_token
 from .kept_work import KeptWork
 from .options import NotebookOptions
 
-CANNOT_RUN = 126  # as shells say it: trying again would mend nothing
-TOLD_TO_END = 143  # as shells say it of SIGTERM
-JOB, CHECKPOINT = "job", "checkpoint"  # links in the notebook's directory: the job's files, the training's checkpoint
-_PERIOD = 5.0  # seconds between two looks
-_SHORT = 4  # looks within the time of idleness, at least
-_KEEP_EVERY = 30.0  # seconds between two times that the work is kept, at least
-_SHARE = 20.0  # what took t seconds is not done again for so many times t: its load stays below 5 %
+CANNOT_RUN = 126  # as in shells: the command cannot be executed, so a retry would not help
+TOLD_TO_END = 143  # 128 + SIGTERM, as in shells
+# links in the notebook's directory to the job's files and the training's checkpoint
+JOB, CHECKPOINT = "job", "checkpoint"
+_PERIOD = 5.0  # seconds between two polls
+_SHORT = 4  # minimum number of polls within the idle limit
+_KEEP_EVERY = 30.0  # minimum seconds between two saves of the work
+_SHARE = 20.0  # an action of t seconds waits this many times t until the next, so its load stays below 5 %
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The program; returns its exit code."""
+    """Run the program, and return its exit code."""
     options = NotebookOptions.of(arguments)
     try:
         expect_token()
@@ -52,13 +53,13 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def say(text: str) -> None:
-    """A line of the task's output."""
+    """Write a line to the task's output."""
     sys.stdout.write(f"notebook: {text}\n")
     sys.stdout.flush()
 
 
 def _link(path: Path, target: Path) -> None:
-    """People's own of that name stays."""
+    """Create or replace the link; a file or directory of the user with this name stays."""
     if path.is_symlink():
         path.unlink()
     if not path.exists():
@@ -66,19 +67,19 @@ def _link(path: Path, target: Path) -> None:
 
 
 class Serving:
-    """The server while it runs, and why it ends."""
+    """Runs the server until it must end."""
 
     def __init__(self, jupyter: Jupyter, work: KeptWork, options: NotebookOptions) -> None:
-        self.told = threading.Event()  # to end, by SIGTERM
+        self.told = threading.Event()  # set by SIGTERM
         self._jupyter = jupyter
         self._work = work
         self._options = options
-        self._not_kept = ""  # of the work, and why; for people
-        self._next_look = 0.0  # at the files
+        self._not_kept = ""  # the part of the work that is not kept and why, for users
+        self._next_look = 0.0  # earliest time for the next listing of files
         self._next_keep = 0.0
 
     def run(self) -> int:
-        """Serve until somebody or something ends it; returns the exit code of the program."""
+        """Serve until the server ends or must end; returns the exit code of the program."""
         self._jupyter.start()
         try:
             why = self._until_the_end()
@@ -99,7 +100,7 @@ class Serving:
         return 0
 
     def _until_the_end(self) -> Optional[str]:
-        """Why it is to end; None: it has ended by itself, or is told to."""
+        """Wait for the end. Return the reason to end the server, or None after its own end or SIGTERM."""
         idle, until = self._options.idle, self._options.until
         idleness = Idleness(time.monotonic())
         period = min(_PERIOD, idle / _SHORT) if idle else _PERIOD
@@ -117,7 +118,7 @@ class Serving:
         return None
 
     def _look_at_files(self) -> bool:
-        """Whether one has changed; a directory of very many is not looked at each time."""
+        """Return whether a file has changed. Skips polls if listing the directory takes long."""
         began = time.monotonic()
         if began < self._next_look:
             return False
@@ -126,7 +127,7 @@ class Serving:
         return touched
 
     def _is_wanted(self) -> bool:
-        """Whether somebody has asked for a checkpoint: then the work is kept at once."""
+        """Return whether a checkpoint was requested, which makes the program save the work immediately."""
         try:
             Path(os.environ.get("TONY_CHECKPOINT_REQUEST", "")).unlink()
         except OSError:
@@ -138,14 +139,14 @@ class Serving:
         try:
             say(self._work.keep())
             self._not_kept = self._work.missing
-        except OSError as error:  # tried again: a full disk may have room later
+        except OSError as error:  # retried later, when a full disk may have room
             self._not_kept = f"the work could not be kept: {error}"
             say(self._not_kept)
         took = time.monotonic() - began
         self._next_keep = began + took + max(_KEEP_EVERY, _SHARE * took)
 
     def _leave_result(self, why: str) -> None:
-        """What the job returns: with it the notebook's command tells what became of the work."""
+        """Write the job's result, from which ``airflow tony notebook`` reports what was kept."""
         if path := os.environ.get("TONY_RESULT_FILE"):
             result = {"ended": why, "kept": self._work.number, "not_kept": self._not_kept}
             Path(path).write_text(json.dumps(result))

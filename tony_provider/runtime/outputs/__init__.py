@@ -1,1 +1,1 @@
-"""Directories that tasks write: where they are on the store while the job runs, and how they get to their paths."""
+"""Output directories of tasks: where they are staged while the job runs, and how they are published to their paths."""

@@ -1,4 +1,7 @@
-"""A part of an output: what one start of a task has left for it."""
+"""Paths of an output's target, staging directory and parts.
+
+A part is what one start of a task has written for an output.
+"""
 
 from __future__ import annotations
 
@@ -12,69 +15,69 @@ from tony_provider.runtime.storage import uris
 
 @attrs.frozen
 class OutputPart:
-    """What is on the store of one start of a task, in a directory that no other start writes."""
+    """Files that one start of a task has left on the store, in a separate directory."""
 
-    output: str  # its name
-    part: str  # the directory's name, see ``part_name``
+    output: str  # the output's name
+    part: str  # the directory's name, from ``part_name``
     files: int
     bytes: int
 
 
 def part_name(task: str, attempt: int, start: int) -> str:
-    """The name of the part of a task, such as worker:3, by its container's and its process's numbers: worker-3.2.1."""
+    """Return the name of a task's part from the numbers of container and process: worker-3.2.1 for worker:3."""
     return f"{contract.path_of_task(task)}.{attempt}.{start}"
 
 
 def task_directory(part: str) -> str:
-    """The directory of a part's task below the path of the output: worker-3.
+    """Return the directory of a part's task below the path of the output, such as worker-3.
 
-    What an earlier start had committed is beside it, under the part's own name.
+    Files that an earlier start has committed are next to it, in a directory with the part's own name.
     """
     return part.rsplit(".", 2)[0]
 
 
 DATA_FILE = 0o644
 DATA_DIRECTORY = 0o755
-"""Others read what is written; that a directory above keeps them out is the store's and its owner's matter."""
+"""Others may read outputs; the owner can restrict access by the permissions of a parent directory."""
 
 
 @attrs.frozen
 class OutputPlace:
-    """The places of one output of one application.
+    """The directories of one output of one application.
 
-    What is made is beside the target: in the same encryption zone, under the same default access list. Names that begin
-    with _ are none of a reader's.
+    Staging directories are next to the target, so that they share its encryption zone and default ACL. Their names
+    begin with _, so that readers of the parent directory ignore them.
     """
 
-    target: str  # URI, as written
+    target: str  # URI or path, as in the job
     application_id: str
 
     @property
     def uri(self) -> str:
-        """The target as a URI, also where it was written as a path."""
+        """The target as a URI, also if the job has a path."""
         return str(uris.parse(self.target))
 
     @property
     def staging(self) -> str:
-        """The directory of all parts."""
+        """The directory that contains all parts."""
         return self._beside("")
 
     @property
     def assembled(self) -> str:
-        """The directory that becomes the target. In the staging directory, but no task writes there."""
+        """The directory that is renamed to the target. It is in the staging directory, but no task writes there."""
         return uris.join(self.staging, "out")
 
     @property
     def former(self) -> str:
-        """The directory for what was at the target, for a moment."""
+        """The directory that holds the target's former content during the swap."""
         return self._beside(".old")
 
     def part(self, part: str) -> str:
-        """The directory of one part."""
+        """Return the directory of one part."""
         return uris.join(self.staging, part)
 
     def of_part(self, uri: str) -> Optional[tuple[str, str]]:
-        """The part that a file is in, and its path there; None for one that is in no part."""
+        """Return the part that contains a file and the path there, or None if the file is in no part."""
         beginning = self.staging + "/"
         part, _, path = uri[len(beginning) :].partition("/")
         return (part, path) if uri.startswith(beginning) and path else None

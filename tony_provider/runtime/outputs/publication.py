@@ -1,4 +1,4 @@
-"""The error that an output cannot get to its path."""
+"""Publish an output of a job at its path: check the target, move the parts of tasks there, and mark it as complete."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from tony_provider.runtime.storage import (
 
 
 class PublishError(Exception):
-    """An output cannot get to its path, now or later; the message has the path of the key in the job."""
+    """An output cannot be published, not even by a retry. The message names the key in the job."""
 
 
 _MOST_BYTES = 4096
@@ -49,38 +49,38 @@ _MOST_BYTES = 4096
 
 @attrs.frozen
 class OutputMark:
-    """Who has written an output, or does so."""
+    """File in an output directory that records which application and training wrote it."""
 
     application_id: str
-    training: str  # the name of its identity: the same over all tries
-    written_ms: int = 0  # epoch, when it was complete
+    training: str  # name of its identity, the same for all tries
+    written_ms: int = 0  # epoch milliseconds when the output was complete
     files: int = 0
     bytes: int = 0
-    cleared: bool = True  # what was there before is gone
+    cleared: bool = True  # whether the former content is gone
     version: int = 1
 
 
 def read_mark(storage: Storage, directory: str, name: str) -> Optional[OutputMark]:
-    """The mark of this name in a directory; None when there is none of ours. Raises StorageError."""
+    """Return the mark of this name in a directory, or None if it has none of ours. Raises StorageError."""
     try:
         data = read_bytes(storage, uris.join(directory, name), length=_MOST_BYTES)
         return load_json(data, OutputMark, ignore_unknown=True)
-    except (StorageNotFound, StorageNotADirectory, CodecError):  # Hadoop's own is empty
+    except (StorageNotFound, StorageNotADirectory, CodecError):  # Hadoop's own _SUCCESS is empty
         return None
 
 
 def write_mark(storage: Storage, directory: str, name: str, mark: OutputMark) -> None:
-    """Raises StorageError."""
+    """Write a mark atomically. Raises StorageError."""
     write_atomically(storage, uris.join(directory, name), dump_json(mark), permission=DATA_FILE)
 
 
 def check_names(files: Iterable[tuple[str, str]], key: str) -> None:
-    """Look at all files, each by its part and its path there. Raises PublishError.
+    """Raise PublishError if two parts have a file with the same path. Each file is a part and a path.
 
-    Some hundred bytes for each file.
+    Needs some hundred bytes of memory for each file.
     """
-    numbers: dict[str, int] = {}  # of parts
-    seen: dict[bytes, int] = {}  # the part's, by a hash of the path: a million paths would take more
+    numbers: dict[str, int] = {}  # part -> number
+    seen: dict[bytes, int] = {}  # hash of a path -> number of its part; a million paths would need more memory
     for part, path in files:
         number = numbers.setdefault(part, len(numbers))
         before = seen.setdefault(hashlib.blake2b(os.fsencode(path), digest_size=16).digest(), number)
@@ -96,9 +96,9 @@ _REMEDY = "name another path, remove it, or write `replace: true`"
 
 
 def target_problem(storage: Storage, name: str, spec: OutputSpec, training: str) -> str:
-    """Why the output may not be written, with the path of the key and what to do; empty: it may. Blocks.
+    """Return why the output may not be written, with the key and a remedy, or an empty string. Blocks.
 
-    ``training`` is the name of its identity. Raises StorageError.
+    ``training`` is the name of the training's identity. Raises StorageError.
     """
     where = f"{child(child('outputs', name), 'path')}: {spec.path}"
     if uris.scheme(spec.path) == "file" and (why := _fixed(Path(uris.parse(spec.path).path))):
@@ -108,13 +108,13 @@ def target_problem(storage: Storage, name: str, spec: OutputSpec, training: str)
 
 
 def _fixed(path: Path) -> str:
-    """Why another directory of this machine cannot take the place of what is there."""
+    """Return why the local path cannot be replaced by another directory, or an empty string."""
     try:
         if path.is_symlink():
             return "it is a symbolic link, in whose place the output would be; name the directory that it leads to"
         if path.is_mount():
             return "a file system is mounted there, in whose place no output can be; name a directory in it"
-    except OSError:  # below something that cannot be entered, which whoever makes directories there tells better
+    except OSError:  # the parent is inaccessible; creating directories gives a better error
         return ""
     return ""
 
@@ -139,14 +139,15 @@ log = logging.getLogger(__name__)
 _AT_ONCE = 8  # files that are renamed
 
 CommittedFile = tuple[str, str]
-"""A file that a committed shard names: the part that it is in, and its path there."""
+"""A file that a committed shard names: its part, and its path in the part."""
 
 
 @attrs.frozen
 class Publication:
-    """Puts one output of one application at its path. All methods block, and may be called again after any failure.
+    """Publishes one output of one application. All methods block, and can be repeated after any failure.
 
-    They raise PublishError, StorageError, and what ``look`` does, which is called before whatever changes the path.
+    The methods raise PublishError, StorageError and the errors of ``look``, which is called before each change of the
+    path.
     """
 
     storage: Storage
@@ -155,17 +156,17 @@ class Publication:
     place: OutputPlace
     training: str  # the name of its identity
     look: Callable[[], None] = lambda: None
-    user: str = ""  # who ``open`` says we are; empty: the store does not tell its users apart
+    user: str = ""  # user from ``open``; empty if the store has no users
 
     def open(self) -> str:
-        """Make the staging directory, as a proof that it can be; returns the user whose it is, see ``user``."""
+        """Create the staging directory to prove that it is possible; returns its owner, see ``user``."""
         self._check_target()
         self.storage.make_directories(uris.parent(self.place.target), permission=DATA_DIRECTORY)
         self.storage.make_directories(self.place.staging, permission=DATA_DIRECTORY)
         return self._check_staging()
 
     def check(self, parts: Sequence[OutputPart], committed: Callable[[], Iterable[CommittedFile]] = tuple) -> None:
-        """Find what would keep ``publish`` from its work, as far as it can be seen before. Publishes nothing."""
+        """Raise the errors that ``publish`` would raise, as far as they are foreseeable. Publishes nothing."""
         if self._finished() is None:
             self._check_target()
             self._check_names(parts, self._further(parts, committed))
@@ -173,7 +174,7 @@ class Publication:
     def publish(
         self, parts: Sequence[OutputPart], committed: Callable[[], Iterable[CommittedFile]] = tuple
     ) -> OutputStatus:
-        """Have at the path: these parts as a whole, and of others the files that committed shards name.
+        """Publish these parts as a whole, and from other parts the files that committed shards name.
 
         ``committed`` is called more than once.
         """
@@ -182,12 +183,12 @@ class Publication:
             mark = self._publish(parts, committed)
         try:
             clear_away(self.storage, self.place)
-        except StoragePermissionDenied as error:  # it is another user's, who can keep it there for ever
+        except StoragePermissionDenied as error:  # another user owns it and can prevent its removal
             log.warning("what is beside %s stays there: %s", self.place.uri, error)
         return OutputStatus(self.name, self.place.uri, mark.files, mark.bytes)
 
     def publish_part(self, part: OutputPart) -> None:
-        """Have this part at the path, where parts appear one after the other. One that comes late changes nothing."""
+        """Publish this part, if parts are published one by one. Does nothing if the output is complete."""
         if self._finished() is not None:
             return
         self.look()
@@ -202,7 +203,7 @@ class Publication:
 
     @property
     def _base(self) -> str:
-        """The directory that parts are moved to."""
+        """The directory to which parts are moved."""
         return self.place.target if self._in_place else self.place.assembled
 
     def _finished(self) -> Optional[OutputMark]:
@@ -234,7 +235,7 @@ class Publication:
     def _further(
         self, parts: Sequence[OutputPart], committed: Callable[[], Iterable[CommittedFile]]
     ) -> Iterator[CommittedFile]:
-        """Those that do not come with their parts."""
+        """Return the committed files whose part is not published as a whole."""
         whole = {each.part for each in parts}
         return (each for each in committed() if each[0] not in whole and self._is_wanted(each[1]))
 
@@ -243,7 +244,10 @@ class Publication:
             check_names(self._names(parts, further), self._key)
 
     def _own_mark(self, name: str) -> Optional[OutputMark]:
-        """The mark at the path that this application has written. What it says anybody can write: its owner counts."""
+        """Return the mark that this application has written at the path, or None.
+
+        Other users can write any content, so the owner of the mark is checked as well.
+        """
         mark = read_mark(self.storage, self.place.target, name)
         if mark is None or mark.application_id != self.place.application_id:
             return None
@@ -251,9 +255,10 @@ class Publication:
         return mark if not self.user or owner == self.user else None
 
     def _check_staging(self) -> str:
-        """Whose it is: ours. Where others may write, too, somebody may have made it before, and change what is there.
+        """Return the owner of the staging directory. Raise PublishError if another user owns it and could change files.
 
-        What we make there, under a name that nobody knows, tells who we are to this store.
+        Where others may write, another user may have created it before. A probe directory with a random name shows
+        which user we are for this store.
         """
         probe = uris.join(self.place.staging, f"_{secrets.token_hex(8)}")
         self.storage.make_directories(probe, permission=DATA_DIRECTORY)
@@ -275,7 +280,7 @@ class Publication:
             raise PublishError(problem)
 
     def _swap(self) -> None:
-        """One rename, where nothing is at the path; otherwise two."""
+        """Replace the target by the assembled directory: one rename if the path is free, otherwise two."""
         storage, place = self.storage, self.place
         self._check_target()
         self.look()
@@ -285,7 +290,7 @@ class Publication:
         storage.rename(place.assembled, place.target)
 
     def _begin_in_place(self) -> None:
-        """Have the path be ours, with nothing in it but what was put there from here."""
+        """Claim the path with a mark, and remove everything from it that this application did not write."""
         storage, target = self.storage, self.place.target
         mark = self._own_mark(contract.OUTPUT_MARK_FILE)
         if mark is not None and mark.cleared:
@@ -312,7 +317,8 @@ class Publication:
         if self.spec.layout is OutputLayout.TASKS and self.storage.renames_at_once:
             self._move(source, uris.join(self._base, task_directory(part.part)))
             return
-        if self.storage.renames_at_once and not self.storage.exists(source):  # its files may go, but it stays
+        # single files may have been moved, but the directory stays
+        if self.storage.renames_at_once and not self.storage.exists(source):
             raise self._missing(source)
         below = task_directory(part.part) if self.spec.layout is OutputLayout.TASKS else ""
         directory = uris.join(self._base, below)
@@ -324,7 +330,7 @@ class Publication:
             pass
 
     def _take_committed(self, file: CommittedFile) -> int:
-        """Returns its size in bytes."""
+        """Move a committed file to the target; returns its size in bytes."""
         part, path = file
         below = part if self.spec.layout is OutputLayout.TASKS else ""
         target = uris.join(self._base, below, path)
@@ -339,7 +345,7 @@ class Publication:
                 raise self._missing(source) from error
 
     def _move_file(self, source: str, target: str) -> None:
-        """What is at its target already is the same file: names were looked at before."""
+        """Move a file. A file that is already at the target is the same file, because names were checked before."""
         with suppress(StorageNotFound):
             self.storage.rename(source, target, overwrite=True)
             return
@@ -359,14 +365,14 @@ class Publication:
         return child("outputs", self.name)
 
     def _names(self, parts: Sequence[OutputPart], further: Iterable[CommittedFile]) -> Iterator[CommittedFile]:
-        """Every file that is to lie beside the others, as far as it does not yet."""
+        """Yield all files for the common directory that have not been moved yet."""
         for part in parts:
             for path in self._files_of(self.place.part(part.part)):
                 yield part.part, path
         yield from further
 
     def _files_of(self, directory: str) -> Iterator[str]:
-        """The paths of the files below a part's directory. None of them, where it was moved already."""
+        """Yield the paths of the files below a part's directory; nothing if the part has been moved."""
         beginning = len(directory) + 1
         with suppress(StorageNotFound):
             for status in walk(self.storage, directory):
@@ -375,7 +381,7 @@ class Publication:
                     yield path
 
     def _is_wanted(self, path: str) -> bool:
-        """Whether a file of a part is to be at the path: not in the place of a mark of ours."""
+        """Return whether to publish a file of a part; False if it would replace one of our marks."""
         return not (self.spec.layout is OutputLayout.FLAT and path in _OWN)
 
 
@@ -383,9 +389,9 @@ _OWN = (contract.SUCCESS_FILE, contract.OUTPUT_MARK_FILE)
 
 
 def clear_away(storage: Storage, place: OutputPlace) -> None:
-    """Remove whatever is beside the path of an output that nobody makes any more. Blocks. Raises StorageError.
+    """Remove the staging and former directories of an output that no application writes any more. Blocks.
 
-    What was at the path before, and was moved away in vain, goes back.
+    If the target is missing because a swap failed, the former content is moved back. Raises StorageError.
     """
     if storage.exists(place.former):
         if storage.exists(place.target):

@@ -1,1 +1,1 @@
-"""From what people write to a job that can be run. The Airflow side does it, once: the nodes get its result."""
+"""Read what people write and make a valid job of it. Only the Airflow side does so; nodes receive the result."""

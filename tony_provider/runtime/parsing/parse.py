@@ -1,8 +1,8 @@
-"""Reading text into plain mappings, lists and scalars.
+"""Load a job from YAML, JSON or mappings, merge its layers, check its overrides, and parse it.
 
 YAML is read safely and by one rule instead of YAML 1.1's guesses: a plain scalar is the text as written, except that
-``null``, ``~`` and nothing are null. So ``on``, ``010``, ``1:30`` and ``1.10`` stay what they are, in an environment
-above all, and numbers and truth values are read where the model wants them.
+``null``, ``~`` and an empty scalar are null. So ``on``, ``010``, ``1:30`` and ``1.10`` stay unchanged, which matters
+most in environments. Numbers and truth values are parsed where the model expects them.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _NULL = "tag:yaml.org,2002:null"
 _MERGE = "tag:yaml.org,2002:merge"
 _SCALARS = {f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "timestamp", "value")}
 _MOST_MERGED = 100_000
-_DEEPEST_FLOW = 100  # brackets and braces within each other; no job has ten
+_DEEPEST_FLOW = 100  # nested brackets and braces; no job has ten
 _SEQUENCE = "tag:yaml.org,2002:seq"
 _MAPPING = "tag:yaml.org,2002:map"
 
 
 def load_source(source: Union[str, bytes, Mapping[str, Any]], path: str = "") -> Mapping[str, Any]:
-    """The mapping that ``source`` is or holds. ``path`` stands before each problem's own. Raises SpecError."""
+    """Return the mapping that ``source`` is or contains. ``path`` prefixes the paths of problems. Raises SpecError."""
     if isinstance(source, Mapping):
         return source
     if isinstance(source, bytes):
@@ -60,11 +60,11 @@ def load_source(source: Union[str, bytes, Mapping[str, Any]], path: str = "") ->
 def _load_text(text: str, path: str, problems: list[Problem]) -> Any:
     if text.lstrip().startswith("{"):
         try:
-            # Numbers, too, stay as written.
+            # Numbers also stay as written.
             plain = json.loads(text, object_pairs_hook=_Pairs, parse_int=str, parse_float=str, parse_constant=str)
             return _json_value(plain, path, problems)
         except (ValueError, RecursionError):
-            pass  # YAML's own way of writing a mapping in braces, or an error that YAML can place
+            pass  # YAML's own mapping in braces, or an error that YAML can locate
         if (mapping := _python_value(text.strip())) is not None:
             return mapping
     try:
@@ -77,7 +77,7 @@ def _load_text(text: str, path: str, problems: list[Problem]) -> Any:
         problems.append(Problem(path, NOT_GIVEN, f"not YAML or JSON: {error}"))
     except RecursionError:
         problems.append(Problem(path, NOT_GIVEN, "nested too deeply"))
-    except (ValueError, OverflowError) as error:  # PyYAML lets an escape such as "\\UFFFFFFFF" fall through to chr()
+    except (ValueError, OverflowError) as error:  # PyYAML passes an escape such as "\\UFFFFFFFF" to chr()
         problems.append(Problem(path, NOT_GIVEN, f"not YAML or JSON: {error}"))
     return None
 
@@ -92,7 +92,7 @@ def _python_value(text: str) -> Optional[dict[Any, Any]]:
 
 
 class _Pairs(list[Any]):
-    """A JSON object's keys and values, the repeated ones included."""
+    """Keys and values of a JSON object, including repeated keys."""
 
 
 def _json_value(plain: Any, path: str, problems: list[Problem]) -> Any:
@@ -110,12 +110,12 @@ def _json_value(plain: Any, path: str, problems: list[Problem]) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
-    """SafeLoader's scanner, parser and composer, with two implicit types left: null and merge."""
+    """SafeLoader with only two implicit types: null and merge."""
 
     yaml_implicit_resolvers: dict[Any, Any] = {}  # noqa: RUF012 - PyYAML's own interface
 
     def fetch_flow_collection_start(self, token: Any) -> None:
-        """A bracket or brace: PyYAML takes seconds for some hundreds of them that are not closed."""
+        """Limit nested brackets and braces: PyYAML takes seconds for some hundreds of unclosed ones."""
         if self.flow_level >= _DEEPEST_FLOW:
             raise RecursionError
         super().fetch_flow_collection_start(token)
@@ -126,13 +126,13 @@ _Loader.add_implicit_resolver(_MERGE, re.compile(r"<<$"), ["<"])
 
 
 class _Converter:
-    """Plain values from YAML's nodes; an anchor's value is made once, so that aliases cost nothing."""
+    """Converter of YAML nodes to plain values; it converts each anchor once, so that aliases cost nothing."""
 
     def __init__(self, problems: list[Problem]) -> None:
         self._problems = problems
         self._done: dict[yaml.Node, Any] = {}
         self._open: set[yaml.Node] = set()
-        self._merged = 0  # keys, by ``<<``: those of an anchor count each time, since each of them is made anew
+        self._merged = 0  # keys merged by ``<<``; an anchor's keys count each time, because each merge copies them
 
     def convert(self, node: yaml.Node, path: str) -> Any:
         if node in self._done:
@@ -175,7 +175,7 @@ class _Converter:
         return {**inherited, **own}
 
     def _inherit(self, inherited: dict[str, Any], node: yaml.Node, path: str) -> None:
-        """``<<``: keys of the mappings named, the first that has one wins, the mapping's own before all."""
+        """Merge ``<<``: the first mapping that has a key wins, and the mapping's own keys take precedence."""
         value = self.convert(node, child(path, "<<"))
         for mapping in value if isinstance(value, list) else [value]:
             if not isinstance(mapping, dict):
@@ -193,10 +193,9 @@ class _Converter:
 
 
 def merge(base: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:
-    """``base`` with ``override`` laid over it; neither is changed.
+    """Return ``base`` overridden by ``override``, without changing either.
 
-    Mappings merge key by key, everything else replaces (lists as a whole), and ``None`` deletes the key, whether it was
-    there or not.
+    Mappings merge key by key, and all other values replace (lists as a whole). ``None`` deletes the key, if it exists.
     """
     merged = dict(base)
     for key, value in override.items():
@@ -217,7 +216,7 @@ _NOT_SAID: Any = object()
 
 @attrs.frozen
 class Layer:
-    """A job, or a part of one, and whose word it is."""
+    """A job or a part of a job, with its origin."""
 
     origin: str  # as people call it: "the job", "overrides"
     plain: Mapping[str, Any]
@@ -225,7 +224,7 @@ class Layer:
 
 @attrs.frozen
 class Layers:
-    """What a job is made of, each over the one before; see ``merge``."""
+    """Parts of a job in order of precedence, the lowest first; see ``merge``."""
 
     below_first: Sequence[Layer]
 
@@ -236,11 +235,11 @@ class Layers:
         return whole
 
     def over(self, plain: Mapping[str, Any], origin: str) -> Layers:
-        """These, with another one above all."""
+        """Return these layers with another one on top."""
         return Layers([*self.below_first, Layer(origin, plain)])
 
     def origin(self, path: Sequence[str]) -> str:
-        """Whose word a key of the job is; DEFAULT where nobody says anything, or the last word was to delete it."""
+        """Return the origin of a key's value, or DEFAULT if no layer sets the key or the last one deletes it."""
         for layer in reversed(self.below_first):
             said = _said(layer.plain, path)
             if said is None:
@@ -251,7 +250,7 @@ class Layers:
 
 
 def _said(plain: Mapping[str, Any], path: Sequence[str]) -> Any:
-    """What is said of a key, by itself or of one above it (a path in place of an input's mapping); None: deleted."""
+    """Return a layer's value of a key, or of a scalar above it (an input's path). None: the layer deletes the key."""
     found: Any = plain
     for name in path:
         if not isinstance(found, Mapping):
@@ -262,7 +261,7 @@ def _said(plain: Mapping[str, Any], path: Sequence[str]) -> Any:
     return found
 
 
-# The only definition. A pattern allows a key with all that is below it; ``*`` stands for one name, or a part of it.
+# The only definition. A pattern allows a key and everything below it; ``*`` matches a name, or a part of it.
 ALLOWED_BY_DEFAULT = (
     "name",
     "queue",
@@ -292,10 +291,10 @@ ALLOWED_BY_DEFAULT = (
 )
 
 EVERYTHING = ("*",)
-MOST_KEYS = 10_000  # and elements of lists that overrides may have; YAML's aliases write billions in a few lines
+MOST_KEYS = 10_000  # keys and list elements in overrides; YAML's aliases write billions in a few lines
 
 _LONGEST_PATTERN = 300  # characters
-_DEEPEST = 20  # names of a key in a message
+_DEEPEST = 20  # number of names of a key in a message
 
 _REFUSED = (
     "may not be overridden. It comes from `overrides`, as this run has filled them in; whoever writes the DAG may "
@@ -305,7 +304,7 @@ _REFUSED = (
 
 @attrs.frozen
 class Patterns:
-    """Keys of a job, such as ``tasks.*.env.LR``."""
+    """Patterns of a job's keys, such as ``tasks.*.env.LR``."""
 
     texts: Sequence[str]
 
@@ -318,10 +317,10 @@ def _covers(pattern: Sequence[str], path: Sequence[str]) -> bool:
 
 
 def check_overrides(overrides: Mapping[str, Any], job: Mapping[str, Any], allowed: Sequence[str] = ()) -> None:
-    """Check what is laid over a job, which is given as it is below them, against what they may touch.
+    """Check that overrides change only allowed keys of a job, which is given without the overrides.
 
-    ``allowed``: patterns beside those of ALLOWED_BY_DEFAULT, by whoever writes the DAG. Raises SpecError with every
-    key that is not allowed.
+    ``allowed``: patterns of the DAG's author, in addition to ALLOWED_BY_DEFAULT. Raises SpecError with every key that
+    is not allowed.
     """
     try:
         too_many = any(islice(_members(overrides), MOST_KEYS, None))
@@ -333,7 +332,7 @@ def check_overrides(overrides: Mapping[str, Any], job: Mapping[str, Any], allowe
     patterns = Patterns([*ALLOWED_BY_DEFAULT, *allowed])
     touched = {_touched(path, job): value for path, value in given}
     refused = [(path, value) for path, value in touched.items() if not patterns.allow(path)]
-    # Made of these alone: each names all the keys above it, which may be long.
+    # Only for these keys, because each text includes all keys above it and may be long.
     some = refused if len(refused) <= MOST_TOLD else refused[: MOST_TOLD - 1]
     problems = [Problem(dotted_key(path), value, _REFUSED % _pattern(path)) for path, value in some]
     if more := len(refused) - len(some):
@@ -348,7 +347,7 @@ def _pattern(path: Sequence[str]) -> str:
 
 
 def _members(plain: object) -> Iterator[bool]:
-    """True for each key and each element of a list, at any depth."""
+    """Yield True for each key and each list element, at any depth."""
     inner = plain.values() if isinstance(plain, Mapping) else plain if isinstance(plain, (list, tuple)) else ()
     for each in inner:
         yield True
@@ -356,9 +355,9 @@ def _members(plain: object) -> Iterator[bool]:
 
 
 def _touched(path: tuple[str, ...], job: Mapping[str, Any]) -> tuple[str, ...]:
-    """The key that is set or deleted. A task type that the job has not is one as a whole.
+    """Return the key that is set or deleted. For a task type that the job lacks, return the key of the type.
 
-    Sizes alone make no task type, but where the program is the same for all (``@task.tony``) they would.
+    Allowed keys such as sizes would otherwise create a type where all types share a program (``@task.tony``).
     """
     tasks = job.get("tasks")
     known = {str(name) for name in tasks} if isinstance(tasks, Mapping) else set()
@@ -366,7 +365,7 @@ def _touched(path: tuple[str, ...], job: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def leaf_keys(plain: Mapping[Any, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """The keys whose values are no mappings, or empty ones; lists are values."""
+    """Yield the keys whose values are no mappings, or are empty mappings; lists are values."""
     for key, value in plain.items():
         path = (*above, str(key))
         if isinstance(value, Mapping) and value:
@@ -376,7 +375,7 @@ def leaf_keys(plain: Mapping[Any, Any], above: tuple[str, ...] = ()) -> Iterator
 
 
 def dotted_key(path: Sequence[str]) -> str:
-    """As messages name a key: ``tasks.worker.memory``; of one that no job has so deep, the beginning."""
+    """Format a key for messages: ``tasks.worker.memory``. Keys deeper than in any job are cut."""
     text = ""
     for name in path[:_DEEPEST]:
         text = child(text, name)
@@ -387,11 +386,10 @@ Source = Union[str, bytes, Mapping[str, Any]]
 
 
 def parse_job(source: Union[Source, JobSpec], *, overrides: Optional[Source] = None) -> JobSpec:
-    """The job that ``source`` describes, with ``overrides`` laid over it (see ``merge``), valid as a whole.
+    """Return the job that ``source`` describes, with ``overrides`` merged over it (see ``merge``), valid as a whole.
 
-    Raises SpecError with everything that is wrong at once. Nothing else is raised for whatever the text or mapping
-    holds, and neither argument is changed. A null is the same as leaving the key out; an empty text, which is what a
-    template gives for nothing, counts as null where the default is null.
+    Raises SpecError with all problems at once, and no other error, for any text or mapping. Changes neither argument. A
+    null equals a missing key. An empty text, which a template may render, is null where the default is null.
     """
     plain = to_plain(without_tensorboard_task(source)) if isinstance(source, JobSpec) else load_source(source)
     try:
@@ -408,7 +406,7 @@ def _parse(plain: Mapping[str, Any]) -> JobSpec:
     problems = list(reader.problems)
     unread = {problem.path for problem in problems}
     for problem in validate(job):
-        # What could not be read has a stand-in, of which nothing should be said.
+        # An unreadable value has a stand-in, which is not worth a problem.
         if problem.path not in unread and problem.path not in reader.incomplete:
             written = reader.rendered.get(problem.path, problem.value)
             problems.append(attrs.evolve(problem, value=written))
@@ -418,7 +416,7 @@ def _parse(plain: Mapping[str, Any]) -> JobSpec:
 
 
 def partial_problems(plain: Mapping[str, Any]) -> list[Problem]:
-    """What is wrong with a part of a job: its keys, and the forms of their values. What it lacks others may give."""
+    """Return the problems of a partial job: wrong keys and values. Other parts may provide missing keys."""
     reader = Reader()
     try:
         reader.read_job(plain)

@@ -1,4 +1,4 @@
-"""Reading plain values into the model's classes, by their annotations; notes every problem, not just the first."""
+"""Read plain values into the model's classes, by their annotations, and collect all problems."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _STAND_INS: dict[Any, Any] = {
     Resource: Resource(""),
     OpenHours: OpenHours(""),
     PlacementConstraint: PlacementConstraint(),
-}  # for a list's element that could not be read
+}  # for elements of a list that cannot be read
 
 _AMOUNTS: dict[Any, Callable[[object], Any]] = {
     Memory: parse_memory,
@@ -75,7 +75,7 @@ _AMOUNTS: dict[Any, Callable[[object], Any]] = {
     bool: parse_boolean,
 }
 
-# What other systems call the same thing, where the spelling is too far off to guess.
+# Names in other systems whose spelling is too different to guess.
 _OTHER_NAMES = {
     "cores": "vcores",
     "count": "instances",
@@ -106,22 +106,22 @@ _LEVELS: tuple[tuple[type[Any], str], ...] = (
 
 
 def suggestion(name: str, allowed: list[str]) -> str:
-    """The hint ``; did you mean x?`` when one of ``allowed`` is close, else empty."""
+    """Return the hint ``; did you mean x?`` if one of ``allowed`` is close, otherwise an empty string."""
     other = _OTHER_NAMES.get(name.lower())
     close = [other] if other in allowed else difflib.get_close_matches(name.lower(), allowed, n=1)
     return f"; did you mean {close[0]}?" if close else ""
 
 
 class Reader:
-    """Reads one specification. ``problems`` has what is wrong; what could not be read has its default meanwhile."""
+    """Reader of one specification. ``problems`` lists what is wrong; unreadable values keep their defaults."""
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
-        self.rendered: dict[str, object] = {}  # amounts by path, as they were written
-        self.incomplete: set[str] = set()  # paths of mappings that lack an element which is a problem
+        self.rendered: dict[str, object] = {}  # amounts by path, as written
+        self.incomplete: set[str] = set()  # paths of mappings that lack an invalid element
 
     def read_job(self, value: Mapping[str, Any]) -> JobSpec:
-        """The job as far as it can be read; valid only when there are no problems."""
+        """Return the job as far as it is readable. It is valid only if there are no problems."""
         job = self._object(JobSpec, value, "")
         assert isinstance(job, JobSpec)  # noqa: S101 - every required key of it has a stand-in
         return job
@@ -132,7 +132,7 @@ class Reader:
 
     def _read(self, wanted: Any, value: object, path: str) -> Any:
         origin = get_origin(wanted)
-        if origin is Union:  # Optional is the only union here; null was dealt with by the caller
+        if origin is Union:  # Optional is the only union here; the caller has handled null
             return None if value == "" else self._read(get_args(wanted)[0], value, path)
         if origin is list:
             return self._list(get_args(wanted)[0], value, path)
@@ -177,13 +177,13 @@ class Reader:
         return value
 
     def _scalar_as_text(self, value: object, path: str) -> Any:
-        """For environments: numbers and truth values become the text that YAML and JSON have for them."""
+        """Convert numbers and truth values of environments to the text that YAML and JSON use for them."""
         if isinstance(value, bool):
             return "true" if value else "false"
         if isinstance(value, (int, float)):
             try:
                 return repr(value)
-            except ValueError as error:  # Python refuses to write thousands of digits
+            except ValueError as error:  # Python refuses to convert integers of thousands of digits
                 return self._fail(path, NOT_GIVEN, str(error))
         return self._text(value, path)
 
@@ -204,7 +204,7 @@ class Reader:
                 read = self._fail(below, element, "must not be null")
             else:
                 read = self._read(wanted, element, below)
-            # A stand-in keeps the places of those that follow.
+            # A stand-in keeps the indices of the following elements.
             result.append(_STAND_INS[wanted] if read is _UNREADABLE else read)
         return result
 

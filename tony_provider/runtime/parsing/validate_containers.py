@@ -1,4 +1,4 @@
-"""What the keys ``docker`` of a job, its master and its task types must be."""
+"""Validate the keys ``docker`` of a job, its master and its task types, and the key ``placement``."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ from tony_provider.runtime.jobspec.placement import (
 from tony_provider.runtime.jobspec.problems import NOT_GIVEN, Problem, child, item
 from tony_provider.runtime.parsing.reader import suggestion
 
-JOBS_OWN = "docker"  # the path of the job's, under those of the types
+JOBS_OWN = "docker"  # path of the job's key, which the types' keys override
 
-# YARN's own (DockerLinuxContainerRuntime); a name that it does not take it refuses when the container is to start.
+# YARN's pattern (DockerLinuxContainerRuntime); YARN rejects other names only when it starts the container.
 _IMAGE = re.compile(
     r"(?:[a-zA-Z0-9.-]+(?::[0-9]+)?/)?[a-z0-9_./-]+(?::\w[\w.-]*)?(?:@sha256:[a-z0-9]{12,64})?", re.ASCII
 )
-_PATH = r"/[^:,;\s\"'`$\\{}]*"  # without what YARN's lists, and the shell that sets the variables, have a meaning for
+_PATH = r"/[^:,;\s\"'`$\\{}]*"  # without characters that are special in YARN's lists or in the shell
 _MOUNT = re.compile(rf"{_PATH}:{_PATH}(?::(?:ro|rw)(?:\+r?(?:shared|slave|private))?)?")
 _TMPFS = re.compile(_PATH)
-_NAME = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)  # of a network, and of a runtime of Docker's
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)  # of a network or a Docker runtime
 _OF_RUNC = frozenset({"image", "mounts", "runtime"})
 
 
 def docker_problems(job: JobSpec) -> Iterator[Problem]:
-    """What is wrong with the images that containers are to run in."""
+    """Yield problems of the images of containers."""
     for path, docker in docker_keys(job).items():
         yield from _values(path, docker)
         yield from _contradictions(path, docker)
     every = images(job)
-    told: dict[str, Problem] = {}  # what is wrong with the job's own is so with every kind of container that keeps it
+    told: dict[str, Problem] = {}  # a problem of the job's own key applies to each kind of container that inherits it
     for path, image in every.items():
         for problem in _as_a_whole(job, path, image):
             told.setdefault(problem.path, problem)
@@ -94,7 +94,7 @@ def _contradictions(path: str, docker: Docker) -> Iterator[Problem]:
 
 
 def _as_a_whole(job: JobSpec, path: str, docker: Optional[Docker]) -> Iterator[Problem]:
-    """What is wrong with the keys that one kind of container has, the job's and its own."""
+    """Yield problems of the keys that one kind of container has, inherited keys included."""
     if docker is None:
         return
     own = docker_keys(job).get(path)
@@ -127,7 +127,7 @@ _LONGEST_TAG = 100  # characters
 
 
 def placement_problems(job: JobSpec) -> Iterator[Problem]:
-    """What is wrong with ``placement`` of the task types."""
+    """Yield problems of the key ``placement`` of the task types."""
     problems = [*_of_each(job)]
     yield from problems or _never_placed(job)
 
@@ -215,7 +215,7 @@ def _placement_contradictions(job: JobSpec, task_type: str, placement: Placement
 
 
 def _rules_for_yarn(placement: Placement) -> int:
-    """How many constraints of YARN's a type's placement becomes, see Ask."""
+    """Return the number of YARN constraints that a type's placement becomes, see ``container_requests.Ask``."""
     rules = sum(max(1, len(rule.anti_affinity)) for rule in placement.constraints)
     return rules + len(placement.attributes)
 
@@ -231,7 +231,7 @@ def _of_attributes(placement: Placement, path: str) -> Iterator[Problem]:
 
 
 def _of_rules(job: JobSpec, task_type: str, placement: Placement, path: str) -> Iterator[Problem]:
-    """Rules of which no node, or no second container, could keep all."""
+    """Yield problems of rules that no node, or no second container, can meet together."""
     together = [(target, rule) for rule in placement.constraints for target in map(TagTarget.parse, rule.affinity)]
     own = own_tags(task_type, placement)
     for index, rule in enumerate(placement.constraints):
@@ -252,7 +252,7 @@ def _of_rules(job: JobSpec, task_type: str, placement: Placement, path: str) -> 
 
 
 def _never_placed(job: JobSpec) -> Iterator[Problem]:
-    """Types that are to be beside each other, so that none of them would come first."""
+    """Yield problems of types that must be next to each other, so that none of them can come first."""
     tags = {name: own_tags(name, task.placement) for name, task in job.tasks.items()}
     wanted = {name: list(_wanted(task.placement or Placement(), tags[name])) for name, task in job.tasks.items()}
     waiting = {name for name in job.tasks if wanted[name]}
@@ -268,7 +268,7 @@ def _never_placed(job: JobSpec) -> Iterator[Problem]:
 
 
 def _wanted(placement: Placement, own: list[str]) -> Iterator[set[str]]:
-    """For each rule the tags of which one must be there before, where only others of the job have them."""
+    """Yield the tags of which one must be placed before, for each rule whose tags only other types of the job have."""
     for rule in placement.constraints:
         beside = [*rule.affinity, *([rule.cardinality] if rule.cardinality is not None and rule.min else [])]
         targets = [TagTarget.parse(text) for text in beside]
@@ -277,5 +277,5 @@ def _wanted(placement: Placement, own: list[str]) -> Iterator[set[str]]:
 
 
 def _within(inner: PlacementScope, outer: PlacementScope) -> bool:
-    """Whether those who share the inner one share the outer one, too."""
+    """Return whether containers that share ``inner`` also share ``outer``."""
     return inner is outer or inner is PlacementScope.NODE

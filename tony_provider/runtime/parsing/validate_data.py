@@ -1,4 +1,7 @@
-"""What the key ``inputs`` of a job must be. Whether there is anything at its paths, the stores tell later."""
+"""Validate the keys ``inputs``, ``outputs``, ``export`` and ``acls`` of a job.
+
+Stores report later whether the paths of inputs exist.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 def input_problems(job: JobSpec) -> Iterator[Problem]:
-    """What is wrong with the inputs of a job as they are written."""
+    """Yield problems of a job's inputs, as written."""
     for name, spec in job.inputs.items():
         path = child("inputs", name)
         if not _NAME.fullmatch(name) or len(name) > MAX_INPUT_NAME:
@@ -80,7 +83,7 @@ def _pieces(spec: InputSpec, path: str) -> Iterator[Problem]:
 
 
 def _scheme(written: str) -> str:
-    """Empty where the path is no URI, which another problem says."""
+    """Return the scheme of a path, or an empty string if the path is invalid, which another problem reports."""
     try:
         return uris.scheme(written)
     except StorageInvalidPath:
@@ -88,7 +91,7 @@ def _scheme(written: str) -> str:
 
 
 def _parts(job: JobSpec, name: str, path: str) -> Iterator[Problem]:
-    """A part is a task's, so that several processes of it would all read the same."""
+    """Yield problems of static parts: a part belongs to a task, so several processes would all read the same part."""
     for task_type in job.readers(name):
         if task_type in job.tasks and job.tasks[task_type].process_count > 1:
             message = f"every process of a {task_type} would read the same part; deal: queue, or more instances"
@@ -117,7 +120,7 @@ _WRITING = (Role.CHIEF, Role.WORKER, Role.ONCE)  # they end by themselves
 
 
 def output_problems(job: JobSpec, framework: Optional[Framework]) -> Iterator[Problem]:
-    """What is wrong with the outputs of a job as they are written. ``framework``: None where it is not known."""
+    """Yield problems of a job's outputs, as written. ``framework`` is None if it is unknown."""
     places: dict[str, Uri] = {}
     for name, spec in job.outputs.items():
         path = child("outputs", name)
@@ -162,18 +165,18 @@ def _path_problem(spec: OutputSpec) -> str:
 
 
 def _inputs(job: JobSpec) -> Iterator[tuple[str, Uri]]:
-    """What inputs read."""
+    """Yield the key and the place of each path that inputs read."""
     for name, spec in job.inputs.items():
         for index, written in enumerate(spec.paths):
             try:
                 parsed = uris.parse(written)
             except StorageInvalidPath:
-                continue  # said of the input itself
+                continue  # reported for the input itself
             yield item(child(child("inputs", name), "paths"), index), parsed
 
 
 def _relation(place: Uri, other: Uri) -> str:
-    """How an output's place is mixed up with another one, which may be a pattern; empty: it is not."""
+    """Return how an output's place overlaps another place, which may be a pattern; an empty string if it does not."""
     if place.scheme != other.scheme or (place.authority and other.authority and place.authority != other.authority):
         return ""
     mine, theirs = (uri.path.strip("/").split("/") for uri in (place, other))
@@ -204,7 +207,7 @@ def _output_tasks(job: JobSpec, name: str, path: str) -> Iterator[Problem]:
 
 
 def _commit(job: JobSpec, framework: Optional[Framework], name: str, path: str) -> Iterator[Problem]:
-    """With ``task`` a part is to appear in one act, and for good."""
+    """Yield problems of ``commit: task``, by which a part must appear atomically and stay."""
     if job.outputs[name].commit is not OutputCommit.TASK:
         return
     if job.outputs[name].layout is OutputLayout.FLAT:
@@ -219,7 +222,7 @@ def _commit(job: JobSpec, framework: Optional[Framework], name: str, path: str) 
 
 
 def export_problems(job: JobSpec) -> Iterator[Problem]:
-    """What is wrong with when the model is exported, and how many exports are kept."""
+    """Yield problems of when exports are made, and how many are kept."""
     if job.export.keep_last < 1:
         yield Problem("export.keep_last", job.export.keep_last, "must be at least 1")
     every = job.export.every
@@ -234,13 +237,11 @@ def export_problems(job: JobSpec) -> Iterator[Problem]:
         yield Problem("export.every", every, "the chief or the first worker exports the model, and there is neither")
 
 
-_ACL_NAME = re.compile(
-    r"[^\s,:*@/\x00-\x1f\x7f]{1,255}"
-)  # YARN puts them between commas and a blank, HDFS between colons
+_ACL_NAME = re.compile(r"[^\s,:*@/\x00-\x1f\x7f]{1,255}")  # YARN separates names by commas and a blank, HDFS by colons
 
 
 def acl_problems(job: JobSpec) -> Iterator[Problem]:
-    """What is wrong with ``acls``."""
+    """Yield problems of the key ``acls``."""
     for kind, names in (("view", job.acls.view), ("modify", job.acls.modify)):
         yield from _names(names, child("acls", kind))
 

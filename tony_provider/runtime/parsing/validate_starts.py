@@ -1,4 +1,4 @@
-"""What must be so for task types to wait for each other: ``after``, and the type ``prepare``."""
+"""Validate when tasks start: ``after``, the type ``prepare``, ``start``, tolerated failures and ``windows``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SERVES = (Role.PS, Role.EVALUATOR, Role.SIDECAR)
 
 
 def dependency_problems(job: JobSpec, framework: Framework) -> Iterator[Problem]:
-    """Every wait that could not end, and every one of tasks that begin together."""
+    """Yield problems of waits that cannot end, and of waits between tasks that start together."""
     for task_type in job.tasks:
         waits = job.waits_for(task_type).items()
         found = [each for wait in waits for each in _wait(job, framework, task_type, *wait)]
@@ -71,7 +71,7 @@ def _wait(job: JobSpec, framework: Framework, task_type: str, other: str, milest
 
 
 def _too_late(job: JobSpec, framework: Framework, task_type: str) -> Iterator[Problem]:
-    """The job may be over when this type could begin, by its own waits or by those of the types that it waits for."""
+    """Yield a problem if the job may end before this type can start, because of direct or indirect dependencies."""
     ending = types_that_end_the_job_before(job, framework, task_type)
     if ending:
         waits = job.waits_for(task_type)
@@ -84,7 +84,7 @@ def _too_late(job: JobSpec, framework: Framework, task_type: str) -> Iterator[Pr
 
 
 def _gang(job: JobSpec, framework: Framework) -> list[str]:
-    """The types that train together, or start again together."""
+    """Return the types that train together or restart together."""
     takes_along = [
         name
         for name, task in job.tasks.items()
@@ -116,13 +116,13 @@ def _cycle(job: JobSpec) -> Iterator[Problem]:
     try:
         TopologicalSorter({task_type: job.waits_for(task_type) for task_type in job.tasks}).prepare()
     except CycleError as error:
-        way: list[str] = error.args[1][::-1]  # each waits for the next; the last is the first
+        way: list[str] = error.args[1][::-1]  # each waits for the next; the last equals the first
         message = f"would wait for itself: {' waits for '.join(way)}"
         yield Problem(_path(way[0], way[1]), job.waits_for(way[0])[way[1]].value, message)
 
 
 def _one_gang(job: JobSpec, framework: Framework) -> Iterator[Problem]:
-    """Types that train together begin together, so they wait for the same."""
+    """Yield problems of types that train together but wait for different types, because they start together."""
     gang = _gang(job, framework)
     outside = [_without(job.waits_for(task_type), gang) for task_type in gang]
     for task_type, after in zip(gang, outside):
@@ -140,7 +140,7 @@ _ALONE = "it is for tasks that do without each other, as those of the framework 
 
 
 def start_problems(job: JobSpec, framework: Framework) -> Iterator[Problem]:
-    """What is wrong with ``start``, ``after`` and ``tolerated_failures``, and with other keys because of them."""
+    """Yield problems of ``start``, ``after`` and ``tolerated_failures``, and of other keys in combination with them."""
     yield from dependency_problems(job, framework)
     for task_type, task in job.tasks.items():
         if job.role(task_type) is Role.ONCE and task.restart is RestartScope.GANG:
@@ -178,7 +178,7 @@ def _tolerated(job: JobSpec, framework: Framework) -> Iterator[Problem]:
 
 
 def windows_problems(job: JobSpec) -> Iterator[Problem]:
-    """What is wrong with the hours in which the job may have containers."""
+    """Yield problems of the hours in which the job may have containers."""
     if job.windows is None:
         return
     if not job.windows.open:
@@ -186,7 +186,7 @@ def windows_problems(job: JobSpec) -> Iterator[Problem]:
     if not _is_zone(job.windows.zone):
         message = "is no time zone that this machine knows; write it as the IANA does, such as Europe/Berlin or UTC"
         yield Problem("windows.zone", job.windows.zone, message)
-    # What could not be read is empty here, and was told of.
+    # An unreadable value is empty here, and is already reported.
     hours = [(index, text, read_hours(text)) for index, text in enumerate(job.windows.open) if text]
     for (_, one, first), (index, two, second) in combinations(hours, 2):
         if first.overlap(second):
@@ -196,6 +196,6 @@ def windows_problems(job: JobSpec) -> Iterator[Problem]:
 def _is_zone(name: str) -> bool:
     try:
         ZoneInfo(name)
-    except (ValueError, OSError, LookupError):  # what names no file, what leads to another place, what is unknown
+    except (ValueError, OSError, LookupError):  # names no file, leads to another directory, or is unknown
         return False
     return True

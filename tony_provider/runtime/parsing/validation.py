@@ -1,4 +1,4 @@
-"""What a specification's values must be for a job to run, beyond their types."""
+"""Validate the values of a specification beyond their types, including the framework's rules."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ from tony_provider.runtime.parsing.validate_containers import docker_problems, p
 from tony_provider.runtime.parsing.validate_data import acl_problems, export_problems, input_problems, output_problems
 from tony_provider.runtime.parsing.validate_starts import start_problems, windows_problems
 
-MAX_NAME = 512  # characters; Airflow's longest dag.task has 501
+MAX_NAME = 512  # characters; the longest dag.task in Airflow has 501
 MAX_TASK_TYPE = 32
-MAX_TAGS = 8  # YARN takes 10, two are ours
+MAX_TAGS = 8  # YARN accepts 10, and the runtime needs two
 MAX_TAG = 100  # YARN's limit
 LOWEST_PORT = 1024
 _LARGEST_EXIT_CODE = 255
-_MOST_TASKS = 10_000  # that one application master has been seen to serve, see docs/how-it-works.md
+_MOST_TASKS = 10_000  # tested with one application master, see docs/how-it-works.md
 _STORED = "is marked as stored, so it must be a URI of the job's store, such as hdfs:///data/model"
-AM_PORTS = 2  # gRPC, and one kept for a page of its own
+AM_PORTS = 2  # one for gRPC, and one reserved for a page of the master
 
 _TASK_TYPE = re.compile(r"[a-z][a-z0-9_]*")
 _RESOURCE_NAME = re.compile(r"(?:[0-9A-Za-z.-]+/)?\w[\w.-]*", re.ASCII)  # YARN's ResourceUtils
@@ -63,7 +63,7 @@ _OWN_RESOURCES = {
     quantities.GPU: "gpus",
     "gpu": "gpus",
 }
-# What YARN and the local backend write into a container's working directory, and what we do.
+# Names that YARN, the local backend and the runtime use in a container's working directory.
 _TAKEN_NAMES = {
     contract.RUNTIME_DIR,
     contract.PYTHON_ENV_DIR,
@@ -77,12 +77,12 @@ _TAKEN_NAMES = {
     "tmp",
 }
 _OWN_FILES = "tony-"
-_NOT_UNPACKED = (".bz2", ".tbz2", ".xz", ".txz", ".zst", ".squashfs")  # which conda-pack writes, too
+_NOT_UNPACKED = (".bz2", ".tbz2", ".xz", ".txz", ".zst", ".squashfs")  # conda-pack also writes these
 _ANOTHER = "another package adds one by an entry point in the group tony_provider.frameworks"
 
 
 def validate(job: JobSpec) -> list[Problem]:
-    """Everything that is wrong with ``job``, its framework's view included; empty when it can be run."""
+    """Return all problems of ``job``, including those of its framework. The job can run if the list is empty."""
     return [
         *_framework(job),
         *_tasks(job),
@@ -121,7 +121,7 @@ def _framework(job: JobSpec) -> Iterator[Problem]:
 
 
 def _known_framework(job: JobSpec) -> Optional[Framework]:
-    """None where ``_framework`` says what is wrong with it."""
+    """Return the framework, or None if ``_framework`` reports a problem with it."""
     try:
         return get_framework(job.framework)
     except LookupError:
@@ -229,7 +229,7 @@ def _names(job: JobSpec) -> Iterator[Problem]:
 
 
 def _marks(path: str, *sources: tuple[str, bool]) -> Iterator[Problem]:
-    """Report sources that are marked as stored but are no URIs. Each source comes with whether it is marked."""
+    """Yield problems of sources that are marked as stored but are not URIs. Each source comes with its mark."""
     for source, stored in sources:
         if stored and "://" not in source:
             yield Problem(path, source, _STORED)
@@ -270,9 +270,10 @@ def _localized(job: JobSpec) -> Iterator[Problem]:
 def _targets(
     lists: Mapping[str, Sequence[Resource]], taken: dict[str, str], above: dict[str, str]
 ) -> Iterator[Problem]:
-    """``taken``: where each name is given that the same containers have; these names are added to it.
+    """Yield problems of the names of files and archives, such as names used twice by the same containers.
 
-    ``above``: of each directory that one of these names lies in, the first such name.
+    ``taken``: the path of the key for each name that these containers already have; names are added to it. ``above``:
+    for each directory of such a name, the first name in it.
     """
     for key, resources in lists.items():
         for index, resource in enumerate(resources):
@@ -397,7 +398,7 @@ def _max_instances(job: JobSpec, task_type: str, task: TaskSpec) -> Iterator[Pro
 
 
 def _grow(task_type: str, task: TaskSpec) -> Iterator[Problem]:
-    """Whether the type can be resized at all is said of ``max_instances``: tasks that come as they may cannot."""
+    """Yield a problem if the type has no room to grow. Problems of resizing are reported for ``max_instances``."""
     if task.grow is GrowRule.SPARE and task.most_instances <= task.instances:
         path = child(child("tasks", task_type), "grow")
         yield Problem(path, task.grow.value, f"needs max_instances, more than instances ({task.instances}), to grow to")
@@ -456,7 +457,7 @@ def _port_range(job: JobSpec) -> Iterator[Problem]:
             f"must be FIRST-LAST, within {LOWEST_PORT}-{HIGHEST_PORT}, first not above last",
         )
     elif ports.last - ports.first + 1 < AM_PORTS + _most_ports(job):
-        needed = AM_PORTS + _most_ports(job)  # all of them may meet on one node, but need not
+        needed = AM_PORTS + _most_ports(job)  # one node may run all of them, but need not
         yield Problem(
             "port_range", written, f"must have at least {needed} ports, for the application master and a task"
         )

@@ -1,4 +1,7 @@
-"""Pieces of what a task has printed, by how many bytes were printed before; and the end of it that was kept."""
+"""Messages over HTTP: pieces of a task's output, and the parts of sealed and tunnelled TLS connections.
+
+A piece of output is located by the number of bytes that the container printed before it.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,9 @@ _LONGEST_NOTE = 120  # bytes
 
 @attrs.frozen
 class LogPiece:
-    """Some bytes of a log, and where they are in all that the container has printed."""
+    """Bytes of a log, with their position in everything that the container has printed."""
 
-    start: int  # bytes that come before
+    start: int  # bytes before this piece
     data: bytes
 
     @property
@@ -27,9 +30,9 @@ class LogPiece:
 
     @classmethod
     def cut(cls, after: int, start: int, data: bytes) -> LogPiece:
-        """The piece of a log that begins at ``after``, or later with a whole line where the bytes between are missing.
+        """Return the piece from ``after``, or from the next whole line if the bytes before ``start`` are missing.
 
-        What is left of a line whose beginning is missing may be the half of a secret, and is left out.
+        The rest of a line whose beginning is missing may be half of a secret, so it is left out.
         """
         if start <= after:
             return cls(after, data[after - start :])
@@ -38,10 +41,10 @@ class LogPiece:
 
 
 def kept_form(data: bytes, dropped: int, lines: Optional[int] = None) -> bytes:
-    """The end of a log as it is kept: below a line that says so where its first ``dropped`` bytes are missing.
+    """Return the kept end of a log, with a note in its first line if its first ``dropped`` bytes are missing.
 
-    Where the log itself begins with such a line the note is there, too, and says that nothing is missing: the first
-    one is always ours.
+    If the log itself starts with such a line, a note of 0 bytes is added, so that the first note is always the
+    runtime's.
     """
     if not dropped and not _NOTE.match(data):
         return data
@@ -49,10 +52,10 @@ def kept_form(data: bytes, dropped: int, lines: Optional[int] = None) -> bytes:
 
 
 def read_kept(storage: Storage, uri: str, after: int, limit: int) -> LogPiece:
-    """What comes after so many bytes of all that was printed, of the log that was kept of it at the container's end.
+    """Read a log that was kept at the container's end, from ``after`` bytes of the container's output on.
 
-    At most the last ``limit`` bytes, however much comes meanwhile: it is the job's own file. Blocks; raises
-    StorageNotFound when none was kept, StorageError.
+    Reads at most the last ``limit`` bytes, even if the file grows, because the job can write it. Blocks. Raises
+    StorageNotFound if no log was kept, StorageError.
     """
     size = storage.status(uri).size
     note = _NOTE.match(read_bytes(storage, uri, length=min(size, _LONGEST_NOTE)))
@@ -66,29 +69,29 @@ def read_kept(storage: Storage, uri: str, after: int, limit: int) -> LogPiece:
     return LogPiece(start, read_bytes(storage, uri, offset=start - dropped + skipped, length=end - start))
 
 
-OUTPUT_PATH = "output/"  # of the master's pages, below which each task has one
-OUTPUT_END = 1 << 62  # more than any task prints: asked for what comes after it, a master tells where the end is
+OUTPUT_PATH = "output/"  # path of the master's pages; each task has a page below it
+OUTPUT_END = 1 << 62  # more bytes than any task prints: a request from there on returns the position of the end
 
 
 def output_request(task: str, attempt: Optional[int], after: int) -> str:
-    """The path and query of the request for what ``task`` has printed after so many bytes."""
+    """Return the path and query of the request for the output of ``task`` from ``after`` bytes on."""
     query = f"after={after}" if attempt is None else f"after={after}&attempt={attempt}"
     return f"{OUTPUT_PATH}{path_of_task(task)}?{query}"
 
 
 @attrs.frozen
 class OutputPiece:
-    """A piece of what a task has printed in one of its containers, without the values of the job's secrets.
+    """Piece of a task's output in one of its containers, with the job's secrets masked.
 
-    ``text`` was made of bytes with Python's ``surrogateescape``; masks make it longer or shorter than they were.
+    ``text`` is decoded with Python's ``surrogateescape``. Masks make it longer or shorter than the bytes.
     """
 
     attempt: int  # the container's number, from 1
     newest: int  # the number of the task's newest container
-    start: int  # bytes that were printed before; more than were asked for: those between are not to be had
-    end: int  # bytes that were printed up to the end of this piece
-    text: str = ""  # from the start of a line, or where it was asked for
-    problem: str = ""  # why there is nothing just now
+    start: int  # bytes printed before; if more than requested, those in between are unavailable
+    end: int  # bytes printed up to the end of this piece
+    text: str = ""  # from the start of a line, or from the requested position
+    problem: str = ""  # why no output is available now
 
     WRITER_MAY_BE_NEWER: ClassVar[bool] = True  # see ``codec``
 
@@ -96,37 +99,37 @@ class OutputPiece:
     def data(self) -> bytes:
         try:
             return self.text.encode("utf-8", "surrogateescape")
-        except UnicodeEncodeError:  # halves that stand for no byte: no master of ours wrote it
+        except UnicodeEncodeError:  # half surrogates that represent no byte, which no master of ours writes
             return self.text.encode("utf-8", "replace")
 
 
 @attrs.frozen
 class SealedPart:
-    """What one end of the TLS connection says, in the body of an HTTP request or of its answer."""
+    """Part of a TLS connection in the body of an HTTP request or its answer."""
 
-    conversation: str  # its name, chosen at random by whoever begins it
+    conversation: str  # random name, chosen by the client
     data: str  # TLS records, in base64
 
 
 @attrs.frozen
 class TunnelPart:
-    """The body of ``PUT control/tunnel``. Sent again, it changes nothing.
+    """Body of ``PUT control/tunnel``. Repeating the request changes nothing.
 
-    A request either brings bytes, and is answered at once, or asks for those that come the other way, and is answered
-    when there are some. Both are of TLS between the user's machine and the master.
+    A request either sends bytes and is answered at once, or requests bytes of the other direction and is answered when
+    there are some. All bytes belong to TLS between the user's machine and the master.
     """
 
-    tunnel: str  # its name, chosen at random by whoever begins it
-    offset: int = 0  # of ``data`` among all bytes that go to the master
-    data: str = ""  # in base64
-    received: Optional[int] = None  # so many bytes of the master's have come, and more are asked for
-    over: bool = False  # nobody needs the tunnel any more
+    tunnel: str  # random name, chosen by the client
+    offset: int = 0  # of ``data`` within all bytes to the master
+    data: str = ""  # base64
+    received: Optional[int] = None  # number of the master's bytes received so far; requests more
+    over: bool = False  # the client no longer needs the tunnel
 
 
 @attrs.frozen
 class TunnelAnswer:
-    """The answer to a TunnelPart."""
+    """Answer to a TunnelPart."""
 
-    received: int  # so many bytes have come to the master in all
-    data: str = ""  # in base64: those of the master's that come after ``received`` of the request
-    over: str = ""  # why the tunnel has ended; empty: it has not
+    received: int  # total number of bytes that the master has received
+    data: str = ""  # base64; the master's bytes after ``received`` of the request
+    over: str = ""  # why the tunnel has ended; empty: it is open

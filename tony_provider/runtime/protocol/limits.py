@@ -1,7 +1,7 @@
-"""Keys of Airflow's serialization, which a job's own data must not contain.
+"""Limits of messages, metrics, tunnels and status: sizes, counts, reserved keys, and places below a job's directories.
 
-If Airflow reads a mapping with such a key, for example from an XCom in the next task, Airflow makes an object of the
-mapping or fails the task.
+Airflow's serialization reserves some keys. If Airflow reads a mapping with such a key, for example from an XCom in the
+next task, Airflow makes an object of the mapping or fails the task.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.errors import StorageInvalidPath
 
-# The keys of airflow.sdk.serde, and the keys of former releases that it still reads.
+# Keys of airflow.sdk.serde, and older keys that it still reads.
 RESERVED_KEYS = frozenset(
     {"__classname__", "__version__", "__data__", "__id__", "__cache__", "__type", "__var", "__source"}
 )
@@ -41,45 +41,45 @@ def reserved_key(plain: Any) -> Optional[str]:
     return None
 
 
-MOST_METRICS = 200  # different names of one user process; each heartbeat carries them all
+MOST_METRICS = 200  # distinct names of one user process; each heartbeat contains all of them
 LONGEST_NAME = 250  # characters of a metric's name
-LONGEST_LABEL = 1000  # characters of what is said in a few words: an activity, a name, a URI
-LONGEST_TEXT = 16 << 10  # characters of what went wrong
-OUTPUT_TAIL = 8 << 10  # bytes, in UTF-8: the last lines of a user process's stderr, and of last words
-LAST_WORDS = 256 << 10  # bytes: YARN leaves 250 ms between SIGTERM and SIGKILL
-LOG_TAIL = 1 << 20  # bytes of a log that are shown at most
-LARGEST_PAGE = 16 << 20  # bytes of TensorBoard's; its largest file has 6 MB, and a sixth of that when packed
-MOST_PROCESSES = 1024  # of one container
-MOST_OUTPUTS = 1000  # of a job, that a user process has left something for
-MOST_NOTICES = 10  # of one task
+LONGEST_LABEL = 1000  # characters of a short text: an activity, a name, a URI
+LONGEST_TEXT = 16 << 10  # characters of the text of an error
+OUTPUT_TAIL = 8 << 10  # bytes in UTF-8 of the last stderr lines of a user process, and of its last words
+LAST_WORDS = 256 << 10  # bytes; YARN leaves 250 ms between SIGTERM and SIGKILL
+LOG_TAIL = 1 << 20  # bytes of a log to show
+LARGEST_PAGE = 16 << 20  # bytes of a TensorBoard page; its largest file has 6 MB, compressed a sixth of that
+MOST_PROCESSES = 1024  # in one container
+MOST_OUTPUTS = 1000  # outputs of a job to which one user process has written
+MOST_NOTICES = 10  # for one task
 MOST_STACKS = 32  # processes of one task whose stacks are compared with those of other tasks
-MOST_FRAMES = 30  # of one stack
-MOST_ENTRIES = 1000  # of a checkpoint directory, at its top level
+MOST_FRAMES = 30  # in one stack
+MOST_ENTRIES = 1000  # in a checkpoint directory, at its top level
 MOST_PORTS = 4096  # of one container
-MOST_HELD_SHARDS = 100_000  # of one user process
+MOST_HELD_SHARDS = 100_000  # by one user process
 
-TUNNEL_WINDOW = 128 << 10  # bytes of a stream that may be on their way in one direction
-TUNNEL_STREAMS = 64  # of one tunnel; a browser opens some six connections to a server, and each WebSocket is one
-MOST_TUNNEL_STREAMS = 256  # of all tunnels of a job: with the window, 64 MiB of the master's memory at worst
+TUNNEL_WINDOW = 128 << 10  # bytes of a stream in transit in one direction
+TUNNEL_STREAMS = 64  # in one tunnel; a browser opens some six connections to a server, plus one for each WebSocket
+MOST_TUNNEL_STREAMS = 256  # in all tunnels of a job: with the window, at most 64 MiB of the master's memory
 MOST_TUNNELS = 8  # of a job
-TUNNELS_OF_ONE = 4  # user
-TUNNEL_UP = 44 << 10  # bytes in one request of a tunnel, in base64 less than a request may have
+TUNNELS_OF_ONE = 4  # of one user
+TUNNEL_UP = 44 << 10  # bytes in one request of a tunnel; fits a request in base64
 TUNNEL_DOWN = 512 << 10  # bytes in one answer
-TUNNEL_WAIT = 10.0  # seconds that a request for what comes next is held, at most
+TUNNEL_WAIT = 10.0  # seconds that the master holds a request for more bytes
 
-LARGEST_MESSAGE = 16 << 20  # bytes; a checkpoint of 100,000 files takes some 10 MiB to announce
-LARGEST_OTHER = (2 << 20) + (64 << 10)  # bytes of every message but that; the end of a log with what is around it
+LARGEST_MESSAGE = 16 << 20  # bytes; the announcement of a checkpoint of 100,000 files has some 10 MiB
+LARGEST_OTHER = (2 << 20) + (64 << 10)  # bytes of every other message: the end of a log and its envelope
 LARGEST_HEARTBEAT = 1 << 20  # bytes
 
-MESSAGES_A_SECOND = 100.0  # of one executor, once it has sent a number in one go
+MESSAGES_A_SECOND = 100.0  # of one executor, after an initial burst
 MESSAGES_IN_ONE_GO = 1000
-BYTES_A_SECOND = 16.0 * (1 << 20)  # likewise; what has to be understood, and not only passed on, counts several times
+BYTES_A_SECOND = 16.0 * (1 << 20)  # of one executor, after a burst; messages that are parsed cost a multiple
 BYTES_IN_ONE_GO = 128 << 20
 COST_OF_UNDERSTANDING = 8
 
 
 def size_limit(kind: str) -> int:
-    """The largest size of a message of this kind, in bytes."""
+    """Return the size limit for messages of this kind, in bytes."""
     if kind in ("uploaded", "checkpoint_state"):
         return LARGEST_MESSAGE
     return LARGEST_HEARTBEAT if kind == "heartbeat" else LARGEST_OTHER
@@ -91,7 +91,7 @@ def is_metric_name(text: str) -> bool:
 
 
 def fit_heartbeat(heartbeat: tony_pb2.Heartbeat) -> None:
-    """Leave metrics out of a heartbeat that is too large with them: those of the further processes, then the others."""
+    """Drop metrics from a heartbeat that is too large: first those of the further processes, then the others."""
     for process in reversed(heartbeat.further):
         if heartbeat.ByteSize() <= LARGEST_HEARTBEAT:
             return
@@ -100,16 +100,16 @@ def fit_heartbeat(heartbeat: tony_pb2.Heartbeat) -> None:
         heartbeat.progress.ClearField("metrics")
 
 
-_SHOWN = 300  # characters of a job's text in a message
+_SHOWN = 300  # characters of a job's text to show in a message
 
 
 @attrs.frozen
 class ForeignPlace:
-    """A place in a job's status that is not the job's own."""
+    """Place in a job's status outside the job's directories."""
 
-    key: str  # of the status, such as model_dir
+    key: str  # key of the status, such as model_dir
     value: str
-    directory: str  # URI of the directory below which the place should lie
+    directory: str  # URI of the directory below which the place should be
 
     def __str__(self) -> str:
         return f"{self.key[:_SHOWN]}: {self.value[:_SHOWN]!a} does not lie below {self.directory}"
@@ -132,9 +132,9 @@ def is_below(uri: str, directory: str) -> bool:
 
 
 def foreign_places(status: JobStatus, application_dir: str) -> list[ForeignPlace]:
-    """Return the places in a status that do not lie below the directories of the application or of its training.
+    """Return the places in a status that are not below the directories of the application or of its training.
 
-    Outputs are not checked here, because they lie where the job says.
+    Outputs are not checked here, because they are at the paths that the job names.
     """
     return [
         ForeignPlace(key, value, directory)
@@ -144,7 +144,7 @@ def foreign_places(status: JobStatus, application_dir: str) -> list[ForeignPlace
 
 
 def without_foreign_places(status: JobStatus, application_dir: str) -> JobStatus:
-    """Return the status without places that are not the job's own, and with a warning for each such place."""
+    """Return the status without places outside the job's directories, and with a warning for each such place."""
     foreign = foreign_places(status, application_dir)
     if not foreign:
         return status
@@ -161,7 +161,7 @@ def without_foreign_places(status: JobStatus, application_dir: str) -> JobStatus
 
 
 def _places(status: JobStatus, application_dir: str) -> Iterator[tuple[str, str, str]]:
-    """Yield the key of each place, the place, and the directory below which it should lie. A place may be empty."""
+    """Yield the key of each place, the place, and the directory below which it should be. A place may be empty."""
     training_dir = uris.parent(uris.parent(application_dir))
     yield "model_dir", status.model_dir or "", application_dir
     yield "export.uri", status.export.uri if status.export else "", application_dir

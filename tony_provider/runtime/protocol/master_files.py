@@ -1,8 +1,8 @@
-"""The address of an application's current master: a signed file in the application's directory.
+"""Files about an application's master: its signed address on the store, and its report and tracking URL for local jobs.
 
-Each master writes it once it listens; executors that have lost theirs read it. The key is one that the masters and the
-executors of this application share, so that nobody else who can write to the directory can call the executors to him.
-Every function blocks.
+Each master writes its address when it starts to listen, and executors that have lost their master read it. The masters
+and executors of the application share the signing key, so other writers to the directory cannot redirect executors. All
+functions block.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _MOST_BYTES = 4096
 
 @attrs.frozen
 class MasterAddress:
-    """Where a master listens, and which one it is."""
+    """Address and attempt number of a master."""
 
-    address: Address  # of its gRPC server
-    attempt: int  # of the application master, counted by the cluster
+    address: Address  # of the master's gRPC server
+    attempt: int  # of the application master, as counted by the cluster
 
 
 @attrs.frozen
@@ -44,7 +44,7 @@ class _File:
 
 
 def write_master_address(storage: Storage, application_dir: str, address: Address, attempt: int, key: bytes) -> None:
-    """Write where a master listens, in place of what a former one wrote.
+    """Write the address of a master, replacing that of its predecessor.
 
     ``key`` is SECRET_ADDRESS_KEY. Raises StorageError.
     """
@@ -53,9 +53,9 @@ def write_master_address(storage: Storage, application_dir: str, address: Addres
 
 
 def read_master_address(storage: Storage, application_dir: str, key: bytes) -> Optional[MasterAddress]:
-    """Where the current master listens.
+    """Read the address of the current master.
 
-    None when there is no such file, or none that can be read and was written with this key; the log says why.
+    Returns None if the file is missing, unreadable, or not signed with this key; the log names the reason.
     """
     try:
         return load_master_address(storage, application_dir, key)
@@ -65,7 +65,7 @@ def read_master_address(storage: Storage, application_dir: str, key: bytes) -> O
 
 
 def load_master_address(storage: Storage, application_dir: str, key: bytes) -> Optional[MasterAddress]:
-    """Where the current master listens, like ``read``; but a store that does not answer is no missing file.
+    """Read the address of the current master like ``read_master_address``, but raise an error if the store fails.
 
     Raises StorageError.
     """
@@ -94,7 +94,7 @@ FINISHED_FILE = "finished.json"  # in LocalAccess.root
 
 @attrs.frozen
 class FinalReport:
-    """How an application ended, in the words of its master."""
+    """Outcome of an application, as its master reported it."""
 
     final_status: FinalStatus
     diagnostics: str
@@ -103,43 +103,43 @@ class FinalReport:
 
 
 def write_report(root: Path, report: FinalReport) -> None:
-    """Write the report in one act. Raises OSError."""
+    """Write the report atomically. Raises OSError."""
     partial = root / f".{FINISHED_FILE}.part"
     partial.write_bytes(dump_json(report))
     partial.replace(root / FINISHED_FILE)
 
 
 def read_report(root: Path) -> Optional[FinalReport]:
-    """The report; None: the application master has not said how it ended, or not yet. Raises CodecError, OSError."""
+    """Read the report. Return None if the application master has not reported its end. Raises CodecError, OSError."""
     try:
         return load_json((root / FINISHED_FILE).read_bytes(), FinalReport)
     except FileNotFoundError:
         return None
 
 
-TRACKING_FILE = "tracking-url"  # in LocalAccess.root, as is the next
+TRACKING_FILE = "tracking-url"  # in LocalAccess.root, like SECRET_FILE
 SECRET_FILE = "tracking-secret"
 
 
 def write_tracking_url(root: Path, url: str) -> None:
-    """Write the address in one act. Raises OSError."""
+    """Write the address atomically. Raises OSError."""
     _write(root / TRACKING_FILE, url)
 
 
 def read_tracking_url(root: Path) -> Optional[str]:
-    """The address; None: no master has registered. Raises OSError."""
+    """Read the address. Return None if no master has registered. Raises OSError."""
     return _read(root / TRACKING_FILE)
 
 
 def make_tracking_secret(root: Path) -> str:
-    """Make and write a new secret, one for each master; returns it. Raises OSError."""
+    """Create, write and return a new secret; each master has one. Raises OSError."""
     secret = secrets.token_hex(32)
     _write(root / SECRET_FILE, secret)
     return secret
 
 
 def read_tracking_secret(root: Path) -> Optional[str]:
-    """The secret; None: there is none. Raises OSError."""
+    """Read the secret. Return None if it does not exist. Raises OSError."""
     return _read(root / SECRET_FILE)
 
 

@@ -1,6 +1,7 @@
-"""The addresses of a generation's tasks, as a rendezvous carries them: the same bytes for every task, compressed.
+"""Conversions between protocol messages and objects: addresses of tasks, resume points, entries of checkpoints.
 
-With 10,000 tasks that is some 100 KiB instead of 600, far below what gRPC takes in one message.
+The addresses of a generation's tasks are the same compressed bytes for every task. For 10,000 tasks they have some 100
+KiB instead of 600, far below gRPC's limit for one message.
 """
 
 from __future__ import annotations
@@ -22,23 +23,23 @@ from tony_provider.runtime.protocol import tony_pb2
 
 
 def pack(cluster: ClusterSpec) -> bytes:
-    """The addresses in the form of ``Rendezvous.cluster``."""
+    """Return the addresses in the form of ``Rendezvous.cluster``."""
     return ClusterPacker().pack(cluster)
 
 
 class ClusterPacker:
-    """Packs one cluster after the other. What of the former one is the same object is not encoded again."""
+    """Packer of successive clusters that does not encode unchanged address objects again."""
 
     def __init__(self) -> None:
         self._encoded: list[tuple[TaskAddress, bytes]] = []
 
     def pack(self, cluster: ClusterSpec) -> bytes:
-        """The addresses in the form of ``Rendezvous.cluster``."""
+        """Return the addresses in the form of ``Rendezvous.cluster``, and remember their encodings."""
         former: Iterable[tuple[Optional[TaskAddress], bytes]] = chain(self._encoded, repeat((None, b"")))
         self._encoded = [
             (task, encoded if task is known else _encode(task)) for task, (known, encoded) in zip(cluster.tasks, former)
         ]
-        # Encoded one after the other, messages are one that has the repeated fields of all.
+        # Concatenated encodings are one message with the repeated fields of all messages.
         return zlib.compress(b"".join(encoded for _, encoded in self._encoded))
 
 
@@ -50,7 +51,7 @@ def _encode(task: TaskAddress) -> bytes:
 
 
 def unpack_cluster(generation: int, packed: bytes) -> ClusterSpec:
-    """The addresses that ``pack`` was given. Raises ValueError for what it did not give."""
+    """Return the addresses that ``pack`` received. Raises ValueError for other bytes."""
     try:
         unpacking = zlib.decompressobj()
         plain = unpacking.decompress(packed, ADDRESSES_LIMIT)
@@ -68,7 +69,7 @@ def unpack_cluster(generation: int, packed: bytes) -> ClusterSpec:
 
 
 def resume_point_of(message: tony_pb2.Resume) -> ResumePoint:
-    """The resume point that a message carries."""
+    """Return the resume point in a message."""
     step = message.step if message.HasField("step") else None
     reported_step = message.reported_step if message.HasField("reported_step") else None
     return ResumePoint(
@@ -77,7 +78,7 @@ def resume_point_of(message: tony_pb2.Resume) -> ResumePoint:
 
 
 def resume_message(point: Optional[ResumePoint]) -> Optional[tony_pb2.Resume]:
-    """The message for a resume point; None for none."""
+    """Return the message for a resume point, or None if there is no resume point."""
     if point is None:
         return None
     return tony_pb2.Resume(

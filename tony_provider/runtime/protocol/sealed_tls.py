@@ -1,4 +1,4 @@
-"""One end of a TLS connection whose bytes somebody else carries."""
+"""TLS ends without a socket, whose bytes HTTP requests transport between a client and the application master."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _END = b"\n"
 
 
 class PipeError(Exception):
-    """The other end is not who it must be, or does not speak TLS as it should."""
+    """The other end cannot prove its identity, or violates TLS or the message format."""
 
 
 def master_context(secrets: Mapping[str, bytes]) -> ssl.SSLContext:
-    """The TLS settings of an application master, with the certificate of its application.
+    """Return the TLS settings of an application master, with its application's certificate.
 
-    Blocks; raises OSError, MissingSecretError.
+    Blocks. Raises OSError, MissingSecretError.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
@@ -30,7 +30,7 @@ def master_context(secrets: Mapping[str, bytes]) -> ssl.SSLContext:
 
 
 def client_context(authority: str) -> ssl.SSLContext:
-    """The TLS settings of whoever speaks to a master; ``authority``: PEM, the certificate that vouches for it.
+    """Return the TLS settings of a master's client. ``authority`` is the certificate that issued the master's, in PEM.
 
     Raises PipeError.
     """
@@ -44,10 +44,10 @@ def client_context(authority: str) -> ssl.SSLContext:
 
 
 class TlsEnd:
-    """One end of a TLS connection: takes what has come from the other end, and gives what is to go there."""
+    """One end of a TLS connection: consumes received bytes, and produces bytes to send."""
 
     def __init__(self, context: ssl.SSLContext, application_id: Optional[str] = None) -> None:
-        """``application_id``: whose master the other end must be; None: this end is the master."""
+        """``application_id`` identifies the master at the other end; None: this end is the master."""
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(
             self._incoming, self._outgoing, server_side=application_id is None, server_hostname=application_id
@@ -55,28 +55,28 @@ class TlsEnd:
         self._open = False
 
     def take(self, data: bytes) -> None:
-        """Take what has come. Raises PipeError."""
+        """Consume received bytes. Raises PipeError."""
         self._incoming.write(data)
         self._shake_hands()
 
     def write(self, data: bytes) -> None:
-        """Say this to the other end, once both know each other. Raises PipeError."""
+        """Encrypt data for the other end. Raises PipeError before the handshake is complete."""
         if not self._open:
             raise PipeError("the other end has not proved who it is")
         self._tls.write(data)
 
     def outgoing(self) -> bytes:
-        """What is to go to the other end by now. Raises PipeError."""
+        """Return the bytes to send to the other end. Raises PipeError."""
         self._shake_hands()
         return self._outgoing.read()
 
     @property
     def is_open(self) -> bool:
-        """Whether both ends have agreed on their keys, and the master has proved to be the one."""
+        """Whether the handshake is complete, in which the master has proved its identity."""
         return self._open
 
     def read(self, most: int) -> bytes:
-        """What the other end has said; empty: nothing more by now. Raises PipeError."""
+        """Return decrypted data, or an empty string if no data are available. Raises PipeError."""
         if not self._open:
             return b""
         try:
@@ -104,21 +104,21 @@ class TlsEnd:
 
 
 class TlsPipe(TlsEnd):
-    """One end of a TLS connection for messages, each of at most ``MOST`` bytes and without a newline."""
+    """TLS end for messages without a newline, each of at most LONGEST_MESSAGE bytes."""
 
     def __init__(self, context: ssl.SSLContext, application_id: Optional[str] = None) -> None:
         super().__init__(context, application_id)
         self._message = b""
 
     def give(self, message: Optional[bytes] = None) -> bytes:
-        """What is to go to the other end, with a message once both know each other. Raises PipeError."""
+        """Return the bytes to send; ``message`` requires a complete handshake. Raises PipeError."""
         self._shake_hands()
         if message is not None:
             self.write(message + _END)
         return self.outgoing()
 
     def message(self) -> Optional[bytes]:
-        """The message that has come; None: not all of it yet. Raises PipeError."""
+        """Return the received message, or None if it is incomplete. Raises PipeError."""
         while (
             _END not in self._message
             and len(self._message) <= LONGEST_MESSAGE

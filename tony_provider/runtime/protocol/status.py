@@ -1,4 +1,4 @@
-"""For how long the token holds by which an application reaches its store."""
+"""The status of a job: states, tasks, failures, inputs, outputs, exports, use of time and resources, store token."""
 
 from __future__ import annotations
 
@@ -13,105 +13,105 @@ from tony_provider.runtime.common import clock, quantities
 
 @attrs.frozen
 class TokenLife:
-    """From when until when the token that an application has holds. Epoch milliseconds, by the NameNode's clock."""
+    """Validity of an application's current store token. Epoch milliseconds, by the NameNode's clock."""
 
     issued_ms: int
     until_ms: int
 
     @property
     def half_ms(self) -> int:
-        """When half of it is over: there is time enough to bring a newer one, and as much again to try."""
+        """When half of the validity is over: enough time remains to fetch a newer token, and to retry."""
         return (self.issued_ms + self.until_ms) // 2
 
     @property
     def last_quarter_ms(self) -> int:
-        """When a quarter of it is left, and nobody has brought a newer one: people are to know."""
+        """When a quarter of the validity remains: without a newer token, people must be warned."""
         return self.until_ms - (self.until_ms - self.issued_ms) // 4
 
 
 @attrs.frozen
 class ExportedModel:
-    """An export that is on the store."""
+    """Export of the model on the store."""
 
     step: int
-    uri: str  # of its directory
-    exported_ms: int = 0  # epoch, when the program had it whole, by its node's clock
-    asked_ms: int = 0  # of the newest ExportRequest that came before it; 0: the program made it by itself
+    uri: str  # of the export's directory
+    exported_ms: int = 0  # epoch, when the program had completed it, by its node's clock
+    asked_ms: int = 0  # of the newest preceding ExportRequest; 0: the program exported on its own initiative
 
     @property
     def label(self) -> str:
-        """For people: ``step 120, 14:03:12 UTC``."""
+        """Label for people: ``step 120, 14:03:12 UTC``."""
         return f"step {self.step}, {clock.time_of_day(self.exported_ms)}"
 
 
 @attrs.frozen
 class ExportRequest:
-    """A request for an export that is not answered yet."""
+    """Request for an export that is not yet answered."""
 
-    asked_ms: int  # epoch, by the master's clock: which request it is
+    asked_ms: int  # epoch, by the master's clock; identifies the request
     reason: str
-    since_ms: int  # when the first one was made that is not answered
-    problem: str = ""  # why the export that it led to is not on the store; empty: none has failed
+    since_ms: int  # time of the oldest unanswered request
+    problem: str = ""  # why the resulting export is not on the store; empty: no export has failed
 
 
 @attrs.frozen(kw_only=True)
 class TimeUse:
-    """Where an application's time went, in seconds: each moment counts once, but for the last two.
+    """Use of an application's time, in seconds: except for the last two, each moment counts once.
 
-    None: not known, such as the queue's part to a master that was not told when it was submitted.
+    None means unknown, such as the queue's part if the master does not know the time of submission.
     """
 
     WRITER_MAY_BE_NEWER: ClassVar[bool] = True  # see ``codec``
 
     queue: Optional[float] = None  # from the submission until an application master ran
-    allocation: float = 0.0  # until the containers of the gang were there; also later ones that were waited for
-    localisation: float = 0.0  # until the first user process started: files are copied and unpacked
-    start: float = 0.0  # until the first step of the first generation, as far as its reports tell
+    allocation: float = 0.0  # until the gang had its containers; also waiting for later containers
+    localisation: float = 0.0  # until the first user process started: copying and unpacking of files
+    start: float = 0.0  # until the first step of the first generation, as far as known from reports
     training: float = 0.0
-    restarts: float = 0.0  # the gang was down, up to its next step; of tasks that start again alone, their part of it
-    suspended: float = 0.0  # nothing ran and nothing was asked for: somebody had suspended the job
-    end: float = 0.0  # from the verdict until everything was stopped and kept
-    checkpoints: float = 0.0  # copying them to the store, in the background: part of the others
-    repeated: float = 0.0  # training that was lost to restarts and done again: part of ``training``
+    restarts: float = 0.0  # gang restarts up to the next step; for single tasks, their share of it
+    suspended: float = 0.0  # while the job was suspended: no containers and no requests
+    end: float = 0.0  # from the verdict until all tasks were stopped and all files stored
+    checkpoints: float = 0.0  # copying to the store, in the background: part of the others
+    repeated: float = 0.0  # training lost to restarts and repeated: part of ``training``
 
     @property
     def waiting(self) -> float:
-        """In the queue, and for the containers of the gang."""
+        """Time in the queue, and waiting for the gang's containers."""
         return (self.queue or 0.0) + self.allocation
 
 
 @attrs.frozen(kw_only=True)
 class TypeUse:
-    """What the tasks of one type asked for and used, over all their containers."""
+    """Resources of the tasks of one type, requested and used, over all their containers."""
 
     WRITER_MAY_BE_NEWER: ClassVar[bool] = True  # see ``codec``
 
     type: str
     tasks: int
-    container_seconds: float  # that containers were held, of all tasks together
-    memory_bytes: int  # asked for, for one container; so the next two
+    container_seconds: float  # total time that all tasks' containers were held
+    memory_bytes: int  # requested for one container, as are the next two
     vcores: int
     gpus: int = 0
-    used_seconds: float = 0.0  # of these the user processes ran
-    most_rss_bytes: Optional[int] = None  # of any of its tasks, ever
-    most_rss_task: Optional[str] = None  # which one that was
-    mean_cpu_percent: Optional[float] = None  # while user processes ran, of one task; 100 is one core
-    most_cpu_percent: Optional[float] = None  # the highest mean over half a minute, of any of its tasks
-    crowded_percent: Optional[float] = None  # of that time the processors of its node were nearly all busy
+    used_seconds: float = 0.0  # part of container_seconds in which user processes ran
+    most_rss_bytes: Optional[int] = None  # peak of any of its tasks
+    most_rss_task: Optional[str] = None  # task with that peak
+    mean_cpu_percent: Optional[float] = None  # of one task while user processes ran; 100 is one core
+    most_cpu_percent: Optional[float] = None  # highest mean over half a minute, of any of its tasks
+    crowded_percent: Optional[float] = None  # share of that time in which the node's processors were nearly all busy
     mean_gpu_percent: Optional[float] = None  # of one GPU
-    most_gpu_bytes: Optional[int] = None  # of one task
+    most_gpu_bytes: Optional[int] = None  # peak of one task
 
 
 class JobState(str, Enum):
-    """What a job is doing, or how it has ended."""
+    """State of a job."""
 
     WAITING = "WAITING"  # for the containers of the whole gang
-    STARTING = "STARTING"  # containers are there, executors are starting or registering
+    STARTING = "STARTING"  # containers are allocated, executors are starting or registering
     RUNNING = "RUNNING"
     RESTARTING = "RESTARTING"  # between two generations: tasks stop, lost containers are replaced, the step is chosen
-    SUSPENDED = "SUSPENDED"  # all containers were given back, and are asked for again when somebody says so
-    RECOVERING = "RECOVERING"  # a new application master waits for the running tasks to register with it
-    FINISHING = "FINISHING"  # the verdict is known, tasks are being stopped and logs kept
+    SUSPENDED = "SUSPENDED"  # all containers are released, until a user resumes the job
+    RECOVERING = "RECOVERING"  # a new application master waits for the running tasks to register
+    FINISHING = "FINISHING"  # the verdict is known; tasks are stopped and logs stored
     SUCCEEDED = "SUCCEEDED"
     FAILED = "FAILED"
     KILLED = "KILLED"
@@ -122,7 +122,7 @@ class JobState(str, Enum):
 
 
 class FinalStatus(str, Enum):
-    """How an application ended, as YARN's FinalApplicationStatus has it."""
+    """Final status of an application, with the values of YARN's FinalApplicationStatus."""
 
     SUCCEEDED = "SUCCEEDED"
     FAILED = "FAILED"
@@ -130,7 +130,7 @@ class FinalStatus(str, Enum):
 
 
 class TaskState(str, Enum):
-    """What a task is doing, or how it has ended."""
+    """State of a task."""
 
     REQUESTED = "REQUESTED"
     STARTING = "STARTING"
@@ -139,7 +139,7 @@ class TaskState(str, Enum):
     SUCCEEDED = "SUCCEEDED"
     FAILED = "FAILED"
     LOST = "LOST"
-    STOPPED = "STOPPED"  # ended because the job did
+    STOPPED = "STOPPED"  # ended because the job ended
 
     @property
     def is_final(self) -> bool:
@@ -147,21 +147,21 @@ class TaskState(str, Enum):
 
 
 class FailureKind(str, Enum):
-    """Why a job failed, for code that decides what to do next."""
+    """Cause of a job's failure, for code that chooses the next action."""
 
     USER = "USER"  # a user process failed
     OUT_OF_MEMORY = "OUT_OF_MEMORY"
     CONTAINER_LOST = "CONTAINER_LOST"
     LAUNCH = "LAUNCH"  # a container or command could not be started
-    NODE = "NODE"  # its node or container lacked something: its disk was full, a port was taken, a GPU was lost
+    NODE = "NODE"  # fault of the node or container: full disk, occupied port, lost GPU
     QUEUE_TIMEOUT = "QUEUE_TIMEOUT"
     REGISTRATION_TIMEOUT = "REGISTRATION_TIMEOUT"
-    DEPENDENCY_TIMEOUT = "DEPENDENCY_TIMEOUT"  # a task type has waited too long for others
-    PREEMPTED = "PREEMPTED"  # the cluster took the container back, or its node out of service
+    DEPENDENCY_TIMEOUT = "DEPENDENCY_TIMEOUT"  # a task type has waited too long for other types
+    PREEMPTED = "PREEMPTED"  # the cluster preempted the container, or decommissioned its node
     STALLED = "STALLED"  # no new step for timeouts.stall
-    UPLOAD = "UPLOAD"  # training has ended well, and what it left could not be kept on the store
-    INPUT = "INPUT"  # an input of the job could not be listed or dealt
-    OUTPUT = "OUTPUT"  # what the tasks have left for an output could not be put at its path
+    UPLOAD = "UPLOAD"  # training has succeeded, but its results could not be stored
+    INPUT = "INPUT"  # an input could not be listed or distributed
+    OUTPUT = "OUTPUT"  # the tasks' files for an output could not be moved to its path
     CHECKPOINT = "CHECKPOINT"  # the resume point could not be restored
     FENCED = "FENCED"  # a newer application owns the checkpoint chain
     KILLED = "KILLED"
@@ -170,19 +170,19 @@ class FailureKind(str, Enum):
 
 @attrs.frozen
 class Failure:
-    """The failure that ended a job: which task failed, and how."""
+    """Failure that ended a job, with the task that failed."""
 
     kind: FailureKind
-    message: str  # names the task, its node, exit code or signal, and ends with the last lines of its stderr
+    message: str  # names the task, its node, exit code or signal, and ends with the last lines of stderr
     task: Optional[str] = None  # such as worker:0
     exit_code: Optional[int] = None
     signal: Optional[int] = None
-    permanent: bool = False  # the same job would fail again: neither a restart nor another application would mend it
+    permanent: bool = False  # the same job would fail again, so neither a restart nor another application helps
 
 
 @attrs.frozen
 class TaskProgress:
-    """What a task's user process has reported of its progress, newest values."""
+    """Newest progress values that a task's user process has reported."""
 
     step: int = 0
     total_steps: Optional[int] = None
@@ -192,7 +192,7 @@ class TaskProgress:
 
 @attrs.frozen
 class ProcessStatus:
-    """The status of one of a task's several user processes."""
+    """Status of one user process of a task with several processes."""
 
     local_rank: int  # in its container, from 0
     rank: int
@@ -202,22 +202,22 @@ class ProcessStatus:
 
     @property
     def name(self) -> str:
-        """For people, below the name of its task."""
+        """Name for people, below the name of its task."""
         return f"rank {self.rank} (local rank {self.local_rank})"
 
 
 @attrs.frozen
 class TaskStatus:
-    """The status of one task, with its newest container. Where it has several processes, local rank 0 speaks for it."""
+    """Status of one task with its newest container. If the task has several processes, values are of local rank 0."""
 
     type: str
     index: int
     state: TaskState
-    attempt: int = 1  # counts the containers that this task has had
-    start: int = 0  # counts the starts of its user process
+    attempt: int = 1  # number of the container of this task
+    start: int = 0  # number of the start of its user process
     container_id: Optional[str] = None
     node: Optional[str] = None
-    heartbeat_ms: Optional[int] = None  # epoch, when the application master last heard of it
+    heartbeat_ms: Optional[int] = None  # epoch, when the application master last received a heartbeat
     rss_bytes: Optional[int] = None
     cpu_percent: Optional[float] = None
     progress: Optional[TaskProgress] = None
@@ -234,19 +234,19 @@ class TaskStatus:
 
 @attrs.frozen
 class InputStatus:
-    """An input of the job: what was listed of it, and how much of it is done."""
+    """Input of the job: its listed shards, and its progress."""
 
     name: str
-    deal: str  # an InputDeal; a sensor need not load the specification for it
+    deal: str  # value of an InputDeal, so that a sensor need not load the specification
     shards: int
     size: int  # bytes of all shards
-    listing: str  # URI of the file with all shards, by size and time of modification
-    committed: Optional[int] = None  # shards; None with a static deal, where nobody counts
+    listing: str  # URI of the file that lists all shards, named by size and modification time
+    committed: Optional[int] = None  # number of shards; None with a static deal, which has no commits
     failed: int = 0  # shards that could not be read
 
     @property
     def label(self) -> str:
-        """How much it is, and how much is done, for people."""
+        """Size and progress for people."""
         said = f"{quantities.count(self.shards, 'shard')}, {quantities.size(self.size)}"
         if self.committed is not None:
             said += f"; {self.committed} committed"
@@ -255,24 +255,24 @@ class InputStatus:
 
 @attrs.frozen
 class OutputStatus:
-    """An output of the job: where it is, and how much is there."""
+    """Output of the job: its path and its size."""
 
     name: str
     uri: str
-    files: Optional[int] = None  # None: they are not there (yet)
+    files: Optional[int] = None  # None: the files are not (yet) at the path
     bytes: Optional[int] = None
 
 
 @attrs.frozen
 class JobStatus:
-    """The status of a job and of all its tasks, as its master sees them at one moment."""
+    """Status of a job and all its tasks at one moment, as its master knows it."""
 
     WRITER_MAY_BE_NEWER: ClassVar[bool] = True  # see ``codec``
 
     application_id: str
     name: str
     state: JobState
-    message: str = ""  # one line for people: what it is doing or waiting for
+    message: str = ""  # one line for people: what the job is doing or waiting for
     am_attempt: int = 1
     generation: int = 0
     started_ms: int = 0  # epoch
@@ -280,27 +280,27 @@ class JobStatus:
     finished_ms: Optional[int] = None
     progress: float = 0.0  # 0 to 1
     tasks: list[TaskStatus] = attrs.field(factory=list)
-    leader: Optional[str] = None  # the task whose progress is the job's: the chief, or rank 0; one of ``tasks``
+    leader: Optional[str] = None  # task whose progress is the job's: the chief, or rank 0; one of ``tasks``
     model_dir: Optional[str] = None
-    resumed: Optional[ResumePoint] = None  # that the current generation went on from; None: it began at the beginning
-    checkpoint: Optional[ResumePoint] = None  # the newest that is committed
-    export: Optional[ExportedModel] = None  # the newest export of the model that is on the store
-    export_request: Optional[ExportRequest] = None  # that is not answered yet
-    restarts: int = 0  # of the gang or of single tasks, whatever they were for
-    resizing: dict[str, int] = attrs.field(factory=dict)  # how many tasks there are to be, of types being resized
+    resumed: Optional[ResumePoint] = None  # of the current generation; None: it started at step 0
+    checkpoint: Optional[ResumePoint] = None  # newest committed checkpoint
+    export: Optional[ExportedModel] = None  # newest export of the model on the store
+    export_request: Optional[ExportRequest] = None  # request that is not yet answered
+    restarts: int = 0  # of the gang or of single tasks, for any reason
+    resizing: dict[str, int] = attrs.field(factory=dict)  # target number of tasks, for types being resized
     failure: Optional[Failure] = None
-    warnings: list[str] = attrs.field(factory=list)  # such as a side-car that failed, a checkpoint that is not kept
-    troubles: list[str] = attrs.field(factory=list)  # whom the application master cannot reach just now, since when
+    warnings: list[str] = attrs.field(factory=list)  # such as a failed sidecar, a checkpoint that is not kept
+    troubles: list[str] = attrs.field(factory=list)  # services that the master cannot reach now, and since when
     inputs: list[InputStatus] = attrs.field(factory=list)
     outputs: list[OutputStatus] = attrs.field(factory=list)
-    times: Optional[TimeUse] = None  # None: an older master does not say
+    times: Optional[TimeUse] = None  # None: an older master does not report it
     use: list[TypeUse] = attrs.field(factory=list)  # by task type, in the job's order
-    store_token: Optional[TokenLife] = None  # None: the store asks for none, or an older master does not say
+    store_token: Optional[TokenLife] = None  # None: the store needs none, or an older master does not report it
     version: int = 1  # of this message's form
 
     @property
     def leading(self) -> Optional[TaskProgress]:
-        """What the leader has reported last; None: nothing yet."""
+        """Progress that the leader last reported; None before its first report."""
         return next((task.progress for task in self.tasks if task.name == self.leader), None)
 
     @property
@@ -329,15 +329,15 @@ class JobStatus:
 
     @property
     def resumed_step(self) -> Optional[int]:
-        """The step that the generation went on from; None also where nothing says a step."""
+        """Step from which the generation resumed; None also if the step is unknown."""
         return self.resumed.step if self.resumed else None
 
     @property
     def checkpoint_step(self) -> Optional[int]:
-        """The step of the newest committed checkpoint; None also where nothing says a step."""
+        """Step of the newest committed checkpoint; None also if the step is unknown."""
         return self.checkpoint.step if self.checkpoint else None
 
     @property
     def checkpoint_dir(self) -> Optional[str]:
-        """URI of the newest committed checkpoint; None also where it was removed at the end."""
+        """URI of the newest committed checkpoint; None also if it was removed at the end."""
         return (self.checkpoint.uri or None) if self.checkpoint else None

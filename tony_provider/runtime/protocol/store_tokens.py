@@ -1,4 +1,4 @@
-"""The delegation tokens by which an application reaches its store and what else it names, and newer ones for it."""
+"""Delegation tokens of an application for its store and other servers, and their replacement by newer ones."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from tony_provider.runtime.common import contract
 from tony_provider.runtime.hadoop.tokens import HDFS_TOKEN, Credentials, DelegationTokenId, Token
 from tony_provider.runtime.storage import StorageAuthError, StorageError
 
-KEY_SERVER_PREFIX = "kms://"  # how the name of a key server's token begins
+KEY_SERVER_PREFIX = "kms://"  # prefix of the name of a key server's token
 
 
 @attrs.frozen
 class OtherToken:
-    """A delegation token beside the store's, and until when it holds."""
+    """Delegation token of a server other than the store, with the end of its validity."""
 
     WRITER_MAY_BE_NEWER = True
 
-    name: str  # of another HDFS, what its URIs name it by; of a key server, its URI (kms://…)
+    name: str  # of another HDFS: its name in URIs; of a key server: its URI (kms://…)
     text: str = attrs.field(repr=False)  # URL-safe, kind "WEBHDFS delegation" or "kms-dt"
     until_ms: int  # epoch, by its server's clock
 
     @property
     def id(self) -> DelegationTokenId:
-        """What the token says of itself. Raises CredentialsError."""
+        """Parse the token's identifier. Raises CredentialsError."""
         return _id(self.text)
 
 
 @attrs.frozen
 class StoreToken:
-    """A delegation token of the store, until when it holds, and those that come with it."""
+    """Delegation token of the store, with the end of its validity, and the tokens of other servers."""
 
-    WRITER_MAY_BE_NEWER = True  # than the application that it is brought to
+    WRITER_MAY_BE_NEWER = True  # than the application that receives it
 
     text: str = attrs.field(repr=False)  # URL-safe, kind "WEBHDFS delegation"
     until_ms: int  # epoch, by the NameNode's clock
@@ -42,14 +42,14 @@ class StoreToken:
 
     @property
     def id(self) -> DelegationTokenId:
-        """What the token says of itself. Raises CredentialsError."""
+        """Parse the identifier of the store's token. Raises CredentialsError."""
         return _id(self.text)
 
 
 def store_token(credentials: Credentials) -> Optional[StoreToken]:
-    """The tokens that an application was submitted with; None: its store asks for none.
+    """Return the tokens that an application was submitted with, or None if its store needs none.
 
-    The ResourceManager renews them as long as that can be done. Raises CredentialsError.
+    The ResourceManager renews them as long as possible. Raises CredentialsError.
     """
     secret = credentials.secrets.get(contract.SECRET_STORE_TOKEN)
     if secret is None:
@@ -60,7 +60,7 @@ def store_token(credentials: Credentials) -> Optional[StoreToken]:
 
 
 def other_tokens(secrets: Mapping[str, bytes]) -> dict[str, str]:
-    """The text of each token beside the store's, by its name."""
+    """Return the text of each token other than the store's, by its name."""
     prefix = contract.SECRET_OTHER_TOKEN_PREFIX
     return {
         name[len(prefix) :]: secret.decode("ascii", "replace")
@@ -70,34 +70,34 @@ def other_tokens(secrets: Mapping[str, bytes]) -> dict[str, str]:
 
 
 def put_store_token(credentials: Credentials, text: str, services: list[str]) -> None:
-    """Put a WebHDFS delegation token in, once for the runtime's own use, and for each service as HDFS's RPC wants it.
+    """Add a WebHDFS delegation token, for the runtime's use and for each HDFS RPC service.
 
-    Identifier and password are the same, only the kind differs. Hadoop's programs, NodeManagers that localise files
-    among them, look the others up by their service: ``ip:port`` of a NameNode's RPC address, or
-    ``ha-hdfs:<nameservice>``. Raises CredentialsError.
+    Identifier and password are the same, only the kind differs. Hadoop programs, such as NodeManagers that localise
+    files, find a token by its service: ``ip:port`` of a NameNode's RPC address, or ``ha-hdfs:<nameservice>``. Raises
+    CredentialsError.
     """
     _put(credentials, contract.SECRET_STORE_TOKEN, text, {service: (HDFS_TOKEN, service) for service in services})
 
 
 def put_other_hdfs_token(credentials: Credentials, name: str, text: str, services: list[str]) -> None:
-    """``put_store_token`` of another HDFS, which URIs name so. Raises CredentialsError."""
+    """Add a token of another HDFS, named as in URIs, like ``put_store_token``. Raises CredentialsError."""
     where = {service: (HDFS_TOKEN, service) for service in services}
     _put(credentials, contract.SECRET_OTHER_TOKEN_PREFIX + name, text, where)
 
 
 def put_key_server_token(credentials: Credentials, uri: str, text: str, aliases: list[str]) -> None:
-    """Put a token of a key server in, for programs that read and write encryption zones. Raises CredentialsError.
+    """Add a token of a key server, for programs that use encryption zones. Raises CredentialsError.
 
-    Hadoop 3 looks it up by the key server's URI, Hadoop 2 by the alias ``ip:port``.
+    Hadoop 3 finds it by the key server's URI, Hadoop 2 by the alias ``ip:port``.
     """
     kind = Token.from_url_string(text).kind
     _put(credentials, contract.SECRET_OTHER_TOKEN_PREFIX + uri, text, dict.fromkeys([uri, *aliases], (kind, uri)))
 
 
 def replace_store_token(credentials: Credentials, newer: StoreToken) -> None:
-    """Put newer tokens in the places of those that are there, for the same services.
+    """Replace the tokens by newer ones, for the same services.
 
-    Of those beside the store's, what an application was not submitted with is left out. Raises CredentialsError.
+    Ignores tokens of other servers that the application was not submitted with. Raises CredentialsError.
     """
     _replace(credentials, contract.SECRET_STORE_TOKEN, newer.text)
     for other in newer.others:
@@ -105,7 +105,7 @@ def replace_store_token(credentials: Credentials, newer: StoreToken) -> None:
 
 
 def _put(credentials: Credentials, secret: str, text: str, where: Mapping[str, tuple[str, str]]) -> None:
-    """``where``: kind and service by the alias."""
+    """``where``: kind and service of the token, by its alias."""
     token = Token.from_url_string(text)
     for alias, (kind, service) in where.items():
         credentials.tokens[alias] = Token(token.identifier, token.password, kind, service)
@@ -130,7 +130,7 @@ def _id(text: str) -> DelegationTokenId:
 
 
 class TokenServer(Protocol):
-    """Who gives delegation tokens: an HDFS, or a key server. All raise StorageError."""
+    """Server of delegation tokens: an HDFS, or a key server. All methods raise StorageError."""
 
     def get_delegation_token(self, renewer: str) -> Optional[str]: ...
 
@@ -139,17 +139,17 @@ class TokenServer(Protocol):
 
 @attrs.frozen
 class NewerTokens:
-    """What was fetched, and why others could not be: a server that is away keeps nobody else's token back."""
+    """Fetched tokens, and errors of servers without one: an unreachable server does not delay other servers' tokens."""
 
     token: StoreToken
     problems: list[StorageError]
 
 
 def fetch_newer_tokens(store: TokenServer, others: Mapping[str, TokenServer], user: str) -> NewerTokens:
-    """Fetch one of each server, which ``user``, who we are, renews. Raises StorageError of the store's own.
+    """Fetch a token of each server, with this process's ``user`` as renewer. Raises StorageError if the store fails.
 
-    Each is renewed once, since only that tells its end; it does until then without anybody's help. ``others``: by the
-    names that ``OtherToken`` has.
+    Renews each token once, because only the renewal returns its expiry, up to which no further renewal is needed.
+    ``others``: by the names of ``OtherToken``.
     """
     text, until_ms = _fetch(store, "the store", user)
     found: list[OtherToken] = []

@@ -1,7 +1,7 @@
-"""The identity of an executor towards its application master, and how each end of a connection proves its own.
+"""The identity of an executor towards its application master, and the TLS credentials and gRPC options of both.
 
-Both ends show a certificate of the application's own authority (TLS, mutual). Which task an executor is, it proves with
-an HMAC that the application master made for exactly that container, task and attempt, sent with each call.
+Both ends show a certificate of the application's own authority (mutual TLS). An executor proves its task with an HMAC
+that the application master made for exactly that container, task and attempt. It sends the HMAC with each call.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ METADATA_CONTAINER = "tony-container"
 METADATA_ATTEMPT = "tony-attempt"
 METADATA_TOKEN = "tony-token"
 
-_MOST_WAITING = 1 << 20  # streams that are open and not looked at yet
+_MOST_WAITING = 1 << 20  # open streams that are not yet accepted
 _LONGEST_WAITING = 600  # seconds
-_ENVELOPE = 1024  # bytes around what a message says
-_MOST_STREAMS = 4  # of one connection; an executor has one
-_HANDSHAKE = 10.0  # seconds that a connection has for TLS at least
+_ENVELOPE = 1024  # bytes of overhead around a message's content
+_MOST_STREAMS = 4  # on one connection; an executor uses one
+_HANDSHAKE = 10.0  # seconds for a connection's TLS handshake, at least
 
 Options = list[tuple[str, Union[int, str]]]
 
 
 class IdentityError(Exception):
-    """A caller did not prove to be the task that it says it is. The message holds no secret."""
+    """A caller did not prove to be the task that it claims to be. The message contains no secret."""
 
 
 class MissingSecretError(IdentityError):
-    """The container's credentials lack what is needed to prove or check an identity."""
+    """The container's credentials lack a secret that proves or checks an identity."""
 
 
 @attrs.frozen
 class TaskIdentity:
-    """Which executor it is: of which application, container and task."""
+    """Identity of an executor: its application, container, task and attempt."""
 
     application_id: str
     container_id: str
     task: str  # such as worker:0
-    attempt: int  # counts the containers that this task has had, from 1
+    attempt: int  # number of the container of this task, from 1
 
     @property
     def task_type(self) -> str:
@@ -54,18 +54,18 @@ class TaskIdentity:
 
 
 def make_token(key: bytes, identity: TaskIdentity) -> str:
-    """The proof of an identity, for the container's executor to show; printable.
+    """Return the printable proof of an identity, which the container's executor sends.
 
     ``key`` is the application master's ``SECRET_TASK_KEY``.
     """
     fields = (identity.application_id, identity.container_id, identity.task, str(identity.attempt))
-    # Each field with its length: no two identities give the same message.
+    # The length of each field makes the message unique for each identity.
     message = b"".join(len(field).to_bytes(4, "big") + field for field in (text.encode() for text in fields))
     return hmac.new(key, message, hashlib.sha256).hexdigest()
 
 
 def call_metadata(identity: TaskIdentity, token: str) -> tuple[tuple[str, str], ...]:
-    """The metadata that an executor sends with each call: its identity and the proof."""
+    """Return the metadata that an executor sends with each call: its identity and the proof."""
     return (
         (METADATA_TASK, identity.task),
         (METADATA_CONTAINER, identity.container_id),
@@ -75,14 +75,14 @@ def call_metadata(identity: TaskIdentity, token: str) -> tuple[tuple[str, str], 
 
 
 def verify(key: bytes, application_id: str, metadata: Iterable[tuple[str, Union[str, bytes]]]) -> TaskIdentity:
-    """The identity of whoever sent this call's metadata. Raises IdentityError when the sender cannot prove it.
+    """Return the identity of the sender of a call's metadata. Raises IdentityError if the proof is wrong.
 
-    Whether that container is still the task's current one is for the caller to know.
+    The caller must check whether that container is still the task's current one.
     """
     values: dict[str, str] = {}
     for name, value in metadata:
         if isinstance(value, bytes):
-            continue  # only names that end in -bin carry bytes, and none of ours does
+            continue  # only names that end in -bin carry bytes, and none of these names does
         if name in values:
             raise IdentityError(f"{name} was sent twice")
         values[name] = value
@@ -102,7 +102,7 @@ def verify(key: bytes, application_id: str, metadata: Iterable[tuple[str, Union[
 
 
 def secret(secrets: Mapping[str, bytes], name: str) -> bytes:
-    """The secret with this name. Raises MissingSecretError when there is none."""
+    """Return the secret with this name. Raises MissingSecretError if it does not exist."""
     try:
         return secrets[name]
     except KeyError:
@@ -110,7 +110,7 @@ def secret(secrets: Mapping[str, bytes], name: str) -> bytes:
 
 
 def server_credentials(secrets: Mapping[str, bytes]) -> Any:
-    """The TLS credentials of the master's gRPC server; callers must show a certificate of the same authority.
+    """Return the TLS credentials of the master's gRPC server; clients must have a certificate of the same authority.
 
     Raises MissingSecretError.
     """
@@ -120,7 +120,7 @@ def server_credentials(secrets: Mapping[str, bytes]) -> Any:
 
 
 def channel_credentials(secrets: Mapping[str, bytes]) -> Any:
-    """The TLS credentials of an executor's channel. Raises MissingSecretError."""
+    """Return the TLS credentials of an executor's channel. Raises MissingSecretError."""
     return grpc.ssl_channel_credentials(
         root_certificates=secret(secrets, contract.SECRET_CA),
         private_key=secret(secrets, contract.SECRET_CLIENT_KEY),
@@ -129,14 +129,14 @@ def channel_credentials(secrets: Mapping[str, bytes]) -> Any:
 
 
 def channel_options(application_id: str, tasks: int = 1) -> Options:
-    """The options of an executor's channel: the server must be this application's master, whatever host it runs on.
+    """Return the options of an executor's channel: the server must be this application's master, on any host.
 
-    ``tasks``: how many the application has.
+    ``tasks``: number of tasks of the application.
     """
     return [
         ("grpc.ssl_target_name_override", application_id),
         ("grpc.enable_http_proxy", 0),
-        ("grpc.use_local_subchannel_pool", 1),  # a new channel starts without the back-off of the one before
+        ("grpc.use_local_subchannel_pool", 1),  # a new channel starts without the back-off of the previous one
         ("grpc.min_reconnect_backoff_ms", _milliseconds(timing.connect_timeout(tasks))),
         ("grpc.keepalive_time_ms", _milliseconds(timing.KEEPALIVE_INTERVAL)),
         ("grpc.keepalive_timeout_ms", _milliseconds(timing.KEEPALIVE_TIMEOUT)),
@@ -145,17 +145,17 @@ def channel_options(application_id: str, tasks: int = 1) -> Options:
 
 
 def server_options(connections: int = 1024, tasks: int = 1) -> Options:
-    """The options of the application master's server, so that it bears the executors' pings and sends its own.
+    """Return the options of the application master's server, for receiving the executors' pings and sending its own.
 
-    ``connections``: how many it takes in at all, those that have proven nothing included; further ones are closed at
-    once. ``tasks``: how many the application has.
+    ``connections``: limit for all connections, including unauthenticated ones; further ones are closed at once.
+    ``tasks``: number of tasks of the application.
     """
     return [
         ("grpc.max_allowed_incoming_connections", connections),
         ("grpc.server_handshake_timeout_ms", _milliseconds(max(_HANDSHAKE, timing.connect_timeout(tasks)))),
         ("grpc.max_concurrent_streams", _MOST_STREAMS),
-        ("grpc.so_reuseport", 0),  # the port is this server's alone
-        # Thousands come at once, and gRPC would turn away whom it has not looked at: they would come again, and again.
+        ("grpc.so_reuseport", 0),  # no other process shares the port
+        # Thousands of executors connect at once, and rejected ones would retry again and again.
         ("grpc.server.max_pending_requests", _MOST_WAITING),
         ("grpc.server.max_pending_requests_hard_limit", _MOST_WAITING),
         ("grpc.server_max_unrequested_time_in_server", _LONGEST_WAITING),

@@ -1,4 +1,4 @@
-"""Frames of a tunnel as bytes: a length before each batch of them."""
+"""Streams of a tunnel: frames, flow control, retransmission, and the relay between a stream and a connection."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from google.protobuf.message import DecodeError
 from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.protocol.limits import TUNNEL_WINDOW
 
-_LENGTH = 4  # bytes, the highest first
+_LENGTH = 4  # bytes, big-endian, before each batch
 _MOST = 1 << 20  # bytes of one batch
 
 
 class FrameError(Exception):
-    """What has come is no frame, or more than was agreed."""
+    """Received bytes are not a frame, or exceed a limit of the protocol."""
 
 
 def pack_frames(frames: Iterable[tony_pb2.TunnelFrame]) -> bytes:
-    """One batch."""
+    """Encode one batch of frames."""
     content = tony_pb2.TunnelFrames(frames=frames).SerializeToString()
     return len(content).to_bytes(_LENGTH, "big") + content
 
 
 class FrameReader:
-    """Finds the frames in bytes that come in pieces."""
+    """Decoder of frames from received pieces of bytes."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
 
     def take(self, data: bytes) -> Iterator[tony_pb2.TunnelFrame]:
-        """The frames that are whole by now. Raises FrameError."""
+        """Yield the frames that are now complete. Raises FrameError."""
         self._rest += data
         while len(self._rest) >= _LENGTH:
             length = int.from_bytes(self._rest[:_LENGTH], "big")
@@ -52,49 +52,49 @@ class FrameReader:
 
 @attrs.define(eq=False)
 class Window:
-    """The bytes that one end may still send before the other has passed on what it was sent."""
+    """Flow-control window: bytes that one end may send before the other end grants more."""
 
     left: int = TUNNEL_WINDOW
 
     def spend(self, size: int) -> None:
-        """So many are sent. Raises FrameError where that is more than may be."""
+        """Count ``size`` bytes as sent. Raises FrameError if the window is exceeded."""
         if size > self.left:
             raise FrameError(f"{size} bytes were sent, where {self.left} may be")
         self.left -= size
 
     def grant(self, size: int) -> None:
-        """So many were passed on. Raises FrameError where they were never sent."""
+        """Count ``size`` bytes as delivered by the other end. Raises FrameError if they were never sent."""
         if self.left + size > TUNNEL_WINDOW:
             raise FrameError(f"{size} bytes are said to be passed on, and were never sent")
         self.left += size
 
 
 class OutOfStepError(Exception):
-    """The other end speaks of bytes that there never were."""
+    """The other end acknowledges bytes that were never sent."""
 
 
 @attrs.define(eq=False)
 class SentBytes:
-    """The bytes that go to the other end, kept until it says that it has them."""
+    """Bytes for the other end, kept until it acknowledges them."""
 
-    start: int = 0  # so many are at the other end
+    start: int = 0  # number of acknowledged bytes
     _kept: bytearray = attrs.field(factory=bytearray)
 
     @property
     def end(self) -> int:
-        """How many there are, with those that have arrived."""
+        """Total number of bytes, including acknowledged ones."""
         return self.start + len(self._kept)
 
     @property
     def held(self) -> int:
-        """How many have not arrived."""
+        """Number of bytes that are not acknowledged."""
         return len(self._kept)
 
     def add(self, data: bytes) -> None:
         self._kept += data
 
     def arrived(self, count: int) -> None:
-        """The other end has so many of all; it may have said so of more before. Raises OutOfStepError."""
+        """Record that ``count`` bytes in total have arrived. Ignore an older count. Raises OutOfStepError."""
         if count > self.end:
             raise OutOfStepError(f"the other end has {count} bytes, of {self.end}")
         if count > self.start:
@@ -102,18 +102,18 @@ class SentBytes:
             self.start = count
 
     def after(self, count: int, most: int) -> bytes:
-        """What comes after so many; nothing where the other end has said since then that it has more."""
+        """Return at most ``most`` bytes after ``count``, or none if ``count`` is not the newest acknowledgment."""
         return bytes(self._kept[:most]) if count == self.start else b""
 
 
 @attrs.define(eq=False)
 class ReceivedBytes:
-    """How many bytes have come from the other end: pieces that come again give nothing new."""
+    """Counter of received bytes, which ignores repeated pieces."""
 
     count: int = 0
 
     def take(self, offset: int, data: bytes) -> bytes:
-        """What is new of a piece. A piece behind a gap gives nothing: it comes again when the gap is filled."""
+        """Return the new bytes of a piece; none after a gap, since the piece is repeated once the gap is filled."""
         if offset > self.count:
             return b""
         new = data[self.count - offset :]
@@ -126,23 +126,23 @@ _PIECE = 32 << 10  # bytes
 
 
 class Relay:
-    """A connection and its stream. ``run`` it once; ``take`` gets the stream's frames, before and while it runs.
+    """Relay between a connection and its stream. Call ``run`` once; ``take`` accepts frames before and while it runs.
 
-    Each way is closed by itself, as with TCP. A connection that breaks, or a stream that is closed, ends both.
+    Each direction is closed separately, as with TCP. A broken connection or a closed stream ends both.
     """
 
     def __init__(self, stream: int, send: Send) -> None:
         self._stream = stream
         self._send = send
-        self._to_send = Window()  # of what the connection gives
-        self._to_write = Window()  # of what the connection takes
+        self._to_send = Window()  # for bytes from the connection
+        self._to_write = Window()  # for bytes to the connection
         self._frames: asyncio.Queue[tony_pb2.TunnelFrame] = asyncio.Queue()
         self._granted = asyncio.Event()
         self._closed = asyncio.Event()
-        self.why = ""  # it was closed from the other end; empty: it was not, or as it should be
+        self.why = ""  # reason why the other end closed the stream; empty: open, or a normal end
 
     def take(self, frame: tony_pb2.TunnelFrame) -> None:
-        """A frame of this stream from the other end. Raises nothing: one that breaks what was agreed closes it."""
+        """Accept a frame of this stream. Raises no error: a frame that violates the protocol closes the stream."""
         kind = frame.WhichOneof("kind")
         try:
             if kind == "data":
@@ -161,8 +161,8 @@ class Relay:
             self._frames.put_nowait(frame)
 
     async def run(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Pass on what comes at either end, until both ways are closed. Closes the connection."""
-        writer.transport.set_write_buffer_limits(0)  # so that what is drained is gone
+        """Forward data in both directions until both are closed, then close the connection."""
+        writer.transport.set_write_buffer_limits(0)  # so that drained data have left the buffer
         both: asyncio.Future[Any] = asyncio.gather(self._from_connection(reader), self._to_connection(writer))
         closed: asyncio.Future[Any] = asyncio.ensure_future(self._closed.wait())
         try:

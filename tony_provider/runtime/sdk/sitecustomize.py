@@ -1,14 +1,14 @@
-"""Runs in each Python process of a tony job before the user's code: prepares it to show where it hangs, and to end.
+"""Prepare each Python process of a tony job before the user's code: stack dumps, limited exit, JAX's cluster.
 
-On SIGUSR2 it writes the stacks of all its threads to stderr, so that a job that stopped making progress says where. A
-program that handles the signal itself is left alone. After an uncaught exception, exit handlers get some seconds only:
-that of JAX waits for the other ranks, which wait for this process. In a job of the framework jax, JAX is told which
-cluster it is on.
+On SIGUSR2 the process writes the stacks of all threads to stderr, so that a job without progress shows where it hangs.
+Programs that handle this signal keep their handler. After an uncaught exception, exit handlers get only some seconds:
+JAX's handler waits for the other ranks, which wait for this process. In jobs of the framework jax, JAX learns its
+cluster.
 
-Then the sitecustomize that this one stands before, if there is one, runs as it would have. Needs nothing but Python 3.
+Then the sitecustomize that this one hides runs, if there is one. Needs only Python 3.
 """
 
-# pathlib takes time to import, and this runs in each and every process:
+# Importing pathlib takes time, and this module runs in every process:
 # ruff: noqa: PTH100, PTH120
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import os
 import sys
 from types import TracebackType
 
-EXIT_SECONDS = 10.0  # for exit handlers (atexit) after an uncaught exception
+EXIT_SECONDS = 10.0  # seconds for exit handlers (atexit) after an uncaught exception
 
 
 def _show_stacks_on_signal() -> None:
@@ -26,7 +26,7 @@ def _show_stacks_on_signal() -> None:
 
         faulthandler.register(signal.SIGUSR2, file=2, all_threads=True)
     except (ImportError, AttributeError, OSError, RuntimeError, ValueError):
-        return  # no stacks, then: never a reason to fail
+        return  # without stacks, which is no reason to fail
 
 
 def _limit_exit_after_exceptions() -> None:
@@ -34,7 +34,7 @@ def _limit_exit_after_exceptions() -> None:
 
     def show_and_limit(kind: type[BaseException], value: BaseException, traceback: TracebackType | None) -> None:
         show(kind, value, traceback)
-        sys.excepthook = show  # an interactive Python has more exceptions
+        sys.excepthook = show  # an interactive Python may have more exceptions
         try:
             _limit_exit()
         except Exception as error:  # noqa: BLE001 - never a reason to fail in another way
@@ -44,7 +44,7 @@ def _limit_exit_after_exceptions() -> None:
 
 
 def _limit_exit() -> None:
-    """Have this process end with exit code 1 if its exit handlers take too long, once its other threads have ended."""
+    """End this process with exit code 1 if its exit handlers take too long after its other threads have ended."""
     import atexit
     import threading
     import time
@@ -58,8 +58,8 @@ def _limit_exit() -> None:
         os.write(2, line.encode())
         os._exit(1)
 
-    threading.Thread(target=end, name="tony-exit", daemon=True).start()  # later, Python starts no thread
-    atexit.register(began.set)  # the last handler that is registered is the first that runs
+    threading.Thread(target=end, name="tony-exit", daemon=True).start()  # Python starts no threads during exit
+    atexit.register(began.set)  # handlers run in reverse order, so this one runs first
 
 
 def _prepare_jax() -> None:

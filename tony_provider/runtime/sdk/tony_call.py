@@ -1,7 +1,7 @@
-"""Calls the function that ``@task.tony`` has sent, in each task that runs it: ``python -m tony_call``.
+"""Call the function of ``@task.tony`` in each task that runs it: ``python -m tony_call``.
 
-It stands in FUNCTION_FILE of the working directory, its name and its arguments in ARGUMENTS_FILE. What it returns in
-the chief, or rank 0, goes to TONY_RESULT_FILE. Needs nothing but Python 3.9.
+FUNCTION_FILE in the working directory contains the function, and ARGUMENTS_FILE its name and arguments. The return
+value of the chief, or rank 0, is written to TONY_RESULT_FILE. Needs only Python 3.9.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ FUNCTION_MODULE = "tony_function"
 FUNCTION_FILE = f"{FUNCTION_MODULE}.py"
 ARGUMENTS_FILE = "tony_arguments.json"  # {"function": name, "args": […], "kwargs": {…}}
 COMMAND = "exec python -m tony_call"
-REFUSED = 79  # exit code: the function would return the same again, which is not to be had
-MAX_DEPTH = 100  # levels, which all that read it can take
-MAX_RESULT = 1 << 20  # bytes, as in runtime/contract.py, which a user process does not see
+REFUSED = 79  # exit code: the return value is invalid, and a retry would return the same
+MAX_DEPTH = 100  # levels that all readers support
+MAX_RESULT = 1 << 20  # bytes, as in runtime/common/contract.py, which user processes cannot import
 
 
 class NotJsonError(ValueError):
-    """A value is something that JSON has no word for; the message names its place."""
+    """A value cannot be represented in JSON; the message names its place."""
 
 
 def plain(value: Any, place: str, depth: int = 0) -> Any:
-    """``value`` as JSON has it: sequences are lists, and single numbers of NumPy and the like are numbers.
+    """Return ``value`` as JSON types: sequences become lists, and single numbers of NumPy and the like become numbers.
 
     Raises NotJsonError.
     """
@@ -53,7 +53,7 @@ def plain(value: Any, place: str, depth: int = 0) -> Any:
 
 
 def _check_text(text: str, place: str) -> None:
-    """Half of a surrogate pair, as in names of files that are not UTF-8, is nowhere to be written."""
+    """Reject lone surrogates, such as those in file names that are not UTF-8, because they cannot be written."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -61,13 +61,13 @@ def _check_text(text: str, place: str) -> None:
 
 
 def main() -> int:
-    """Call the function, and leave what it returns; returns the exit code."""
+    """Call the function and write its return value; returns the exit code."""
     call = json.loads(Path(ARGUMENTS_FILE).read_bytes())
     name = call["function"]
     try:
         function = getattr(importlib.import_module(FUNCTION_MODULE), name)
         returned = function(*call["args"], **call["kwargs"])
-    except Exception as error:  # noqa: BLE001 - told as Python would, without the frames of whoever called it
+    except Exception as error:  # noqa: BLE001 - printed as Python does, without the frames of the caller
         shown = error.with_traceback(_of_function(error.__traceback__))
         sys.excepthook(type(shown), shown, shown.__traceback__)
         return 1
@@ -75,7 +75,7 @@ def main() -> int:
         return 0
     try:
         data = _dump(plain(returned, "returned"))
-    except ValueError as error:  # also of a number of thousands of digits
+    except ValueError as error:  # also for a number with thousands of digits
         print(f"{name}() cannot return this: {error}", file=sys.stderr)  # noqa: T201 - the task's own log
         return REFUSED
     Path(os.environ["TONY_RESULT_FILE"]).write_bytes(data)
@@ -92,7 +92,7 @@ def _dump(value: Any) -> bytes:
 
 
 def _of_function(trace: Optional[TracebackType]) -> Optional[TracebackType]:
-    """The part of a traceback that begins in the function's file."""
+    """Return the part of a traceback that begins in the function's file."""
     while trace is not None and Path(trace.tb_frame.f_code.co_filename).name != FUNCTION_FILE:
         trace = trace.tb_next
     return trace

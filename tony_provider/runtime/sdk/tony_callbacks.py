@@ -1,4 +1,7 @@
-"""What the callbacks for Keras, Lightning and transformers share: who asks for what, and where it is saved."""
+"""Callbacks for Keras, Lightning and transformers: report progress, and answer requests of the job.
+
+The requests are for checkpoints, exports and stops. If ranks train in step, they first agree on the requests.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
 
-AGREE_EVERY = 10  # batches; ranks that train in step tell each other only so often what they are asked for
-_KEPT = 2  # checkpoints: the newest, and the one before, which may be under way to the store
+AGREE_EVERY = 10  # batches between two agreements of ranks that train in step on their requests
+_KEPT = 2  # checkpoints: the newest, and the one before, which may still be uploading
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What is wanted of this process, or of all ranks."""
+    """Requests to this process, or to all ranks."""
 
     checkpoint: bool = False
     export: bool = False
@@ -29,7 +32,7 @@ class Asked:
 
 
 class Requests:
-    """Takes the requests that a callback is to answer; the others are left for the program."""
+    """Takes the requests that a callback answers; other requests are left for the program."""
 
     def __init__(self, *, checkpoints: bool, exports: bool, stop: bool) -> None:
         self.checkpoints = checkpoints
@@ -38,12 +41,12 @@ class Requests:
         self._sdk = importlib.import_module("tony_sdk")
 
     def listen(self) -> None:
-        """From now on a stop is heard of, if it is to be."""
+        """Start to listen for a stop, if this callback answers it."""
         if self._stop:
             self._sdk.stopping()
 
     def take(self) -> Asked:
-        """What this process is asked for now. A request is taken once; a stop stays."""
+        """Return the current requests. Each is returned once, except a stop, which stays."""
         return Asked(
             self.checkpoints and self._sdk.checkpoint_requested(),
             self._exports and self._sdk.export_requested(),
@@ -52,17 +55,17 @@ class Requests:
 
 
 class SavedFiles:
-    """Checkpoints of a file each in the checkpoint directory: whole at once, and the older ones removed."""
+    """Single-file checkpoints in the checkpoint directory, written atomically; older ones are removed."""
 
     def __init__(self, pattern: str) -> None:
-        """``pattern`` is the name of one, with ``{step}`` in it."""
+        """Name the files by ``pattern``, which contains ``{step}``."""
         self._pattern = pattern
         self._saved: list[Path] = []
         self._sdk = importlib.import_module("tony_sdk")
 
     @contextmanager
     def one(self, step: int, *, keep: bool) -> Iterator[str]:
-        """A path to save the checkpoint of a step at. Without ``keep``, and outside a job, it is thrown away."""
+        """Provide a path for the checkpoint of a step; discard the file without ``keep`` or outside a job."""
         directory = self._sdk.checkpoint_dir()
         name = self._pattern.format(step=step)
         aside = tempfile.mkdtemp(prefix="checkpoint-")
@@ -76,7 +79,7 @@ class SavedFiles:
 
     def _put(self, path: Path, target: Path) -> None:
         partly = target.with_name(f"{target.name}.{os.getpid()}.tmp")
-        shutil.move(str(path), str(partly))  # which copies, where it is another file system
+        shutil.move(str(path), str(partly))  # copies the file if it is on another file system
         partly.replace(target)
         self._saved = [*(each for each in self._saved if each != target), target]
         while len(self._saved) > _KEPT:
@@ -84,13 +87,13 @@ class SavedFiles:
 
 
 def keras_callback(*, checkpoints: bool, exports: bool, stop: bool) -> Any:
-    """A new callback, for one call of ``fit`` at a time."""
+    """Return a new callback, for one call of ``fit`` at a time."""
     base: Any = importlib.import_module(_keras_in_use()).callbacks.Callback
 
     class TonyCallback(base):  # type: ignore[misc]
-        """Tells the job how far ``fit`` is, and does what the job asks of it."""
+        """Reports the progress of ``fit`` and answers the job's requests."""
 
-        _supports_tf_logs = True  # of Keras 2: else it has numbers made of all logs in each batch
+        _supports_tf_logs = True  # Keras 2 otherwise converts all logs to numbers in each batch
 
         def __init__(self) -> None:
             super().__init__()
@@ -115,7 +118,7 @@ def keras_callback(*, checkpoints: bool, exports: bool, stop: bool) -> Any:
 
 
 class _Fit:
-    """One call of ``fit``."""
+    """State of one call of ``fit``."""
 
     def __init__(self, owner: Any, *, checkpoints: bool, exports: bool, stop: bool) -> None:
         self._owner = owner
@@ -125,18 +128,18 @@ class _Fit:
         self._asked_kind: Any = Asked
         self._requests: Any = Requests(checkpoints=checkpoints, exports=exports, stop=stop)
         self._files: Any = SavedFiles("step-{step}.keras")
-        self._together: Optional[Any] = None  # the strategy whose workers act together
+        self._together: Optional[Any] = None  # strategy whose workers act together
         self._first: Optional[int] = None  # steps before this call
         self._first_epoch = 0
         self._epoch = 0
         self._epoch_began = 0  # steps
         self._steps: Optional[int] = None  # in an epoch
         self._step = 0
-        self._batches = 0  # ends of batches that were told
+        self._batches = 0  # batch ends reported by Keras
         self._saved_at: Optional[int] = None
 
     def begin_epoch(self, epoch: int) -> None:
-        """Not at the beginning of training: then what restores the model may not have done so yet."""
+        """Initialize at the first epoch, because at the start of training the model may not be restored yet."""
         if self._first is None:
             self._first = self._step = _iterations(self._owner.model)
             self._first_epoch = epoch
@@ -164,13 +167,13 @@ class _Fit:
         self._progress.say()
 
     def _take_steps(self, steps: Optional[int]) -> None:
-        """An epoch has so many steps; mostly told at once, and else after the first epoch."""
+        """Set the total from the steps of an epoch, which Keras may know only after the first epoch."""
         if steps:
             epochs = self._owner.params.get("epochs") or 1
             self._progress.total_steps = (self._first or 0) + (epochs - self._first_epoch) * steps
 
     def _agreed(self, asked: Any) -> Any:
-        """What any of the workers that train in step is asked for."""
+        """Return the requests to any of the workers that train in step."""
         if self._together is None:
             return asked
         tf = importlib.import_module("tensorflow")
@@ -207,18 +210,18 @@ def _keras_in_use() -> str:
 
 
 def _iterations(model: Any) -> int:
-    """Steps that the optimizer has done, in all calls of ``fit``, and in those that the model was restored from."""
+    """Return the optimizer's steps in all calls of ``fit``, including those before the model was restored."""
     optimizer = getattr(model, "optimizer", None)
     done = getattr(optimizer, "iterations", None)
     if done is None:
         return 0
-    if hasattr(done, "numpy"):  # of TensorFlow; under a strategy it is no number by itself
+    if hasattr(done, "numpy"):  # TensorFlow; under a strategy this is no plain number
         done = done.numpy()
     return int(done) * (getattr(optimizer, "gradient_accumulation_steps", None) or 1)
 
 
 def _workers_in_step(model: Any) -> Optional[Any]:
-    """The strategy of a model that several workers train in step: what one of them does alone, the others wait in."""
+    """Return the strategy if several workers train the model in step, which must then act together; otherwise None."""
     strategy = getattr(model, "distribute_strategy", None)
     tf = sys.modules.get("tensorflow")
     if strategy is None or tf is None or not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
@@ -226,18 +229,18 @@ def _workers_in_step(model: Any) -> Optional[Any]:
     return strategy
 
 
-_DIRECTORY = "/tony-work/checkpoints"  # in the real path of the checkpoint directory in each container
+_DIRECTORY = "/tony-work/checkpoints"  # part of the real path of the checkpoint directory in each container
 _NAMES = ("lightning.pytorch", "pytorch_lightning")
 
 
 def lightning_callback(*, checkpoints: bool, exports: bool, stop: bool) -> Any:
-    """A new callback, for one trainer."""
+    """Return a new callback for one Lightning trainer."""
     base: Any = _lightning_in_use().Callback
     sdk: Any = importlib.import_module("tony_sdk")
     new_progress: Any = importlib.import_module("tony_progress").LoopProgress
 
     class TonyCallback(base):  # type: ignore[misc]
-        """Tells the job how far the trainer is, and does what the job asks of it."""
+        """Reports the progress of a Lightning trainer and answers the job's requests."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -324,21 +327,21 @@ def _total_steps(trainer: Any) -> Optional[int]:
 
 
 def _any_rank(trainer: Any, *, flag: bool) -> bool:
-    """Whether it is so for any of the ranks, which all ask this."""
+    """Return whether the flag is set in any rank; all ranks must call this."""
     if trainer.world_size == 1:
         return flag
-    # Releases before 1.9 know "all" only.
+    # Versions before 1.9 support only "all".
     return not trainer.strategy.reduce_boolean_decision(not flag)
 
 
 def transformers_callback(*, checkpoints: bool, exports: bool, stop: bool) -> Any:
-    """A new callback, for one trainer."""
+    """Return a new callback for one transformers trainer."""
     base: Any = importlib.import_module("transformers").TrainerCallback
     sdk: Any = importlib.import_module("tony_sdk")
     new_progress: Any = importlib.import_module("tony_progress").LoopProgress
 
     class TonyCallback(base):  # type: ignore[misc]
-        """Tells the job how far the trainer is, and does what the job asks of it."""
+        """Reports the progress of a transformers trainer and answers the job's requests."""
 
         def __init__(self) -> None:
             self._requests: Any = Requests(checkpoints=checkpoints, exports=exports, stop=stop)
@@ -398,7 +401,7 @@ def _ranks() -> int:
 
 
 def _agreed(asked: Any, device: Any) -> Any:
-    """What any of the ranks is asked for; all of them ask this."""
+    """Return the requests to any of the ranks; all ranks must call this."""
     torch: Any = importlib.import_module("torch")
     flags = torch.tensor([asked.checkpoint, asked.export, asked.stop], dtype=torch.int32, device=device)
     torch.distributed.all_reduce(flags, op=torch.distributed.ReduceOp.MAX)

@@ -1,8 +1,8 @@
-"""Horovod's rendezvous beside rank 0 of a tony job: ``python -m tony_horovod``, in place of the one in horovodrun.
+"""Horovod's rendezvous server next to rank 0 of a tony job: ``python -m tony_horovod``, instead of horovodrun's.
 
-A store of keys and values by HTTP, as Gloo's ``HTTPStore`` in Horovod speaks to it: PUT and GET of /scope/key, where
-GET answers 404 until there is a value, and DELETE of /scope/rank when a process takes its leave. As with horovodrun's
-own, whoever reaches it can read and write it.
+An HTTP key-value store for Gloo's ``HTTPStore`` in Horovod: PUT and GET of /scope/key, where GET answers 404 until the
+value exists, and DELETE of /scope/rank when a process leaves. As with horovodrun's server, anyone who reaches it can
+read and write it.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ MAX_KEYS = 1 << 16
 
 
 class KeyValueServer(ThreadingHTTPServer):
-    """The server, and what it has been told."""
+    """HTTP server that stores keys and values in memory."""
 
     daemon_threads = True
-    request_queue_size = 1024  # every process asks many times a second
+    request_queue_size = 1024  # every process polls many times a second
     allow_reuse_address = True
 
     def __init__(self, port: int, processes: int, address: str = "") -> None:
-        """At ``address``; without one at every address of this machine."""
+        """Listen at ``address``, or at all addresses of this machine if it is empty."""
         is_ipv6 = ":" in address if address else socket.has_dualstack_ipv6()
         self.address_family = socket.AF_INET6 if is_ipv6 else socket.AF_INET
         super().__init__((address, port), _Handler)
         self.processes = processes
         self.values: dict[str, bytes] = {}
-        self.left: dict[str, set[str]] = {}  # by scope, the keys that were deleted
+        self.left: dict[str, set[str]] = {}  # scope -> deleted keys
 
     def server_bind(self) -> None:
-        """As TCPServer does it: HTTPServer asks for the host's full name, which can take seconds."""
+        """Bind as TCPServer does, because HTTPServer resolves the host's full name, which can take seconds."""
         if self.address_family == socket.AF_INET6:
             self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = "", self.server_address[1]
 
     def delete(self, path: str) -> None:
-        """Forget a key, and a scope once all processes have taken their leave of it: it may be used again."""
+        """Delete a key, and a whole scope once all processes have left it, so that it can be used again."""
         scope, _, key = path.strip("/").rpartition("/")
         left = self.left.setdefault(scope, set())
         left.add(key)
@@ -53,7 +53,7 @@ class KeyValueServer(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """One connection of a process."""
+    """Handles one connection of a process."""
 
     protocol_version = "HTTP/1.1"
     timeout = 60.0  # seconds without a request
@@ -76,7 +76,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(200, b"")
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Print nothing: the log is the program's."""
+        """Print nothing, because the log is the user program's."""
 
     def _answer(self, status: int, body: bytes, *, close: bool = False) -> None:
         self.send_response(status)
@@ -88,7 +88,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def main() -> None:
-    """Serve until it is ended with the job's own process."""
+    """Serve until the executor ends this process."""
     port = int(os.environ["HOROVOD_GLOO_RENDEZVOUS_PORT"])
     address = os.environ.get("TONY_LISTEN_ADDRESS", "")
     KeyValueServer(port, int(os.environ["HOROVOD_SIZE"]), address).serve_forever()

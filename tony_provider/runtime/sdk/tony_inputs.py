@@ -1,4 +1,4 @@
-"""Inputs of a tony job for Python programs: the shards that are dealt to this task; reached by ``tony_sdk.inputs``.
+"""Inputs of a tony job for Python programs: the shards assigned to this task; used by ``tony_sdk.inputs``.
 
     import tony_sdk
 
@@ -6,13 +6,14 @@
         with open(shard.path, "rb") as file:
             ...
 
-With ``deal: static`` these are the shards of this task's part, the same each time. With ``deal: queue`` each one is
-taken when the loop comes to it, and is committed when the loop comes for the next: what was made of it must be safe by
-then. Say ``shard.done()`` to commit it before. A shard of a process that ends before that is given to another.
+With ``deal: static``, the loop yields the shards of this task's part, the same ones each time. With ``deal: queue``, a
+shard is taken when the loop requests it, and committed when the loop requests the next one. The results of a shard must
+be saved by then. Call ``shard.done()`` to commit earlier. If a process ends before, its shard is given to another
+process.
 
-With a ``format`` in the job, ``shard.records()`` reads what is in it, also where a shard is a piece of a file.
+If the job has a ``format``, ``shard.records()`` reads the records, also if a shard is a piece of a file.
 
-Needs nothing but Python 3.8.
+Needs only Python 3.8.
 """
 
 from __future__ import annotations
@@ -35,18 +36,18 @@ if TYPE_CHECKING:
 
 
 class InputError(Exception):
-    """An input that this task does not have, or shards of one that could not be read."""
+    """This task has no such input, or shards of the input could not be read."""
 
 
 Opener = Callable[[str], BinaryIO]
-"""Opens a path, or a URI, as a file of bytes that can be read from any place: ``seek`` and ``read``."""
+"""Opens a path or URI as a binary file with ``seek`` and ``read``."""
 
 
 class TaskShard:
     """One file of an input, or a piece of one.
 
-    ``uri`` is where the file is; ``size`` in bytes, ``modified_ms`` and ``checksum`` are as it was listed. ``format``
-    is as in the job, None without. A piece of text or of TFRecords has an ``offset`` and a ``length`` in bytes: its
+    ``uri`` is the location of the file. ``size`` (bytes), ``modified_ms`` and ``checksum`` are from the listing.
+    ``format`` is the job's, or None. A piece of text or TFRecords has ``offset`` and ``length`` in bytes, and its
     records are those that begin in it. A piece of a Parquet file has ``row_groups``.
     """
 
@@ -68,40 +69,40 @@ class TaskShard:
         self.format = format
         self.offset = offset
         self.length = length
-        self.row_groups = None if row_groups is None else range(*row_groups)  # their numbers
+        self.row_groups = None if row_groups is None else range(*row_groups)  # numbers of the row groups
         self.checksum = checksum
         self._path = path
 
     @property
     def path(self) -> str:
-        """The path of a file of this machine: the shard, or its copy (``fetch: true``); for all else the URI.
+        """The path of the local file, or of its local copy (``fetch: true``), otherwise the URI.
 
-        The copy of a shard of a queue is there until something is said of the shard.
+        The copy of a queue's shard exists until the shard is committed, given back or failed.
         """
         if self._path:
             return self._path
         return self.uri[len("file://") :] if self.uri.startswith("file:///") else self.uri
 
     def records(self, opener: Optional[Opener] = None) -> Iterator[Any]:
-        """What is in it, by the format: lines and TFRecords as bytes, a Parquet file's rows as dictionaries.
+        """Yield the records by format: lines and TFRecords as bytes, rows of Parquet files as dictionaries.
 
-        A line comes without its end. ``opener`` opens what is not on this machine's disk; default: fsspec, and for HDFS
-        ``pyarrow.fs``, where they are installed. Raises InputError for what is not of that format, what cannot be
-        opened, and without a format.
+        Lines come without their ends. ``opener`` opens files that are not on this machine's disk. The default is
+        fsspec, and ``pyarrow.fs`` for HDFS, if they are installed. Raises InputError without a format, for files that
+        cannot be opened, and for data in another format.
         """
         records: Iterator[Any] = importlib.import_module("tony_records").records(self, opener)
         return records
 
     def done(self, *outputs: Union[str, os.PathLike[str]]) -> None:
-        """Say that nothing of it is to be done any more, and what was made of it. Nothing to do with a static deal."""
+        """Commit the shard, with the names of its results. Has no effect with a static deal."""
 
     def give_back(self) -> None:
-        """Say that somebody else is to have it. Nothing to do with a static deal."""
+        """Return the shard to the queue. Has no effect with a static deal."""
 
     def failed(self, reason: str) -> None:
-        """Say that it cannot be read: nobody gets it again, and the others are done first.
+        """Mark the shard as unreadable, so that no task gets it again. The other shards are done first.
 
-        Raises InputError, at the end of the input, in every task; with a static deal here.
+        Raises InputError at the end of the input, in every task. With a static deal it is raised here.
         """
         raise InputError(f"{self.uri}: {reason}")
 
@@ -111,7 +112,7 @@ class TaskShard:
     def __exit__(
         self, kind: Optional[type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
     ) -> None:
-        """Commit it, or give it back when an error is on its way."""
+        """Commit the shard, or give it back after an exception."""
         if error is None:
             self.done()
         elif isinstance(error, Exception):
@@ -122,36 +123,36 @@ class TaskShard:
 
 
 class QueuedShard(TaskShard):
-    """A shard that was taken from a queue, and is to be done with once."""
+    """A shard taken from a queue. It must be settled once: done, given back or failed."""
 
     def __init__(self, queue: _Queue, number: int, **listed: Any) -> None:
         super().__init__(**listed)
-        self.open = True  # nobody has said what became of it
-        self._refused = False  # somebody has, and to no avail: the loop is not to commit it
+        self.open = True  # not settled yet
+        self._refused = False  # its commit was refused, so the loop must not repeat it
         self._queue = queue
         self._number = number
 
     def done(self, *outputs: Union[str, os.PathLike[str]]) -> None:
-        """Commit it, with the names of what was made of it. Returns when that is safe; once more it does nothing.
+        """Commit the shard, with the names of its results. A second call has no effect.
 
-        Raises InputError when it is somebody else's by now, or what was made of it cannot be copied: that does not
-        count then. Say it once more, of something else; otherwise the shard is given back when the loop comes for the
-        next.
+        Returns when the commit is stored. Raises InputError if another process has the shard by now, or if the results
+        cannot be copied. The shard is then not committed. You can call it again with other results; otherwise the loop
+        gives the shard back.
         """
         self._settle(done=self._number, outputs=[_whole(each) for each in outputs])
 
     def give_back(self) -> None:
-        """Have somebody else do it."""
+        """Return the shard to the queue for another process."""
         self._settle(back=self._number)
 
     def failed(self, reason: str) -> None:
-        """Say that it cannot be read: nobody gets it again, and at the end every task that reads gets InputError."""
+        """Mark the shard as unreadable: no task gets it again, and at the end each reading task gets InputError."""
         self._settle(failed=self._number, reason=f"{self.uri}: {reason}")
 
     def take_next(self) -> dict[str, Any]:
-        """Ask for another one, with the commit of this one unless something was said of it. Raises InputError.
+        """Request the next shard, and commit this one if it is not settled. Raises InputError.
 
-        One whose commit was refused is given back: who waits for the end of the input would wait for it, too.
+        After a refused commit, give the shard back: tasks that wait for the end of the input would also wait for it.
         """
         with self._queue.lock:
             said = {"back" if self._refused else "done": self._number} if self.open else {}
@@ -160,7 +161,7 @@ class QueuedShard(TaskShard):
 
     def _settle(self, **what: Any) -> None:
         if not self.open:
-            return  # without the lock, that the loop may have for long
+            return  # without the lock, which the loop may hold for a long time
         with self._queue.lock:
             if self.open:
                 self.open = False
@@ -172,10 +173,10 @@ class QueuedShard(TaskShard):
 
 
 class _Queue:
-    """A connection to the executor, for one loop."""
+    """Connection to the executor, for one loop."""
 
     def __init__(self, name: str, path: str) -> None:
-        self.lock = threading.RLock()  # an answer goes to who has asked, whatever thread that is
+        self.lock = threading.RLock()  # keeps request and answer together, whichever thread sends
         self._name = name
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -186,7 +187,7 @@ class _Queue:
         self._answers = self._socket.makefile("rb")
 
     def ask(self, **what: Any) -> dict[str, Any]:
-        """Ask, and wait for the answer as long as it takes. Raises InputError."""
+        """Send a request, and wait for the answer without a timeout. Raises InputError."""
         with self.lock:
             line = self._exchange(json.dumps({"input": self._name, **what}).encode() + b"\n")
         if not line:
@@ -206,7 +207,7 @@ class _Queue:
             raise InputError(f"input {self._name}: the executor is gone: {error}") from error
 
     def close(self) -> None:
-        """What was taken and not done with is given back."""
+        """Close the connection. The executor then gives unsettled shards back."""
         self._answers.close()
         self._socket.close()
 
@@ -214,10 +215,10 @@ class _Queue:
 def inputs(
     name: str, local: Union[str, Iterable[str], None] = None, format: Optional[str] = None
 ) -> Iterator[TaskShard]:
-    """The shards of this input that are dealt to this task, one after the other.
+    """Yield the shards of this input that are assigned to this task.
 
-    ``local`` is what to read outside a job: a pattern of files, or their paths; ``format`` is theirs. Raises InputError
-    when the job has no such input for this task, and at the end of a queue of which shards could not be read.
+    Outside a job, ``local`` is a pattern of files to read, or their paths, and ``format`` is their format. Raises
+    InputError if the job has no such input for this task, and at the end of a queue with unreadable shards.
     """
     if is_part(name):
         return _static(os.environ[_part_variable(name)])
@@ -229,12 +230,12 @@ def inputs(
 
 
 def is_part(name: str) -> bool:
-    """Whether this task has a part of the input of its own."""
+    """Return whether this task has a static part of the input."""
     return _part_variable(name) in os.environ
 
 
 def is_queue(name: str) -> bool:
-    """Whether the shards of this input are taken one by one."""
+    """Return whether the shards of this input are taken from a queue."""
     return name in os.environ.get("TONY_INPUT_QUEUES", "").split(",")
 
 
@@ -243,7 +244,7 @@ def _part_variable(name: str) -> str:
 
 
 def _whole(made: Union[str, os.PathLike[str]]) -> str:
-    """The absolute path of what is here; the executor has a working directory of its own."""
+    """Return the absolute path of a local file, because the executor has another working directory."""
     return os.path.abspath(made) if os.path.exists(made) else os.fspath(made)  # noqa: PTH100, PTH110 - not resolved
 
 
@@ -256,14 +257,14 @@ def _static(part: str) -> Iterator[TaskShard]:
 
 
 def _check_there(shard: TaskShard) -> None:
-    """Raises InputError when it is a file of this machine that is gone, or a piece of one that is not what was cut."""
+    """Raise InputError if a local file is gone, or if a file that was split has changed."""
     if shard.path == shard.uri:
         return
     try:
         stat = Path(shard.path).stat()
     except (FileNotFoundError, NotADirectoryError) as error:
         raise InputError(f"{shard.uri} was listed, and is not there any more") from error
-    listed = shard.uri.startswith("file:")  # and not a copy of it, which was looked at when it was made
+    listed = shard.uri.startswith("file:")  # copies were checked when they were made
     if (
         listed
         and shard.length is not None
@@ -298,9 +299,9 @@ def _outside(local: Union[str, Iterable[str], None], format: Optional[str]) -> I
 def batches(
     name: str, size: int, read: Optional[Read] = None, local: Local = None, format: Optional[str] = None
 ) -> Iterator[list[Any]]:
-    """Lists of ``size`` examples, the last one of each shard perhaps shorter: none has examples of two shards.
+    """Yield lists of ``size`` examples. No list has examples of two shards, so the last one of a shard may be shorter.
 
-    With a queue a shard is committed when the loop comes for the batch after its last one, and no sooner.
+    With a queue, a shard is committed only when the loop requests the batch after its last one.
     """
     if size < 1:
         raise ValueError("a batch has at least one example")
@@ -317,11 +318,11 @@ def tf_dataset(
     local: Local = None,
     format: Optional[str] = None,
 ) -> Any:
-    """A ``tf.data.Dataset`` of the examples of this task's part, from its beginning for each epoch.
+    """Return a ``tf.data.Dataset`` of the examples of this task's part, which starts over for each epoch.
 
-    ``signature`` is what one is, as ``output_signature`` of ``from_generator`` wants it; default: bytes. Distribution
-    strategies leave a part as it was dealt (``AutoShardPolicy.OFF``). Raises InputError for a queue: what reads ahead
-    would commit shards before they are used.
+    ``signature`` is the ``output_signature`` of ``from_generator``; the default is bytes. Distribution strategies do
+    not shard the part again (``AutoShardPolicy.OFF``). Raises InputError for a queue: a dataset that reads ahead would
+    commit shards before they are used.
     """
     _refuse_queue(name)
     tf = importlib.import_module("tensorflow")
@@ -334,16 +335,16 @@ def tf_dataset(
     dataset = tf.data.Dataset.from_generator(examples, output_signature=spec)
     if not is_part(name):
         return dataset
-    options = tf.data.Options()  # else a worker would skip the others' share of what is its own already
+    options = tf.data.Options()  # otherwise each worker would skip parts of its share
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     return dataset.with_options(options)
 
 
 def torch_dataset(name: str, read: Optional[Read] = None, local: Local = None, format: Optional[str] = None) -> Any:
-    """An ``IterableDataset`` of the examples of this task's part, from its beginning for each epoch.
+    """Return an ``IterableDataset`` of the examples of this task's part, which starts over for each epoch.
 
-    The processes of a ``DataLoader`` divide the shards among themselves. Raises InputError for a queue: what reads
-    ahead would commit shards before they are used.
+    The processes of a ``DataLoader`` divide the shards among themselves. Raises InputError for a queue: a dataset that
+    reads ahead would commit shards before they are used.
     """
     _refuse_queue(name)
     local = local if local is None or isinstance(local, str) else list(local)
@@ -358,7 +359,7 @@ def torch_dataset(name: str, read: Optional[Read] = None, local: Local = None, f
                 yield from (read or _records)(shard)
 
         def __reduce__(self) -> Any:
-            """For a ``DataLoader`` whose processes are started by ``spawn``: the class is made there, too."""
+            """Support ``DataLoader`` processes that start by ``spawn``: each creates this class again."""
             return torch_dataset, (name, read, local, format)
 
     return Examples()

@@ -1,7 +1,7 @@
-"""Tells JAX which cluster a tony job is, so that ``jax.distributed.initialize()`` needs no arguments.
+"""Make a tony job known to JAX as a cluster, so that ``jax.distributed.initialize()`` needs no arguments.
 
-JAX asks every subclass of its ClusterEnv that has been defined when ``initialize`` is called. Ours is defined right
-after JAX has defined its own: ``watch_for_jax`` looks for that import, and imports nothing by itself.
+``initialize`` tries all subclasses of JAX's ClusterEnv. Ours is defined right after JAX has defined its own:
+``watch_for_jax`` waits for that import, and imports nothing itself.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _MODULE = "jax._src.clusters"
 
 
 def watch_for_jax() -> None:
-    """Have ``define`` run once JAX has been imported."""
+    """Run ``define`` once JAX has been imported."""
     sys.meta_path.insert(0, _Watch())
 
 
 class _Watch(importlib.abc.MetaPathFinder):
-    """Finds JAX's module as everybody else does, once."""
+    """Finds JAX's module by the normal path search, once."""
 
     def find_spec(
         self, name: str, path: Optional[Sequence[str]], target: Optional[ModuleType] = None
@@ -57,7 +57,7 @@ class _Loader(importlib.abc.Loader):
 
 
 def _bind_coordinator() -> None:
-    """Rank 0's coordinator listens at the address by which the others know this node, and not at every one."""
+    """Bind rank 0's coordinator to the address by which other nodes know this node, instead of all addresses."""
     address = os.environ.get("TONY_LISTEN_ADDRESS")
     if address and os.environ.get("TONY_RANK") == "0":
         host = f"[{address}]" if ":" in address else address
@@ -66,7 +66,10 @@ def _bind_coordinator() -> None:
 
 
 def define(base: Any) -> Any:
-    """The class by which JAX knows the job. It is asked first: a node may be part of a Slurm cluster, too."""
+    """Define and return the class by which JAX knows the job.
+
+    JAX tries it before its own classes, because a node may also belong to a Slurm cluster.
+    """
 
     class TonyCluster(base):  # type: ignore[misc]
         name = "tony"
@@ -89,7 +92,7 @@ def define(base: Any) -> Any:
 
         @classmethod
         def get_local_process_id(cls) -> None:
-            return None  # all devices of the container are this process's
+            return None  # all devices of the container belong to this process
 
     known = base._cluster_types
     known.insert(0, known.pop(known.index(TonyCluster)))

@@ -1,7 +1,8 @@
-"""Messages between two processes of a job that know one secret: each proves it, and nobody between them can change one.
+"""Remote shell for MPI launchers: run commands in the containers of one job, over authenticated connections.
 
-Both ends send a nonce; every message then has an HMAC of the secret, both nonces, its sender, its number and its text.
-They are not encrypted.
+``python -m tony_mpi serve`` runs commands in a container, ``run HOST COMMAND`` sends one, and ``here COMMAND`` starts
+the program in its container's directory. Both ends of a connection send a nonce. Each message then has an HMAC of the
+secret, both nonces, its sender, its number and its text. Messages are not encrypted.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ from typing import Any
 
 _NONCE = 32  # bytes
 _LENGTH = struct.Struct(">I")
-_LARGEST = 1 << 20  # bytes of a message
+_LARGEST = 1 << 20  # limit for a message
 
 
 class NotAuthenticError(ConnectionError):
-    """The other end does not know the secret, or somebody between has changed a message."""
+    """The other end does not know the secret, or a message was changed on the way."""
 
 
 class Frames:
-    """A connection on which both ends have sent their nonce. One thread may send, another one receive."""
+    """An authenticated connection. One thread may send while another one receives."""
 
     def __init__(self, connection: socket.socket, secret: bytes, *, server: bool) -> None:
-        """Raises OSError, NotAuthenticError."""
+        """Exchange nonces. Raises OSError, EOFError."""
         self._connection = connection
         own = os.urandom(_NONCE)
         connection.sendall(own)
@@ -47,14 +48,14 @@ class Frames:
         self._sent = self._received = 0
 
     def send(self, message: dict[str, Any]) -> None:
-        """Raises OSError."""
+        """Send a message. Raises OSError."""
         body = json.dumps(message).encode()
         proof = self._proof(self._names[0], self._sent, body)
         self._sent += 1
         self._connection.sendall(_LENGTH.pack(len(body)) + proof + body)
 
     def receive(self) -> dict[str, Any]:
-        """The next message. Raises EOFError at the end, OSError, NotAuthenticError."""
+        """Return the next message. Raises EOFError at the end, OSError, NotAuthenticError."""
         (length,) = _LENGTH.unpack(self._exactly(_LENGTH.size))
         if length > _LARGEST:
             raise NotAuthenticError("a message is too long")
@@ -79,16 +80,16 @@ class Frames:
         return bytes(parts)
 
 
-WAIT_SECONDS = 900.0  # for a container that comes later, as one that restores its checkpoint longer
+WAIT_SECONDS = 900.0  # for containers that start later, because they restore their checkpoints for longer
 GRACE_SECONDS = 5.0  # between SIGTERM and SIGKILL
 _PAUSE = 0.2
 _CHUNK = 1 << 16
-_ANSWER_SECONDS = 30.0  # for the first message of a connection
-_DIRECTORY = "TONY_MPI_DIRECTORY"  # of the container, for what is started there
+_ANSWER_SECONDS = 30.0  # timeout for the first message of a connection
+_DIRECTORY = "TONY_MPI_DIRECTORY"  # directory of the container, for programs that are started there
 
 
 def serve() -> None:
-    """Run what the job's own processes ask for, until it is ended."""
+    """Run the commands of the job's own processes, without end."""
     with _listening(int(os.environ["TONY_PORT"])) as server:
         while True:
             connection, _ = server.accept()
@@ -103,12 +104,12 @@ def _obey(connection: socket.socket) -> None:
             command = str(frames.receive()["command"])
             connection.settimeout(None)
             _Command(command, frames).run()
-        except (OSError, EOFError) as error:  # whoever it was has gone, or is none of the job's
+        except (OSError, EOFError) as error:  # the caller has gone or does not belong to the job
             sys.stderr.write(f"tony_mpi: a caller was turned away, or has gone: {error}\n")
 
 
 class _Command:
-    """One command of a caller's, in a process group of its own."""
+    """One command of a caller, in a separate process group."""
 
     def __init__(self, command: str, frames: Frames) -> None:
         self._frames = frames
@@ -123,7 +124,7 @@ class _Command:
         )
 
     def run(self) -> None:
-        """Until it has ended, or its caller has gone. Raises OSError."""
+        """Run until the command has ended or its caller has gone. Raises OSError."""
         threading.Thread(target=self._end_with_caller, daemon=True).start()
         try:
             self._tell()
@@ -147,7 +148,7 @@ class _Command:
 
     def _end_with_caller(self) -> None:
         try:
-            self._frames.receive()  # a caller says no more than its command
+            self._frames.receive()  # a caller sends only its command
         except (OSError, EOFError):
             self._end()
 
@@ -161,7 +162,7 @@ class _Command:
 
 
 def run(host: str, command: str) -> int:
-    """Have a command run in a container; its exit code. Raises OSError, EOFError when that container is gone."""
+    """Run a command in a container; returns its exit code. Raises OSError, EOFError if the container is gone."""
     with _connected(*_address(host)) as connection:
         frames = Frames(connection, _secret(), server=False)
         frames.send({"command": command})
@@ -192,7 +193,7 @@ def _connected(host: str, port: int) -> socket.socket:
 
 
 def _address(host: str) -> tuple[str, int]:
-    """Of the container that is called so in the host file, such as tony-worker-1. Raises LookupError."""
+    """Return the address of a container by its name in the host file, such as tony-worker-1. Raises LookupError."""
     cluster: dict[str, list[str]] = json.loads(Path(os.environ["TONY_CLUSTER_SPEC_FILE"]).read_text())
     for task_type, addresses in cluster.items():
         for index, address in enumerate(addresses):
@@ -203,7 +204,7 @@ def _address(host: str) -> tuple[str, int]:
 
 
 def here(command: list[str]) -> None:
-    """Become the program, in the directory of its own container."""
+    """Replace this process by the program, in the directory of its container."""
     directory = os.environ[_DIRECTORY]
     os.chdir(directory)
     os.environ["PWD"] = directory
@@ -211,13 +212,13 @@ def here(command: list[str]) -> None:
 
 
 def main(arguments: list[str]) -> Any:
-    """An exit code, or a message."""
+    """Return an exit code or an error message."""
     what, *rest = arguments
     if what == "serve":
         return serve()
     if what == "here":
         return here(rest)
-    while rest and rest[0].startswith("-"):  # ssh's own, such as -x
+    while rest and rest[0].startswith("-"):  # options of ssh, such as -x
         rest.pop(0)
     try:
         return run(rest[0], " ".join(rest[1:]))
@@ -230,7 +231,7 @@ def _secret() -> bytes:
 
 
 def _listening(port: int) -> socket.socket:
-    """At the address by which the others know this machine, where that is clear; else at every one."""
+    """Listen at TONY_LISTEN_ADDRESS, by which other nodes know this machine, otherwise at all addresses."""
     if address := os.environ.get("TONY_LISTEN_ADDRESS"):
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         return socket.create_server((address, port), family=family, backlog=128)

@@ -1,4 +1,7 @@
-"""Whether this process was told to stop; reached by ``tony_sdk.stopping``. Needs nothing but Python 3.8."""
+"""Progress of training loops (``tony_sdk.track``) and the request to stop (``tony_sdk.stopping``).
+
+Needs only Python 3.8.
+"""
 
 from __future__ import annotations
 
@@ -16,21 +19,21 @@ _Handler = Union[Callable[[int, Optional[FrameType]], Any], int, None]
 
 
 class _Listener:
-    """Takes note of the first SIGTERM of this process, which then does not end it; the second one is as ever."""
+    """Records the first SIGTERM of this process, which then does not end it. A second SIGTERM has its normal effect."""
 
     def __init__(self) -> None:
         self.told = False
         self.process = os.getpid()
         former = signal.getsignal(signal.SIGTERM)
         owner = getattr(former, "__self__", None)
-        # A child has its parent's listener, which would end it: that one is passed over.
+        # A forked child inherits its parent's listener, whose handler would end the child. So that handler is skipped.
         self._former: _Handler = owner._former if isinstance(owner, _Listener) else former
         signal.signal(signal.SIGTERM, self._take)
 
     def _take(self, number: int, frame: Optional[FrameType]) -> None:
-        # A handler that is not Python's own cannot be put back.
+        # A handler that was not installed from Python cannot be restored.
         signal.signal(number, signal.SIG_DFL if self._former is None else self._former)
-        if os.getpid() != self.process:  # a child, such as one that loads data: none of them is asked
+        if os.getpid() != self.process:  # a child, such as a data loader, is not asked to stop
             os.kill(os.getpid(), number)
             return
         self.told = True
@@ -42,7 +45,7 @@ _listener: Optional[_Listener] = None
 
 
 def stopping() -> bool:
-    """Whether the job has told this process to stop. Costs a microsecond."""
+    """Return whether the job has asked this process to stop. Takes a microsecond."""
     global _listener
     if not os.environ.get("TONY_TASK_TYPE"):
         return False
@@ -54,15 +57,15 @@ def stopping() -> bool:
 
 
 _PAUSE = 1.0  # seconds between two reports
-_WINDOW = 10  # reports that the share of waiting is taken over
+_WINDOW = 10  # number of reports over which the share of waiting is averaged
 _OWN = ("step", "total_steps")
 
 
 class LoopProgress:
-    """How far this process is, told to the job about once a second, whatever it is called.
+    """Reports progress to the job about once a second, however often its methods are called.
 
-    ``waiting`` and ``working`` say what the time from now on goes into; where both are used, the share of waiting is
-    reported as the metric ``input_wait``, from 0 to 1.
+    ``waiting`` and ``working`` mark how the following time is spent. If both are used, the share of waiting is reported
+    as the metric ``input_wait``, from 0 to 1.
     """
 
     def __init__(self, total_steps: Optional[int] = None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -75,41 +78,44 @@ class LoopProgress:
         self._waits: Optional[bool] = None
         self._since = 0.0
         self._spent = [0.0, 0.0]  # seconds since the last report: working, waiting
-        self._former: deque[tuple[float, float]] = deque(maxlen=_WINDOW)  # the same of the reports before
+        self._former: deque[tuple[float, float]] = deque(maxlen=_WINDOW)  # the same for earlier reports
         self._said = True
 
     def waiting(self) -> None:
-        """From now on this process waits for data."""
+        """Count the time from now on as waiting for data."""
         self._turn(waits=True)
 
     def working(self) -> None:
-        """From now on it does something else."""
+        """Count the time from now on as work."""
         self._turn(waits=False)
 
     def worked(self) -> None:
-        """What was taken for waiting was none, such as an evaluation; from now on this process waits for data."""
+        """Count the time since the last mark as work, such as an evaluation, and the time from now on as waiting."""
         self._waits = None if self._waits is None else False
         self.waiting()
 
     @property
     def due(self) -> bool:
-        """Whether the next ``at`` reports."""
+        """Whether the next call of ``at`` sends a report."""
         return self._clock() >= self._due
 
     def note(self, /, **metrics: Any) -> None:
-        """Have these in the next report. They are made numbers only then: that may wait for a device."""
+        """Add metrics to the next report.
+
+        They are converted to numbers only then, because that may wait for a device.
+        """
         self._metrics.update((name, value) for name, value in metrics.items() if name not in _OWN)
         self._said = False
 
     def at(self, step: int, /, **metrics: Any) -> None:
-        """So many steps are done; with metrics as for ``note``."""
+        """Set the number of steps done, and add metrics as ``note`` does."""
         self._step = step
         self.note(**metrics)
         if self.due:
             self.say()
 
     def say(self) -> None:
-        """Report what is new, now."""
+        """Report now, if there is anything new."""
         if self._said or self._step is None:
             return
         metrics, self._metrics, self._said = self._metrics, {}, True
@@ -138,16 +144,19 @@ class LoopProgress:
 
 Item = TypeVar("Item")
 
-_loops: list[Track[Any]] = []  # that run in this process, the innermost last
+_loops: list[Track[Any]] = []  # loops that run in this process, the innermost last
 
 
 def innermost() -> Optional[Track[Any]]:
-    """The loop that runs now; of several the one that began last."""
+    """Return the running loop that started last, or None."""
     return _loops[-1] if _loops else None
 
 
 class Track(Generic[Item]):
-    """The items of a loop. ``step`` counts those that are done, from ``start``; ``stopped``: it has ended early."""
+    """Iterable over the items of a loop.
+
+    ``step`` counts the steps done, from ``start``. ``stopped`` is true if the loop has ended early.
+    """
 
     def __init__(
         self,
@@ -172,7 +181,7 @@ class Track(Generic[Item]):
     def __iter__(self) -> Iterator[Item]:
         items = self._left()
         if self._stop:
-            self._sdk.stopping()  # so that it is heard of from now on
+            self._sdk.stopping()  # start to listen for SIGTERM
         _loops.append(self)
         try:
             self._progress.waiting()
@@ -192,19 +201,19 @@ class Track(Generic[Item]):
 
     @property
     def total(self) -> Optional[int]:
-        """All steps of the training; None: that is not known."""
+        """The number of all steps of the training, or None if it is unknown."""
         total: Optional[int] = self._progress.total_steps
         return total
 
     def report(self, **metrics: Any) -> None:
-        """Have these metrics in the next report; numbers, or arrays of one number.
+        """Add metrics to the next report: numbers, or arrays of one number.
 
-        Costs little: they are made numbers about once a second, which for a device's may wait for the device.
+        Takes little time: metrics are converted to numbers about once a second, which may wait for a device.
         """
         self._progress.note(**metrics)
 
     def _left(self) -> Iterator[Item]:
-        """What is still to be done: of a range without counting through what was done before."""
+        """Return the remaining items; a range is sliced instead of consumed."""
         done = max(0, self._sdk.resume_step() - self.step) if self._resume else 0
         if isinstance(self._items, range):
             self.step += min(done, len(self._items))
@@ -221,7 +230,7 @@ class Track(Generic[Item]):
 
 
 def _first(items: Iterable[Any], resume_step: int, resume: bool) -> int:
-    """Steps before the first item: of a range those before where it begins, whether it counts from 0 or from 1."""
+    """Return the steps before the first item. A range may count from 0 or from 1."""
     first = items.start if isinstance(items, range) and items.step == 1 else 0
     at_resume_step = not resume and first == resume_step  # range(tony_sdk.resume_step(), …)
     if first == 1 and not at_resume_step:
@@ -234,5 +243,5 @@ def _first(items: Iterable[Any], resume_step: int, resume: bool) -> int:
 def _length(items: Any) -> Optional[int]:
     try:
         return len(items)
-    except (TypeError, NotImplementedError):  # as an iterator, or an endless dataset
+    except (TypeError, NotImplementedError):  # an iterator, or an endless dataset
         return None

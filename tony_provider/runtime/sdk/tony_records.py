@@ -1,9 +1,9 @@
-"""Reading the records of a shard, a file or a piece of one; reached by ``shard.records()``.
+"""Read the records of a shard, which is a file or a piece of one; used by ``shard.records()``.
 
-Of text and TFRecords the records of a piece are those that begin in it. Who reads it finds the first of these, and goes
-on behind its end to the end of the last. So all pieces of a file have each of its records exactly once.
+For text and TFRecords, the records of a piece are those that begin in it. The reader finds the first one, and reads
+beyond the piece to the end of the last one. So all pieces of a file together have each record exactly once.
 
-Needs nothing but Python 3.8; for Parquet pyarrow.
+Needs only Python 3.8, and pyarrow for Parquet.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ DECOMPRESSED: dict[str, Callable[[Any], Any]] = {
     ".xz": lzma.open,
 }
 UNREAD = (".zst", ".zstd", ".lz4", ".lzo", ".snappy", ".deflate", ".zip", ".br")
-"""Ends of names of compressed files that Python alone does not read."""
+"""Suffixes of compressed files that the standard library cannot read."""
 
 _BUFFER = 1 << 20  # bytes
-_HEADER = struct.Struct("<QI")  # of a TFRecord: its length in bytes, and the checksum of that
-_FOOTER = 4  # bytes: the checksum of the data
-_WINDOW = 1 << 20  # bytes in which the beginning of a record is looked for at a time
+_HEADER = struct.Struct("<QI")  # header of a TFRecord: length in bytes, and the checksum of the length
+_FOOTER = 4  # bytes: checksum of the data
+_WINDOW = 1 << 20  # bytes that are searched at a time for the beginning of a record
 
 
 class RecordError(ValueError):
-    """A file whose records cannot be read; the message says why, and not which."""
+    """The records of a file cannot be read; the message gives the reason but not the file."""
 
 
 def records(shard: TaskShard, opener: Optional[Opener] = None) -> Iterator[Any]:
-    """The records of a shard, see ``TaskShard.records``."""
+    """Return the records of a shard, see ``TaskShard.records``."""
     error_type = importlib.import_module("tony_inputs").InputError
     read = _READERS.get(shard.format or "")
     if read is None:
@@ -59,7 +59,7 @@ def _named(shard: TaskShard, found: Iterator[Any], error_type: type[Exception]) 
 
 
 def read_lines(file: BinaryIO, offset: int = 0, end: Optional[int] = None) -> Iterator[bytes]:
-    r"""The lines of a file that begin at ``offset`` or later, and before ``end``; without ``\n`` or ``\r\n``."""
+    r"""Yield the lines that begin in [``offset``, ``end``) without ``\n`` or ``\r\n``."""
     position = _behind_line(file, offset - 1, end) if offset else 0
     while end is None or position < end:
         line = file.readline()
@@ -70,7 +70,10 @@ def read_lines(file: BinaryIO, offset: int = 0, end: Optional[int] = None) -> It
 
 
 def _behind_line(file: BinaryIO, position: int, end: Optional[int]) -> int:
-    """Where the first line after a position begins, where the file is then; ``end`` or more when none does before."""
+    """Seek to the beginning of the first line after a position, and return it.
+
+    The result is ``end`` or more if no line begins before ``end``.
+    """
     file.seek(position)
     while end is None or position < end:
         part = file.read(_BUFFER)
@@ -83,7 +86,7 @@ def _behind_line(file: BinaryIO, position: int, end: Optional[int]) -> int:
 
 
 def read_tfrecords(file: BinaryIO) -> Iterator[bytes]:
-    """All records of a file. Raises RecordError; only the checksums of lengths are looked at, as is fast in Python."""
+    """Yield all records of a file. Raises RecordError. Checks only the checksums of lengths, because Python is slow."""
     position = 0
     while header := file.read(_HEADER.size):
         length = _length(header)
@@ -94,12 +97,12 @@ def read_tfrecords(file: BinaryIO) -> Iterator[bytes]:
 
 
 def read_tfrecord_piece(file: BinaryIO, size: int, offset: int, end: int) -> Iterator[bytes]:
-    """The records of a file of ``size`` bytes that begin at ``offset`` or later, and before ``end``.
+    """Yield the records of a file of ``size`` bytes that begin in [``offset``, ``end``).
 
-    Where one begins can be seen: the checksum of its length is right, and so is that of the one that follows. It could
-    look so within a record that has other TFRecords in it. So this reader makes sure that whoever reads the next piece
-    will begin where it has ended: if all pieces of a file are read without an error, each record was read once.
-    Raises RecordError.
+    A record's beginning is recognized by the checksum of its length, together with that of the next record. Data that
+    contains other TFRecords could look the same. So this reader checks that the reader of the next piece will begin
+    where this piece has ended. If all pieces are read without an error, each record has been read once. Raises
+    RecordError.
     """
     position = _first_record(file, size, offset, end) if offset else 0
     if position is None:
@@ -118,8 +121,8 @@ def read_tfrecord_piece(file: BinaryIO, size: int, offset: int, end: int) -> Ite
 
 
 def _first_record(file: BinaryIO, size: int, begin: int, end: int) -> Optional[int]:
-    """The first place before ``end`` where a record begins, and another one, or the end of the file, follows it."""
-    zeros = bytes(8 - (size.bit_length() + 7) // 8)  # with which every length ends: the rest is found quickly
+    """Return the first position before ``end`` with a record, followed by another record or the end of the file."""
+    zeros = bytes(8 - (size.bit_length() + 7) // 8)  # high bytes of every length, which make the search fast
     while begin < end:
         file.seek(begin)
         window = file.read(min(_WINDOW, end - begin) + _HEADER.size - 1)
@@ -144,7 +147,7 @@ def _is_record(file: BinaryIO, size: int, position: int, header: bytes) -> bool:
 
 
 def _length(header: bytes) -> Optional[int]:
-    """The length of a record's data; None when this is no header of one."""
+    """Return the length of a record's data, or None if this is no header."""
     if len(header) < _HEADER.size:
         return None
     length, checksum = _HEADER.unpack(header)
@@ -160,7 +163,7 @@ def _data(file: BinaryIO, length: int, position: int) -> bytes:
 
 @functools.lru_cache(maxsize=1 << 12)
 def _masked_crc32c(data: bytes) -> int:
-    """CRC-32C, as TFRecords have it: turned, and something added."""
+    """Return the masked CRC-32C of TFRecords: rotated, plus a constant."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc = _CRC_TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)
@@ -211,10 +214,10 @@ _READERS: dict[str, Callable[[TaskShard, Optional[Opener]], Iterator[Any]]] = {
 
 @contextmanager
 def _open(shard: TaskShard, opener: Optional[Opener]) -> Iterator[Any]:
-    """The file that it is in, decompressed where its name says how."""
+    """Open the shard's file, decompressed if its name has a known suffix."""
     end = os.path.splitext(shard.uri)[1].lower()  # noqa: PTH122 - it may be no path
     if shard.format == "parquet":
-        end = ""  # it is compressed within, whatever its name
+        end = ""  # Parquet compresses internally, whatever the name
     if end in UNREAD:
         raise RecordError(f"what ends with {end} is not decompressed here; read it by its path, or compress it as .gz")
     with _open_raw(shard, opener) as raw:

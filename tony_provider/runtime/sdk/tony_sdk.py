@@ -1,4 +1,4 @@
-"""Optional helper for code that trains in a tony job; put ``import tony_sdk`` into your script.
+"""Optional helper for training code in a tony job; put ``import tony_sdk`` into your script.
 
     import tony_sdk
 
@@ -13,11 +13,11 @@
             tony_sdk.commit_checkpoint(step + 1, path)
     model.save(os.path.join(tony_sdk.model_dir() or "out", "model.keras"))
 
-``for step in tony_sdk.track(range(total), resume=True)`` reports by itself, and so do callbacks for Keras, Lightning
-and transformers: ``keras_callback``, ``lightning_callback``, ``transformers_callback``.
+``for step in tony_sdk.track(range(total), resume=True)`` reports progress itself. So do the callbacks for Keras,
+Lightning and transformers: ``keras_callback``, ``lightning_callback``, ``transformers_callback``.
 
-Needs nothing but Python 3.8. Outside a job it does nothing and raises nothing, so the same script runs on a laptop.
-All of it is a thin cover over the TONY_* variables, which code in any language can use instead.
+The module needs only Python 3.8. Outside a job it has no effect and raises no errors, so the same script runs on a
+laptop. It is a thin layer over the TONY_* variables, which programs in any language can use instead.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class TaskInfo:
-    """Which task of the job this process is."""
+    """The place of this process in the job."""
 
     type: str  # chief, worker, ps, evaluator, …
     index: int  # among the tasks of its type, from 0
     rank: Optional[
         int
-    ]  # over the processes of the whole cluster, chief first, then workers; None for evaluators and side-cars
-    world_size: int  # how many processes have a rank
+    ]  # among all processes of the cluster, chief first, then workers; None for evaluators and sidecars
+    world_size: int  # number of processes with a rank
     local_rank: int = 0  # of the process in its container, from 0
-    local_world_size: int = 1  # how many processes its container runs
+    local_world_size: int = 1  # number of processes in its container
 
 
 def task() -> Optional[TaskInfo]:
-    """Which task of the job this process is; None outside a job."""
+    """Return the place of this process in the job, or None outside a job."""
     index, world_size = _number("TONY_TASK_INDEX"), _number("TONY_WORLD_SIZE")
     task_type = os.environ.get("TONY_TASK_TYPE")
     if not task_type or index is None or world_size is None:
@@ -67,9 +67,10 @@ def task() -> Optional[TaskInfo]:
 
 
 def model_dir() -> Optional[str]:
-    """A local directory: what the chief, or else the first worker, leaves here becomes the job's model.
+    """Return the local directory for the job's model, or None outside a job.
 
-    The other tasks have one, too, which is thrown away. None outside a job.
+    The job's model is what the chief, or without a chief the first worker, leaves in it. Other tasks have a directory
+    that is discarded.
     """
     return os.environ.get("TONY_MODEL_DIR") or None
 
@@ -95,12 +96,12 @@ def resume_step() -> int:
 
 
 def tensorboard_dir() -> Optional[str]:
-    """A local directory for event files: what is written there is copied to the store. None outside a job."""
+    """Return the local directory for event files, which are copied to the store, or None outside a job."""
     return os.environ.get("TONY_TENSORBOARD_DIR") or None
 
 
 def warm_start() -> Optional[str]:
-    """A local directory with an earlier model's files, to take initial weights from at step 0. Mostly None."""
+    """Return the local directory with an earlier model's files for the initial weights at step 0. Usually None."""
     return os.environ.get("TONY_WARM_START") or None
 
 
@@ -143,26 +144,26 @@ def commit_checkpoint(step: int, *paths: Union[str, os.PathLike[str]]) -> bool:
 
 
 def export_requested() -> bool:
-    """Whether an export of the model is wanted now: somebody asked, or the job wants one now and then. Says so once.
+    """Return whether an export of the model is requested now, once for each request.
 
-    Of all processes the chief's, or rank 0's, alone is asked. Costs microseconds: ask after each step.
+    Users request exports, and the job can request them regularly. Only the chief, or rank 0, receives requests. The
+    call takes microseconds, so call it after each step.
     """
     return _taken("TONY_EXPORT_REQUEST")
 
 
 @contextmanager
 def export(step: int) -> Iterator[str]:
-    """A directory to export the model into, for whoever wants it before the training ends::
+    """Provide an empty local directory to export the model into before the training ends::
 
         if tony_sdk.export_requested():
             with tony_sdk.export(step) as directory:
                 model.save(os.path.join(directory, "model.keras"))
 
-    It is empty and local. At the end of the block it is whole, and is copied to the store in the background; after an
-    error in the block it is thrown away, and so it is outside a job, and in every process but the chief's or rank 0's.
-    Of one step the first export counts.
+    At the end of the block the directory is copied to the store in the background. It is discarded after an error in
+    the block, outside a job, and in all processes except the chief or rank 0. Only the first export of a step counts.
 
-    Raises ValueError for a step that is no number from 0 on, OSError when the disk is full.
+    Raises ValueError for a negative step, and OSError if the disk is full.
     """
     number = int(step)
     if number < 0:
@@ -180,21 +181,21 @@ def export(step: int) -> Iterator[str]:
 def inputs(
     name: str, local: Union[str, Iterable[str], None] = None, format: Optional[str] = None
 ) -> Iterator[tony_inputs.TaskShard]:
-    """The shards of an input of the job that are dealt to this task, one after the other; see ``tony_inputs``.
+    """Yield the shards of an input that are assigned to this task; see ``tony_inputs``.
 
-    ``local`` is what to read outside a job: a pattern of files, or their paths; ``format`` is theirs. Wants
-    ``tony_inputs.py`` beside it, and ``tony_records.py`` for their records.
+    Outside a job, ``local`` is a pattern of files to read, or their paths, and ``format`` is their format. Needs
+    ``tony_inputs.py`` next to this file, and ``tony_records.py`` to read records.
     """
     shards: Iterator[tony_inputs.TaskShard] = importlib.import_module("tony_inputs").inputs(name, local, format)
     return shards
 
 
 def output(name: str, local: Union[str, os.PathLike[str], None] = None) -> str:
-    """A local directory: what this task has left in it when it ends well becomes part of that output of the job.
+    """Return a local directory whose files become part of this output of the job when the task succeeds.
 
-    It is empty when the program starts; the processes of a container share it. ``local`` is the directory to use
-    outside a job, which is made where it is missing. Raises ValueError when the job has no such output for this task
-    type, and outside a job without ``local``.
+    It is empty when the program starts, and the processes of a container share it. Outside a job, ``local`` is the
+    directory, which is created if it is missing. Raises ValueError if the job has no such output for this task type,
+    and outside a job without ``local``.
     """
     directory = os.environ.get("TONY_OUTPUT_" + name.upper())
     if directory:
@@ -208,40 +209,41 @@ def output(name: str, local: Union[str, os.PathLike[str], None] = None) -> str:
 
 
 def batches(name: str, size: int, read: Optional[Read] = None, **outside: Any) -> Iterator[list[Any]]:
-    """Lists of ``size`` examples of an input, the last one of each shard perhaps shorter; see ``tony_inputs``.
+    """Yield lists of ``size`` examples of an input; the last list of a shard may be shorter. See ``tony_inputs``.
 
-    ``read`` is a function that takes a shard and yields examples; default: its records. ``outside`` are ``local`` and
-    ``format``, see ``inputs``. With a queue a shard is committed when the loop comes for the batch after its last one.
+    ``read`` takes a shard and yields examples; the default yields its records. ``outside`` contains ``local`` and
+    ``format`` of ``inputs``. With a queue, a shard is committed when the loop requests the batch after its last one.
     """
     made: Iterator[list[Any]] = importlib.import_module("tony_inputs").batches(name, size, read, **outside)
     return made
 
 
 def tf_dataset(name: str, read: Optional[Read] = None, signature: Any = None, **outside: Any) -> Any:
-    """A ``tf.data.Dataset`` of the examples of this task's part of an input; see ``tony_inputs``.
+    """Return a ``tf.data.Dataset`` of the examples of this task's part of an input; see ``tony_inputs``.
 
-    ``signature`` is what one is, as ``output_signature`` of ``from_generator`` wants it; default: bytes. ``read`` and
-    ``outside`` as for ``batches``. Raises InputError for a queue.
+    ``signature`` is the ``output_signature`` of ``from_generator``; the default is bytes. ``read`` and ``outside`` are
+    as for ``batches``. Raises InputError for a queue.
     """
     return importlib.import_module("tony_inputs").tf_dataset(name, read, signature, **outside)
 
 
 def torch_dataset(name: str, read: Optional[Read] = None, **outside: Any) -> Any:
-    """A PyTorch ``IterableDataset`` of the examples of this task's part of an input; see ``tony_inputs``.
+    """Return a PyTorch ``IterableDataset`` of the examples of this task's part of an input; see ``tony_inputs``.
 
-    The processes of a ``DataLoader`` divide the shards among themselves. ``read`` and ``outside`` as for ``batches``.
-    Raises InputError for a queue.
+    The processes of a ``DataLoader`` divide the shards among themselves. ``read`` and ``outside`` are as for
+    ``batches``. Raises InputError for a queue.
     """
     return importlib.import_module("tony_inputs").torch_dataset(name, read, **outside)
 
 
 def report(step: Optional[int] = None, total_steps: Optional[int] = None, **metrics: Any) -> bool:
-    """Tell the job how far this task is; the newest counts. ``metrics`` are numbers, or arrays of one number.
+    """Report the progress of this task to the job; the newest report counts.
 
-    Without a step it is that of the loop of ``track`` which runs, and its total; outside of one, metrics alone.
+    ``metrics`` are numbers, or arrays of one number; other values are left out. The default step and total are those of
+    the running ``track`` loop. Without such a loop only metrics are reported.
 
-    Costs microseconds, but need not be called more than about once a second. Returns whether it was written: not
-    outside a job, and not when the disk is full. Values that are no numbers are left out.
+    The call takes microseconds, but once a second is enough. Returns whether the report was written: False outside a
+    job and if the disk is full.
     """
     path = os.environ.get("TONY_METRICS_FILE")
     if not path:
@@ -255,8 +257,8 @@ def report(step: Optional[int] = None, total_steps: Optional[int] = None, **metr
         if total_steps is not None:
             line["total_steps"] = int(total_steps)
         data = (json.dumps(line) + "\n").encode()
-        # One write in append mode: lines of several threads or processes do not mix. No lock: a child that is forked
-        # while another thread holds it would wait for ever.
+        # One write in append mode keeps lines of several threads or processes apart. A lock could block a child
+        # forever, if the process forks while another thread holds the lock.
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
         try:
             os.write(descriptor, data)
@@ -268,7 +270,7 @@ def report(step: Optional[int] = None, total_steps: Optional[int] = None, **metr
 
 
 def _of_loop(total_steps: Optional[int]) -> tuple[Optional[int], Optional[int]]:
-    """The step and the total of the loop that runs, if any does."""
+    """Return the step and the total of the running loop, if there is one."""
     module = sys.modules.get("tony_progress")
     loop = module.innermost() if module is not None else None
     if loop is None:
@@ -284,20 +286,20 @@ def track(
     resume: bool = False,
     stop: bool = False,
 ) -> tony_progress.Track[Item]:
-    """A loop over the same items, whose progress the job sees: ``for batch in tony_sdk.track(loader)``.
+    """Return a loop over the items that reports progress to the job: ``for batch in tony_sdk.track(loader)``.
 
-    An item is a step; it is done when the loop comes for the next one. About once a second steps and ``total`` are
-    reported, and the share of time that was waited for items as the metric ``input_wait``, from 0 to 1. ``total``
-    counts all steps, those before this loop included; default: ``start`` and as many as there are items, if that is
-    known. ``start``: steps that were done before the first item; default: 0, or those before where a ``range`` begins,
-    which may count from 0 or, as ``range(1, n + 1)``, from 1.
+    An item is a step, which is done when the loop requests the next item. About once a second the loop reports the
+    step, ``total``, and the metric ``input_wait``: the share of time, from 0 to 1, spent on waiting for items.
 
-    ``resume``: leave out the items that were done before ``resume_step()``: they are taken and thrown away, but those
-    of a range are not. ``stop``: the loop ends after the current item when the job tells this process to stop, see
-    ``stopping``; ``stopped`` of what is returned is true then. It has ``step``, too, those that are done, and
-    ``report(loss=…)``, which adds metrics to the next report.
+    ``total`` is the number of all steps, including those before this loop. The default is ``start`` plus the number of
+    items, if it is known. ``start`` is the number of steps done before the first item. The default is 0, or the number
+    of steps before the beginning of a ``range``, which may count from 0 or, as ``range(1, n + 1)``, from 1.
 
-    Wants ``tony_progress.py`` beside it.
+    ``resume`` skips the items before ``resume_step()``; items are consumed for that, unless they are a range. ``stop``
+    ends the loop after the current item if the job asks this process to stop; see ``stopping``. The result has
+    ``stopped``, ``step`` (the steps done), and ``report(loss=…)``, which adds metrics to the next report.
+
+    Needs ``tony_progress.py`` next to this file.
     """
     made: tony_progress.Track[Item] = importlib.import_module("tony_progress").Track(
         items, total, start, resume=resume, stop=stop
@@ -306,36 +308,37 @@ def track(
 
 
 def stopping() -> bool:
-    """Whether the job has told this process to stop: save what is worth it and end, SIGKILL comes after its grace.
+    """Return whether the job has asked this process to stop.
 
-    From the first call on SIGTERM does not end this process; the second SIGTERM does. A handler that the program has
-    is called, too. Where ranks train in step each hears it at a time of its own, so end together or leave it. False
-    outside a job, and where the first call is not in the main thread. Wants ``tony_progress.py`` beside it.
+    The program should save its work and end before SIGKILL, which follows after the grace period. After the first call,
+    SIGTERM does not end this process, but a second SIGTERM does. An existing handler of the program is still called. If
+    ranks train in step, they receive the signal at different times, so end together or ignore it. Returns False outside
+    a job, or if the first call is not in the main thread. Needs ``tony_progress.py`` next to this file.
     """
     told: bool = importlib.import_module("tony_progress").stopping()
     return told
 
 
 def keras_callback(*, checkpoints: bool = False, exports: bool = True, stop: bool = False) -> Any:
-    """A callback for ``fit`` of Keras; see ``tony_callbacks``."""
+    """Return a callback for ``fit`` of Keras; see ``tony_callbacks``."""
     made = importlib.import_module("tony_callbacks").keras_callback
     return made(checkpoints=checkpoints, exports=exports, stop=stop)
 
 
 def lightning_callback(*, checkpoints: bool = True, exports: bool = True, stop: bool = False) -> Any:
-    """A callback for the ``Trainer`` of (PyTorch) Lightning; see ``tony_callbacks``."""
+    """Return a callback for the ``Trainer`` of (PyTorch) Lightning; see ``tony_callbacks``."""
     made = importlib.import_module("tony_callbacks").lightning_callback
     return made(checkpoints=checkpoints, exports=exports, stop=stop)
 
 
 def transformers_callback(*, checkpoints: bool = True, exports: bool = True, stop: bool = False) -> Any:
-    """A callback for the ``Trainer`` of Hugging Face's transformers; see ``tony_callbacks``."""
+    """Return a callback for the ``Trainer`` of Hugging Face's transformers; see ``tony_callbacks``."""
     made = importlib.import_module("tony_callbacks").transformers_callback
     return made(checkpoints=checkpoints, exports=exports, stop=stop)
 
 
 def _taken(variable: str) -> bool:
-    """Whether there was a request in the file that a variable names; it is gone then."""
+    """Remove the request file that a variable names; returns whether it existed."""
     path = os.environ.get(variable)
     if not path:
         return False
@@ -364,7 +367,7 @@ def _files(path: Path) -> Iterator[Path]:
 
 
 def _write_whole(path: Path, data: bytes) -> bool:
-    """Readers see all of it or nothing."""
+    """Write a file atomically; returns False on failure."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         temporary.write_bytes(data)

@@ -1,4 +1,4 @@
-"""Waits until something listens: ``python -m tony_wait HOST PORT``, before a program that would give up too soon."""
+"""Wait until a process listens: ``python -m tony_wait HOST PORT``, before a program that would give up too soon."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import socket
 import sys
 import time
 
-SECONDS = 900.0  # another task may restore its checkpoint longer than this one
+SECONDS = 900.0  # another task may restore its checkpoint for longer than this one
 _PAUSE = 0.2
 
 
 def main(host: str, port: int, seconds: float = SECONDS) -> str:
-    """An error in words, or nothing."""
+    """Return an error message, or an empty string when something listens."""
     until = time.monotonic() + seconds
     while True:
         try:

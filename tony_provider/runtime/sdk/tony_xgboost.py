@@ -5,9 +5,9 @@
     with tony_xgboost.communicator():
         booster = xgboost.train(...)
 
-Rank 0 runs XGBoost's tracker and tells the others, at TONY_RENDEZVOUS, where it listens: each time at a new port, since
-XGBoost cannot listen again at one that was in use a moment ago. Ranks are the job's. Outside a job, and in a job of one
-process, it does the work alone.
+Rank 0 runs XGBoost's tracker and sends its address to the other ranks that connect to TONY_RENDEZVOUS. The tracker gets
+a new port each time, because XGBoost cannot listen at a port that was in use a moment ago. Ranks are the job's. Outside
+a job, and in a job of one process, the process works alone.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Optional
 
-MEETING_SECONDS = 900.0  # for all ranks to come: one may restore its checkpoint longer than another
+MEETING_SECONDS = 900.0  # timeout for all ranks to connect; one may restore its checkpoint for longer than another
 _PAUSE = 0.2
-_ANSWER_SECONDS = 10.0  # for the other side of a connection
+_ANSWER_SECONDS = 10.0  # timeout for the other side of a connection
 _WORD = "rank"
 
 
 @contextmanager
 def communicator() -> Iterator[None]:
-    """XGBoost's ``CommunicatorContext`` over all ranks. Rank 0 leaves it last.
+    """Enter XGBoost's ``CommunicatorContext`` over all ranks. Rank 0 leaves it last.
 
-    Raises TimeoutError when not all ranks come within 15 minutes.
+    Raises TimeoutError if not all ranks connect within 15 minutes.
     """
     from xgboost import collective  # type: ignore[import-not-found,unused-ignore]
 
@@ -40,7 +40,7 @@ def communicator() -> Iterator[None]:
         return
     tracker = _Tracker(world_size) if rank == 0 else None
     arguments = tracker.tell() if tracker else _ask(rank)
-    # XGBoost sorts its ranks by these, as texts.
+    # XGBoost sorts its ranks by these ids, as texts.
     with collective.CommunicatorContext(**arguments, dmlc_task_id=str(rank).zfill(len(str(world_size)))):
         yield
     if tracker:
@@ -48,7 +48,7 @@ def communicator() -> Iterator[None]:
 
 
 class _Tracker:
-    """XGBoost's tracker, and whom it was told."""
+    """XGBoost's tracker, whose address rank 0 sends to the other ranks."""
 
     def __init__(self, world_size: int) -> None:
         from xgboost.tracker import RabitTracker  # type: ignore[import-not-found,unused-ignore]
@@ -58,7 +58,7 @@ class _Tracker:
         self._tracker: Any = RabitTracker(n_workers=world_size, host_ip=_address_of(self._host), sortby="task")
 
     def tell(self) -> dict[str, Any]:
-        """Start, and have every other rank know where. Returns the arguments for all."""
+        """Start the tracker and send its address to every other rank. Returns the arguments for all ranks."""
         self._tracker.start()
         arguments: dict[str, Any] = self._tracker.worker_args()
         told = json.dumps(arguments).encode()
@@ -79,12 +79,12 @@ class _Tracker:
         return arguments
 
     def wait(self) -> None:
-        """Until all have left: the tracker ends with this process."""
+        """Wait until all ranks have left, because the tracker ends with this process."""
         self._tracker.wait_for()
 
 
 def _tell_rank(connection: socket.socket, told: bytes) -> int:
-    """Which rank was told; -1 for whatever is none of the job's."""
+    """Send the arguments; returns the rank that received them, or -1 if the client is no rank of the job."""
     connection.settimeout(_ANSWER_SECONDS)
     try:
         with connection.makefile("rb") as stream:
@@ -93,7 +93,7 @@ def _tell_rank(connection: socket.socket, told: bytes) -> int:
             return -1
         connection.sendall(told)
     except OSError:
-        return -1  # it asks again
+        return -1  # the rank retries
     return int(rank)
 
 
@@ -121,12 +121,12 @@ def _meeting_point() -> tuple[str, int]:
 
 
 def _address_of(host: str) -> str:
-    """What XGBoost takes for a host: a numeric address."""
+    """Return the numeric address of a host, which XGBoost requires."""
     return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
 
 
 def _listening(port: int) -> socket.socket:
-    """At the address by which the others know this machine, where that is clear; else at every one."""
+    """Listen at TONY_LISTEN_ADDRESS, by which other nodes know this machine, otherwise at all addresses."""
     if address := os.environ.get("TONY_LISTEN_ADDRESS"):
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         return socket.create_server((address, port), family=family, backlog=1024)

@@ -1,4 +1,4 @@
-"""Storage of files: one interface, and HDFS, local disk and fsspec behind it."""
+"""Storage of files: one interface with implementations for HDFS, the local disk and fsspec."""
 
 from tony_provider.runtime.storage.base import (
     FileStatus,

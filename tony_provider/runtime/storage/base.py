@@ -1,4 +1,4 @@
-"""Who may read some files of a store beside their owner, and which files these are."""
+"""The interface of a store, the readers of shared files, and functions on files that work with every store."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from tony_provider.runtime.storage.uris import Uri
 
 
 class Right(str, Enum):
-    """What somebody may do with a file or directory, as access lists of HDFS write it."""
+    """Permission for a file or directory, in the notation of HDFS access lists."""
 
     READ = "r--"  # a file
-    LIST = "r-x"  # a directory, and get to what is in it
-    PASS = "--x"  # through a directory, to what is in it by names that one knows
+    LIST = "r-x"  # a directory, including access to its entries
+    PASS = "--x"  # through a directory, to entries whose names are known
 
 
 @attrs.frozen
 class Readers:
-    """Users and groups that may read what others own."""
+    """Users and groups that may read files of another owner."""
 
     users: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
@@ -41,14 +41,14 @@ class Readers:
         return bool(self.everybody or self.users or self.groups)
 
     def named(self, right: Right) -> list[str]:
-        """The entries of an access list that give this right to those who are named, as HDFS reads them."""
+        """Return the access-list entries that give this right to the named users and groups, in HDFS's form."""
         everyone = [*(f"user:{name}" for name in self.users), *(f"group:{name}" for name in self.groups)]
         return [f"{each}:{right.value}" for each in everyone]
 
 
 @attrs.frozen
 class SharedFiles:
-    """The files that readers may read: those at ``files``, and all that are in ``directories``, but not below them."""
+    """Files that readers may read: those in ``files``, and the direct entries of ``directories``."""
 
     readers: Readers
     files: frozenset[str]  # paths
@@ -64,27 +64,27 @@ Source = Union[bytes, BinaryIO, Iterable[bytes]]
 Before = Callable[[], object]
 """What is called before a file appears, see ``Storage.write``."""
 
-CHUNK = 1 << 20  # bytes moved at a time
+CHUNK = 1 << 20  # bytes to copy at a time
 PRIVATE_FILE = 0o600
 PRIVATE_DIRECTORY = 0o700
 _TEMPORARY_PREFIX = ".tony-tmp-"
 
 
 def without_waiting() -> None:
-    """Do nothing: a file appears as soon as it is whole."""
+    """Do nothing: a file appears as soon as it is complete."""
 
 
 @attrs.frozen
 class FileStatus:
-    """What a store says of a file or directory."""
+    """Status of a file or directory, as its store reports it."""
 
-    path: str  # full URI, with the scheme and authority it was asked for
+    path: str  # full URI, with the requested scheme and authority
     size: int  # bytes; 0 for directories
-    modified_ms: int  # epoch, exactly as the store reports it: YARN's localisation compares it
+    modified_ms: int  # epoch, exactly as the store reports it, because YARN's localisation compares it
     is_directory: bool
-    owner: str  # empty where the store has no owners
-    permission: Optional[int]  # such as 0o600; None where the store has none
-    is_link: bool = False  # in a list, on this machine's disk: the rest says what it leads to
+    owner: str  # empty if the store has no owners
+    permission: Optional[int]  # such as 0o600; None if the store has no permissions
+    is_link: bool = False  # in a list, on this machine's disk: the other fields describe the link's target
 
     @property
     def name(self) -> str:
@@ -93,7 +93,7 @@ class FileStatus:
 
 @attrs.frozen
 class QuotaRoom:
-    """The free space in the quotas of a directory."""
+    """Free space in the quotas of a directory."""
 
     bytes: Optional[int]  # of new files; None if there is no such quota
     names: Optional[int]  # of new files and directories
@@ -102,28 +102,30 @@ class QuotaRoom:
 class Storage(ABC):
     """One store and the operations on its files. URIs are literal, see ``uris``.
 
-    Every method raises a StorageError: beside those named below StoragePermissionDenied, StorageInvalidPath,
-    StorageUnreachable or StorageTimeout at the deadline, StorageAuthError, and StorageNoSpace where bytes are written.
+    Methods raise the StorageErrors that they name. Every method may also raise StoragePermissionDenied,
+    StorageInvalidPath, StorageUnreachable, StorageTimeout at the deadline, StorageAuthError, and StorageNoSpace if it
+    writes bytes.
     """
 
-    renames_at_once = True  # False: a directory that is renamed moves file by file
+    renames_at_once = True  # False: a directory is renamed file by file
 
     @abstractmethod
     def status(self, uri: str) -> FileStatus:
-        """What the store says of a file or directory. Raises StorageNotFound."""
+        """Return the status of a file or directory. Raises StorageNotFound."""
 
     @abstractmethod
     def list(self, uri: str) -> list[FileStatus]:
-        """The direct children of a directory, sorted by name. Raises StorageNotFound, StorageNotADirectory.
+        """Return the direct children of a directory, sorted by name. Raises StorageNotFound, StorageNotADirectory.
 
-        Writes under way show as names that ``is_temporary`` knows.
+        Unfinished writes have names that ``is_temporary`` recognizes.
         """
 
     @abstractmethod
     def open_read(self, uri: str, *, offset: int = 0, length: Optional[int] = None) -> BinaryIO:
-        """A buffered stream of the bytes from ``offset`` on, at most ``length`` of them; beyond the end it is empty.
+        """Return a buffered stream of at most ``length`` bytes from ``offset``; after the file's end it is empty.
 
-        Close it. Raises StorageNotFound and StorageIsADirectory here, other StorageErrors from its ``read`` too.
+        The caller closes it. Raises StorageNotFound and StorageIsADirectory here, and other StorageErrors also from
+        ``read``.
         """
 
     @abstractmethod
@@ -136,81 +138,84 @@ class Storage(ABC):
         permission: int = PRIVATE_FILE,
         before_it_appears: Before = without_waiting,
     ) -> int:
-        """Make a file of everything in ``source``, in bounded memory; returns how many bytes that were.
+        """Create a file from everything in ``source``, in bounded memory, and return its number of bytes.
 
-        Parents are made with 0700 where missing.
+        Creates missing parents with mode 0700.
 
-        The file appears whole or not at all, under whatever crash: readers see the old one or the new one. When a
-        server is lost on the way, all of it is sent again; of a source that can be read once only, the caller gets
-        StorageUnreachable and may call again with a new one.
-        Without ``overwrite`` exactly one of several writers wins and the others get StorageExists.
-        ``before_it_appears`` is called once the store has all bytes and only their name is missing, so that files can
-        be written side by side and appear in an order; what it raises passes through, and nothing appears.
-        Raises StorageExists, StorageIsADirectory, StorageNotADirectory (for a parent).
-        fsspec stores promise less, see there.
+        The file appears atomically, even if this process crashes: readers see the old file or the new one. If a server
+        is lost, all bytes are sent again. If the source can be read only once, raises StorageUnreachable, and the
+        caller may repeat the call with a new source.
+
+        Without ``overwrite`` exactly one of several writers succeeds, and the others get StorageExists.
+
+        ``before_it_appears`` is called when the store has all bytes and only their name is missing, so that files
+        written concurrently can appear in an order. Its errors are raised, and then no file appears.
+
+        Raises StorageExists, StorageIsADirectory, StorageNotADirectory (for a parent). ``FsspecStorage`` guarantees
+        less.
         """
 
     @abstractmethod
     def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
         """Move a file or a directory, atomically on HDFS and local disk.
 
-        With ``overwrite`` a file takes the place of a file, a directory that of an empty directory. Repeated after a
-        lost answer, so that a move someone else made of the same source to the same target counts as done. Raises
-        StorageNotFound (source, or target's parent), StorageExists when the target cannot be replaced.
+        With ``overwrite`` a file replaces a file, and a directory replaces an empty directory. After a lost answer the
+        call is repeated, so a move of the same source to the same target by another process counts as done. Raises
+        StorageNotFound (source, or target's parent), StorageExists if the target cannot be replaced.
         """
 
     @abstractmethod
     def make_directories(self, uri: str, *, permission: int = PRIVATE_DIRECTORY) -> None:
-        """Make a directory and the missing ones above it.
+        """Create a directory and its missing parents.
 
-        Each one made gets exactly ``permission``, whatever the umask; those that exist keep theirs. Raises
-        StorageNotADirectory when a file is in the way.
+        New directories get exactly ``permission``, whatever the umask; existing ones keep theirs. Raises
+        StorageNotADirectory if a file is in the way.
         """
 
     @abstractmethod
     def remove(self, uri: str, *, recursive: bool = False) -> bool:
-        """Remove a file or a directory; False when there was none.
+        """Remove a file or a directory. Return False if it does not exist.
 
         Raises StorageNotEmpty without ``recursive``, StorageInvalidPath for the root.
         """
 
     def share(self, uri: str, readers: Readers, right: Right) -> None:
-        """Let these have this right to a file or directory, and nobody else any but its owner.
+        """Give readers this right to a file or directory, and remove the rights of all others except the owner.
 
-        Raises StorageNotFound, and StorageUnsupported where the store has no access lists.
+        Raises StorageNotFound, and StorageUnsupported if the store has no access lists.
         """
         raise StorageUnsupported(uri, "let others read", "this store has no access lists that we know to set")
 
     def let_pass(self, status: FileStatus, readers: Readers) -> None:
-        """Let these pass through a directory, beside those who have rights to it already, who keep theirs.
+        """Let readers pass through a directory, in addition to users who already have rights to it.
 
-        Raises as ``share``.
+        Raises the errors of ``share``.
         """
         raise StorageUnsupported(status.path, "let others pass", "this store has no access lists that we know to set")
 
     def take_token(self, token: str, name: str = "") -> None:
-        """Show a newer delegation token from now on, from all threads. Nothing to do where none is asked for.
+        """Use a newer delegation token from now on, in all threads. Does nothing if the store needs no token.
 
-        ``name``: what URIs name another HDFS by, where the token is of one.
+        ``name``: name of another HDFS in URIs, if the token is of that HDFS.
         """
         return
 
     @property
     def clock_ahead(self) -> Optional[float]:
-        """The seconds by which the store's clock is ahead of this machine's. None before its first answer, or unknown.
+        """Seconds by which the store's clock is ahead of this machine's. None before its first answer, or if unknown.
 
-        Where servers answer by HTTP, it is known to about one second.
+        If servers answer by HTTP, the precision is about one second.
         """
         return None
 
     @abstractmethod
     def close(self) -> None:
-        """End waits for unreachable servers and free what is held. Streams that are open stay so."""
+        """End waits for unreachable servers, and release resources. Open streams remain open."""
 
     def checksum(self, uri: str) -> Optional[str]:
-        """What the store has as a checksum of a file's content: its kind, ``:``, and its value. None: it has none.
+        """Return the store's checksum of a file's content: its kind, ``:``, and its value. None: it has no checksum.
 
-        Only equal ones say something: of the same content there may be others. Raises StorageNotFound.
+        Equal checksums mean equal content, but equal content may have different checksums. Raises StorageNotFound.
         """
         return None
 
@@ -229,7 +234,7 @@ class Storage(ABC):
         return None
 
     def exists(self, uri: str) -> bool:
-        """Whether there is such a file or directory."""
+        """Return whether a file or directory exists."""
         try:
             self.status(uri)
         except StorageNotFound:
@@ -246,19 +251,19 @@ class Storage(ABC):
 
 
 def temporary_name() -> str:
-    """A name for a file on its way to its final one. Short, since the final name may use all that a store allows."""
+    """Return a temporary name. It is short, because the final name may have the maximum length that a store allows."""
     return _TEMPORARY_PREFIX + secrets.token_hex(8)
 
 
 def is_temporary(name: str) -> bool:
-    """Whether a write that is under way, or that died, made this name."""
+    """Return whether the name is that of an unfinished write, which may be running or may have failed."""
     return name.startswith(_TEMPORARY_PREFIX)
 
 
 class Body:
-    """The bytes to be written. ``size`` in bytes is None when only the end of the stream will tell.
+    """Bytes to write. ``size`` in bytes is None if it is known only at the end of the stream.
 
-    ``given``: how many bytes ``chunks`` has given, the last time.
+    ``given``: number of bytes that the last call of ``chunks`` has returned.
     """
 
     def __init__(self, source: Source) -> None:
@@ -281,11 +286,11 @@ class Body:
 
     @property
     def available(self) -> bool:
-        """Whether all of it can (still, or again) be read from the beginning."""
+        """Whether the complete source can be read from its start, possibly again."""
         return self._start is not None or not self._used
 
     def chunks(self) -> Iterator[bytes]:
-        """All bytes from the beginning, no chunk empty. Of a file no more than ``size``: it may be growing."""
+        """Yield all bytes from the start, without empty chunks. A growing file is read only up to ``size``."""
         self._used, self.given = True, 0
         for chunk in self._of_file(self._file) if self._file is not None else self._iterable:
             if chunk:
@@ -303,7 +308,7 @@ class Body:
 
 
 class Range(io.RawIOBase):
-    """A stream of the next ``length`` bytes of an open file, which it owns."""
+    """Stream of the next ``length`` bytes of an open file. Closing the stream closes the file."""
 
     def __init__(self, file: BinaryIO, length: int) -> None:
         self._file = file
@@ -330,13 +335,13 @@ _SIDE_BY_SIDE = 16  # files
 
 
 def read_bytes(storage: Storage, uri: str, *, offset: int = 0, length: Optional[int] = None) -> bytes:
-    """The bytes of a file from ``offset`` on, at most ``length`` of them."""
+    """Return at most ``length`` bytes of a file from ``offset``."""
     with storage.open_read(uri, offset=offset, length=length) as stream:
         return stream.read()
 
 
 def read_whole(storage: Storage, uri: str, most_bytes: int) -> bytes:
-    """All of a small file: for what others write, with a bound of ``most_bytes``. Raises StorageTooLarge beyond it."""
+    """Return a small file of at most ``most_bytes`` that others may write. Raises StorageTooLarge if it is larger."""
     data = read_bytes(storage, uri, length=most_bytes + 1)
     if len(data) > most_bytes:
         raise StorageTooLarge(uri, "read", f"it has more than {most_bytes} bytes, which none of its kind has")
@@ -344,9 +349,9 @@ def read_whole(storage: Storage, uri: str, most_bytes: int) -> bytes:
 
 
 def read_text(storage: Storage, uri: str, *, offset: int = 0, length: Optional[int] = None) -> str:
-    """The text of a file, as UTF-8; what is not is replaced, since a log may be cut anywhere.
+    """Return the text of a file, as UTF-8; invalid bytes are replaced, because a log may be cut anywhere.
 
-    ``offset`` and ``length`` in bytes, as those of ``read_bytes``.
+    ``offset`` and ``length`` are in bytes, as in ``read_bytes``.
     """
     return read_bytes(storage, uri, offset=offset, length=length).decode("utf-8", "replace")
 
@@ -359,40 +364,39 @@ def write_atomically(
     permission: int = PRIVATE_FILE,
     before_it_appears: Before = without_waiting,
 ) -> int:
-    """Put ``data`` in place of whatever the file held: readers see the old or the new bytes, never a mixture.
+    """Replace a file's content by ``data``: readers see the old or the new bytes, never a mixture.
 
-    Returns how many bytes that were. ``before_it_appears``: see ``Storage.write``.
+    Returns the number of bytes. ``before_it_appears``: see ``Storage.write``.
     """
     return storage.write(uri, data, overwrite=True, permission=permission, before_it_appears=before_it_appears)
 
 
 def write_in_order(writes: Sequence[Callable[[Before], T]]) -> list[T]:
-    """Make files side by side that appear one after the other; returns what each of ``writes`` gives.
+    """Write files concurrently that appear one after the other; return the results of ``writes``.
 
-    Each is called in a thread, with what ``Storage.write`` is to call as ``before_it_appears``. Once one has failed, no
-    later one appears; when all have ended, its error is raised. HDFS often takes 0.4 s for the end of a small file:
-    this way it does so once.
+    Each function runs in a thread, and passes its argument to ``Storage.write`` as ``before_it_appears``. If one fails,
+    no later file appears, and its error is raised after all have ended. HDFS often takes 0.4 s for the end of a small
+    file: concurrent writes need this time only once.
     """
     with ThreadPoolExecutor(min(len(writes), _SIDE_BY_SIDE), thread_name_prefix="tony-writes") as pool:
         futures: list[Future[T]] = []
         for write in writes:
-            # A thread waits for one that has begun before it: there are always enough of them.
+            # A thread waits only for an earlier one, so there are always enough threads.
             before: Before = futures[-1].result if futures else without_waiting
             futures.append(pool.submit(write, before))
         return [future.result() for future in futures]
 
 
 def upload(storage: Storage, local: Path, uri: str, *, overwrite: bool = False, permission: int = PRIVATE_FILE) -> int:
-    """Copy a local file to the store; returns its size in bytes. Raises OSError when it cannot be read."""
+    """Copy a local file to the store, and return its size in bytes. Raises OSError if it cannot be read."""
     with local.open("rb") as source:
         return storage.write(uri, source, overwrite=overwrite, permission=permission)
 
 
 def download(storage: Storage, uri: str, local: Path, *, permission: int = PRIVATE_FILE) -> int:
-    """Copy a file of the store to this machine; returns its size in bytes.
+    """Copy a file of the store to this machine, and return its size in bytes.
 
-    The local file is replaced, and appears whole or not at all; its directory must exist. Raises OSError when it cannot
-    be written.
+    Replaces the local file atomically; its directory must exist. Raises OSError if the file cannot be written.
     """
     partial = local.with_name(f".{local.name[:200]}.{os.getpid()}.part")
     try:
@@ -407,12 +411,13 @@ def download(storage: Storage, uri: str, local: Path, *, permission: int = PRIVA
 
 
 def walk(storage: Storage, uri: str, *, links: bool = True) -> Iterator[FileStatus]:
-    """Everything below a directory, each directory before what is in it; what vanishes meanwhile is left out.
+    """Yield everything below a directory, each directory before its content. Ignores files that vanish meanwhile.
 
-    Without ``links`` symbolic links are left out, too: they may lead anywhere, and back.
+    Without ``links`` ignores symbolic links, which may lead anywhere, and in circles.
+
     Raises StorageNotFound, StorageNotADirectory for ``uri`` itself.
     """
-    left = [iter(storage.list(uri))]  # and no recursion: a job may nest directories more deeply than Python calls
+    left = [iter(storage.list(uri))]  # no recursion: a job may nest directories more deeply than Python's call stack
     while left:
         for status in left[-1]:
             if status.is_link and not links:

@@ -1,4 +1,4 @@
-"""The errors of storage: each says which file, during what, why, and what to do about it."""
+"""Errors of storage: each names the file, the operation, the problem and the remedy."""
 
 # ruff: noqa: N818 (these names say what was found; "StorageNotFoundError" says it no better)
 
@@ -25,39 +25,39 @@ class StorageError(Exception):
 
 
 class StorageNotFound(StorageError):
-    """No such file or directory."""
+    """The file or directory does not exist."""
 
 
 class StorageExists(StorageError):
-    """Something is there already that may not be replaced."""
+    """The path exists, and must not be replaced."""
 
 
 class StorageNotEmpty(StorageExists):
-    """A directory holds something, and was to be removed or replaced without what is in it."""
+    """A directory is not empty, and must not be removed or replaced with its content."""
 
     default_advice = "remove it recursively or choose another place"
 
 
 class StorageIsADirectory(StorageExists):
-    """A file was meant, and a directory is there."""
+    """The path is a directory, but a file was expected."""
 
 
 class StorageNotADirectory(StorageError):
-    """A directory was meant, and a file is there."""
+    """The path is a file, but a directory was expected."""
 
 
 class StorageInvalidPath(StorageError):
-    """The path or URI is one that this store cannot have."""
+    """The store does not allow this path or URI."""
 
 
 class StoragePermissionDenied(StorageError):
-    """The user may not do this."""
+    """The user lacks the permission for the operation."""
 
     default_advice = "check the owner and permissions of the path, and the user of the connection"
 
 
 class StorageZoneClosed(StoragePermissionDenied):
-    """It lies in an encryption zone, whose key its server may not decrypt with."""
+    """The path is in an encryption zone, whose key its server may not use for decryption."""
 
     default_advice = (
         "over WebHDFS DataNodes decrypt as their own user: let the zone's key be used by that one, name an HttpFS "
@@ -66,36 +66,36 @@ class StorageZoneClosed(StoragePermissionDenied):
 
 
 class StorageNoSpace(StorageError):
-    """The disk or the cluster is full, or a quota is used up."""
+    """The disk or the cluster is full, or a quota is exhausted."""
 
     default_advice = "free space or raise the quota"
 
 
 class StorageUnreachable(StorageError):
-    """No server of the store answered usefully until the deadline."""
+    """No server of the store gave a usable answer before the deadline."""
 
     default_advice = "check that the store runs and that its addresses are right"
 
 
 class StorageTimeout(StorageUnreachable):
-    """A server took the connection and then fell silent."""
+    """A server accepted the connection, and then did not answer."""
 
 
 class StorageAuthError(StorageError):
-    """The store does not accept who we say we are."""
+    """The store does not accept the user's identity."""
 
     default_advice = "check the Kerberos ticket or the delegation token, and that it has not expired"
 
 
 class StorageTooLarge(StorageError):
-    """A file has more bytes than anything of its kind."""
+    """A file exceeds the size limit of its kind."""
 
     default_advice = "somebody has changed it, or it is none of ours: remove it"
 
 
 class StorageUnsupported(StorageError):
-    """This store, or this installation, cannot do that."""
+    """The store or this installation does not support the operation."""
 
 
-# They tell of the store as a whole; the others of one file or directory.
+# These concern the whole store; all others concern one file or directory.
 STORE_ERRORS = (StorageUnreachable, StorageAuthError)

@@ -1,14 +1,14 @@
-"""Storage by fsspec, for every other store (s3, gs, abfs, memory, …). It is imported only here and only when used.
+"""Storage by fsspec, for every other store (s3, gs, abfs, memory, …). Only this module imports fsspec, when needed.
 
-Object stores promise less than HDFS and local disk:
+Object stores guarantee less than HDFS and local disk:
 
-- A write up to ``SINGLE_PUT`` bytes is one PUT and appears whole or not at all. A longer one is a multi-part upload,
-  whole or not at all where the store's driver can throw an unfinished one away (s3, gs, abfs can).
-- Of several writers without ``overwrite`` exactly one wins only for a single PUT on a driver with conditional writes
-  (s3, gs, memory); otherwise the check comes before the write.
-- ``before_it_appears`` is called before the last bytes are sent, which is when a file appears.
+- A write up to ``SINGLE_PUT`` bytes is one PUT and appears atomically. A longer one is a multi-part upload, which is
+  atomic if the store's driver can discard an unfinished one (s3, gs, abfs can).
+- Of several writers without ``overwrite`` exactly one succeeds only for a single PUT on a driver with conditional
+  writes (s3, gs, memory); otherwise a check precedes the write.
+- ``before_it_appears`` is called before the last bytes are sent, which makes the file appear.
 - A rename is a copy and a removal, not atomic: commit by one small write instead.
-- Directories exist only as long as something is in them; permissions and owners do not exist.
+- Directories exist only as long as they contain files; permissions and owners do not exist.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from tony_provider.runtime.storage.base import (
 
 SINGLE_PUT = 8 << 20  # bytes
 
-_TIMEOUTS = (TimeoutError, socket.timeout, asyncio.TimeoutError)  # one class from Python 3.11
+_TIMEOUTS = (TimeoutError, socket.timeout, asyncio.TimeoutError)  # one class from Python 3.11 on
 _ERRORS: list[tuple[type[BaseException], type[errors.StorageError]]] = [
     (FileNotFoundError, errors.StorageNotFound),
     (FileExistsError, errors.StorageExists),
@@ -58,7 +58,7 @@ _CHECKSUM_KEYS = ("md5Hash", "crc32c", "ETag", "etag")
 class FsspecStorage(Storage):
     """Storage on one store of one scheme, by its fsspec driver. ``options`` go to the driver (endpoint, key, …).
 
-    Errors that a driver raises outside of Python's OSError family pass through; it has its own deadlines.
+    Driver errors that are not OSErrors are raised unchanged. The driver has its own deadlines.
     """
 
     renames_at_once = False
@@ -80,7 +80,7 @@ class FsspecStorage(Storage):
                 raise errors.StorageNotFound(uri, "list", "no such directory")
             entries = self._fs.ls(path, detail=True)
             found = [self._status(uris.join(uri, _name(entry)), entry) for entry in entries if _name(entry)]
-        # Some drivers show the directory's own marker object as a child.
+        # Some drivers list the directory's marker object as a child.
         return sorted((s for s in found if s.path != str(uris.parse(uri))), key=lambda status: status.name)
 
     def open_read(self, uri: str, *, offset: int = 0, length: Optional[int] = None) -> BinaryIO:
@@ -131,7 +131,7 @@ class FsspecStorage(Storage):
             if not from_directory and not self._fs.exists(source_path):
                 raise errors.StorageNotFound(source, "rename", "there is no such file")
             self._check_target(target, from_directory, overwrite)
-            # The driver's own mv and rm would take *, ? and [ in names for patterns.
+            # The driver's mv and rm would treat *, ? and [ in names as patterns.
             base = self._fs._strip_protocol(source_path)
             for path in self._fs.find(source_path) if from_directory else [base]:
                 self._fs.cp_file(path, target_path + path[len(base) :])
@@ -156,17 +156,17 @@ class FsspecStorage(Storage):
         return True
 
     def checksum(self, uri: str) -> Optional[str]:
-        """What the driver tells of the content: the entity tag of S3 and Azure, the MD5 or CRC32C of Google's."""
+        """Return the driver's checksum of the content: the entity tag of S3 and Azure, Google's MD5 or CRC32C."""
         with _translated(uri, "get the checksum of"):
             info = self._fs.info(self._path(uri))
         known = (f"{key}:{value}" for key in _CHECKSUM_KEYS if isinstance(value := info.get(key), str) and value)
         return next(known, None)
 
     def close(self) -> None:
-        """Do nothing: drivers are shared and cached by fsspec."""
+        """Do nothing: fsspec shares and caches drivers."""
 
     def _path(self, uri: str) -> str:
-        """The driver's own form: bucket and key, without the scheme, and never fsspec's idea of special letters."""
+        """Return the driver's form of a URI: bucket and key, without the scheme or fsspec's special characters."""
         parsed = uris.parse(uri)
         if parsed.scheme != self.scheme:
             raise errors.StorageInvalidPath(uri, "use", f"this store's URIs begin with {self.scheme}://")
@@ -212,7 +212,7 @@ class FsspecStorage(Storage):
             return
         found = self._fs.find(path, withdirs=True, detail=True)
         if not glob.has_magic(path + "".join(found)):
-            self._fs.rm(path, recursive=True)  # many at a time
+            self._fs.rm(path, recursive=True)  # many files at a time
             return
         for child, info in sorted(found.items(), reverse=True):
             if info["type"] != "directory":
@@ -230,7 +230,7 @@ class FsspecStorage(Storage):
         except BaseException:
             file.discard()
             if isinstance(file, importlib.import_module("fsspec.spec").AbstractBufferedFile):
-                file.closed = True  # or its end would commit what has come so far
+                file.closed = True  # otherwise closing the file would commit the bytes sent so far
             else:
                 file.close()
                 self._fs.rm_file(path)
@@ -253,7 +253,7 @@ def _name(entry: Mapping[str, Any]) -> str:
 
 
 def _modified_ms(info: Mapping[str, Any]) -> int:
-    """0 where the driver does not tell, as for directories."""
+    """Return the modification time, or 0 if the driver does not report it, as for directories."""
     for key in _MODIFIED_KEYS:
         value = info.get(key)
         if isinstance(value, str):
@@ -266,7 +266,7 @@ def _modified_ms(info: Mapping[str, Any]) -> int:
 
 
 def _take(chunks: Iterator[bytes], at_least: int) -> bytes:
-    """All of it, or a beginning longer than ``at_least``."""
+    """Return all bytes, or the first ones if there are more than ``at_least``."""
     beginning = bytearray()
     for chunk in chunks:
         beginning += chunk

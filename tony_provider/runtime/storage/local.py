@@ -51,18 +51,18 @@ _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, er
 class LocalStorage(Storage):
     """Storage on this machine's disk.
 
-    Symbolic links are followed, but removed as links. Written files and the names they get survive a power cut. A
-    rename without ``overwrite`` of a directory, unlike one of a file, could still replace an empty directory that
-    another process makes at the same moment. There are no deadlines: the kernel has none for files.
+    Symbolic links are followed, but removed as links. Written files and their names survive a power cut. Without
+    ``overwrite``, a rename of a directory, unlike that of a file, may replace an empty directory that another process
+    creates at the same moment. There are no deadlines, because the kernel has none for files.
     """
 
     _confined_to: Optional[Path] = None
 
     @classmethod
     def confined_to(cls, directory: Path) -> LocalStorage:
-        """Return a storage that reads below this directory only what lies there after all links are followed.
+        """Return a storage whose reads below this directory must stay below it after all links are followed.
 
-        Jobs can put links in place of their files.
+        Jobs can replace their files by links.
         """
         storage = cls()
         storage._confined_to = directory
@@ -95,7 +95,7 @@ class LocalStorage(Storage):
         return file if length is None else io.BufferedReader(Range(file, length))
 
     def _open_confined(self, path: str, flags: int) -> int:
-        """Open a file, and check where the opened file itself lies, whatever becomes of links meanwhile."""
+        """Open a file, and check the location of the opened file itself, in case links change meanwhile."""
         assert self._confined_to is not None  # noqa: S101 - see open_read
         descriptor = _open_file(path, flags)
         place = Path(f"/proc/self/fd/{descriptor}").readlink()
@@ -151,7 +151,7 @@ class LocalStorage(Storage):
         missing = []
         with _translated(uri, "make directory"):
             while not path.is_dir():
-                if os.path.lexists(path) and not path.is_dir():  # by now: somebody else may make it at this moment
+                if os.path.lexists(path) and not path.is_dir():  # check again: another process may have just created it
                     raise NotADirectoryError(errno.ENOTDIR, f"{path} is a file")
                 missing.append(path)
                 path = path.parent
@@ -173,16 +173,16 @@ class LocalStorage(Storage):
             except NotADirectoryError:
                 return False
             except FileNotFoundError:
-                # Of the whole, or of a part that another process removed meanwhile.
+                # the whole path is missing, or a part that another process removed meanwhile
                 return os.path.lexists(path) and self.remove(uri, recursive=recursive)
         return True
 
     def close(self) -> None:
-        """Do nothing: nothing is held."""
+        """Do nothing: the store holds no resources."""
 
 
 def local_path(uri: str) -> Path:
-    """The path behind a ``file://`` URI or a bare path. Raises StorageInvalidPath for any other."""
+    """Return the path of a ``file://`` URI or a bare path. Raises StorageInvalidPath for any other URI."""
     parsed = uris.parse(uri)
     if parsed.scheme != "file" or parsed.authority not in ("", "localhost"):
         raise errors.StorageInvalidPath(uri, "use", "it is not a file of this machine")
@@ -202,8 +202,8 @@ def _status(path: Path, found: os.stat_result) -> FileStatus:
 
 
 def _entry_status(entry: os.DirEntry[str]) -> Optional[FileStatus]:
-    """None for an entry that went away after it was listed."""
-    for follow in (True, False):  # a link that leads nowhere is shown as itself
+    """Return the status of a directory entry, or None if it vanished after it was listed."""
+    for follow in (True, False):  # for a broken link, the status is that of the link
         try:
             status = _status(Path(entry.path), entry.stat(follow_symlinks=follow))
             return attrs.evolve(status, is_link=True) if entry.is_symlink() else status
@@ -223,10 +223,10 @@ def _user_name(uid: int) -> str:
 
 
 def _open_file(path: str, flags: int) -> int:
-    """As ``open`` does it, but for what a job may have left in place of a file: pipes and devices have no end."""
+    """Open a file like ``open``, but reject pipes and devices, which a job may leave and which never end."""
     descriptor = os.open(path, flags | os.O_NONBLOCK)
     kind = os.fstat(descriptor).st_mode
-    if stat.S_ISREG(kind) or stat.S_ISDIR(kind):  # of a directory ``open`` itself says that it is one
+    if stat.S_ISREG(kind) or stat.S_ISDIR(kind):  # ``open`` raises its own error for a directory
         return descriptor
     os.close(descriptor)
     raise OSError(errno.EINVAL, "it is no file, but a pipe, a socket or a device")
@@ -254,13 +254,13 @@ def _move(source: Path, target: Path, replace: bool) -> None:
 
 
 def _move_exclusively(source: Path, target: Path) -> None:
-    """A rename that fails when the target exists; the standard library has none, but a link does that."""
+    """Rename, but fail if the target exists. The standard library lacks this, so create a hard link instead."""
     try:
         os.link(source, target, follow_symlinks=False)
     except OSError as error:
         if error.errno not in _NO_HARD_LINKS:
             raise
-        # The file system knows no links: the one who creates the target may replace it.
+        # The file system has no hard links: the process that creates the target may replace it.
         os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE))
         source.replace(target)
     else:
@@ -281,7 +281,7 @@ def _sync_directory(path: Path) -> None:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except PermissionError:
-        return  # a directory that one may write but not read; the move itself is done
+        return  # the directory may be writable but not readable; the move itself is done
     try:
         os.fsync(descriptor)
     finally:
@@ -299,7 +299,7 @@ def _translated(
         yield
     except NotADirectoryError as error:
         raise below_a_file(uri, operation, f"{error.strerror}{detail}") from error
-    except RecursionError as error:  # of shutil.rmtree
+    except RecursionError as error:  # from shutil.rmtree
         raise errors.StorageInvalidPath(uri, operation, f"it is nested too deeply{detail}") from error
     except OSError as error:
         kind = _ERRORS.get(error.errno or 0, errors.StorageError)

@@ -1,4 +1,4 @@
-"""Opening the store that a URI is in."""
+"""Open the store of a URI, combine several HDFS into one store, and remove leftovers of unfinished writes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tony_provider.runtime.storage.local import LocalStorage, local_path
 from tony_provider.runtime.storage.webhdfs.store import SCHEMES, WebHdfsStorage
 from tony_provider.runtime.storage.webhdfs.transport import Negotiate, WebHdfsConfig
 
-# Of fsspec's. What somebody else has said is not to be a file of this machine is told by the scheme.
+# Schemes of fsspec for the local disk, which would bypass checks of the scheme that exclude it.
 _OTHER_WORDS_FOR_FILE = ("local", "asynclocal")
 
 
@@ -43,12 +43,12 @@ def open_storage(
     shared: Optional[SharedFiles] = None,
     confined: bool = False,
 ) -> Storage:
-    """The store that ``uri`` is in: HDFS, this machine (``file://`` or a bare path), or fsspec's of its scheme.
+    """Return the store of ``uri``: HDFS, the local disk (``file://`` or a bare path), or fsspec's for its scheme.
 
-    ``shared``: files that others may read, too, where the store is HDFS; elsewhere they stay their owner's.
-    ``confined``: on this machine's disk, what is read below ``uri`` must lie there after all links are followed.
-    Nothing is asked of the store yet. Close what is returned. Raises StorageInvalidPath, and StorageUnsupported for an
-    HDFS URI without ``webhdfs`` and for a scheme that no installed driver knows.
+    ``shared``: files that others may also read, if the store is HDFS; on other stores only the owner may. ``confined``:
+    on the local disk, reads below ``uri`` must stay below it after all links are followed. Does not connect to the
+    store yet. The caller closes the result. Raises StorageInvalidPath, and StorageUnsupported for an HDFS URI without
+    ``webhdfs`` and for a scheme without an installed driver.
     """
     scheme = uris.scheme(uri)
     if scheme == "file":
@@ -65,10 +65,10 @@ def open_storage(
 
 
 class SeveralHdfs(Storage):
-    """Each URI goes to the HDFS that it names; ``own`` has those that none of the others is named by."""
+    """Storage that passes each URI to the HDFS that it names, and all other URIs to ``own``."""
 
     def __init__(self, own: WebHdfsStorage, others: Mapping[str, WebHdfsStorage]) -> None:
-        """``others``: by what their URIs name them by. All are closed with this one."""
+        """``others`` are by their names in URIs. ``close`` closes all of them."""
         self._own = own
         self._others = {name.lower(): each for name, each in others.items()}
 
@@ -139,16 +139,16 @@ class SeveralHdfs(Storage):
 
 
 class JobStores:
-    """Opens each store once: the job's own, the machine's disk, or fsspec's of a scheme."""
+    """Stores of a job, each opened once: the job's own store, the local disk, or fsspec's for a scheme."""
 
     def __init__(self, own: Storage, own_uri: str) -> None:
-        """``own`` is the store that ``own_uri`` is in; it stays open."""
+        """``own`` is the store of ``own_uri``; ``close`` leaves it open."""
         self._by_scheme = {uris.scheme(own_uri): own}
         self._opened: list[Storage] = []
         self._lock = threading.Lock()
 
     def of(self, uri: str) -> Storage:
-        """The store of a URI. Raises StorageUnsupported for a scheme that no installed driver knows."""
+        """Return the store of a URI. Raises StorageUnsupported for a scheme without an installed driver."""
         scheme = uris.scheme(uri)
         with self._lock:
             if scheme not in self._by_scheme:
@@ -158,24 +158,24 @@ class JobStores:
             return self._by_scheme[scheme]
 
     def close(self) -> None:
-        """Close what was opened here."""
+        """Close the stores that this object opened."""
         for storage in self._opened:
             storage.close()
 
 
-# A model, or an export of one, on its way: see executor/result_upload.py.
+# An unfinished model or export, see executor/result_upload.py.
 _ON_ITS_WAY = re.compile(rf"({contract.MODEL_DIR}|{contract.export_name(0)[:-1]}\d+)\.tmp-[0-9a-f]+")
 
 
 def is_leftover(status: FileStatus) -> bool:
-    """Whether a file is a leftover, where nobody writes any more."""
+    """Return whether a file is a leftover, provided that no process still writes it."""
     return is_temporary(status.name) or (status.is_directory and _ON_ITS_WAY.fullmatch(status.name) is not None)
 
 
 def leftovers(storage: Storage, uri: str, *, without: Collection[str] = ()) -> Iterator[FileStatus]:
-    """The leftovers below a directory, but not in those of its own directories that ``without`` names.
+    """Yield the leftovers below a directory, except in its direct subdirectories that ``without`` names.
 
-    Nor behind symbolic links, which may lead anywhere. Raises StorageError.
+    Does not follow symbolic links, which may lead anywhere. Raises StorageError.
     """
     left, apart = [uri], without
     while left:
@@ -192,9 +192,9 @@ def leftovers(storage: Storage, uri: str, *, without: Collection[str] = ()) -> I
 
 
 def remove_leftovers(storage: Storage, uri: str, *, without: Collection[str] = ()) -> int:
-    """Remove the leftovers below a directory; returns how many there were. Raises StorageError.
+    """Remove the leftovers below a directory, and return their number. Raises StorageError.
 
-    Only where nobody writes any more: one that still does would fail.
+    Call it only if no process writes there any more, because its write would fail.
     """
     found = list(leftovers(storage, uri, without=without))
     for status in found:

@@ -11,23 +11,23 @@ from tony_provider.runtime.storage.errors import StorageInvalidPath
 
 @attrs.frozen
 class Uri:
-    """A URI taken apart."""
+    """Parsed URI of a file."""
 
-    scheme: str  # lower case; "file" for a bare path
+    scheme: str  # in lower case; "file" for a bare path
     authority: str  # such as a host and port, a nameservice or a bucket; may be empty
-    path: str  # absolute, no trailing slash but in "/" itself, no empty parts
+    path: str  # absolute, without trailing slash except in "/", without empty parts
 
     def __str__(self) -> str:
         return f"{self.scheme}://{self.authority}{self.path}"
 
     @property
     def name(self) -> str:
-        """The last part of the path; empty for the root."""
+        """Last part of the path; empty for the root."""
         return self.path.rsplit("/", 1)[1]
 
     @property
     def parent(self) -> Uri:
-        """The directory it lies in; the root's parent is the root."""
+        """Parent directory; the root is its own parent."""
         return attrs.evolve(self, path=self.path.rsplit("/", 1)[0] or "/")
 
     def child(self, name: str) -> Uri:
@@ -35,10 +35,10 @@ class Uri:
 
 
 def parse(uri: str) -> Uri:
-    """Take a URI or a bare absolute path apart.
+    """Parse a URI or a bare absolute path.
 
-    Repeated and trailing slashes are dropped. Raises StorageInvalidPath for relative paths and for "." and "..",
-    which HDFS does not know and which could lead out of a directory.
+    Drops repeated and trailing slashes. Raises StorageInvalidPath for relative paths and for "." and "..", which HDFS
+    does not support and which could lead out of a directory.
     """
     scheme, separator, rest = uri.partition("://")
     if not separator:
@@ -53,12 +53,12 @@ def parse(uri: str) -> Uri:
 
 
 def join(uri: str, *parts: str) -> str:
-    """The URI of something below ``uri``; a part may hold slashes. Raises StorageInvalidPath, see ``parse``."""
+    """Return the URI of a path below ``uri``; a part may contain slashes. Raises StorageInvalidPath, see ``parse``."""
     return str(parse("/".join([uri, *parts])))
 
 
 def encoded(uri: str) -> str:
-    """The URI percent-encoded, as java.net.URI and so YARN's interfaces want it.
+    """Return the URI percent-encoded, as java.net.URI and YARN's interfaces expect it.
 
     Raises StorageInvalidPath, see ``parse``.
     """
@@ -67,15 +67,15 @@ def encoded(uri: str) -> str:
 
 
 def parent(uri: str) -> str:
-    """The URI of the directory that something lies in; the root's parent is the root."""
+    """Return the URI of the parent directory; the root is its own parent."""
     return str(parse(uri).parent)
 
 
 def name(uri: str) -> str:
-    """The last part of a URI's path; empty for the root."""
+    """Return the last part of a URI's path; empty for the root."""
     return parse(uri).name
 
 
 def scheme(uri: str) -> str:
-    """The scheme of a URI; "file" for a bare path."""
+    """Return the scheme of a URI; "file" for a bare path."""
     return parse(uri).scheme

@@ -1,4 +1,7 @@
-"""The actions that a session wants done. The master carries them out, in order; the session itself touches nothing."""
+"""Actions that a session requests.
+
+The master carries them out in order. The session itself has no side effects.
+"""
 
 from __future__ import annotations
 
@@ -16,40 +19,40 @@ from tony_provider.runtime.protocol.status import Failure, FinalStatus
 
 @attrs.frozen
 class Verdict:
-    """How the job ended."""
+    """The result of the job."""
 
     status: FinalStatus
-    message: str  # for the cluster's diagnostics; one line when it succeeded
+    message: str  # for the cluster's diagnostics; one line after a success
     failure: Optional[Failure] = None
 
 
 @attrs.frozen
 class RequestContainers:
-    """Ask the cluster for containers."""
+    """Request containers from the cluster."""
 
     requests: tuple[ContainerRequest, ...]
 
 
 @attrs.frozen
 class CancelRequests:
-    """Withdraw requests for containers that were not answered yet."""
+    """Cancel container requests that the cluster has not answered yet."""
 
     keys: tuple[int, ...]
 
 
 @attrs.frozen
 class ReleaseContainers:
-    """Give containers back, running or not."""
+    """Release containers, running or not."""
 
     container_ids: tuple[str, ...]
 
 
 @attrs.frozen
 class LookForRoom:
-    """Find out for how many containers such as this one there is room; ``Session.room`` comes of it."""
+    """Find out how many more containers of this kind the cluster has room for. ``Session.room`` receives the answer."""
 
     request: ContainerRequest
-    most: int  # there need not be room for more
+    most: int  # limit of the answer
 
 
 @attrs.frozen
@@ -65,37 +68,37 @@ class LaunchTask:
 class ChooseResumePoint:
     """Find the newest intact checkpoint that is not suspect. ``Session.resume_chosen`` receives the answer."""
 
-    generation: int  # that will resume from it
+    generation: int  # the generation that resumes from it
     trusted: str = ""  # URI of a checkpoint that does not count as suspect
-    tasks: tuple[str, ...] = ()  # that resume from it
+    tasks: tuple[str, ...] = ()  # the tasks that resume from it
 
 
 @attrs.frozen
 class SendRendezvous:
-    """Let the user processes of a generation start."""
+    """Start the user processes of a generation."""
 
     cluster: ClusterSpec
-    starts: Mapping[str, int]  # those to tell, and the count of their process's starts
+    starts: Mapping[str, int]  # number of the new start, by name of each task that starts
     resume: Optional[ResumePoint] = None
-    keep_checkpoints: bool = False  # only these tasks start again, in their containers: their directories stay
+    keep_checkpoints: bool = False  # only these tasks restart, in their containers, so their directories stay
 
 
 @attrs.frozen
 class StopProcess:
-    """Have the executor stop its user process and stay; ProcessExited and Settled come of it."""
+    """Stop the user process and keep the executor. ProcessExited and Settled follow."""
 
     task: str
     generation: int
     start: int
     grace: float  # seconds between SIGTERM and SIGKILL
-    checkpoint_seconds: float  # for the last copies of checkpoints afterwards
+    checkpoint_seconds: float  # seconds for the last copies of checkpoints afterwards
     reason: str
-    stacks: bool = False  # have its threads' stacks written into its log first
+    stacks: bool = False  # first write the stacks of its threads into its log
 
 
 @attrs.frozen
 class AskCheckpoint:
-    """Ask the user processes for a checkpoint now."""
+    """Request a checkpoint from the user processes now."""
 
     tasks: tuple[str, ...]
     reason: str
@@ -103,16 +106,16 @@ class AskCheckpoint:
 
 @attrs.frozen
 class AskExport:
-    """Ask the user process of the leading task for an export of its model."""
+    """Request an export of the model from the user process of the leading task."""
 
     task: str
-    asked_ms: int  # which request it is
+    asked_ms: int  # identifies the request
     reason: str
 
 
 @attrs.frozen
 class SetAside:
-    """A committed checkpoint is damaged: nobody is to choose it again."""
+    """Mark a committed checkpoint as damaged, so that no process resumes from it again."""
 
     resume: ResumePoint
     reason: str
@@ -123,7 +126,7 @@ class NoteFailedResume:
     """Record that a process failed that had resumed from a checkpoint, before the process reported a step or saved."""
 
     resume: ResumePoint
-    kind: str  # the same text for the same failure
+    kind: str  # equal for equal failures
     message: str
 
 
@@ -136,21 +139,21 @@ class NoteSoundResume:
 
 @attrs.frozen
 class Disconnect:
-    """End the stream of an executor that was given up, so that it is refused when it comes back."""
+    """Close the stream of an executor that was given up. The executor is rejected if it reconnects."""
 
     task: str
 
 
 @attrs.frozen
 class AvoidNodes:
-    """Ask for containers on other nodes from now on; these are all that are to be avoided."""
+    """Set the nodes on which the cluster must not allocate containers. This list replaces the former one."""
 
     nodes: tuple[str, ...]  # host:port
 
 
 @attrs.frozen
 class ShutdownTask:
-    """Have the executor stop its user process, keep the logs and end."""
+    """Stop a task's user process, keep its logs, and end its executor."""
 
     task: str
     grace: float  # seconds between SIGTERM and SIGKILL
@@ -159,27 +162,27 @@ class ShutdownTask:
 
 @attrs.frozen
 class Note:
-    """A line for the event log and for people; nothing to do."""
+    """Add a line to the event log."""
 
     event: str
     message: str
     task: Optional[str] = None
-    data: Mapping[str, Any] = attrs.field(factory=dict)  # JSON; what a later application master needs of it
+    data: Mapping[str, Any] = attrs.field(factory=dict)  # JSON data for a later application master
 
 
 @attrs.frozen
 class KeepNotes:
-    """Write the event log; ``Session.notes_kept`` comes once everything noted so far is on the store."""
+    """Write the event log. ``Session.notes_kept`` is called once all notes so far are on the store."""
 
-    task: str  # that waits for it
+    task: str  # the task that waits for it
     attempt: int
 
 
 @attrs.frozen
 class PublishOutputs:
-    """Have these parts of the job's outputs at their paths; ``Session.outputs_published`` comes of it.
+    """Publish these parts of the job's outputs at their paths. ``Session.outputs_published`` receives the answer.
 
-    What other starts have left is dropped, but for what committed shards name. Everything is stopped by now.
+    Files of other starts are deleted unless a committed shard names them. All tasks are stopped at this point.
     """
 
     parts: tuple[OutputPart, ...]
@@ -187,7 +190,10 @@ class PublishOutputs:
 
 @attrs.frozen
 class Finish:
-    """Everything is stopped, or given up: say so and end. The last action, once."""
+    """End the application master, because every task is stopped or given up.
+
+    This is the last action, and occurs once.
+    """
 
     verdict: Verdict
 

@@ -1,4 +1,8 @@
-"""Effects of checkpoints on the session: requests, commits, the choice of resume points, damage."""
+"""Checkpoints and exports of the model.
+
+``SessionCheckpoints`` handles requests, commits, the choice of resume points, and damaged checkpoints.
+``SessionExports`` requests exports from the leading task.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +23,8 @@ from tony_provider.runtime.jobspec.model import MirrorScope
 from tony_provider.runtime.jobspec.task_types import ranks, saves_checkpoints
 from tony_provider.runtime.protocol.status import ExportedModel, ExportRequest, Failure, FailureKind
 
-MOST_DAMAGED = 10  # resume points in a row
-CHECKPOINT_WAIT = 60.0  # seconds for a requested checkpoint, until processes are stopped without it
+MOST_DAMAGED = 10  # limit of damaged resume points in a row
+CHECKPOINT_WAIT = 60.0  # seconds to wait for a requested checkpoint before processes are stopped without it
 
 
 class SessionCheckpoints:
@@ -188,17 +192,17 @@ def _ranks(members: Sequence[Task], *, all_ranks: bool) -> list[tuple[str, int]]
 
 
 class SessionExports:
-    """The part of the session that asks the leading task for exports of its model.
+    """The part of the session that requests exports of the model from the leading task.
 
-    A request stays open until an export has come after it: whatever starts again in between is asked anew. Nothing of
-    the job depends on it.
+    A request stays open until a later export arrives, and is repeated after each restart. The job does not depend on
+    it.
     """
 
     def __init__(self, state: SessionState) -> None:
         self._state = state
 
     def ask(self, reason: str, asked_ms: int) -> None:
-        """Ask for an export, in place of what is asked for already."""
+        """Request an export. A new request replaces an open one."""
         state, leader = self._state, self._state.leader
         if leader is None:
             state.note("export_requested", f"{reason}; the job has no task that could make one")
@@ -210,7 +214,10 @@ class SessionExports:
         state.note("export_requested", f"{reason}{when}", data=self._request_data())
 
     def ask_again(self, task: Task) -> bool:
-        """Ask the leading task what it may not have heard. False when there is nobody to ask, or nothing."""
+        """Repeat the open request to the leading task.
+
+        Return False if no request is open or the leading task is not running.
+        """
         request = self._state.export_request
         if request is None or task is not self._state.leader or not task.runs:
             return False
@@ -218,7 +225,7 @@ class SessionExports:
         return True
 
     def exported(self, task: Task, export: ExportedModel) -> None:
-        """An export is on the store. Told again, it changes nothing."""
+        """Record an export on the store. A repeated report changes nothing."""
         state, request = self._state, self._state.export_request
         answered = _answered(request, export)
         known = state.export is not None and state.export.uri == export.uri
@@ -231,7 +238,7 @@ class SessionExports:
         state.note("exported", f"the model of step {export.step} is in {export.uri}", task, data)
 
     def failed(self, task: Task, export: ExportedModel, problem: str) -> None:
-        """An export will not come to the store. Told again, it changes nothing."""
+        """Record an export that could not be stored. A repeated report changes nothing."""
         state, request = self._state, self._state.export_request
         told = f"the export of step {export.step} is not on the store: {problem}"
         if task is not self._state.leader or state.export_problem == told:
@@ -242,16 +249,16 @@ class SessionExports:
         state.note("export_failed", told, task, self._request_data())
 
     def committed(self, point: ResumePoint, before: Optional[ResumePoint], now: float) -> None:
-        """A checkpoint is on the store: with ``export.every``, it may be the one to export at.
+        """Request an export after a committed checkpoint if it is due according to ``export.every``.
 
-        ``before`` is the newest one before it.
+        ``before`` is the newest earlier checkpoint.
         """
         every = self._state.job.export.every
         leader = self._state.leader
         if every is None or leader is None or not leader.runs:
             return
         former = before.save if before else point.save - 1
-        if point.save // every > former // every:  # saves are counted over all applications of the training
+        if point.save // every > former // every:  # all applications of a training count its saves together
             self.ask(f"export.every: {point.label} is on the store", round((self._state.epoch + now) * 1000))
 
     def _request_data(self) -> dict[str, object]:
@@ -260,5 +267,5 @@ class SessionExports:
 
 
 def _answered(request: Optional[ExportRequest], export: ExportedModel) -> bool:
-    """Whether there is a request, and the export came after it."""
+    """Return whether the export is newer than the request. Return False without a request."""
     return request is not None and export.asked_ms >= request.asked_ms

@@ -1,4 +1,8 @@
-"""How the job ends: the verdict, the stop of every task, and the last word."""
+"""The end of the job and of single tasks.
+
+``JobCompletion`` decides the verdict and stops all tasks. ``FinishedTasks`` releases finished tasks, and ``EarlyEnds``
+judges parameter servers that end by themselves.
+"""
 
 from __future__ import annotations
 
@@ -32,15 +36,15 @@ _SUCCESS = "the job has succeeded"
 
 
 class JobCompletion:
-    """Times are the session's, in seconds."""
+    """The part of the session that ends the job. Times are the session's, in seconds."""
 
     def __init__(self, state: SessionState, containers: Containers) -> None:
         self._state = state
         self._containers = containers
         self._evaluators_until: Optional[float] = None
         self._evaluators = [task for task in state.tasks if task.role is Role.EVALUATOR]
-        self._looking_at = 0  # a task that has not succeeded, by the last look
-        self._published: Optional[bool] = None  # outputs; None: it has not begun
+        self._looking_at = 0  # index of a task that had not succeeded at the last check
+        self._published: Optional[bool] = None  # whether outputs are published; None before it begins
 
     def fail(self, failure: Failure, now: float) -> None:
         self._conclude(Verdict(FinalStatus.FAILED, failure.message, failure), now, "the job has failed")
@@ -50,7 +54,7 @@ class JobCompletion:
         self._conclude(verdict, now, reason, grace)
 
     def hurry(self, now: float, grace: Optional[float]) -> None:
-        """The job is ending already."""
+        """Shorten the end of a job that is already ending. Without a grace, release all containers."""
         if not grace:
             self._containers.shutdowns.hurry(now)
             return
@@ -58,7 +62,7 @@ class JobCompletion:
             self._containers.shutdowns.ask(task, now, "the job is asked again to end", grace)
 
     def stop(self, task: Task, now: float, reason: str, grace: Optional[float] = None) -> None:
-        """Have one task end for good."""
+        """Stop one task permanently."""
         task.told_to_stop = True
         self._state.emit(*self._containers.gang.withdraw(task))
         grace = self._state.job.timeouts.grace if grace is None else grace
@@ -69,11 +73,11 @@ class JobCompletion:
                 task.enter(TaskState.STOPPED)
 
     def look_at_success(self, now: float) -> None:
-        """End the job once every task that decides has succeeded, and the evaluators have had their time."""
+        """End the job once every deciding task has succeeded and the evaluators have ended or used up their time."""
         if self._evaluators_until is None:
             if not self._is_decided():
                 return
-            # What was prepared, or made of it, is no success of those that work with it.
+            # Preparation tasks alone are no success if all tasks that use their results have failed.
             if all(self._state.by_name[name].role is Role.ONCE for name in self._state.successes):
                 self._nothing_succeeded(now)
                 return
@@ -95,19 +99,21 @@ class JobCompletion:
                 self.stop(task, now, _SUCCESS)
 
     def take_over(self, verdict: Verdict, parts: Sequence[OutputPart], now: float) -> None:
-        """A former application master was ending the job: its tasks were told to stop, and none starts again.
+        """Continue to end a job that a former application master was ending.
 
-        ``parts`` are those of outputs that count.
+        All its tasks are stopped, and none restarts.
+
+        ``parts`` are the parts of outputs to publish.
         """
         self._state.parts = tuple(parts)
         if verdict.status is FinalStatus.SUCCEEDED and not self._any:
             for task in self._deciders():
-                task.enter(TaskState.SUCCEEDED)  # or there would be no such verdict
+                task.enter(TaskState.SUCCEEDED)  # the verdict proves it
         self._conclude(verdict, now, verdict.message)
 
     @property
     def _any(self) -> bool:
-        """Whether one success is enough."""
+        """Whether the success of a single task is enough."""
         return self._state.job.success is SuccessRule.ANY
 
     @property
@@ -128,18 +134,21 @@ class JobCompletion:
         return [task for task in self._state.tasks if task.given_up and task.role is Role.WORKER]
 
     def _nothing_succeeded(self, now: float) -> None:
-        """No failure of all that decide is one that the job could go on after."""
+        """Fail the job if all deciding tasks have failed, although each failure alone would be tolerated."""
         failure = next((task.failure for task in self._given_up if task.failure), None)
         if failure:
             message = f"every task that decides has failed, this one first: {failure.message}"
             self.fail(attrs.evolve(failure, message=message), now)
 
     def _is_decided(self) -> bool:
-        """Asked after each of the messages of thousands of executors, like ``_all_over``."""
+        """Return whether the deciding tasks have succeeded. Called after every message of thousands of executors."""
         return (self._any and bool(self._state.successes)) or self._all_over()
 
     def _all_over(self) -> bool:
-        """It begins where it ended the last time."""
+        """Return whether all deciding tasks are over.
+
+        The check starts at the task that was not over at the last check.
+        """
         tasks = self._state.tasks
         for _ in tasks:
             task = tasks[self._looking_at % len(tasks)]
@@ -152,7 +161,7 @@ class JobCompletion:
         return [task for task in self._state.tasks if task.decisive and not task.absent and not task.given_up]
 
     def check(self) -> None:
-        """Say the last word once nothing is left to wait for."""
+        """Finish the job once it has no more containers or outputs to wait for."""
         state = self._state
         if state.verdict is None or state.finished or not self._containers.shutdowns.done:
             return
@@ -165,13 +174,13 @@ class JobCompletion:
         state.emit(Finish(state.verdict))
 
     def _parts(self) -> tuple[OutputPart, ...]:
-        """What those that have succeeded by now left for outputs. Whoever is stopped from now on leaves nothing."""
+        """Return the parts of outputs of all tasks that have succeeded. Tasks that are stopped later add no parts."""
         succeeded = [task for task in self._state.tasks if task.state is TaskState.SUCCEEDED and task.process]
         ends = [task.process.end for task in succeeded if task.process]
         return tuple(part for end in ends if end for part in end.outputs)
 
     def _still_publishes(self, verdict: Verdict) -> bool:
-        """Whether the outputs of a job that has succeeded are not at their paths yet."""
+        """Return whether a successful job still has outputs to publish."""
         if self._published is None and verdict.status is FinalStatus.SUCCEEDED and self._state.job.outputs:
             self._published = False
             self._state.emit(PublishOutputs(self._state.parts))
@@ -179,11 +188,11 @@ class JobCompletion:
 
     @property
     def publishing(self) -> bool:
-        """Whether outputs are on their way to their paths."""
+        """Whether outputs are being published."""
         return self._published is False
 
     def outputs_published(self, problem: str) -> None:
-        """They are, or ``problem`` says why they will never be: then the job has failed after all."""
+        """Record that the outputs are published. A ``problem`` explains why they never will be, and fails the job."""
         self._published = True
         if problem:
             message = f"the tasks have succeeded, and what they left cannot be published: {problem}"
@@ -358,7 +367,7 @@ class EarlyEnds:
         self._completion = completion
         # An executor may report the end of another task only with its next heartbeat.
         self._wait = state.job.timeouts.grace + timing.heartbeat_interval(state.job.size)
-        self._ended: dict[str, tuple[ProcessState, float]] = {}  # by task, and when
+        self._ended: dict[str, tuple[ProcessState, float]] = {}  # process and time of the end, by task
 
     def ended(self, task: Task, process: ProcessState, now: float) -> None:
         """Record that a parameter server has ended with exit code 0 without an order to stop."""

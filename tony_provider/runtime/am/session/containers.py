@@ -1,4 +1,4 @@
-"""The tasks' containers: asked for, launched, replaced, given back."""
+"""The containers of the tasks: requests, launches, replacements, shutdowns, and nodes to avoid."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tony_provider.runtime.protocol.timing import KEEP_LOGS, RELEASE_WAIT
 
 
 class Containers:
-    """The containers of all tasks: asks for them, launches executors in them, replaces them, gives them back.
+    """Requests containers for all tasks, launches executors in them, and replaces or releases them.
 
-    ``jitter`` gives random numbers from 0 to 1. Times are the session's, in seconds.
+    ``jitter`` returns random numbers from 0 to 1. Times are the session's, in seconds.
     """
 
     def __init__(self, state: SessionState, jitter: Callable[[], float]) -> None:
@@ -33,13 +33,13 @@ class Containers:
         self._by_id: dict[str, Task] = {}
 
     def task_in(self, container_id: str) -> Optional[Task]:
-        """The task that has this container now; None: no task has."""
+        """Return the task that has this container now, or None."""
         return self._by_id.get(container_id)
 
-    # ---- getting them ------------------------------------------------------------------------------------------
+    # ---- requests and launches ---------------------------------------------------------------------------------
 
     def ask_for(self, tasks: Sequence[Task], now: float) -> None:
-        """Ask for containers for these tasks, all but those that have theirs, and wait for all of them."""
+        """Request containers for those of these tasks that have none, and wait for the whole gang."""
         self._state.enter(JobState.WAITING)
         self.gang.begin(tasks, now)
         self._state.emit(self.gang.ask(task for task in self.gang.wanted if not task.has_container))
@@ -55,13 +55,13 @@ class Containers:
         self._by_id[container.id] = task
         data = {"tasks": {task.name: {"attempt": task.attempt}}} if task.attempt > 1 else {}
         state.note("allocated", f"{container.id} on {container.node}", task, data)
-        # Before the others are there: its executor starts, and fetches the job's files, while they are waited for.
+        # At once: the executor fetches the job's files while the gang waits for other containers.
         self._launch(task, container, now)
         if state.phase is JobState.WAITING and self.gang.brings(task):
             self._look_at_gang()
 
     def not_placed(self, key: int, reason: str) -> None:
-        """Tell that a container is asked for again, since there is no place for it yet."""
+        """Record that the cluster has no place for a container yet, so that it is requested again."""
         if task := self.gang.asked(key):
             self._state.note("not_placed", f"{reason}; asking again: {self.gang.describe_requests([task])}", task)
 
@@ -73,7 +73,7 @@ class Containers:
         self._by_id[container.id] = task
 
     def _look_at_gang(self) -> None:
-        """The job starts once there are enough containers."""
+        """Let the job start once it has enough containers."""
         if self._state.first_come:
             self._state.enter(JobState.STARTING)
             self._state.note("first_container", "the first container is there; each task begins when its own is")
@@ -88,34 +88,34 @@ class Containers:
         task.deadline = now + self._state.job.timeouts.registration
         self._state.emit(LaunchTask(task.name, task.attempt, container))
 
-    # ---- losing them -------------------------------------------------------------------------------------------
+    # ---- losses and replacements -------------------------------------------------------------------------------
 
     def ended(self, container_id: str) -> Optional[Task]:
-        """Record that the cluster says a container has ended; returns the task that counted on it, if there is one."""
+        """Record the end of a container. Return the task that used it, or None."""
         self.shutdowns.ended(container_id)
         task = self._by_id.pop(container_id, None)
         if task is None:
             return None
         if task.connected and not task.told_to_stop:
-            self._state.emit(Disconnect(task.name))  # lost is not dead: its node may only be out of the cluster's reach
+            self._state.emit(Disconnect(task.name))  # the container may be out of the cluster's reach and still run
         task.container_gone()
         task.connected = False
         return task
 
     def take(self, task: Task, now: float) -> None:
-        """Give a task's container up: nothing of it is to be heard again, and YARN ends it."""
+        """Release a task's container and reject further messages of its executor."""
         if task.has_container:
             self._state.emit(Disconnect(task.name))
             self.release(task, now)
 
     def release(self, task: Task, now: float) -> None:
-        """Give a task's container up at once: its executor cannot speak any more."""
+        """Release a task's container at once, because its executor cannot report any more."""
         if task.container and not task.container_ended:
             self._let_go(task)
             self.shutdowns.take(task.container.id, now)
 
     def dismiss(self, task: Task, now: float, reason: str) -> None:
-        """Give a task's container up in good order: its executor ends, and keeps the log."""
+        """Shut down a task's container in good order: its executor keeps the log and ends."""
         if task.container and not task.container_ended:
             self.shutdowns.ask(task, now, reason, self._state.job.timeouts.grace)
             self._let_go(task)
@@ -127,7 +127,7 @@ class Containers:
         task.connected = False
 
     def replace(self, task: Task, now: float, reason: str, *, counted: bool = True) -> None:
-        """Ask for another container for a task, whose former one has ended or was given up."""
+        """Request another container for a task whose former container has ended or was released."""
         data = {"tasks": {task.name: known}} if (known := reopened_record(task)) else {}
         task.back_to_request()
         task.replaced += int(counted)
@@ -137,13 +137,13 @@ class Containers:
         self._state.emit(self.gang.ask([task]))
 
     def gathers(self, task: Task) -> bool:
-        """Whether the gang that it is of waits for its containers: there is a time of its own for that."""
+        """Return whether the task's gang waits for containers. That wait has its own timeout."""
         return self._state.phase is JobState.WAITING and self.gang.brings(task)
 
     def blame(self, node: str, *, lacks: str = "") -> None:
-        """Count a container as lost by its node's fault. A node that loses several is avoided.
+        """Count a lost container that its node has caused. Nodes with several losses are avoided.
 
-        ``lacks``: what the node lacks, for which it is avoided at once.
+        ``lacks`` describes what the node lacks. The session avoids this node at once.
         """
         avoid = self.nodes.lost(node, unfit=bool(lacks))
         losses = self.nodes.losses[node]
@@ -169,7 +169,7 @@ class Containers:
     # ---- waiting for the whole gang ----------------------------------------------------------------------------
 
     def tick(self, now: float) -> None:
-        """Give back and ask again what it is time for."""
+        """Release containers and repeat requests whose time has come."""
         if self._state.phase is JobState.WAITING:
             if self.gang.may_ask_again(now):
                 wanted = self.gang.wanted
@@ -181,13 +181,13 @@ class Containers:
                 limit = self._state.job.timeouts.allocation
                 self.give_all_back(now, f"{held} of {total} were granted within {limit:g} s")
             elif self.gang.starves(now):
-                self._state.emit(self.nodes.lift())  # perhaps there are no nodes but those that are avoided
+                self._state.emit(self.nodes.lift())  # all remaining nodes may be on the list of nodes to avoid
         elif self._replacements_are_late(now):
             self._state.emit(self.nodes.lift())
         self.shutdowns.tick(now)
 
     def give_all_back(self, now: float, why: str) -> None:
-        """Give all containers back: nobody is served by a gang that holds a part of what it needs."""
+        """Release all containers, because a partial gang only blocks resources."""
         state = self._state
         if state.phase is not JobState.WAITING:
             stage = self._gang_and_later if state.phase is JobState.RESTARTING else self.gang.wanted
@@ -200,18 +200,18 @@ class Containers:
         state.note("given_back", f"{why}; giving them back, asking again in {span(wait)}")
 
     def suspend(self, tasks: Sequence[Task], now: float, why: str) -> None:
-        """Give the containers of these tasks back, and ask for none until somebody says so."""
+        """Release the containers of these tasks. Request none until the job is resumed."""
         self._state.enter(JobState.SUSPENDED)
         self._state.emit(*self.gang.cancel_all())
         for task in tasks:
             self._give_back(task, now, why)
 
     def join(self, tasks: Sequence[Task], now: float) -> None:
-        """Ask for containers for these tasks as well, which the job has got."""
+        """Also request containers for these tasks, which the job has gained."""
         self._state.emit(self.gang.join(tasks))
 
     def part(self, tasks: Sequence[Task], now: float, why: str) -> None:
-        """Give the containers of these tasks back, which the job does without."""
+        """Release the containers of these tasks, which the job no longer has."""
         self._state.emit(*self.gang.part(tasks))
         for task in tasks:
             self._give_back(task, now, why)
@@ -221,7 +221,7 @@ class Containers:
 
     @property
     def _gang_and_later(self) -> list[Task]:
-        """All tasks but those that others wait for before they begin together: these would come too late."""
+        """All tasks except those for which the gang waits. These would come too late."""
         earlier = self._state.before_the_gang
         return [task for task in self._state.tasks if task.type not in earlier]
 
@@ -232,7 +232,7 @@ class Containers:
         task.deadline, task.replaced, task.absent = None, 0, False
 
     def _replacements_are_late(self, now: float) -> bool:
-        """Half of the time for one is over: perhaps there are no nodes but those that are avoided."""
+        """Return whether half of the replacement time is over. Perhaps all remaining nodes are avoided."""
         soon = now + self._state.job.timeouts.replacement / 2
         return any(
             task.state is TaskState.REQUESTED and task.deadline is not None and task.deadline <= soon
@@ -244,12 +244,12 @@ class Containers:
 class _Departure:
     deadline: float
     released: bool = False
-    left: bool = False  # its executor has taken leave
-    given_up: bool = False  # nobody waits for it any more
+    left: bool = False  # its executor has sent its last message
+    given_up: bool = False  # the session no longer waits for it
 
 
 class ContainerShutdowns:
-    """The containers that are to end, and by when each is to have done so.
+    """The containers that are ending, with a deadline for each.
 
     Times are the session's, in seconds.
     """
@@ -260,11 +260,11 @@ class ContainerShutdowns:
 
     @property
     def done(self) -> bool:
-        """Whether no container is left that somebody could still wait for."""
+        """Whether the session waits for no more containers."""
         return all(departure.left or departure.given_up for departure in self._leaving.values())
 
     def ask(self, task: Task, now: float, reason: str, grace: float) -> None:
-        """Have a task's executor end, its logs kept. Again with a shorter grace, it hurries."""
+        """Shut down a task's executor, which keeps its logs. A repeated call with a shorter grace makes it faster."""
         if task.container is None or task.container_ended:
             return
         if not task.connected:
@@ -275,35 +275,35 @@ class ContainerShutdowns:
         self._state.emit(ShutdownTask(task.name, grace, reason))
 
     def take(self, container_id: str, now: float) -> None:
-        """Give the container back, whatever runs in it."""
+        """Release the container, whatever runs in it."""
         departure = self._leaving.setdefault(container_id, _Departure(now))
         if not departure.released:
             departure.released, departure.deadline = True, now + RELEASE_WAIT
             self._state.emit(ReleaseContainers((container_id,)))
 
     def wait_for(self, container_id: str, now: float, seconds: float = 0.0) -> None:
-        """Wait for a container whose executor was told to end before, or is told so when it asks.
+        """Wait for a container whose executor has received, or will receive, an order to end.
 
-        ``seconds``: that it has before its logs are kept.
+        ``seconds`` is the time before its logs are kept.
         """
         self._leaving.setdefault(container_id, _Departure(now + seconds + KEEP_LOGS))
 
     def left(self, container_id: str) -> None:
-        """Record that the executor in it has taken leave."""
+        """Record the last message of the executor in this container."""
         if departure := self._leaving.get(container_id):
             departure.left = True
 
     def ended(self, container_id: str) -> bool:
-        """Record that the cluster says a container has ended. False when it was not one of these."""
+        """Record the end of a container. Return False if it is not a container that is ending."""
         return self._leaving.pop(container_id, None) is not None
 
     def hurry(self, now: float) -> None:
-        """Take away every one that is still there."""
+        """Release all containers that have not ended."""
         for container_id in list(self._leaving):
             self.take(container_id, now)
 
     def tick(self, now: float) -> None:
-        """Take away, or give up, those whose time is over."""
+        """Release containers after their deadline. Give up those that were released before."""
         for container_id, departure in list(self._leaving.items()):
             if now < departure.deadline:
                 continue
@@ -319,10 +319,10 @@ class ContainerShutdowns:
 
 
 class NodeBlocklist:
-    """Counts lost containers by node, and says which nodes to avoid."""
+    """Counts lost containers by node, and chooses the nodes to avoid."""
 
     def __init__(self, most_losses: int) -> None:
-        """``most_losses`` on one node until it is avoided; 0: never."""
+        """``most_losses`` is the number of losses after which a node is avoided, or 0 to avoid none."""
         self._most_losses = most_losses
         self._seen: set[str] = set()
         self._in_cluster = 0  # number of nodes, as far as the cluster reports it
@@ -334,7 +334,7 @@ class NodeBlocklist:
         self._seen.add(node)
 
     def restore(self, losses: Mapping[str, int]) -> None:
-        """Take over what a former application master knew."""
+        """Restore the counts of a former application master."""
         self.losses.update(losses)
         self._seen.update(losses)
 
@@ -352,13 +352,13 @@ class NodeBlocklist:
         return self.choose()
 
     def lift(self) -> Optional[AvoidNodes]:
-        """Avoid no node until the next loss: nothing else is to be had."""
+        """Avoid no node until the next loss, because no other nodes are available."""
         return self._avoid(())
 
     def choose(self) -> Optional[AvoidNodes]:
-        """Choose by all that is known. Return the nodes to avoid if they have changed."""
+        """Choose nodes by all known losses. Return the nodes to avoid if they have changed."""
         bad = [node for node, losses in self.losses.most_common() if 0 < self._most_losses <= losses]
-        most = max(len(self._seen), self._in_cluster) // 2  # never all: a small cluster would be locked out
+        most = max(len(self._seen), self._in_cluster) // 2  # at most half, so that a small cluster keeps usable nodes
         return self._avoid(tuple(sorted(bad[:most])))
 
     def _avoid(self, nodes: tuple[str, ...]) -> Optional[AvoidNodes]:

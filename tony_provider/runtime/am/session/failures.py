@@ -1,4 +1,4 @@
-"""Create failures with messages that users can act on."""
+"""Failures with messages that users can act on, and the detection of faulty nodes and stalled processes."""
 
 from __future__ import annotations
 
@@ -202,13 +202,13 @@ def suspected_node_problem(task: Task, failure: Failure, state: SessionState) ->
     if lacks is None:
         return node_problem_in(descriptions.last_error(failure.message.partition("\n")[2]), gpus=task.spec.gpus > 0)
     running = [peer for peer in peers_on_other_nodes(task, state) if peer.runs]
-    if not running or (task.process and task.process.stepped):  # after a step, a process lacked nothing
+    if not running or (task.process and task.process.stepped):  # a process that took a step lacked nothing
         return ""
     return f"its node lacks {lacks} that {running[0].node} has"
 
 
 def node_problem_kind(problem: str) -> str:
-    """Return the problem without the node that does not have it."""
+    """Return the problem without the name of the node that has what is missing."""
     return problem.partition(" that ")[0]
 
 
@@ -227,8 +227,8 @@ def missing_on_node(failure: Failure) -> Optional[str]:
     return None
 
 
-_PLACES = 3  # that a message shows
-_FRAMES = 12  # of each stack in a message
+_PLACES = 3  # limit of places in a message
+_FRAMES = 12  # limit of frames of each stack in a message
 _COLLECTIVE = re.compile(
     r"distributed|collective|horovod|mpi4py|multihost|barrier|all_?(reduce|gather|to_?all)|broadcast", re.IGNORECASE
 )
@@ -239,7 +239,7 @@ class _Place:
     """Processes that hang in the same place."""
 
     frames: tuple[str, ...]
-    tasks: list[str]  # or one of several user processes of a task
+    tasks: list[str]  # names of tasks, or of single processes of a task with several
     processes: list[str]
 
     @property
@@ -257,7 +257,7 @@ class _Place:
 def with_stacks(failure: Failure, tasks: Iterable[Task]) -> Failure:
     """Return the failure of a stall with the stacks of these tasks' processes.
 
-    Processes that wait in a collective operation come last, and otherwise those come first whose stack few others have.
+    Processes that wait in a collective operation come last. Among the others, the rarest stacks come first.
     """
     places = sorted(_places(tasks), key=lambda place: place.order)
     if not places:

@@ -1,7 +1,7 @@
-"""Getting the containers of the whole gang, or none.
+"""Allocation of the whole gang's containers, and the size of each container.
 
-A gang that holds a part of what it needs blocks others, perhaps one that holds the missing part. So a partly allocated
-gang gives everything back after the allocation timeout, waits a random time and asks again.
+A partly allocated gang blocks others, perhaps one that holds the missing part. So it releases everything after the
+allocation timeout, waits a random time and repeats its requests.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from tony_provider.runtime.common.quantities import GPU, count, span
 from tony_provider.runtime.jobspec.model import JobSpec, Memory, TaskSpec
 from tony_provider.runtime.jobspec.placement import own_tags
 
-_LEAST_WAIT = 0.25  # of the allocation timeout; the most is once that
+_LEAST_WAIT = 0.25  # fraction of the allocation timeout; at most the whole timeout
 
 
 class Gang:
-    """The requests for the gang's containers, and how long they have been waited for.
+    """The requests for the gang's containers, and the time that the gang has waited for them.
 
-    ``jitter`` gives random numbers from 0 to 1. Times are in seconds.
+    ``jitter`` returns random numbers from 0 to 1. Times are in seconds.
     """
 
     def __init__(self, job: JobSpec, tasks: Sequence[Task], sizes: ContainerSizes, jitter: Callable[[], float]) -> None:
         self._job = job
-        self._tasks = list(tasks)  # that begin together
+        self._tasks = list(tasks)  # the tasks that begin together
         self._names = {task.name for task in tasks}
         self._sizes = sizes
         self._jitter = jitter
         self._keys = itertools.count(1)
         self._waiting: dict[int, Task] = {}
-        self._others: dict[int, Task] = {}  # requests for tasks that are none of the gang
+        self._others: dict[int, Task] = {}  # requests for tasks outside of the gang
         self._since = self._moved_at = 0.0
         self._give_back_at: Optional[float] = None
         self._ask_at: Optional[float] = None
-        self._fewest: Optional[int] = None  # requests that were not answered at the best moment so far
+        self._fewest: Optional[int] = None  # smallest number of unanswered requests so far
 
     @property
     def wanted(self) -> list[Task]:
@@ -55,15 +55,15 @@ class Gang:
 
     @property
     def outstanding(self) -> tuple[int, ...]:
-        """The keys of the requests that were not answered."""
+        """The keys of the unanswered requests."""
         return (*self._waiting, *self._others)
 
     def brings(self, task: Task) -> bool:
-        """Whether this task begins together with the others, once all are there."""
+        """Return whether this task begins together with the gang."""
         return task.name in self._names
 
     def begin(self, tasks: Sequence[Task], now: float) -> None:
-        """Wait for the whole gang from now on, which is these tasks; see timeouts.queue."""
+        """Make these tasks the gang and wait for all of their containers. See timeouts.queue."""
         self._tasks, self._names = list(tasks), {task.name for task in tasks}
         asked = {**self._waiting, **self._others}
         self._waiting = {key: task for key, task in asked.items() if self.brings(task)}
@@ -71,11 +71,11 @@ class Gang:
         self._since = self._moved_at = now
         self._fewest = self._give_back_at = self._ask_at = None
         lacking = [task for task in self.wanted if not task.has_container]
-        if len(lacking) < len(self.wanted):  # a former application master got the others
+        if len(lacking) < len(self.wanted):  # a former application master received the others
             self._fewest, self._give_back_at = len(lacking), now + self._job.timeouts.allocation
 
     def join(self, tasks: Sequence[Task]) -> Optional[RequestContainers]:
-        """Have these begin together with the others as well, and ask for their containers, or do so after the pause."""
+        """Add tasks to the gang. Request their containers, unless a pause is under way."""
         self._tasks += [task for task in tasks if not self.brings(task)]
         self._names |= {task.name for task in tasks}
         if self._ask_at is not None:
@@ -85,7 +85,7 @@ class Gang:
         return self.ask(tasks)
 
     def part(self, tasks: Sequence[Task]) -> list[Action]:
-        """Do without these from now on. Their requests are withdrawn."""
+        """Remove tasks from the gang and withdraw their requests."""
         actions = [action for task in tasks for action in self.withdraw(task)]
         self._tasks = [task for task in self._tasks if task not in tasks]
         self._names -= {task.name for task in tasks}
@@ -94,7 +94,7 @@ class Gang:
         return actions
 
     def ask(self, tasks: Iterable[Task]) -> RequestContainers:
-        """Ask for one container for each of the tasks."""
+        """Request one container for each of the tasks."""
         requests = []
         for task in tasks:
             task.key = next(self._keys)
@@ -103,11 +103,11 @@ class Gang:
         return RequestContainers(tuple(requests))
 
     def asked(self, key: int) -> Optional[Task]:
-        """The task that waits for the answer to the request with this key."""
+        """Return the task whose request has this key, or None."""
         return self._waiting.get(key) or self._others.get(key)
 
     def granted(self, key: int, now: float) -> Optional[Task]:
-        """The task that asked with this key; None when nobody waits for a container for it any more."""
+        """Return the task whose request has this key, or None if the task no longer waits for a container."""
         other = self._others.pop(key, None)
         task = other or self._waiting.pop(key, None)
         if task is None:
@@ -137,43 +137,43 @@ class Gang:
         return self.cancel()
 
     def withdraw(self, task: Task) -> list[Action]:
-        """Do without a container for this task."""
+        """Withdraw the request for this task."""
         key, task.key = task.key, None
         if key is None:
             return []
         asked = self._waiting.pop(key, None) or self._others.pop(key, None)
         return [CancelRequests((key,))] if asked else []
 
-    # ---- while the whole gang is waited for --------------------------------------------------------------------
+    # ---- waiting for the whole gang ----------------------------------------------------------------------------
 
     def must_give_back(self, now: float) -> bool:
-        """Whether the job has held a part of the gang for too long."""
+        """Return whether the job has held an incomplete gang for too long."""
         if self._give_back_at is None or now < self._give_back_at:
             return False
         if self._held:
             return True
-        self._give_back_at = None  # all were lost meanwhile
+        self._give_back_at = None  # all containers were lost in the meantime
         return False
 
     def starves(self, now: float) -> bool:
-        """Whether nothing was granted for as long as a part of the gang may be held."""
+        """Return whether no container was granted for as long as an incomplete gang may be held."""
         return now - self._moved_at >= self._job.timeouts.allocation
 
     def pause(self, now: float) -> float:
-        """Begin a pause, since everything was given back; returns after how many seconds to ask again."""
+        """Begin a pause after everything was released. Return the seconds until the next request."""
         wait = self._job.timeouts.allocation * (_LEAST_WAIT + (1 - _LEAST_WAIT) * self._jitter())
         self._give_back_at, self._ask_at = None, now + wait
         return wait
 
     def may_ask_again(self, now: float) -> bool:
-        """Whether the pause is over; says so once."""
+        """Return whether the pause is over. Returns True once for each pause."""
         if self._ask_at is None or now < self._ask_at:
             return False
         self._ask_at = None
         return True
 
     def timed_out(self, now: float) -> Optional[str]:
-        """What was missing, once the queue timeout is over; None before."""
+        """Return the missing containers if the queue timeout is over, or None."""
         limit = self._job.timeouts.queue
         if limit is None or now - self._since < limit:
             return None
@@ -185,7 +185,7 @@ class Gang:
         )
 
     def describe(self, now: float) -> str:
-        """What the gang waits for, in one line for people."""
+        """Return one line that describes what the gang waits for."""
         if self._ask_at is not None:
             held = f"only {self._most} of {self._total} were granted; gave them back"
             return f"{held}, asking again in {span(self._ask_at - now)}"
@@ -193,7 +193,7 @@ class Gang:
         return f"waiting for {len(missing)} of {self._total}: {self.describe_requests(missing)}"
 
     def describe_requests(self, tasks: Iterable[Task]) -> str:
-        """How many containers of what size these tasks need, in words."""
+        """Return the number and size of the containers that these tasks need, as text."""
         counts = Counter(task.type for task in tasks)
         return ", ".join(
             f"{number} x {name} ({descriptions.size(self._sizes.of(name), self._job.node_label)})"
@@ -202,12 +202,12 @@ class Gang:
 
     @property
     def _most(self) -> int:
-        """Containers of the whole gang that it held at a time."""
+        """The largest number of the gang's containers that were granted at a time."""
         return 0 if self._fewest is None else len(self.wanted) - self._fewest
 
     @property
     def _held(self) -> int:
-        """While the whole gang is asked for."""
+        """The number of containers that the gang holds. Valid while the whole gang is requested."""
         return len(self.wanted) - len(self._waiting)
 
     @property
@@ -226,34 +226,35 @@ class ContainerSizes:
             for name, spec in job.tasks.items()
         }
         self._most: Optional[int] = None
-        # One priority for each size, since older schedulers keep one size per priority; as specified, from 1 on.
+        # Each size has its own priority, because older schedulers keep one size per priority. Numbers start at 1, in
+        # specified order.
         self._priorities: dict[tuple[object, ...], int] = {}
         for spec in job.tasks.values():
             self._priority(spec)
 
     def limit(self, largest: Largest) -> None:
-        """Never ask for more memory than the cluster gives."""
+        """Limit requests to the largest memory that the cluster gives."""
         self._most = largest.memory
 
     def of(self, task_type: str) -> TaskSpec:
-        """The type's specification, with the memory that its containers get now."""
+        """Return the type's specification, with the present memory of its containers."""
         return self._specs[task_type]
 
     @property
     def raised(self) -> dict[str, int]:
-        """The memory in MiB by task type, where it is more than specified."""
+        """The memory in MiB by task type, if it is more than specified."""
         return {name: spec.memory for name, spec in self._specs.items() if spec.memory != self._job.tasks[name].memory}
 
     def restore(self, raised: Mapping[str, int]) -> None:
-        """Take over what a former application master knew, as ``raised`` gave it."""
+        """Restore the sizes of a former application master, as ``raised`` returned them."""
         for name, memory in raised.items():
             if name in self._specs:
                 self._set(name, memory)
 
     def raise_memory(self, task_type: str) -> bool:
-        """Give a task type more memory, after an out-of-memory kill.
+        """Give a task type more memory after an out-of-memory kill.
 
-        False when the policy or the cluster forbids it.
+        Return False if the policy or the cluster forbids it.
         """
         step = self._job.restart.memory_step
         if step is None:
@@ -292,7 +293,7 @@ class ContainerSizes:
 
 
 def requests_too_large(job: JobSpec, largest: Largest) -> Optional[str]:
-    """What the job asks for beyond the cluster's largest container, all of it at once; None when everything fits."""
+    """Return all requests beyond the cluster's largest container, or None if every request fits."""
     problems = []
     for name, task in job.tasks.items():
         wanted = {"memory": (task.memory, largest.memory), "vcores": (task.vcores, largest.vcores)}

@@ -1,4 +1,4 @@
-"""The session as a job status: what people and the Airflow side see."""
+"""Job status for users and the Airflow side, made from the session."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ from tony_provider.runtime.common.quantities import count, some, span
 from tony_provider.runtime.common.text import first_line
 from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskState, TaskStatus
 
-_NAMED = 3  # tasks that a warning names
-_UNHEEDED = 300.0  # seconds after which a request for an export is said to have led to nothing
+_NAMED = 3  # limit of the tasks that a warning names
+_UNHEEDED = 300.0  # seconds after which an open request for an export becomes a warning
 
 
 def job_status(
     session: Session, *, application_id: str, am_attempt: int, started_ms: int, now: float, now_ms: int
 ) -> JobStatus:
-    """``now`` is the session's clock and ``now_ms`` the same moment since the epoch."""
+    """Return the present status of the job.
+
+    ``now`` is the session's clock; ``now_ms`` is the same moment since the epoch.
+    """
     leader = session.state.leader
     verdict, state = session.verdict, session.state
     return JobStatus(
@@ -79,7 +82,7 @@ def _notices(session: Session) -> Iterator[str]:
 
 
 def _exports(state: SessionState, now_ms: int) -> Iterator[str]:
-    """What is not right with exports of the model at present."""
+    """Yield warnings about failed exports and unanswered requests for an export."""
     request = state.export_request
     if state.export_problem:
         yield state.export_problem
@@ -92,7 +95,7 @@ def _exports(state: SessionState, now_ms: int) -> Iterator[str]:
 
 
 def final_status(status: JobStatus, verdict: Verdict) -> JobStatus:
-    """The job's status at its end, whatever state its session was left in."""
+    """Return the job's status at its end, in whatever state its session is."""
     return attrs.evolve(
         status,
         state=JobState(verdict.status.value),
@@ -104,7 +107,7 @@ def final_status(status: JobStatus, verdict: Verdict) -> JobStatus:
 
 
 def fraction_done(session: Session) -> float:
-    """0 to 1, by the leader's steps."""
+    """Return the finished fraction of the job, from 0 to 1, by the leader's steps."""
     if session.phase is JobState.SUCCEEDED:
         return 1.0
     leader = session.state.leader
@@ -115,7 +118,7 @@ def fraction_done(session: Session) -> float:
 
 
 def _model_dir(leader: Optional[Task]) -> Optional[str]:
-    """Of the model, once it is on the store."""
+    """Return the URI of the leader's model, or None until it is on the store."""
     end = leader.process.end if leader and leader.process else None
     return end.model_dir or None if end else None
 
@@ -201,7 +204,7 @@ def _running(session: Session) -> str:
 
 
 def _others(session: Session) -> Iterator[str]:
-    """Tasks that are over, and those that have not begun."""
+    """Yield the numbers of tasks that are over, and of tasks that have not begun."""
     succeeded = sum(1 for task in session.tasks if task.state is TaskState.SUCCEEDED)
     failed = sum(1 for task in session.tasks if task.given_up)
     waiting = sum(1 for task in session.tasks if task.key is not None and not task.has_begun)
@@ -235,7 +238,7 @@ def _waiting_for(restart: Restart, now: float) -> str:
 
 
 def _stopping(busy: Sequence[Task]) -> str:
-    """What something is still to come of; empty: of nobody."""
+    """Return which of these tasks are stopping or copying checkpoints, or "" if there are none."""
     running = [task for task in busy if task.process and task.process.runs]
     if running:
         return f"stopping {_names(running)}"

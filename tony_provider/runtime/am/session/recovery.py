@@ -1,7 +1,7 @@
-"""The recovery of running tasks: a new application master finds those of its predecessor, and goes on with them.
+"""Recovery of a running job by a new application master, and the history that it reads from the event log.
 
-Nothing was written down for this but the counters (see History): what runs is what the cluster lists and what the
-executors say when they register.
+The event log contains only counters and decisions (see History). The running tasks are known from the cluster's list of
+containers and from the registrations of executors.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from tony_provider.runtime.common.quantities import count
 from tony_provider.runtime.outputs.output_place import OutputPart
 from tony_provider.runtime.protocol.status import ExportedModel, ExportRequest, JobState, TaskState
 
-WAIT_FOR_NEXT = 30.0  # seconds for the next executor, once one has registered: thousands take their time
-MOST_WAIT = 60.0  # seconds for the first one
-REPLAY = 0.5  # seconds for what an executor tells again once it has registered
+WAIT_FOR_NEXT = 30.0  # seconds to wait for the next executor after a registration: thousands register slowly
+MOST_WAIT = 60.0  # seconds to wait for the first executor
+REPLAY = 0.5  # seconds for the reports that an executor repeats after its registration
 
 
 class Recovery:
-    """The part of the session that waits for the executors of a former application master, and takes them over.
+    """The part of the session that waits for the executors of a former application master and adopts them.
 
     Times are the session's, in seconds.
     """
@@ -67,7 +67,7 @@ class Recovery:
         self._reports = executors
         self._stages = stages
         self._suspension = suspension
-        self._listed: dict[str, Container] = {}  # those whose executors were not heard of yet
+        self._listed: dict[str, Container] = {}  # containers whose executors have not registered yet
         self._until = 0.0
         self._told_by = 0.0
 
@@ -80,7 +80,10 @@ class Recovery:
         self._state.note("recovering", f"a new application master takes over {total} of generation {self._newest}")
 
     def leave_to_end(self, now: float) -> None:
-        """Let the listed containers end, with their grace and last copies: their former master told all to stop."""
+        """Let the listed containers end, with their grace and last copies.
+
+        The former master has ordered all tasks to stop.
+        """
         state = self._state
         seconds = state.job.timeouts.grace + state.last_copies
         for container_id in self._listed:
@@ -89,17 +92,17 @@ class Recovery:
 
     @property
     def waiting_for(self) -> int:
-        """How many executors have not come back yet."""
+        """The number of executors that have not registered again yet."""
         return len(self._listed)
 
     def waits_for(self, container_id: str) -> bool:
-        """Whether the executor of this container has not come back yet."""
+        """Return whether the executor of this container has not registered again yet."""
         return container_id in self._listed
 
-    # ---- executors that come back ------------------------------------------------------------------------------
+    # ---- returning executors -----------------------------------------------------------------------------------
 
     def refusal(self, task: Task, attempt: int, container_id: str) -> Optional[str]:
-        """Why this executor of a container that the cluster listed may not go on."""
+        """Return the reason why the executor of a listed container is rejected, or None if it is accepted."""
         if container_id not in self._listed:
             return f"{container_id} is not one of the containers that are waited for"
         if task.over:
@@ -125,10 +128,10 @@ class Recovery:
         resumed: Optional[ResumePoint],
         now: float,
     ) -> None:
-        """Take over an executor that has registered, and that ``refusal`` has nothing against."""
+        """Adopt an executor that has registered and that ``refusal`` accepts."""
         self._until = now + WAIT_FOR_NEXT
         self._told_by = now + REPLAY
-        self._containers.release(task, now)  # that of an older attempt
+        self._containers.release(task, now)  # the container of an older attempt
         self._containers.adopt(task, self._listed.pop(container_id), attempt)
         task.host, task.ports = host, dict(ports)
         task.start = max(task.start, start)
@@ -143,19 +146,19 @@ class Recovery:
         self._state.note("adopted", f"on {host}, generation {generation}, start {start}", task)
 
     def ended(self, container_id: str) -> None:
-        """Record that the cluster says a container has ended."""
+        """Record the end of a container, as the cluster reports it."""
         self._listed.pop(container_id, None)
 
-    # ---- going on ----------------------------------------------------------------------------------------------
+    # ---- continuing the job ------------------------------------------------------------------------------------
 
     def check(self, now: float) -> None:
-        """Go on once everybody is back, or was waited for long enough."""
+        """Continue the job once all executors are back, or the time for that is over."""
         if self._state.verdict:
             self._give_up_the_rest(now)
         elif self._state.phase is not JobState.RECOVERING or now < self._told_by:
             return
         elif self._all_back:
-            for container_id in self._listed:  # of former attempts, which keep their logs
+            for container_id in self._listed:  # containers of former attempts, which still keep their logs
                 self._containers.shutdowns.wait_for(container_id, now)
             self._listed.clear()
             self._go_on(now)
@@ -174,7 +177,7 @@ class Recovery:
 
     @property
     def _begins_anew(self) -> bool:
-        """Whether nobody is back of a gang that is still to do something, and is not suspended."""
+        """Whether no executor is back, although the gang has not succeeded and the job is not suspended."""
         if self._suspension.reason is not None or self._groups.gang_has_succeeded:
             return False
         return not any(task.has_container for task in self._state.tasks)
@@ -189,7 +192,7 @@ class Recovery:
         self._state.note("recovered", f"{len(adopted)} of {count(len(tasks), 'task')} are back")
         self._state.emit(self._containers.nodes.choose())
         if not tasks:
-            self._state.enter(JobState.RUNNING)  # whoever waits begins next
+            self._state.enter(JobState.RUNNING)  # waiting tasks begin next
         elif self._suspension.reason is not None and (self._suspension.at_rest or all(map(_was_stopped, adopted))):
             self._request_anew(missing)
             self._suspension.stay(now)
@@ -204,7 +207,7 @@ class Recovery:
             self._replace(missing, now)
         else:
             self._state.enter(JobState.RUNNING)
-            if self._groups.gang.restart:  # decided while the others were waited for
+            if self._groups.gang.restart:  # the restart was decided while the session waited for other executors
                 self._state.enter(JobState.RESTARTING)
             self._go_on_running(adopted, missing, now)
 
@@ -215,7 +218,7 @@ class Recovery:
             task.replaced, task.absent = 0, False
 
     def _gathers(self, adopted: Sequence[Task]) -> bool:
-        """Whether the gang was still being brought together: nobody has had a user process in its container."""
+        """Return whether the gang was still waiting for containers: no adopted task has had a user process."""
         return not self._state.first_come and not any(task.process for task in adopted)
 
     def _goes_on(self, task: Task) -> bool:
@@ -228,7 +231,7 @@ class Recovery:
             if task.process:
                 self._state.enter_cluster(task)
                 self._look_at_end(task, task.process, now)
-        if self._state.verdict:  # known from what had ended meanwhile
+        if self._state.verdict:  # the verdict follows from processes that had ended in the meantime
             return
         for task in adopted:
             self._finished.look_at(task, now)
@@ -236,7 +239,7 @@ class Recovery:
         for task in missing:
             if self._is_new(task):
                 self._containers.replace(task, now, "it has not begun yet", counted=False)
-            elif not task.absent and not self._groups.of(task).decided:  # else it is waited for already
+            elif not task.absent and not self._groups.of(task).decided:  # otherwise a restart already waits for it
                 self._restarts.trouble(task, task.failure or failures.of_absence(task), now)
         known = [task for task in missing if not self._is_new(task)]
         self._replace([task for task in known if not self._groups.is_needless(task)], now)
@@ -256,11 +259,11 @@ class Recovery:
             self._containers.replace(task, now, failures.of_absence(task).message)
 
     def _is_new(self, task: Task) -> bool:
-        """It is to begin as soon as it has a container, and has not done so yet."""
+        """Return whether the task begins with its first container and has not begun yet."""
         return self._state.first_come and not task.has_begun
 
     def _must_start(self, task: Task) -> bool:
-        """Its former master left it without a user process, or with one of an older generation."""
+        """Return whether the former master left the task without a user process, or with one of an older generation."""
         if task.absent or task.state is TaskState.SUCCEEDED:
             return False
         process = task.process
@@ -275,7 +278,7 @@ class Recovery:
     def _newest(self) -> int:
         return self._state.generation.number
 
-    # ---- what the event log says -------------------------------------------------------------------------------
+    # ---- history -----------------------------------------------------------------------------------------------
 
     def _remember(self, history: History) -> None:
         state = self._state
@@ -313,61 +316,61 @@ class Recovery:
 
 
 def _was_stopped(task: Task) -> bool:
-    """Nothing runs in its container, and nothing comes of what ran there."""
+    """Return whether no process runs in the task's container, and no more results will come from a former process."""
     process = task.process
     return process is None or (process.settled and process.end is not None and process.end.stopped)
 
 
 @attrs.frozen
 class TaskHistory:
-    """How often one task has had a container, and its process been started."""
+    """Counters and outcome of one task from the event log."""
 
     attempt: int = 1
-    start: int = 0  # of its user process, the newest, where that is more than History.start
-    outcome: Optional[TaskOutcome] = None  # None: it is not over yet
+    start: int = 0  # number of its newest start, if higher than History.start
+    outcome: Optional[TaskOutcome] = None  # None if the task is not over
 
 
 @attrs.frozen
 class History:
-    """What former application masters knew of the job. Times are seconds since the epoch."""
+    """Facts about the job from former application masters. Times are seconds since the epoch."""
 
-    started: Optional[float] = None  # the application
-    generation: int = 0  # the newest that began
-    resume: Optional[ResumePoint] = None  # that it went on from
-    absent: list[str] = attrs.field(factory=list)  # tasks that it did without
-    start: int = 0  # every task's user process has been started as often, or more often: see TaskHistory
-    anew: dict[str, int] = attrs.field(factory=dict)  # likewise by type, when its tasks were to begin anew
+    started: Optional[float] = None  # start of the application
+    generation: int = 0  # newest generation that began
+    resume: Optional[ResumePoint] = None  # checkpoint from which it resumed
+    absent: list[str] = attrs.field(factory=list)  # tasks that did not take part
+    start: int = 0  # lowest number of starts of all tasks; see TaskHistory for higher numbers
+    anew: dict[str, int] = attrs.field(factory=dict)  # number of starts by type, when its tasks had to begin again
     tasks: dict[str, TaskHistory] = attrs.field(factory=dict)
-    restarts: int = 0  # all of them
-    restart_times: dict[str, list[float]] = attrs.field(factory=dict)  # those without progress since, by restart group
-    failures: dict[str, list[SeenFailure]] = attrs.field(factory=dict)  # of programs, without progress, by group
-    moves: dict[str, int] = attrs.field(factory=dict)  # of tasks away from nodes, without progress since, by group
+    restarts: int = 0  # total number
+    restart_times: dict[str, list[float]] = attrs.field(factory=dict)  # times without progress since, by restart group
+    failures: dict[str, list[SeenFailure]] = attrs.field(factory=dict)  # of programs, since the last progress, by group
+    moves: dict[str, int] = attrs.field(factory=dict)  # moves of tasks away from nodes without progress since, by group
     progress: dict[str, GroupProgress] = attrs.field(factory=dict)  # by restart group
-    restarting: dict[str, bool] = attrs.field(factory=dict)  # by group: one was decided, and did not begin yet
-    nodes: dict[str, int] = attrs.field(factory=dict)  # containers lost, by host:port
-    memory: dict[str, int] = attrs.field(factory=dict)  # MiB by task type, where it was raised
-    checkpoint: Optional[ResumePoint] = None  # the newest that was committed
-    went_back: str = ""  # URI of an older checkpoint than the newest one, from which the job resumed last
-    export: Optional[ExportedModel] = None  # the newest
-    export_request: Optional[ExportRequest] = None  # that was not answered
-    suspended: Optional[str] = None  # why the job is suspended, or was about to be; None: it is not
-    by_windows: bool = False  # it is, since none of its windows is open; else somebody had it so
-    out_of_hours: bool = False  # somebody has it go on, though none of its windows is open
-    at_rest: bool = False  # it is, and has given everything back
-    instances: dict[str, int] = attrs.field(factory=dict)  # tasks by type, where it was resized
-    resizing: dict[str, Optional[int]] = attrs.field(factory=dict)  # and where it was to be; None: that is over
-    by_policy: dict[str, bool] = attrs.field(factory=dict)  # of those: by the job's own policy, and nobody's word
-    most: dict[str, Optional[int]] = attrs.field(factory=dict)  # that this takes of a type, as somebody has said
-    vacant: list[str] = attrs.field(factory=list)  # tasks whose containers went to others, and are not asked for
-    verdict: Optional[Verdict] = None  # that the job was ending with
-    parts: list[OutputPart] = attrs.field(factory=list)  # of outputs: those that count, once all that decide succeeded
+    restarting: dict[str, bool] = attrs.field(factory=dict)  # by group: decided and not yet begun
+    nodes: dict[str, int] = attrs.field(factory=dict)  # number of lost containers, by host:port
+    memory: dict[str, int] = attrs.field(factory=dict)  # raised memory in MiB, by task type
+    checkpoint: Optional[ResumePoint] = None  # newest committed checkpoint
+    went_back: str = ""  # URI of the checkpoint of the last resume, if it was not the newest one
+    export: Optional[ExportedModel] = None  # newest export
+    export_request: Optional[ExportRequest] = None  # unanswered request
+    suspended: Optional[str] = None  # reason of a suspension or of a pending one; None without one
+    by_windows: bool = False  # its reason is that no window is open, and not a user's request
+    out_of_hours: bool = False  # a user has resumed the job, although no window is open
+    at_rest: bool = False  # the suspension is complete: all containers are released
+    instances: dict[str, int] = attrs.field(factory=dict)  # number of tasks by type, after a resize
+    resizing: dict[str, Optional[int]] = attrs.field(factory=dict)  # requested number by type; None after the resize
+    by_policy: dict[str, bool] = attrs.field(factory=dict)  # by type: whether the job's policy resizes it, not a user
+    most: dict[str, Optional[int]] = attrs.field(factory=dict)  # limit that a user has set for the policy, by type
+    vacant: list[str] = attrs.field(factory=list)  # tasks without a request: their containers went to others
+    verdict: Optional[Verdict] = None  # the result of a job that was ending
+    parts: list[OutputPart] = attrs.field(factory=list)  # outputs to publish, once all deciding tasks have succeeded
 
     @classmethod
     def read(cls, events: Iterable[Mapping[str, Any]]) -> History:
-        """The history by the lines of the event log, oldest first.
+        """Return the history from the lines of the event log, oldest first.
 
-        Each is a JSON object with ``time_ms`` and perhaps ``data``. Raises CodecError when they are not what a
-        session's notes carried.
+        Each is a JSON object with ``time_ms`` and perhaps ``data``. Raises CodecError if the data of a session's notes
+        are malformed.
         """
         known: dict[str, Any] = {}
         for event in events:
@@ -380,7 +383,7 @@ class History:
 
 
 def merge_data(known: Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, Any]:
-    """``data`` laid over ``known``, objects within them too."""
+    """Return ``known`` updated with ``data``, including nested objects."""
     merged = dict(known)
     for key, value in data.items():
         before = merged.get(key)

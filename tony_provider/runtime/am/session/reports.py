@@ -1,4 +1,4 @@
-"""Reports of executors, and what follows from them."""
+"""Reports of executors and lost containers, and their consequences for tasks."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState
 
 
 class ExecutorReports:
-    """The part of the session that handles what executors say.
+    """The part of the session that handles messages from executors.
 
-    Each ``task`` is one whose executor may speak. Times are the session's, in seconds.
+    The caller has checked that each ``task`` is current. Times are the session's, in seconds.
     """
 
     def __init__(
@@ -49,10 +49,10 @@ class ExecutorReports:
         self._groups = groups
         self._starts = starts
         self._restarts = restarts
-        self._crowded: set[str] = set()  # nodes whose disks have cost a task lines of its output
+        self._crowded: set[str] = set()  # nodes on which full disks have lost output of tasks
 
     def registered(self, task: Task, host: str, ports: Mapping[str, int], start: int, now: float) -> None:
-        """Handle an executor's registration. ``start`` is that of the newest rendezvous that reached it."""
+        """Handle an executor's registration. ``start`` is the start in the newest rendezvous that reached it."""
         task.connected, task.heard_at = True, now
         if not task.ended:
             task.trouble_at = None
@@ -67,7 +67,7 @@ class ExecutorReports:
             self._starts.say_again(task, start)
 
     def disconnected(self, task: Task, now: float) -> None:
-        """An executor's stream is down; it may come back."""
+        """Handle the loss of an executor's stream. The executor may reconnect."""
         task.connected = False
         if not task.ended and task.trouble_at is None:
             task.trouble_at = now
@@ -86,7 +86,7 @@ class ExecutorReports:
                 self._look_at_step(task, task.process, beat.progress.step)
 
     def _look_at_ready(self, task: Task, process: ProcessState) -> None:
-        """Before the process has started, it is the former one that was ready."""
+        """Record that the process is ready. Before it has started, the report is about the former process."""
         if process.started_at is not None and process.runs and not process.ready:
             process.ready = True
             self._state.note("ready", "its readiness probe has succeeded", task)
@@ -112,11 +112,11 @@ class ExecutorReports:
         task.progress = end.progress or task.progress
         self._look_at_output(task, end.output_problem)
         self._state.note("ended", end.in_words, task)
-        if self._state.phase is not JobState.RECOVERING:  # then it is looked at once everybody is back
+        if self._state.phase is not JobState.RECOVERING:  # a recovery handles the end once all executors are back
             self.look_at_end(task, process, end, now)
 
     def _look_at_step(self, task: Task, process: ProcessState, step: int) -> None:
-        """Before the process has started, and once it is to stop, it is a step from before the last failure."""
+        """Record a step. Before the process starts and once it stops, the step dates from before the last failure."""
         if step and process.started_at is not None and process.stop_by is None and process.runs:
             if not process.stepped and task is self._state.leader:
                 self._compare(task, process, step)
@@ -135,7 +135,7 @@ class ExecutorReports:
             self._state.warnings.append(warning)
 
     def look_at_end(self, task: Task, process: ProcessState, end: ProcessEnd, now: float) -> None:
-        """Draw the consequences of a user process's end."""
+        """Handle the consequences of a user process's end."""
         if end.succeeded and task.role is not Role.PS:
             if not task.ended:
                 task.enter(TaskState.SUCCEEDED)
@@ -145,14 +145,14 @@ class ExecutorReports:
         elif process.stop_by is not None:
             task.enter(TaskState.REGISTERED)
         elif end.stopped and process.order is None:
-            # Its former master died between two generations; what for, it knew and has counted.
+            # The former master ended between two generations. It knew the reason, and has counted it.
             task.enter(TaskState.REGISTERED)
             self._restarts.again(self._groups.of(task), "a former application master had stopped it", now)
         else:
             self._failed(task, process, end, now)
 
     def settled(self, task: Task, settlement: Settlement, now: float) -> None:
-        """The last copies of checkpoints after a process are over."""
+        """Handle the end of the last checkpoint copies after a user process."""
         process = task.process
         if process is None or process.start != settlement.start or process.settled:
             return
@@ -167,7 +167,7 @@ class ExecutorReports:
         self._finished.look_at(task, now)
 
     def _look_at_output(self, task: Task, problem: str) -> None:
-        """Say that lines are lost: once for a container, and among the job's warnings once for a node."""
+        """Report lost lines: once for a container in the event log, and once for a node in the job's warnings."""
         if not problem or task.output_problem:
             return
         task.output_problem = problem
@@ -183,7 +183,7 @@ class ExecutorReports:
         if end.not_kept and not end.stopped:
             self._restarts.trouble(task, failures.of_upload(task, end), now)
             return
-        # YARN kills all processes of a container at once: its word on why comes a little later.
+        # YARN kills all processes of a container at once, and reports the reason a little later.
         killed = (
             end.signal in failures.KILL_SIGNALS or exit_codes.killing_signal(end.exit_code) in failures.KILL_SIGNALS
         )
@@ -193,7 +193,7 @@ class ExecutorReports:
             self._restarts.trouble(task, failure, now, doubtful=doubtful)
 
 
-MOST_REPLACEMENTS = 3  # containers of a task that may be lost in a row before its user process has run
+MOST_REPLACEMENTS = 3  # limit of containers of a task that are lost in a row before its user process has run
 
 _IN_A_ROW = (
     f"{MOST_REPLACEMENTS} more were lost before it without the user process having run: "

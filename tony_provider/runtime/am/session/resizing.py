@@ -1,7 +1,7 @@
-"""Resizing: a gang goes on with more tasks of a type, or with fewer, by somebody's word or by the job's own policy.
+"""Resizing of a gang, at a user's request or by the job's policy, and use of the queue's spare capacity.
 
-Those that are to come are absent until their executors are there, as if they had been lost; then the gang grows. Those
-that are to go run until there is a checkpoint, and the gang starts again without them.
+Added tasks are absent until their executors register, like lost tasks. Then the gang restarts with them. Tasks to
+remove run until the next checkpoint. Then the gang restarts without them.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from tony_provider.runtime.jobspec.model import GrowRule
 from tony_provider.runtime.jobspec.task_types import refusal
 from tony_provider.runtime.protocol.status import JobState, TaskState
 
-_WHY = (", since the queue has room to spare", ", since the cluster wants containers back")  # whether it shrinks
+_WHY = (", since the queue has room to spare", ", since the cluster wants containers back")  # second text if it shrinks
 
 
 class Resizing:
-    """The part of the session that has more tasks of a type, or fewer. Times are the session's, in seconds."""
+    """The part of the session that changes the number of tasks of a type. Times are the session's, in seconds."""
 
     def __init__(
         self,
@@ -49,31 +49,31 @@ class Resizing:
         self._restarts = restarts
         self._checkpoints = checkpoints
         self._suspension = suspension
-        self._halt_at: Optional[float] = None  # a checkpoint was asked for, and is waited for until then
+        self._halt_at: Optional[float] = None  # time until which a requested checkpoint is awaited
 
     @property
     def wanted(self) -> Mapping[str, int]:
-        """How many tasks there are to be, of the types that are being resized."""
+        """The requested number of tasks, for each type that is being resized."""
         return self._sizes.wanted
 
     def refusal(self, counts: Mapping[str, int]) -> Optional[str]:
-        """Why the job cannot be resized so; None when it can, unless it ends before."""
+        """Return the reason why the job cannot be resized in this way, or None if it can, unless it ends before."""
         return refusal(self._state.job, counts)
 
     def number(self, name: str) -> int:
-        """How many tasks of a type there are, or are to be."""
+        """Return the present number of tasks of a type, or the requested number during a resize."""
         return self._sizes.number(name)
 
     @property
     def is_too_late(self) -> bool:
-        """Whether the gang never starts again: the job is ending, or its gang has succeeded."""
+        """Whether the gang never restarts: the job is ending, or its gang has succeeded."""
         ending = self._state.verdict is not None or self._state.phase is JobState.FINISHING
         return ending or self._groups.gang_has_succeeded
 
     def ask(self, counts: Mapping[str, int], reason: str, now: float) -> None:
-        """Have so many tasks of these types, by somebody's word. What is so already, or is to be, stays as it is.
+        """Resize these types at a user's request. A repeated request changes nothing.
 
-        Those that no more containers were asked for get another chance.
+        Tasks that the session had given up after lost containers get another chance.
         """
         if self.is_too_late or self.refusal(counts):
             return
@@ -84,12 +84,12 @@ class Resizing:
                 self._containers.replace(task, now, reason, counted=False)
 
     def committed(self, now: float) -> None:
-        """Record that a checkpoint is on the store: stopping costs no step."""
+        """Record a committed checkpoint. Now a stop loses no step."""
         if self._halt_at is not None:
             self._halt_at = min(self._halt_at, now)
 
     def check(self, now: float) -> None:
-        """Take the next step, where there is one."""
+        """Take the next step of a resize."""
         if not self.wanted:
             return
         if self.is_too_late:
@@ -108,10 +108,13 @@ class Resizing:
         elif self._may_leave(leaving, now):
             self._shrink(leaving, now)
 
-    # ---- more --------------------------------------------------------------------------------------------------
+    # ---- adding tasks ------------------------------------------------------------------------------------------
 
     def _can_grow(self, name: str) -> bool:
-        """Not while a later stage waits for its containers, and this one is at work."""
+        """Return whether tasks may be added.
+
+        A later stage that waits for containers delays the growth of a running stage.
+        """
         first = self._sizes.there(name)[0]
         return self._state.phase is not JobState.WAITING or first.waits or self._containers.gang.brings(first)
 
@@ -129,7 +132,7 @@ class Resizing:
         begun = state.phase in (JobState.STARTING, JobState.RUNNING, JobState.RESTARTING)
         for task in new:
             task.waits, task.absent = first.waits, begun and not first.waits
-            # The event log has one count for all, see History.
+            # The event log has a single count for all tasks, see History.
             task.anew, task.start = first.anew, max(task.start, starts, first.anew)
         if state.generation.number:
             state.generation.without |= {task.name for task in new if task.absent}
@@ -137,10 +140,10 @@ class Resizing:
         if not first.waits and state.phase is not JobState.SUSPENDED:
             self._containers.join(new, now)
 
-    # ---- fewer -------------------------------------------------------------------------------------------------
+    # ---- removing tasks ----------------------------------------------------------------------------------------
 
     def _may_leave(self, leaving: Sequence[Task], now: float) -> bool:
-        """Whether nothing comes of them any more. What works is stopped, once there is a checkpoint."""
+        """Return whether tasks have no more results to deliver. Running tasks are stopped after a checkpoint."""
         at_work = [task for task in leaving if not task.absent and not task.waits]
         if at_work and self._state.phase is JobState.RUNNING:
             self._halt(at_work, now)
@@ -169,14 +172,14 @@ class Resizing:
         state.note("smaller", f"going on without {names}", data={**self._noted(types), "tasks": attempts})
 
     def _drop(self, types: Sequence[str], leaving: Sequence[Task]) -> None:
-        """Have no place for those that leave, nor for those that are vacant, but where one that stays comes after."""
+        """Remove the places of leaving and vacant tasks, except before a remaining task with a higher index."""
         for name in types:
             last = max(task.index for task in self._sizes.there(name) if task not in leaving)
             for task in self._state.beyond(name, last + 1):
                 task.occupy()
             self._state.resize({name: last + 1})
 
-    # ---- both --------------------------------------------------------------------------------------------------
+    # ---- common parts ------------------------------------------------------------------------------------------
 
     def _follow(self, new: Sequence[Task], gone: Sequence[Task]) -> None:
         self._groups.follow(self._state.tasks)
@@ -191,7 +194,7 @@ class Resizing:
         return {"instances": instances, "absent": absent, "vacant": self._sizes.vacant}
 
     def look_at_end(self) -> None:
-        """Note what is as it was to be, once starts have taken their next steps."""
+        """Note which resizes are complete, after starts have taken their next steps."""
         done = [name for name in self.wanted if self._is_done(name)]
         for name in done:
             there = sum(1 for task in self._state.of_type[name] if not task.absent)
@@ -212,10 +215,10 @@ class Resizing:
             return False
         return not any(_is_to_come(task) for task in tasks)
 
-    # ---- in words ----------------------------------------------------------------------------------------------
+    # ---- descriptions ------------------------------------------------------------------------------------------
 
     def describe(self) -> Iterator[str]:
-        """What is being resized, and what that waits for."""
+        """Yield the resizes under way, each with what it waits for."""
         for name, number in self.wanted.items():
             tasks = self._sizes.there(name)
             there, why = len(tasks), _WHY[number < len(tasks)] if name in self._sizes.by_policy else ""
@@ -233,12 +236,12 @@ class Resizing:
 
 
 def _is_to_come(task: Task) -> bool:
-    """It is not there yet, and no container too many was lost for it."""
+    """Return whether the task has not registered yet and may still get a container."""
     return task.absent and task.state is not TaskState.LOST
 
 
 class Elastic:
-    """The part of the session that decides when a gang goes on without lost tasks, and when it grows again.
+    """The part of the session that decides when a gang continues without lost tasks, and when it grows again.
 
     Times are the session's, in seconds.
     """
@@ -259,16 +262,16 @@ class Elastic:
         self._checkpoints = checkpoints
         self._suspension = suspension
         self._grow_at: Optional[float] = None
-        self._first_at: Optional[float] = None  # one that the gang lacks is there, and others are asked for
+        self._first_at: Optional[float] = None  # time when the first absent task was ready, with others missing
 
-    # ---- smaller -----------------------------------------------------------------------------------------------
+    # ---- shrinking ---------------------------------------------------------------------------------------------
 
     def may_leave_out(self, tasks: Collection[Task]) -> bool:
-        """Whether the gang can go on without these tasks, and those that it lacks already."""
+        """Return whether the gang can continue without these tasks and those that are already absent."""
         return all(self._framework.elastic(task.role) and self._enough_left(task.type, tasks) for task in tasks)
 
     def leave_out(self, tasks: Collection[Task]) -> None:
-        """Go on without these tasks. Their containers are still asked for."""
+        """Continue without these tasks. Their containers remain requested."""
         for task in tasks:
             task.absent, task.deadline = True, None
         names = some(task.name for task in tasks)
@@ -281,7 +284,7 @@ class Elastic:
         least = spec.least_instances if spec.grow is GrowRule.SPARE else spec.min_instances
         return least is not None and len(left) >= least
 
-    # ---- larger ------------------------------------------------------------------------------------------------
+    # ---- growing -----------------------------------------------------------------------------------------------
 
     def tick(self, now: float) -> None:
         waiting = self._waiting(now)
@@ -294,13 +297,13 @@ class Elastic:
             self._grow(waiting, now)
 
     def committed(self, now: float) -> None:
-        """Record that a checkpoint is on the store: starting again costs no step."""
+        """Record a committed checkpoint. Now a restart loses no step."""
         waiting = self._waiting(now)
         if waiting:
             self._grow(waiting, now)
 
     def _waiting(self, now: float) -> list[str]:
-        """Tasks that the gang lacks and could have: all of them, or those that came in the time that a gang has."""
+        """Return absent tasks that the gang could include: all of them, or those that registered before a timeout."""
         goes_on = self._state.phase is JobState.RUNNING and self._suspension.reason is None
         absent: list[Task] = []
         if goes_on and not self._groups.gang_has_succeeded:
@@ -318,12 +321,12 @@ class Elastic:
         self._restarts.again(self._groups.gang, f"the gang grows by {some(waiting)}", now)
 
 
-_LOOKS = 2  # for each timeouts.spare: one that finds room, and one that still does
-_MOST_DOUBLINGS = 5  # of the time until the next try, after tries in vain
+_LOOKS = 2  # checks for each timeouts.spare: the first finds room, the second confirms it
+_MOST_DOUBLINGS = 5  # limit of doublings of the delay after failed attempts
 
 
 class SpareRoom:
-    """The part of the session that has a job take what its queue has to spare, and ask for no more than it gets.
+    """The part of the session that lets a job use spare capacity of its queue, and limits its requests to what it gets.
 
     Times are the session's, in seconds.
     """
@@ -346,16 +349,16 @@ class SpareRoom:
         self._spare = state.job.timeouts.spare
         self._calm_since: Optional[float] = None
         self._looks = itertools.count(1)
-        self._looking: Optional[tuple[int, str]] = None  # for an answer to this look, for this type
-        self._look_at = 0.0  # the next time
-        self._found: Optional[tuple[str, float, int]] = None  # for which type, since when, for how many at least
-        self._passed_over: set[str] = set()  # types that there was no room for, when it was looked for last
-        self._give_up_at: dict[str, float] = {}  # by type that grows by the job's own policy
-        self._in_vain = 0  # tries in a row
+        self._looking: Optional[tuple[int, str]] = None  # key and type of the unanswered check
+        self._look_at = 0.0  # time of the next check
+        self._found: Optional[tuple[str, float, int]] = None  # type, first time, and smallest number of containers
+        self._passed_over: set[str] = set()  # types without room at their last check
+        self._give_up_at: dict[str, float] = {}  # by type that grows by the job's policy
+        self._in_vain = 0  # failed attempts in a row
         self._not_before = 0.0
 
     def heard(self, room: Room, now: float) -> None:
-        """Take in for how many more there was room."""
+        """Record the number of containers that the cluster has room for."""
         if self._looking is None or self._looking[0] != room.key:
             return
         (_, name), self._looking = self._looking, None
@@ -369,12 +372,12 @@ class SpareRoom:
             self._found = name, now, room.containers
 
     def disturbed(self) -> None:
-        """Record that the cluster wants something back: room must have been there for as long again."""
+        """Restart the observation of spare capacity, because the cluster takes resources back."""
         self._calm_since = self._looking = self._found = None
         self._passed_over.clear()
 
     def tick(self, now: float) -> None:
-        """Take the next step, where there is one."""
+        """Take the next step."""
         if not self._sizes.sparing:
             return
         self._look_at_growth(now)
@@ -384,7 +387,7 @@ class SpareRoom:
         if self._calm_since is None:
             self._calm_since = self._look_at = now
         if self._found and self._found[0] not in self._lacking():
-            self._found = None  # somebody has asked for no more than there are
+            self._found = None  # a user has requested no more than the present number
         if self._looking is not None:
             return
         if self._found and now >= max(self._found[1] + self._spare, self._not_before):
@@ -392,14 +395,14 @@ class SpareRoom:
         elif now >= self._look_at:
             self._look()
 
-    # ---- taking ------------------------------------------------------------------------------------------------
+    # ---- using spare capacity ----------------------------------------------------------------------------------
 
     def _lacking(self) -> list[str]:
-        """The types that could have more, in the order of the specification."""
+        """Return the types that could have more tasks, in the order of the specification."""
         return [name for name in self._sizes.sparing if self._sizes.number(name) < self._sizes.most(name)]
 
     def _look(self) -> None:
-        """For the first type that could have more, and for the next one where that has found no room."""
+        """Check the first type that could have more tasks, or the next one if that had no room."""
         lacking = self._lacking()
         if self._passed_over.issuperset(lacking):
             self._passed_over.clear()
@@ -408,7 +411,7 @@ class SpareRoom:
             key = next(self._looks)
             self._looking = key, name
             number = self._sizes.number(name)
-            # No more than it has: what is looked for is kept from others for a moment.
+            # At most its present number, because the check itself keeps that room from others for a moment.
             more = min(self._sizes.most(name) - number, max(number, 1))
             self._state.emit(LookForRoom(self._container_sizes.request(name, key), more))
 
@@ -418,17 +421,17 @@ class SpareRoom:
 
     @property
     def _is_calm(self) -> bool:
-        """Whether all that there is to be is at work, and nothing is about to change."""
+        """Whether all intended tasks are running and no change is under way."""
         if self._state.phase is not JobState.RUNNING or self._suspension.reason is not None:
             return False
         if self._sizes.wanted or self._groups.gang.restart or self._restarts.undecided:
             return False
         return all(task.state is TaskState.RUNNING for task in self._groups.gang.members if not task.vacant)
 
-    # ---- what is not to be had ---------------------------------------------------------------------------------
+    # ---- withdrawing requests ----------------------------------------------------------------------------------
 
     def _look_at_growth(self, now: float) -> None:
-        """Ask no longer for what nobody gives: the room that was found is gone."""
+        """Withdraw requests that the cluster does not grant, because the room is gone."""
         growing = {name: missing for name in self._sizes.by_policy if (missing := self._missing(name))}
         for name in list(self._give_up_at):
             if name not in growing:
@@ -441,7 +444,7 @@ class SpareRoom:
                 self._give_up(name, len(missing), now)
 
     def _missing(self, name: str) -> list[Task]:
-        """Those that are waited for; not such as are too many since the cluster wants others back."""
+        """Return the tasks whose containers are still requested, except those that a preemption removes."""
         leaving = self._sizes.excess(name)
         asked_for = [task for task in self._sizes.there(name) if task.absent and task.state is TaskState.REQUESTED]
         return [task for task in asked_for if task not in leaving]
@@ -455,10 +458,10 @@ class SpareRoom:
         reason = f"{what}; not asked for again for {span(wait)}"
         self._sizes.want({name: self._sizes.number(name) - missing}, reason, by_policy=True)
 
-    # ---- in words ----------------------------------------------------------------------------------------------
+    # ---- descriptions ------------------------------------------------------------------------------------------
 
     def describe(self) -> Iterator[str]:
-        """What the job would take."""
+        """Yield the types that could still grow."""
         for name in self._lacking():
             if name not in self._sizes.wanted and not self._groups.gang_has_succeeded:
                 yield f"up to {count(self._sizes.most(name), name)} when the queue has room to spare"

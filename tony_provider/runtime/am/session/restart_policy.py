@@ -1,4 +1,8 @@
-"""The decision whether a failed task may start again, and when."""
+"""Restart policy: whether and when failed tasks restart, and which tasks restart together.
+
+Contains the restart budget, the detection of repeated failures and of progress, the search for a failure's root cause,
+and the restart groups.
+"""
 
 from __future__ import annotations
 
@@ -26,18 +30,18 @@ FREE_MOVES = 3
 
 @attrs.frozen
 class RestartAt:
-    """The decision to start again."""
+    """The decision to restart."""
 
-    delay: float = 0.0  # seconds to wait before
+    delay: float = 0.0  # seconds to wait before the restart
 
 
 @attrs.frozen
 class NoRestart:
-    """The decision not to start again."""
+    """The decision not to restart."""
 
     why: str = ""  # in addition to the failure's message
     permanent: bool = False  # another application would fail in the same way
-    repeated: bool = False  # because the same failure was seen too often
+    repeated: bool = False  # because the same failure has occurred too often
 
 
 Decision = Union[RestartAt, NoRestart]
@@ -55,8 +59,8 @@ def decide(
 ) -> Decision:
     """Decide whether a failed task with this scope restarts. A restart is taken from the budget.
 
-    ``times``: number of the same failures without progress in between, see RepeatedFailures. ``moves``: number of
-    times without progress in between that a task has left a node which lacked something.
+    ``times`` is the number of equal failures without progress in between, see RepeatedFailures. ``moves`` is the number
+    of times without progress in between that a task has left a node which lacked something.
     """
     permanent = is_permanent(failure, policy)
     if scope is RestartScope.NEVER:
@@ -105,7 +109,7 @@ class RestartBudget:
     """
 
     def __init__(self, policy: RestartPolicy, times: Iterable[float] = ()) -> None:
-        """``times``: of the restarts so far, oldest first."""
+        """``times`` lists the times of the restarts so far, oldest first."""
         self._policy = policy
         self.times = list(times)
 
@@ -132,7 +136,7 @@ class RestartBudget:
 _VARYING = re.compile(
     "|".join(
         [
-            # With the directories before it, which differ between nodes and between disks of a node.
+            # Includes the preceding directories, which differ between nodes and between disks of a node.
             r"(?:/[^\s'\":,()]*)?\b(?:application|appattempt|container)(?:_e\d+)?(?:_\d+)+",
             r"\x1b\[[0-9;]*[A-Za-z]",  # colours
             r"(?m:^[IWEF]\d{4} [\d:.]+\s+\d+)",  # glog: severity, date, time, thread
@@ -158,18 +162,18 @@ class SeenFailure:
     """The time and the recognised kind of a program's failure."""
 
     time: float
-    what: str  # the same for the same failure
-    step: Optional[int] = None  # the newest that the processes had reported; None without any
+    what: str  # equal for equal failures
+    step: Optional[int] = None  # newest step that the processes had reported; None without any
 
 
 class RepeatedFailures:
-    """The failures since the last progress, see progress.py.
+    """The failures since the last progress, see GroupProgress.
 
     Times are the session's, in seconds.
     """
 
     def __init__(self, policy: RestartPolicy, seen: Iterable[SeenFailure] = ()) -> None:
-        """``seen``: oldest first."""
+        """``seen`` lists the failures so far, oldest first."""
         self._policy = policy
         self.seen = list(seen)
 
@@ -213,7 +217,7 @@ def essence(output: str) -> str:
     return _VARYING.sub("#", descriptions.last_traceback(output))
 
 
-LONGEST_START = 60.0  # seconds: a younger process may have saved its arguments, or what it was given to begin with
+LONGEST_START = 60.0  # seconds: a younger process may only have saved its arguments or its initial state
 
 
 @attrs.frozen
@@ -221,8 +225,8 @@ class CommittedSave:
     """Facts about a committed checkpoint that show whether its tasks have made progress."""
 
     tasks: Collection[str]
-    content_step: Optional[int]  # in its files, not only in their names
-    is_new: bool  # it has files of a content that the checkpoint before does not have
+    content_step: Optional[int]  # read from its files, not only from their names
+    is_new: bool  # it has files with a content that the previous checkpoint does not have
     process_seconds: float  # from the start of the processes until they saved
 
 
@@ -267,7 +271,7 @@ class _Recorded:
     began: float  # time of its first symptom
     since: float  # when it was recorded
     doubtful: bool
-    peers: Sequence[Task]  # that show whether only this task's node is the cause
+    peers: Sequence[Task]  # tasks that show whether only this task's node is the cause
 
 
 class RootCause:
@@ -292,7 +296,7 @@ class RootCause:
 
     @property
     def compares(self) -> bool:
-        """Whether the decision waits for tasks that may fail for the same cause. Until then they are not stopped."""
+        """Whether the decision waits for tasks that may fail for the same cause. They are not stopped until then."""
         return any(recorded.peers for recorded in self._recorded.values())
 
     def failed(
@@ -362,7 +366,7 @@ GANG = "gang"
 class ResumeChoice:
     """A request for a resume point, and its answer."""
 
-    generation: int  # that resumes from it
+    generation: int  # the generation that resumes from it
     made: bool = False
     resume: Optional[ResumePoint] = None  # None if no checkpoint exists
 
@@ -373,7 +377,7 @@ class SuspectResume:
 
     task: Task
     failure: Failure  # with the reason to give up
-    uri: str  # of the checkpoint
+    uri: str  # URI of the checkpoint
 
 
 @attrs.define
@@ -389,7 +393,7 @@ class Restart:
 
 @attrs.define(eq=False)
 class RestartGroup:
-    """Tasks that start again together, with their failures and restarts so far."""
+    """Tasks that restart together, with their failures and restarts so far."""
 
     name: str
     members: list[Task]
@@ -401,7 +405,7 @@ class RestartGroup:
     decided: bool = False  # the event log contains the decision to restart, and not yet the restart
     damaged: int = 0  # number of damaged resume points in a row
     moves: int = 0  # number of times that a task has left a node which lacked something, without progress in between
-    suspicions: set[str] = attrs.field(factory=set)  # for which a task has left its node, without progress in between
+    suspicions: set[str] = attrs.field(factory=set)  # problems for which tasks left nodes, without progress in between
     suspect: Optional[SuspectResume] = None  # the restart that is being prepared needs another checkpoint
 
     @property
@@ -416,7 +420,7 @@ class RestartGroup:
 
 
 class RestartGroups:
-    """All restart groups of a job: the gang, and each task that starts again alone."""
+    """All restart groups of a job: the gang, and each task that restarts alone."""
 
     def __init__(self, job: JobSpec, tasks: list[Task]) -> None:
         def group(name: str, members: list[Task]) -> RestartGroup:

@@ -1,4 +1,7 @@
-"""From a failure to the next start: stop processes, decide, and prepare the restart."""
+"""Restarts: from a failure to the next start of user processes.
+
+``Restarts`` collects failures, decides and schedules restarts. ``ProcessStarts`` stops and starts user processes.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +66,7 @@ class Restarts:
         self._starts = starts
         self._finished = finished
         self.held = False  # no process starts, and running processes are being stopped
-        self._active = {GANG: groups.gang}  # and other groups with pending work; the gang goes first
+        self._active = {GANG: groups.gang}  # and other groups with pending work; the gang comes first
 
     def prepare_start(self, now: float) -> None:
         """Prepare a start of the whole job: the first start, or the first after all containers were released."""
@@ -85,7 +88,7 @@ class Restarts:
             self._active[group.name] = group
 
     def trouble(self, task: Task, failure: Failure, now: float, *, doubtful: bool = False) -> None:
-        """Record the failure of a running task; see RootCause.failed. ``check`` handles the consequences."""
+        """Record the failure of a running task; see RootCause.failed. ``decide`` handles the consequences."""
         group = self._groups.of(task)
         peers = node_faults.peers_on_other_nodes(task, self._state) if node_faults.missing_on_node(failure) else ()
         group.root_cause.failed(task, failure, now, doubtful=doubtful, peers=peers)
@@ -387,7 +390,7 @@ class ProcessStarts:
         )
 
     def say_again(self, task: Task, start: int) -> None:
-        """Repeat orders that a reconnected executor, whose newest order was ``start``, may have missed."""
+        """Repeat orders that a reconnected executor may have missed. ``start`` is the start of its newest order."""
         process = task.process
         if process is None or not process.runs:
             return
@@ -433,13 +436,13 @@ class ProcessStarts:
         return not begun or any(self._containers.gang.brings(task) for task in restart.members)
 
     def _lacks(self, restart: Restart) -> bool:
-        """Whether the start has to wait for a task."""
+        """Return whether the start must wait for a task."""
         if self._state.first_come and restart is self._groups.gang.restart:
             return not any(task.ready for task in restart.members)
         return _held_up(restart, _is_missing)
 
     def chosen(self, generation: int, resume: Optional[ResumePoint]) -> None:
-        """Give the resume point to every group that asked for this generation."""
+        """Give the resume point to every group that requested it for this generation."""
         for group in self.waiting_for_choice(generation):
             if group.restart and group.restart.choice:
                 group.restart.choice.made, group.restart.choice.resume = True, resume

@@ -1,7 +1,7 @@
-"""The job's session: which task is where, what is to be done next, and how the job ends.
+"""State machine of a job: states of its tasks, next actions, and the job's end.
 
-A pure state machine: inputs come as method calls with the time (seconds of a clock that never goes back), outputs are
-lists of actions. It does no input or output of its own, so that every order of events can be tried in tests.
+Inputs are method calls with the time in seconds of a monotonic clock. Outputs are lists of actions. The session
+performs no input or output, so tests can try every order of events.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from tony_provider.runtime.protocol.status import ExportedModel, Failure, Failur
 
 
 class Session:
-    """The state machine of one job: handles what happens, one method for each, and returns the actions to carry out.
+    """The state machine of one job. Each method handles an event and returns the actions to carry out.
 
-    ``now`` is the session's time: seconds of a clock that never goes back.
+    ``now`` is the session's time, in seconds of a monotonic clock.
     """
 
     def __init__(
@@ -54,9 +54,11 @@ class Session:
         epoch: float = 0.0,
         zone_offsets: Sequence[ZoneOffset] = (),
     ) -> None:
-        """``jitter`` gives random numbers from 0 to 1; ``epoch`` + the session's time = seconds since the epoch.
+        """``jitter`` returns random numbers from 0 to 1.
 
-        ``zone_offsets``: of the time zone of the job's windows.
+        ``epoch`` is the session's time 0 in seconds since the Unix epoch.
+
+        ``zone_offsets`` belong to the time zone of the job's windows.
         """
         self.state = SessionState(job, framework, epoch)
         self.containers = Containers(self.state, jitter)
@@ -120,41 +122,41 @@ class Session:
 
     @property
     def tasks(self) -> Sequence[Task]:
-        """All tasks, by type as specified, then by index."""
+        """All tasks, in the order of the specified types and then by index."""
         return self.state.tasks
 
     @property
     def phase(self) -> JobState:
-        """What the job is doing, or how it has ended."""
+        """The present state of the job, or its final state."""
         return self.state.phase
 
     @property
     def generation(self) -> int:
-        """The number of the current generation: how often the gang was brought together."""
+        """The number of the current generation, which counts the rendezvous of the gang."""
         return self.state.generation.number
 
     @property
     def without(self) -> frozenset[str]:
-        """Names of the tasks that the current generation does without."""
+        """Names of the tasks that do not take part in the current generation."""
         return self.state.generation.without
 
     @property
     def verdict(self) -> Optional[Verdict]:
-        """How the job ends, once that is known; the tasks may still be ending."""
+        """The result of the job once it is known. Tasks may still be ending."""
         return self.state.verdict
 
     @property
     def publishing(self) -> bool:
-        """Whether only the outputs are not at their paths yet."""
+        """Whether the job only waits for its outputs to be published."""
         return self._completion.publishing
 
     @property
     def finished(self) -> bool:
-        """Whether the job is over: everything is stopped, or given up."""
+        """Whether the job is over: everything is stopped or given up."""
         return self.state.finished
 
     def task(self, name: str) -> Optional[Task]:
-        """The task with this name, such as worker:0; None when there is none."""
+        """Return the task with this name, such as worker:0, or None."""
         return self.state.by_name.get(name)
 
     @property
@@ -163,7 +165,7 @@ class Session:
         return self._liveness.heartbeat_seconds
 
     def refusal(self, name: str, attempt: int, container_id: str) -> Optional[str]:
-        """Why this executor may not speak (any more); None when it may."""
+        """Return the reason why this executor is rejected, or None if it is accepted."""
         task = self.task(name)
         if task is None:
             return f"the job has no task {name}"
@@ -175,35 +177,35 @@ class Session:
         return f"attempt {attempt} of {name} in {container_id} was replaced or ended"
 
     def commit_refusal(self, name: str, attempt: int, generation: int, start: int) -> Optional[str]:
-        """Why this start of this task may not commit a checkpoint (any more); None when it may."""
+        """Return the reason why this start of this task may not commit a checkpoint, or None if it may."""
         task = self._current(name, attempt)
         if task is None:
             return f"attempt {attempt} of {name} was replaced or ended"
         return self._checkpoints.commit_refusal(task, generation, start)
 
     def process_runs(self, name: str, attempt: int, start: int) -> bool:
-        """Whether this start of the task's user process is its newest and, as far as is known, has not ended."""
+        """Return whether this start of the task's user process is its newest and, as far as is known, has not ended."""
         task = self._current(name, attempt)
         process = task.process if task else None
         return process is not None and process.start == start and process.runs
 
     def mirror_ranks(self) -> Sequence[tuple[str, int]]:
-        """Names and ranks of the tasks of the current generation whose checkpoints are copied to the store."""
+        """Return names and ranks of the tasks of the current generation whose checkpoints are copied to the store."""
         return self._checkpoints.ranks()
 
     def checkpoint_groups(self) -> dict[str, str]:
-        """The group of each of these tasks. Checkpoints of different groups have nothing to do with each other."""
+        """Return the restart group of each task whose checkpoints are stored. Groups have independent checkpoints."""
         return {name: self._checkpoints.group_of(self.state.by_name[name]) for name, _ in self.mirror_ranks()}
 
     def still_copies(self, name: str) -> bool:
-        """Whether another checkpoint may come of the newest process of this task."""
+        """Return whether the newest process of this task may still store a checkpoint."""
         task = self.task(name)
         return task is not None and task.busy
 
     # ---- the cluster -------------------------------------------------------------------------------------------
 
     def start(self, now: float, largest: Optional[Largest] = None) -> list[Action]:
-        """Begin: ask for the gang's containers. ``largest``: what the cluster gives at most, where that is known."""
+        """Begin the job and request the gang's containers. ``largest`` is the cluster's largest container, if known."""
         self._begin(now, now, largest)
         self._opening_times.tick(now)
         if self.suspension.reason is None:
@@ -221,7 +223,7 @@ class Session:
     ) -> list[Action]:
         """Begin as a later application master, in place of ``start``.
 
-        ``containers`` are those that its cluster listed; ``former`` is the newest status of the master before it.
+        ``containers`` are those that its cluster listed; ``former`` is the newest status of the former master.
         """
         started = now if history.started is None else history.started - self.state.epoch
         self._begin(min(started, now), now, largest)
@@ -250,17 +252,17 @@ class Session:
             self.containers.sizes.limit(largest)
 
     def allocated(self, key: int, container: Container, now: float) -> list[Action]:
-        """The cluster has given a container for the request with this key."""
+        """Handle a container that the cluster grants for the request with this key."""
         self.containers.granted(key, container, now)
         return self._checked(now)
 
     def not_placed(self, key: int, reason: str, now: float) -> list[Action]:
-        """The cluster has found no place for the container of the request with this key; it is asked for again."""
+        """Handle a request with this key for which the cluster found no node. It is requested again."""
         self.containers.not_placed(key, reason)
         return self._checked(now)
 
     def launch_failed(self, container_id: str, reason: str, now: float) -> list[Action]:
-        """A node did not start a container's program."""
+        """Handle a node's refusal to start a container's program."""
         self._container_failures.not_launched(container_id, reason, now)
         return self._checked(now)
 
@@ -271,31 +273,31 @@ class Session:
         return self._checked(now)
 
     def preempting(self, container_ids: Sequence[str], seconds: Optional[float], now: float) -> list[Action]:
-        """The cluster will take these containers back, in about that many seconds when known."""
+        """Handle an advance notice that the cluster takes containers back, in about ``seconds`` if known."""
         self.spare_room.disturbed()
         self._notices.preempting(container_ids, seconds)
         return self._checked(now)
 
     def node_leaving(self, node: str, seconds: Optional[float], now: float) -> list[Action]:
-        """The containers of a node (host:port) will end, in about that many seconds when known."""
+        """Handle an advance notice that a node (host:port) ends its containers, in about ``seconds`` if known."""
         self.spare_room.disturbed()
         self._notices.node_leaving(node, seconds)
         return self._checked(now)
 
     def nodes_counted(self, nodes: int) -> list[Action]:
-        """The cluster has this number of usable nodes."""
+        """Record the number of usable nodes of the cluster."""
         self.containers.nodes_counted(nodes)
         return self.state.taken()
 
     def room(self, room: Room, now: float) -> list[Action]:
-        """The cluster has told what room there is for more."""
+        """Handle the cluster's answer about spare capacity."""
         self.spare_room.heard(room, now)
         return self.state.taken()
 
     def stop_requested(self, reason: str, now: float, *, grace: Optional[float] = None) -> list[Action]:
-        """Somebody wants the job to end now; ``grace`` instead of timeouts.grace.
+        """End the job at a user's request. ``grace`` replaces timeouts.grace.
 
-        Asked again, what still runs gets the shorter grace; with none, containers are taken away.
+        A second request shortens the grace of running processes. Without a grace, it releases their containers.
         """
         if self.state.verdict:
             self._completion.hurry(now, grace)
@@ -304,22 +306,25 @@ class Session:
         return self._checked(now)
 
     def suspend_requested(self, reason: str, now: float) -> list[Action]:
-        """Somebody wants all containers given back, after a checkpoint. Asked again, nothing changes."""
+        """Release all containers after a checkpoint, at a user's request. A second request changes nothing."""
         self.suspension.ask(reason)
         return self._checked(now)
 
     def resume_requested(self, reason: str, now: float) -> list[Action]:
-        """Somebody wants a job that is suspended, or about to be, to go on. One that is not goes on as it does."""
+        """Resume a suspended job, or cancel a pending suspension. Otherwise the request changes nothing."""
         self.suspension.resume(reason, now)
         return self._checked(now)
 
     def resize_requested(self, counts: Mapping[str, int], reason: str, now: float) -> list[Action]:
-        """Somebody wants so many tasks of these types. Asked again, or beyond what the job allows, nothing changes."""
+        """Set the numbers of tasks of these types, at a user's request.
+
+        A repeated request, or one beyond the job's limits, changes nothing.
+        """
         self.resizing.ask(counts, reason, now)
         return self._checked(now)
 
     def fail(self, kind: FailureKind, message: str, now: float) -> list[Action]:
-        """End the job for a reason that is no task's."""
+        """End the job for a reason that is not a task's failure."""
         self._completion.fail(Failure(kind, message), now)
         return self._checked(now)
 
@@ -336,14 +341,14 @@ class Session:
         return self._checked(now)
 
     def resume_failed(self, generation: int, reason: str, now: float) -> list[Action]:
-        """The store has not answered ChooseResumePoint for long."""
+        """Handle a store that has not answered ChooseResumePoint in time."""
         self._checkpoints.not_chosen(generation, reason, now)
         return self._checked(now)
 
     def checkpoint_committed(
         self, point: ResumePoint, save: CommittedSave, now: float, *, copy_seconds: float = 0.0
     ) -> list[Action]:
-        """A checkpoint is on the store, and counts; ``copy_seconds``: that it took to copy it there."""
+        """Handle a committed checkpoint. ``copy_seconds`` is the time that its copy to the store took."""
         self.times.copied(copy_seconds)
         before = self.state.checkpoint or self.state.generation.resume
         self._checkpoints.committed(point, save)
@@ -366,19 +371,19 @@ class Session:
         return self._checked(now)
 
     def checkpoint_requested(self, reason: str, now: float) -> list[Action]:
-        """Somebody wants a checkpoint now."""
+        """Request a checkpoint now, for a user."""
         self._notices.checkpoint_requested(reason)
         return self._checked(now)
 
     # ---- exports of the model ----------------------------------------------------------------------------------
 
     def export_requested(self, reason: str, asked_ms: int, now: float) -> list[Action]:
-        """Somebody wants an export of the model; ``asked_ms`` (epoch) tells one request from another."""
+        """Request an export of the model, for a user. ``asked_ms`` (since the epoch) identifies the request."""
         self._exports.ask(reason, asked_ms)
         return self._checked(now)
 
     def exported(self, name: str, attempt: int, export: ExportedModel, problem: str, now: float) -> list[Action]:
-        """A task's program has exported its model. ``problem``: why that is not on the store; empty: it is."""
+        """Handle a model that a task's program exported. ``problem`` is why it is not on the store; empty if it is."""
         task = self._current(name, attempt)
         if task and problem:
             self._exports.failed(task, export, problem)
@@ -400,10 +405,10 @@ class Session:
         container_id: str,
         now: float,
     ) -> list[Action]:
-        """An executor's stream is up.
+        """Handle the registration of an executor, whose stream is up.
 
-        ``generation``, ``start`` and ``resumed`` are those of the newest rendezvous that reached it, 0 and None
-        for none. What had ended by then it tells again.
+        ``generation``, ``start`` and ``resumed`` belong to the newest rendezvous that reached it (0, 0 and None without
+        one). It reports processes that have ended by then again.
         """
         task = self.task(name)
         if task is None or self.refusal(name, attempt, container_id) is not None:
@@ -415,19 +420,19 @@ class Session:
         return self._checked(now)
 
     def disconnected(self, name: str, attempt: int, now: float) -> list[Action]:
-        """An executor's stream is down; it may come back."""
+        """Handle the loss of an executor's stream. The executor may reconnect."""
         task = self._current(name, attempt)
         if task:
             self._reports.disconnected(task, now)
         return self._checked(now)
 
     def left(self, container_id: str, now: float) -> list[Action]:
-        """The executor in it has taken leave: its processes have ended, its log is kept, and the container ends."""
+        """Handle the last message of an executor: its processes have ended, its log is kept, and the container ends."""
         self.containers.shutdowns.left(container_id)
         return self._checked(now)
 
     def heartbeat(self, name: str, attempt: int, beat: Heartbeat, now: float) -> list[Action]:
-        """An executor's heartbeat has come."""
+        """Handle a heartbeat of an executor."""
         task = self._current(name, attempt)
         if task:
             self.use.heard(task, beat, now)
@@ -437,7 +442,7 @@ class Session:
         return self.state.taken()
 
     def process_started(self, name: str, attempt: int, start: int, now: float) -> list[Action]:
-        """A task's user process runs."""
+        """Record that a task's user process runs."""
         task = self._current(name, attempt)
         if task:
             self._reports.process_started(task, start, now)
@@ -446,7 +451,7 @@ class Session:
         return self._checked(now)
 
     def process_ended(self, name: str, attempt: int, end: ProcessEnd, now: float) -> list[Action]:
-        """A task's user process has ended, or could not be started."""
+        """Handle the end of a task's user process, or its failure to start."""
         task = self._current(name, attempt)
         if task:
             if end.progress:
@@ -464,14 +469,14 @@ class Session:
     def stacks_written(
         self, name: str, attempt: int, start: int, stacks: tuple[ProcessStack, ...], now: float
     ) -> list[Action]:
-        """Take the stacks of a task's processes, which will be stopped now."""
+        """Record the stacks of a task's processes, which will be stopped now."""
         task = self._current(name, attempt)
         if task and task.process and task.process.start == start:
             task.process.stacks = stacks
         return self._checked(now)
 
     def last_words(self, name: str, attempt: int, tail: str, now: float) -> list[Action]:
-        """A task's container is being killed; ``tail`` is the end of what its user process had printed."""
+        """Record the end of a user process's output when its container is killed."""
         task = self._current(name, attempt)
         if task:
             task.last_words = tail
@@ -480,28 +485,31 @@ class Session:
     def restore_failed(
         self, name: str, attempt: int, start: int, uri: str, damaged: bool, reason: str, now: float
     ) -> list[Action]:
-        """The resume point (``uri``; empty: something else) could not be put into a task's checkpoint directory."""
+        """Handle a failed restore of a task's checkpoint directory.
+
+        ``uri`` is the resume point; empty for another cause.
+        """
         task = self._current(name, attempt)
         if task:
             self._checkpoints.not_restored(task, start, uri, damaged, reason, now)
         return self._checked(now)
 
     def notes_kept(self, name: str, attempt: int, now: float) -> list[Action]:
-        """The answer to KeepNotes."""
+        """Receive the answer to KeepNotes."""
         task = self._current(name, attempt)
         if task:
             self._finished.release(task, now)
         return self._checked(now)
 
     def outputs_published(self, problem: str, now: float) -> list[Action]:
-        """The answer to PublishOutputs; ``problem`` is empty when they are at their paths."""
+        """Receive the answer to PublishOutputs. ``problem`` is empty if the outputs are at their paths."""
         self._completion.outputs_published(problem)
         return self._checked(now)
 
     # ---- the clock ---------------------------------------------------------------------------------------------
 
     def tick(self, now: float) -> list[Action]:
-        """Look at what time it is: to be called twice a second or so."""
+        """Handle the passing of time. The master calls it about twice a second."""
         if self.state.finished:
             return []
         self.use.tick(now)
@@ -509,14 +517,14 @@ class Session:
         return self._checked(now)
 
     def _current(self, name: str, attempt: int) -> Optional[Task]:
-        """The task, if this attempt of it may speak: its container is the one that the session counts on."""
+        """Return the task if this attempt of it may report: the session counts on its container."""
         task = self.task(name)
         if task is None or task.attempt != attempt or not task.has_container:
             return None
         return task
 
     def _checked(self, now: float) -> list[Action]:
-        """What follows from the state."""
+        """Apply the consequences of the new state and return the actions."""
         state = self.state
         self.recovery.check(now)
         if state.verdict is None and state.phase is not JobState.RECOVERING:
@@ -526,7 +534,7 @@ class Session:
             self.resizing.check(now)
             self._restarts.advance(now)
             self.resizing.look_at_end()
-        # Also while a later stage waits for its containers: what decides may be over without it.
+        # Also while a later stage waits for its containers: the deciding tasks may end without that stage.
         if state.verdict is None and state.phase is not JobState.RECOVERING and not self._restarts.undecided:
             self._completion.look_at_success(now)
             self.stages.check(now)

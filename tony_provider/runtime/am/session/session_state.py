@@ -1,4 +1,7 @@
-"""A task's user process: one start of it, from the order to the last copy of a checkpoint."""
+"""State of a job's session: tasks, user processes, generations, and executors' reports.
+
+``SessionState`` holds the tasks and the pending actions. All parts of the session share it.
+"""
 
 from __future__ import annotations
 
@@ -32,22 +35,22 @@ from tony_provider.runtime.protocol.status import (
 
 @attrs.frozen
 class ProcessEnd:
-    """How a user process ended, as its executor saw it."""
+    """The end of a user process, as its executor reports it."""
 
     start: int
-    exit_code: int = 0  # when no signal ended it
-    signal: int = 0  # 0: none
+    exit_code: int = 0  # exit code if no signal ended the process
+    signal: int = 0  # 0 if no signal ended it
     out_of_memory: bool = False
-    stopped: bool = False  # the executor was told to stop it
+    stopped: bool = False  # the executor received an order to stop it
     output_tail: str = ""  # last lines of its stderr
-    error: str = ""  # what the executor itself could not do
-    not_kept: str = ""  # it ended well, and why what it left could not be kept
-    model_dir: str = ""  # URI; empty: it left none
+    error: str = ""  # failure of the executor itself
+    not_kept: str = ""  # reason why its results could not be stored, although it ended successfully
+    model_dir: str = ""  # URI; empty if it left no model
     progress: Optional[TaskProgress] = None
-    output_problem: str = ""  # why lines that it printed are lost
+    output_problem: str = ""  # reason why lines of its output are lost
     node_problem: str = ""  # what its node or container lacks
-    process: str = ""  # which of several processes it was
-    outputs: tuple[OutputPart, ...] = ()  # what it left for outputs of the job, on the store
+    process: str = ""  # its name if the task has several processes
+    outputs: tuple[OutputPart, ...] = ()  # its parts of the job's outputs, on the store
 
     @property
     def succeeded(self) -> bool:
@@ -56,7 +59,7 @@ class ProcessEnd:
 
     @property
     def in_words(self) -> str:
-        """What became of the user process, to follow the task's name."""
+        """Return the fate of the process as text that follows the task's name."""
         return f"{self.process} {self._fate}" if self.process else self._fate
 
     @property
@@ -95,26 +98,26 @@ class Settlement:
 
 @attrs.define(eq=False)
 class ProcessState:
-    """Times are the session's clock, in seconds."""
+    """One start of a user process. Times are the session's clock, in seconds."""
 
     start: int
     generation: int
-    order: Optional[SendRendezvous] = None  # None: a former application master gave it
-    resumed: Optional[ResumePoint] = None  # what its directory was restored from, perhaps for a former process
+    order: Optional[SendRendezvous] = None  # None if a former application master sent it
+    resumed: Optional[ResumePoint] = None  # checkpoint in its directory, perhaps restored for a former process
     started_at: Optional[float] = None
-    moved_at: Optional[float] = None  # when it was last seen to take a step, or started
-    step: Optional[int] = None  # the newest that it reported
+    moved_at: Optional[float] = None  # time of its start or of its last new step
+    step: Optional[int] = None  # newest reported step
     stepped: bool = False  # this process has reported a step, not only its predecessor
     end: Optional[ProcessEnd] = None
-    not_copied: str = ""  # once it is settled: why its newest checkpoint is not on the store
+    not_copied: str = ""  # reason why its newest checkpoint is not on the store; set once it is settled
     ready: bool = False  # its readiness probe has succeeded
-    settled: bool = False  # nothing more comes of it: it has ended, and so have the copies of its checkpoints
-    stacks: Optional[tuple[ProcessStack, ...]] = None  # if they were requested, and have come
-    stop_by: Optional[float] = None  # it was told to stop, and is to be settled by then
+    settled: bool = False  # it has ended, and so have the copies of its checkpoints
+    stacks: Optional[tuple[ProcessStack, ...]] = None  # if requested and received
+    stop_by: Optional[float] = None  # time by which it must be settled after an order to stop; None without an order
 
     @property
     def runs(self) -> bool:
-        """As far as is known: it was ordered, and did not end."""
+        """Whether the process was ordered and has not ended, as far as the session knows."""
         return self.end is None and not self.settled
 
     @property
@@ -122,38 +125,39 @@ class ProcessState:
         return self.end is not None and self.end.succeeded
 
     def moved(self, step: int, now: float) -> None:
-        """It reported this step."""
+        """Record a reported step."""
         if step != self.step:
             self.step, self.moved_at = step, now
 
 
 @attrs.frozen
 class Heartbeat:
-    """What a heartbeat says."""
+    """The content of an executor's heartbeat."""
 
     rss_bytes: int = 0
     cpu_percent: float = 0.0
     progress: Optional[TaskProgress] = None
     activity: str = ""
-    trouble: str = ""  # what does not get to the store at present, and why
-    notices: tuple[str, ...] = ()  # about files of this start that are not stored
-    output_problem: str = ""  # why lines that it printed are lost
+    trouble: str = ""  # what cannot be stored at present, and why
+    notices: tuple[str, ...] = ()  # notices about files of this start that are not stored
+    output_problem: str = ""  # reason why lines of its output are lost
     ready: bool = False  # its readiness probe has succeeded
-    further: list[ProcessStatus] = attrs.field(factory=list)  # its other processes, where it has several
-    read_bytes: Optional[int] = None  # from disks, since its executor began; so the next three. None: cannot be told
+    further: list[ProcessStatus] = attrs.field(factory=list)  # the other processes of a task with several
+    read_bytes: Optional[int] = None  # from disks since the executor began, like the next three; None if unknown
     written_bytes: Optional[int] = None
-    received_bytes: Optional[int] = None  # by network, where the container has one of its own
+    received_bytes: Optional[int] = None  # by network, if the container has a network namespace
     sent_bytes: Optional[int] = None
-    gpu_percent: Optional[float] = None  # mean over its GPUs; 100 is one of them, busy all the time
-    gpu_bytes: Optional[int] = None  # of all its GPUs together
-    node_busy_percent: Optional[float] = None  # of all processors of its node; None: cannot be told
+    gpu_percent: Optional[float] = None  # mean over its GPUs; 100 means that one GPU is always busy
+    gpu_bytes: Optional[int] = None  # total of all its GPUs
+    node_busy_percent: Optional[float] = None  # of all processors of its node; None if unknown
 
 
 @attrs.define(eq=False)
 class Task:
-    """A task, its container, its executor and its user process, as far as the session counts on them.
+    """A task with its container, executor and user process, as the session knows them.
 
-    Its states and its container's change as ``lifecycle`` says. Times are the session's clock, in seconds.
+    ``lifecycle`` objects restrict the changes of the task's and the container's state. Times are the session's clock,
+    in seconds.
     """
 
     type: str
@@ -162,25 +166,25 @@ class Task:
     spec: TaskSpec
     decisive: bool
     scope: RestartScope
-    successes: set[str] = attrs.field(factory=set)  # names of those that decide and have succeeded; shared by all tasks
-    absent: bool = False  # the gang goes on without it, for now
-    vacant: bool = False  # and nothing is asked for it: what the queue had to spare went to others
+    successes: set[str] = attrs.field(factory=set)  # names of deciding tasks that have succeeded; shared by all tasks
+    absent: bool = False  # the gang runs without this task for now
+    vacant: bool = False  # and no container is requested, because the queue gave its resources to others
     failure: Optional[Failure] = None
-    trouble_at: Optional[float] = None  # first sign that something is wrong with it
-    told_to_stop: bool = False  # for good: the job is ending
-    waits: bool = False  # for tasks of other types; no container is asked for
-    given_up: bool = False  # it has failed for good, and the job goes on
-    recorded: bool = False  # the event log says that it is over
-    released: bool = False  # it has succeeded, and its container was given back
+    trouble_at: Optional[float] = None  # time of the first sign of a problem
+    told_to_stop: bool = False  # stopped permanently, because the job is ending
+    waits: bool = False  # for tasks of other types, without a container request
+    given_up: bool = False  # it has failed permanently, and the job continues
+    recorded: bool = False  # the event log contains its end
+    released: bool = False  # it has succeeded, and its container was released
 
     # its container
-    attempt: int = 1  # counts its containers
-    replaced: int = 0  # containers in a row in which no user process of it has run
-    key: Optional[int] = None  # of the outstanding request
+    attempt: int = 1  # number of its newest container
+    replaced: int = 0  # containers in a row in which no user process of the task has run
+    key: Optional[int] = None  # key of the outstanding request
     container: Optional[Container] = None
-    yields: bool = False  # the cluster has said that it takes this container back
-    unfit: bool = False  # it needs another container as soon as nothing more comes of this one
-    deadline: Optional[float] = None  # of a replacement's allocation, or of the registration
+    yields: bool = False  # the cluster has announced that it takes this container back
+    unfit: bool = False  # needs another container once this one has nothing more to deliver
+    deadline: Optional[float] = None  # for the allocation of a replacement, or for the registration
 
     # its executor
     connected: bool = False  # its stream is up
@@ -190,18 +194,18 @@ class Task:
     rss_bytes: Optional[int] = None
     cpu_percent: Optional[float] = None
     activity: str = ""
-    store_trouble: str = ""  # what does not get to the store at present, and why
-    notices: tuple[str, ...] = ()  # about files of its newest start that are not stored
+    store_trouble: str = ""  # what cannot be stored at present, and why
+    notices: tuple[str, ...] = ()  # notices about files of its newest start that are not stored
     unstored: Optional[int] = None  # number of files of its newest process that are not stored
-    output_problem: str = ""  # why lines that it printed in this container are lost
-    last_words: str = ""  # the end of what was printed in it, when it was killed
+    output_problem: str = ""  # reason why lines of its output in this container are lost
+    last_words: str = ""  # end of its output when the container was killed
 
     # its user process
-    start: int = 0  # counts the starts of it, over containers and application masters
-    anew: int = 0  # what start was when the job came again: it has begun since then once that is more
-    process: Optional[ProcessState] = None  # the newest in this container
+    start: int = 0  # number of its starts, across containers and application masters
+    anew: int = 0  # value of ``start`` when the task began again; a higher ``start`` means that it has started since
+    process: Optional[ProcessState] = None  # newest process in this container
     progress: Optional[TaskProgress] = None
-    further: list[ProcessStatus] = attrs.field(factory=list)  # the other processes, where it has several
+    further: list[ProcessStatus] = attrs.field(factory=list)  # the other processes of a task with several
 
     _lifecycle: Lifecycle[TaskState] = attrs.field(init=False)
     _container_lifecycle: Lifecycle[ContainerState] = attrs.field(init=False)
@@ -217,7 +221,7 @@ class Task:
         return self._lifecycle.state
 
     def enter(self, state: TaskState) -> None:
-        """Raises ImpossibleTransitionError."""
+        """Change the state. Raises ImpossibleTransitionError."""
         self._lifecycle.enter(state)
         if self.decisive and state is TaskState.SUCCEEDED:
             self.successes.add(self.name)
@@ -225,7 +229,7 @@ class Task:
             self.successes.discard(self.name)
 
     def fail(self, failure: Failure, state: TaskState) -> None:
-        """``state``: FAILED, or LOST with its container."""
+        """Record a failure. ``state`` is FAILED, or LOST if the container is lost."""
         self.failure = failure
         self.enter(state)
 
@@ -239,7 +243,7 @@ class Task:
 
     @property
     def over(self) -> bool:
-        """It needs no container any more, though the job goes on."""
+        """Whether the task needs no more containers although the job continues."""
         return self.given_up or self.released
 
     @property
@@ -258,22 +262,22 @@ class Task:
 
     @property
     def launched(self) -> bool:
-        """An executor was started in the container, which may have ended since."""
+        """Whether an executor was started in the container, which may have ended since."""
         return self.container_state in (ContainerState.LAUNCHED, ContainerState.ENDED)
 
     @property
     def container_ended(self) -> bool:
-        """Or was taken from it."""
+        """Whether the container has ended or was released."""
         return self.container_state in (ContainerState.UNUSED, ContainerState.ENDED)
 
     def container_launched(self, container: Container) -> None:
-        """It was granted, and an executor starts in it."""
+        """Record that the container was granted and that an executor starts in it."""
         self.container = container
         self._container_lifecycle.enter(ContainerState.LAUNCHED)
         self.enter(TaskState.STARTING)
 
     def container_adopted(self, container: Container) -> None:
-        """A former application master launched it, and its executor is back."""
+        """Record that the executor of a container from a former application master has registered."""
         self.container = container
         self._container_lifecycle.enter(ContainerState.LAUNCHED)
         self.enter(TaskState.REGISTERED)
@@ -282,52 +286,52 @@ class Task:
         self._container_lifecycle.enter(ContainerState.ENDED if self.launched else ContainerState.UNUSED)
 
     def without_container(self) -> None:
-        """Another one is wanted."""
+        """Forget the container, because another one is needed."""
         self.container = None
         self._container_lifecycle.enter(ContainerState.NONE)
         self.enter(TaskState.REQUESTED)
 
-    # ---- what may be done with it ------------------------------------------------------------------------------
+    # ---- conditions and changes --------------------------------------------------------------------------------
 
     @property
     def is_up(self) -> bool:
-        """Its executor has registered and can be told something."""
+        """Whether its executor is registered and connected."""
         return self.connected and self.has_container and bool(self.host)
 
     @property
     def silent(self) -> bool:
-        """Its executor should be heard of and its stream is down."""
+        """Whether the stream of its executor is down although the executor should report."""
         return self.heard_at is not None and not self.connected and self.has_container and not self.ended
 
     @property
     def runs(self) -> bool:
-        """Its user process runs, and its executor can be told something."""
+        """Whether its user process runs and its executor is connected."""
         process = self.process
         return process is not None and process.started_at is not None and process.runs and self.is_up
 
     @property
     def has_begun(self) -> bool:
-        """Its user process was ordered since the job began, or came again after all containers were given back."""
+        """Whether a user process was ordered since the job began or, after a suspension, began again."""
         return self.start > self.anew
 
     @property
     def busy(self) -> bool:
-        """Something may still come of its user process: its end, or a checkpoint."""
+        """Whether its user process may still report its end or a checkpoint."""
         return self.process is not None and not self.process.settled and self.has_container
 
     @property
     def is_uploading(self) -> bool:
-        """Its user process has ended, and its results are on their way: executors say so by a memory of 0."""
+        """Whether its user process has ended and its results are being stored. Executors report a memory of 0 then."""
         process = self.process
         return process is not None and process.started_at is not None and process.runs and self.rss_bytes == 0
 
     @property
     def ready(self) -> bool:
-        """Its user process can be started."""
+        """Whether a user process can be started."""
         return self.is_up and not self.busy and not self.unfit
 
     def back_to_request(self) -> None:
-        """Its container is gone and another one is wanted, for the next attempt."""
+        """Forget the container and request another one for the next attempt."""
         self.attempt += 1
         self.without_container()
         self.process = self.deadline = None
@@ -338,7 +342,7 @@ class Task:
         self.further, self.notices, self.unstored = [], (), None
 
     def vacate(self) -> None:
-        """It has no container any more, or none yet, and none is wanted until there is room to spare."""
+        """Give up the container, or the request for one, until the queue has spare capacity."""
         if self.launched:
             self.back_to_request()
         self.container_gone()
@@ -347,7 +351,7 @@ class Task:
         self.enter(TaskState.LOST)
 
     def occupy(self) -> None:
-        """A container is wanted for it again, as for others."""
+        """Request a container again for a vacant task."""
         if self.vacant:
             self.absent = self.vacant = False
             self.failure = None
@@ -358,20 +362,20 @@ class Task:
 class TaskOutcome:
     """The end of a task that needs no container any more."""
 
-    failure: Optional[Failure] = None  # None: it has succeeded
-    model_dir: str = ""  # URI; empty: it left none
+    failure: Optional[Failure] = None  # None if it has succeeded
+    model_dir: str = ""  # URI; empty if it left no model
     progress: Optional[TaskProgress] = None
-    outputs: list[OutputPart] = attrs.field(factory=list)  # what it left for outputs of the job
+    outputs: list[OutputPart] = attrs.field(factory=list)  # its parts of the job's outputs
 
 
 def ended_record(task: Task, outcome: TaskOutcome) -> dict[str, Any]:
-    """The part of its TaskHistory by which nobody runs it again."""
+    """Mark the task as recorded. Return the part of its TaskHistory that prevents another run."""
     task.recorded = True
     return {"outcome": to_plain(outcome)}
 
 
 def reopened_record(task: Task) -> dict[str, Any]:
-    """The part of its TaskHistory by which it runs again after all; empty where nothing says otherwise."""
+    """Mark the task as not recorded. Return the part of its TaskHistory that permits another run, if any is needed."""
     was_recorded, task.recorded = task.recorded, False
     return {"outcome": None} if was_recorded else {}
 
@@ -380,13 +384,13 @@ def reopened_record(task: Task) -> dict[str, Any]:
 class Generation:
     """One rendezvous of the gang."""
 
-    number: int = 0  # 0: there was none yet
-    resume: Optional[ResumePoint] = None  # None: from the beginning, or not known
-    addresses: dict[str, TaskAddress] = attrs.field(factory=dict)  # by task; the newest of those that take part
+    number: int = 0  # 0 before the first rendezvous
+    resume: Optional[ResumePoint] = None  # None if it starts from the beginning, or if unknown
+    addresses: dict[str, TaskAddress] = attrs.field(factory=dict)  # newest address of each participating task, by name
     without: frozenset[str] = frozenset()  # tasks that do not take part
-    _cluster: Optional[ClusterSpec] = attrs.field(default=None, init=False, eq=False)  # until an address changes
-    _listed: list[TaskAddress] = attrs.field(factory=list, init=False, eq=False)  # what it is made of
-    _places: dict[str, int] = attrs.field(factory=dict, init=False, eq=False)  # of the tasks in there
+    _cluster: Optional[ClusterSpec] = attrs.field(default=None, init=False, eq=False)  # cache until an address changes
+    _listed: list[TaskAddress] = attrs.field(factory=list, init=False, eq=False)  # the addresses in the cache, in order
+    _places: dict[str, int] = attrs.field(factory=dict, init=False, eq=False)  # positions in ``_listed``, by task name
 
     def enter(self, name: str, address: TaskAddress) -> None:
         if self.addresses.get(name) == address:
@@ -397,10 +401,9 @@ class Generation:
             self._listed[self._places[name]] = address
 
     def cluster(self, tasks: Callable[[], Sequence[Task]]) -> ClusterSpec:
-        """One and the same as long as it is: it is large, and so is what is made of it.
+        """Return the cluster specification. It is large, so the same object is returned until an address changes.
 
-        ``tasks`` gives those that belong to it. It is asked once: where tasks begin by the thousand, each with an
-        address of its own, the others' stay the same.
+        ``tasks`` returns the members. It is called only once, because thousands of tasks may begin one after the other.
         """
         if not self._listed:
             for place, task in enumerate(tasks()):
@@ -416,15 +419,15 @@ def _without_address(task: Task) -> TaskAddress:
 
 
 class SessionState:
-    """``out`` are the actions that were not taken yet."""
+    """State that all parts of the session share. ``out`` lists the actions that the master has not yet taken."""
 
     def __init__(self, job: JobSpec, framework: Framework, epoch: float) -> None:
-        """``epoch`` + the session's time = seconds since the epoch."""
+        """``epoch`` is the session's time 0, in seconds since the Unix epoch."""
         decisive = deciding_types(job, framework)
         self.job = job
         self.epoch = epoch
-        self.successes: set[str] = set()  # names of the tasks that decide and have succeeded
-        self._every = [  # also those that the job may be resized to
+        self.successes: set[str] = set()  # names of the deciding tasks that have succeeded
+        self._every = [  # including those that a resize may add
             Task(
                 name,
                 index,
@@ -438,7 +441,7 @@ class SessionState:
             for role in [job.role(name)]
             for index in range(spec.most_instances)
         ]
-        self.instances = {name: spec.instances for name, spec in job.tasks.items()}  # as many as there are at present
+        self.instances = {name: spec.instances for name, spec in job.tasks.items()}  # present number of tasks, by type
         self.tasks: list[Task] = []
         self.of_type: dict[str, list[Task]] = {name: [] for name in job.tasks}
         self.first_come = job.start is StartRule.FIRST_COME
@@ -448,17 +451,17 @@ class SessionState:
         self.resize({})
         self._lifecycle = Lifecycle("the job", state_transitions.JOB, JobState.WAITING)
         self.generation = Generation()
-        self.checkpoint: Optional[ResumePoint] = None  # the newest that was committed
+        self.checkpoint: Optional[ResumePoint] = None  # newest committed checkpoint
         self.checkpoint_problem = ""  # the reason if no checkpoint can be stored
-        self.export: Optional[ExportedModel] = None  # the newest that is on the store
-        self.export_request: Optional[ExportRequest] = None  # that is not answered
-        self.export_problem = ""  # why the newest is not on the store; empty: it is, or there is none
-        self.went_back = ""  # URI of an older checkpoint than the newest one, from which the job resumed last
+        self.export: Optional[ExportedModel] = None  # newest export on the store
+        self.export_request: Optional[ExportRequest] = None  # open request for an export
+        self.export_problem = ""  # reason why the newest export is not on the store; empty if it is, or if none exists
+        self.went_back = ""  # URI of the checkpoint of the last resume, if it was not the newest one
         self.restarts = 0
         self.verdict: Optional[Verdict] = None
-        self.parts: tuple[OutputPart, ...] = ()  # of outputs: those that count, once all that decide have succeeded
+        self.parts: tuple[OutputPart, ...] = ()  # parts of outputs to publish, once all deciding tasks have succeeded
         self.warnings: list[str] = []
-        self.quota_warning = ""  # that a quota may soon prevent checkpoints
+        self.quota_warning = ""  # warning that a quota may soon prevent checkpoints
         self.out: list[Action] = []
 
     @property
@@ -466,22 +469,22 @@ class SessionState:
         return self._lifecycle.state
 
     def enter(self, phase: JobState) -> None:
-        """Raises ImpossibleTransitionError."""
+        """Change the job's state. Raises ImpossibleTransitionError."""
         self._lifecycle.enter(phase)
 
     def resize(self, instances: Mapping[str, int]) -> None:
-        """Have so many tasks of these types from now on. Whoever holds ``tasks`` or ``of_type`` sees it."""
+        """Set the number of tasks of these types. The lists ``tasks`` and ``of_type`` change in place."""
         self.instances.update(instances)
         self.tasks[:] = [task for task in self._every if self.has(task)]
         for name, tasks in self.of_type.items():
             tasks[:] = [task for task in self.tasks if task.type == name]
 
     def beyond(self, task_type: str, instances: int) -> list[Task]:
-        """The tasks of a type, also of those that it may be resized to, that it has not with so many."""
+        """Return the tasks of a type whose index is at least ``instances``, including tasks that a resize may add."""
         return [task for task in self._every if task.type == task_type and task.index >= instances]
 
     def has(self, task: Task) -> bool:
-        """Whether the job has this task at present, which it may be resized to."""
+        """Whether the job has this task at present. Other tasks exist only for a later resize."""
         return task.index < self.instances[task.type]
 
     @property
@@ -494,28 +497,28 @@ class SessionState:
         return 0.0 if self.job.checkpoint.mirror is MirrorScope.OFF else self.job.timeouts.checkpoint
 
     def cluster(self) -> ClusterSpec:
-        """The newest generation."""
+        """Return the cluster specification of the newest generation."""
         return self.generation.cluster(self.members)
 
     def members(self) -> list[Task]:
-        """Of the newest generation, also those that a recovery has no address of yet. Ranks follow."""
+        """Return the members of the newest generation in rank order, even without an address after a recovery."""
         if not self.generation.number:
             return []
         return [task for task in self.tasks if task.name not in self.generation.without]
 
     @property
     def leader(self) -> Optional[Task]:
-        """The task that speaks for the job: rank 0 of the newest generation, or of the first one to come."""
+        """The task that represents the job: rank 0 of the newest generation, or of the first one to come."""
         leading, without = leading_type(self.job.roles), self.generation.without
         return next((task for task in self.tasks if task.type == leading and task.name not in without), None)
 
     def enter_cluster(self, task: Task) -> None:
-        """Others are to look for this task where its executor is now."""
+        """Set the address of this task to that of its present executor."""
         self.generation.enter(task.name, TaskAddress(task.type, task.index, task.role, task.host, dict(task.ports)))
 
     @property
     def before_the_gang(self) -> set[str]:
-        """The task types that those which begin together wait for, and what these wait for."""
+        """The task types for which types of the gang wait, directly or indirectly."""
         before: set[str] = set()
         left = [name for name, role in self.job.roles.items() if in_cluster(role)]
         while left:
@@ -530,10 +533,10 @@ class SessionState:
     def note(
         self, event: str, message: str, task: Optional[Task] = None, data: Optional[Mapping[str, Any]] = None
     ) -> None:
-        """``data``: see History."""
+        """Add a line for the event log. For ``data`` see History."""
         self.out.append(Note(event, message, task.name if task else None, dict(data or {})))
 
     def taken(self) -> list[Action]:
-        """Hand the actions over."""
+        """Return the pending actions and clear the list."""
         out, self.out = self.out, []
         return out

@@ -1,7 +1,7 @@
-"""How many tasks of each type there are, are to be, and must be; and those that the job does without for others' sake.
+"""Number of tasks of each type, and advance notices of preemptions and leaving nodes.
 
-A type that takes what its queue has to spare (``grow: spare``) has room for more than it needs. What of that the
-cluster takes back stays vacant: nothing is asked for it until there is room again, and the others keep their indices.
+A type with ``grow: spare`` has more possible tasks than it needs. Tasks whose containers the cluster takes back become
+vacant: their containers are not requested until the queue has room again, and other tasks keep their indices.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from tony_provider.runtime.protocol.status import JobState, TaskState
 
 
 class TypeSizes:
-    """The numbers of tasks of all types, and who has said so: somebody, or the job's own policy."""
+    """The number of tasks of each type, as set by users or by the job's policy."""
 
     def __init__(self, state: SessionState, containers: Containers) -> None:
         self._state = state
         self._containers = containers
-        self.wanted: dict[str, int] = {}  # how many tasks there are to be, of the types that are being resized
-        self.by_policy: set[str] = set()  # of these: by the job's own policy, and by nobody's word
-        self._most: dict[str, int] = {}  # that a type takes of what there is to spare, where somebody has said so
+        self.wanted: dict[str, int] = {}  # requested number, by type that is being resized
+        self.by_policy: set[str] = set()  # types of ``wanted`` that the job's policy resizes, not a user
+        self._most: dict[str, int] = {}  # limit that a user has set for the policy, by type
         self.sparing = [name for name, task in state.job.tasks.items() if task.grow is GrowRule.SPARE]
 
     def take_over(
@@ -35,42 +35,42 @@ class TypeSizes:
         by_policy: Mapping[str, bool],
         most: Mapping[str, Optional[int]],
     ) -> None:
-        """Go on from what a former application master has noted, see History."""
+        """Restore the state of a former application master, see History."""
         self.wanted = {name: number for name, number in wanted.items() if number is not None}
         self.by_policy = {name for name in self.wanted if by_policy.get(name)}
         self._most = {name: number for name, number in most.items() if number is not None}
 
-    # ---- how many ----------------------------------------------------------------------------------------------
+    # ---- present numbers ---------------------------------------------------------------------------------------
 
     def there(self, name: str) -> list[Task]:
-        """The tasks of a type that have a container, or are to get one."""
+        """Return the tasks of a type that have a container or wait for one."""
         return [task for task in self._state.of_type[name] if not task.vacant]
 
     def number(self, name: str) -> int:
-        """How many tasks of a type there are, or are to be."""
+        """Return the present number of tasks of a type, or the requested number during a resize."""
         return self.wanted.get(name, len(self.there(name)))
 
     def needed(self, name: str) -> int:
-        """How many tasks of a type are replaced whatever they were lost by."""
+        """Return the number of tasks of a type that are always replaced."""
         instances = self._state.job.tasks[name].instances
         return min(instances, self._most.get(name, instances))
 
     def most(self, name: str) -> int:
-        """How many tasks of a type the job's own policy has at most."""
+        """Return the largest number of tasks of a type that the job's policy may request."""
         most = self._state.job.tasks[name].most_instances
         return min(most, self._most.get(name, most))
 
     def excess(self, name: str) -> list[Task]:
-        """The tasks of a type that are too many. Of what was spared, those go first that are not there yet."""
+        """Return the surplus tasks of a type. If the type uses spare capacity, tasks without a container come first."""
         there = self.there(name)
         more = max(0, len(there) - self.number(name))
         first = sorted(there, key=_goes_first if name in self.sparing else _goes_by_index)
         return sorted(first[:more], key=lambda task: task.index)
 
-    # ---- how many there are to be ------------------------------------------------------------------------------
+    # ---- requested numbers -------------------------------------------------------------------------------------
 
     def want(self, counts: Mapping[str, int], reason: str, *, by_policy: bool) -> None:
-        """Have so many tasks of these types. What is so already, or is to be, stays as it is."""
+        """Request these numbers of tasks. Types that already have their number, or are to get it, do not change."""
         before = {name: self.number(name) for name in counts}
         most = {} if by_policy else {name: self._cap(name, counts[name]) for name in counts if name in self.sparing}
         new = {name: number for name, number in counts.items() if number != before[name]}
@@ -91,11 +91,11 @@ class TypeSizes:
         self._state.note("resizing", f"{what}: {first_line(reason)}", data=noted)
 
     def _cap(self, name: str, number: int) -> Optional[int]:
-        """Whoever has asked for fewer is not to see the rest taken back; whoever asks for more has lifted that."""
+        """Return the limit for the policy: a user who shrinks a type sets one, and a user who enlarges it lifts it."""
         return number if number <= self.number(name) else None
 
     def over(self, name: str, message: str) -> None:
-        """Note that a type is no longer being resized."""
+        """Note that the resize of a type is over."""
         del self.wanted[name]
         data: dict[str, Any] = {"resizing": {name: None}}
         if name in self.by_policy:
@@ -103,12 +103,12 @@ class TypeSizes:
             data["by_policy"] = {name: False}
         self._state.note("resized", message, data=data)
 
-    # ---- giving back -------------------------------------------------------------------------------------------
+    # ---- shrinking ---------------------------------------------------------------------------------------------
 
     def give_back(self, tasks: Iterable[Task], reason: str) -> bool:
-        """Go on without those of these tasks that the job does not need, whose containers the cluster wants.
+        """Shrink types by unneeded tasks whose containers the cluster takes back.
 
-        Whether a checkpoint is asked for because of that.
+        Return whether the shrinking itself requests a checkpoint.
         """
         if self._state.phase not in (JobState.STARTING, JobState.RUNNING, JobState.RESTARTING):
             return False
@@ -124,14 +124,14 @@ class TypeSizes:
         return any(not task.absent for name in fewer for task in self.excess(name))
 
     def may_go(self, task: Task) -> bool:
-        """Whether the job goes on without this task at once: its container is gone, and what is needed is there."""
+        """Return whether the job can continue at once without this task, whose container is gone."""
         if task.type not in self.sparing or self._containers.gathers(task):
             return False
         others = [each for each in self.there(task.type) if not each.absent and each is not task]
         return len(others) >= self.needed(task.type)
 
     def vacate(self, task: Task) -> None:
-        """Go on without a task whose container is gone, and ask for none."""
+        """Continue without a task whose container is gone, and do not request another one."""
         self._state.emit(*self._containers.gang.part([task]))
         known = reopened_record(task)
         task.vacate()
@@ -145,13 +145,13 @@ class TypeSizes:
 
     @property
     def vacant(self) -> list[str]:
-        """The names of the tasks that are, for the event log."""
+        """The names of the vacant tasks, for the event log."""
         return [task.name for task in self._state.tasks if task.vacant]
 
     def come_down(self, reason: str) -> None:
-        """Have what the job needs, and no more, of the types that take what there is to spare: it begins anew.
+        """Shrink types that use spare capacity to what the job needs, because it begins again.
 
-        What somebody has asked for, and is not there yet, stays asked for.
+        A user's request that is not complete stays open.
         """
         vacant = self.vacant
         if vacant:
@@ -176,7 +176,7 @@ def _at_most(number: Optional[int]) -> str:
 
 
 class AdvanceNotices:
-    """The part of the session that handles advance notices, and asks for a checkpoint meanwhile."""
+    """The part of the session that handles advance notices, and requests checkpoints because of them."""
 
     def __init__(
         self, state: SessionState, sizes: TypeSizes, containers: Containers, checkpoints: SessionCheckpoints
@@ -190,7 +190,7 @@ class AdvanceNotices:
         tasks = [self._containers.task_in(container_id) for container_id in container_ids]
         why = "the cluster wants containers back"
         new = self._yield([task for task in tasks if task], "preempting", why, seconds)
-        if new and not self._sizes.give_back(new, why):  # that asks for a checkpoint, too
+        if new and not self._sizes.give_back(new, why):  # the shrinking itself requests a checkpoint
             self._checkpoints.ask(_soon(why, seconds))
 
     def node_leaving(self, node: str, seconds: Optional[float]) -> None:
@@ -204,8 +204,11 @@ class AdvanceNotices:
         self._state.note("checkpoint_requested", reason if asked else f"{reason}; nobody runs who could make one")
 
     def _yield(self, tasks: Sequence[Task], event: str, why: str, seconds: Optional[float]) -> list[Task]:
-        """The containers of these tasks will go, which nobody is to blame for; those of which that is news."""
-        new = [task for task in tasks if not task.yields]  # it says so again and again
+        """Mark tasks whose containers the cluster takes back, which is not their nodes' fault.
+
+        Return newly marked tasks.
+        """
+        new = [task for task in tasks if not task.yields]  # the cluster repeats its notices
         for task in new:
             task.yields = True
         if new:

@@ -1,8 +1,7 @@
-"""Task types that wait for others: when their containers are asked for, and their tasks begin.
+"""Stages: task types that start only after other types have reached a milestone.
 
-The types that wait for nobody are the first stage: they begin as the job's ``start`` says. No container is asked for a
-type that waits, so that no device is held by a task that cannot begin. A gang that has waited is brought together then,
-as at the job's start.
+Types that wait for no other type are the first stage, and begin according to the job's ``start``. Containers for a
+waiting type are not requested, so that blocked tasks hold no devices. A waiting gang is allocated as a whole.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _IN_WORDS = {
 
 
 class Stages:
-    """The part of the session that lets task types begin once those that they wait for are far enough.
+    """The part of the session that starts task types once the types before them have reached their milestones.
 
     Times are the session's, in seconds.
     """
@@ -50,20 +49,20 @@ class Stages:
             for name in state.job.tasks
             if (after := state.job.waits_for(name))
         }
-        self._waiting = self._all  # those of which somebody waits, or did when it was looked at last
-        self._since: Optional[float] = None  # somebody waits, and nobody has begun since
+        self._waiting = self._all  # types that had waiting tasks at the last check
+        self._since: Optional[float] = None  # time since which types wait without any new start
 
     def begin_anew(self, tasks: Iterable[Task], types: Collection[str]) -> None:
-        """Have these tasks wait again for whoever is of these types, which begin anew as well."""
+        """Let these tasks wait again for tasks of ``types``, which begin again as well."""
         for task in tasks:
             task.waits = any(other in types for other in self._state.job.waits_for(task.type))
         self._waiting, self._since = self._all, None
         self._note_anew(types)
 
     def _note_anew(self, types: Collection[str]) -> None:
-        """Else the next application master would take those for lost that have not begun again.
+        """Record the present starts, so that the next application master does not count these tasks as lost.
 
-        The event log has one count for all of a type.
+        The event log has a single count for all tasks of a type.
         """
         anew = {name: start for name in types if (start := max(task.start for task in self._tasks[name]))}
         for name, start in anew.items():
@@ -74,12 +73,12 @@ class Stages:
             self._state.note("anew", f"{', '.join(anew)} to begin anew", data={"anew": anew})
 
     def check(self, now: float) -> None:
-        """Open the next stage once it may be, or end the job because it cannot be."""
+        """Open the next stage if it is due. End the job if it never can be."""
         if not self._waiting or self._state.phase is JobState.FINISHING:
             return
         self._waiting = {name: waits for name, waits in self._waiting.items() if self._waits(name)}
         if self._state.phase is not JobState.RUNNING:
-            self._look_at_hopeless(now)  # nobody may be left that could have the job run
+            self._look_at_hopeless(now)  # no task may be left that could make the job run
             return
         due = [name for name, waits in self._waiting.items() if all(wait.over for wait in waits)]
         if due:
@@ -118,7 +117,7 @@ class Stages:
             self._completion.fail(Failure(FailureKind.DEPENDENCY_TIMEOUT, message), now)
 
     def describe(self) -> Iterator[str]:
-        """Who waits for whom, in words."""
+        """Yield which types wait for which milestones, as text."""
         for name, waits in self._waiting.items():
             missing = [f"{wait.other} {_IN_WORDS[wait.milestone]}" for wait in waits if not wait.over]
             if missing and self._waits(name):
@@ -130,16 +129,19 @@ class Stages:
 
 @attrs.define
 class _Wait:
-    """For the tasks of one type to be so far."""
+    """A wait for the tasks of one type to reach a milestone."""
 
-    other: str  # the type
+    other: str  # the awaited type
     tasks: Sequence[Task]
     milestone: Milestone
-    _looking_at: int = 0  # one that is not so far, by the last look
+    _looking_at: int = 0  # index of a task that had not reached it at the last check
 
     @property
     def over(self) -> bool:
-        """Asked after each of the messages of thousands of executors, so it begins where it ended the last time."""
+        """Whether the wait is over.
+
+        Called after every message of thousands of executors, so a check continues at the last index.
+        """
         for _ in self.tasks:
             if not self._reached(self.tasks[self._looking_at % len(self.tasks)]):
                 return False
@@ -148,14 +150,14 @@ class _Wait:
 
     def _reached(self, task: Task) -> bool:
         if task.given_up or task.absent or task.state is TaskState.SUCCEEDED:
-            return True  # failures that are tolerated hold nobody up, nor do tasks that the gang goes on without
+            return True  # tolerated failures and absent tasks do not block others
         if self.milestone is Milestone.SUCCEEDED or task.state is not TaskState.RUNNING:
             return False
         return self.milestone is Milestone.STARTED or (task.process is not None and task.process.ready)
 
     @property
     def hopeless(self) -> Optional[Task]:
-        """A task that was given up, because of which the wait would never end: a service, or one like all others."""
+        """A task that was given up and so makes the wait endless: a service, or the first task if all are given up."""
         if self.tasks[0].role is Role.SIDECAR:
             return next((task for task in self.tasks if task.given_up), None)
         return self.tasks[0] if all(task.given_up for task in self.tasks) else None

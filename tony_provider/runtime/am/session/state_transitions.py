@@ -1,6 +1,6 @@
-"""The states of the job, of its tasks and of their containers: which can follow which, and when they do.
+"""Possible state transitions of the job, its tasks and their containers, each with its reason.
 
-Nothing else writes a state, so nothing happens to a job that is not in these tables. docs/how-it-works.md shows them.
+Only ``Lifecycle`` changes a state, so no other transitions occur. docs/how-it-works.md shows the tables.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ Transitions = Mapping[S, Mapping[S, str]]
 
 
 class ContainerState(str, Enum):
-    """The state of the container that a task has, or waits for."""
+    """The state of a task's container or container request."""
 
-    NONE = "NONE"  # it is asked for, or will be
+    NONE = "NONE"  # requested, or to be requested
     LAUNCHED = "LAUNCHED"  # an executor was started in it
-    UNUSED = "UNUSED"  # none is wanted any more
-    ENDED = "ENDED"  # its executor is not counted on any more: it has ended, or was given up
+    UNUSED = "UNUSED"  # the task needs no more containers
+    ENDED = "ENDED"  # the container has ended or was given up
 
 
 class ImpossibleTransitionError(RuntimeError):
-    """A state was to follow one that it cannot follow: a mistake in the session, not in a job."""
+    """An impossible state transition: an error of the session, not of a job."""
 
 
 _STOPPED = "the job has ended"
@@ -147,10 +147,10 @@ CONTAINER: Transitions[ContainerState] = {
 
 
 class Lifecycle(Generic[S]):
-    """A state that changes only as its table says. To enter the state that it is in changes nothing."""
+    """A state that changes only as its table allows. Entering the present state again changes nothing."""
 
     def __init__(self, name: str, transitions: Transitions[S], beginning: S) -> None:
-        """``name``: whose states these are, for the error."""
+        """``name`` identifies the owner of the state in error messages."""
         self._name = name
         self._transitions = transitions
         self._state = beginning
@@ -160,7 +160,7 @@ class Lifecycle(Generic[S]):
         return self._state
 
     def enter(self, state: S) -> None:
-        """Raises ImpossibleTransitionError."""
+        """Change the state. Raises ImpossibleTransitionError."""
         if state is self._state:
             return
         if state not in self._transitions.get(self._state, {}):

@@ -1,6 +1,7 @@
-"""Suspending a job: all its containers are given back after a checkpoint, and asked for again when somebody says so.
+"""Suspension of a job: all containers are released after a checkpoint, and requested again when the job resumes.
 
-The application lives on meanwhile, with its master alone.
+The application and its master continue to run meanwhile. A user or the job's windows (``OpeningTimes``) suspend and
+resume the job.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tony_provider.runtime.protocol.status import JobState
 
 
 class Suspension:
-    """The part of the session that has a job give everything back, and come again.
+    """The part of the session that suspends and resumes the job.
 
     Times are the session's, in seconds.
     """
@@ -43,37 +44,43 @@ class Suspension:
         self._restarts = restarts
         self._checkpoints = checkpoints
         self._stages = stages
-        self.reason: Optional[str] = None  # why it is suspended, or is to be; None: it is not
-        self.at_rest = False  # a former application master had given everything back
-        self._by_windows = False  # because none of its windows is open, and not by somebody's word
-        self._closed = False  # none of its windows is open
-        self._out_of_hours = False  # somebody has it go on all the same, until the next time that one closes
-        self._halt_at: Optional[float] = None  # a checkpoint was asked for, and is waited for until then
-        self._looking_at = 0  # a task that holds the suspension up, by the last look
+        self.reason: Optional[str] = None  # reason of the suspension or of a pending one; None without one
+        self.at_rest = False  # a former application master had released all containers
+        self._by_windows = False  # its reason is that no window is open, and not a user's request
+        self._closed = False  # no window is open
+        self._out_of_hours = False  # a user has resumed the job outside its windows, until the next window closes
+        self._halt_at: Optional[float] = None  # time until which a requested checkpoint is awaited
+        self._looking_at = 0  # index of a task that delayed the suspension at the last check
 
     def take_over(self, reason: Optional[str], *, by_windows: bool, out_of_hours: bool, at_rest: bool) -> None:
-        """Go on from what a former application master has noted, see History."""
+        """Restore the state of a former application master, see History."""
         self.reason, self._by_windows, self.at_rest = reason, by_windows, at_rest and reason is not None
         self._closed = self._out_of_hours = out_of_hours
 
     def ask(self, reason: str) -> None:
-        """Have the job suspended, unless it is, or ends. By somebody's word: no window has it go on then."""
+        """Suspend the job at a user's request, unless it is suspended or ending.
+
+        An open window does not resume it then.
+        """
         if self.reason is None or self._by_windows:
             self._suspend(reason, by_windows=False)
 
     def resume(self, reason: str, now: float) -> None:
-        """Have the job go on, wherever its suspension is. By somebody's word, also outside of its windows."""
+        """Resume the job at a user's request, or cancel a pending suspension.
+
+        This also works while no window is open.
+        """
         if self.reason is not None:
             self._resume(reason, now, out_of_hours=self._closed)
 
     def close(self, reason: str) -> None:
-        """Note that none of the job's windows is open: it is suspended, unless somebody has said otherwise."""
+        """Suspend the job because none of its windows is open, unless a user has resumed it."""
         self._closed = True
         if self.reason is None and not self._out_of_hours:
             self._suspend(reason, by_windows=True)
 
     def open(self, reason: str, now: float) -> None:
-        """Note that one of the job's windows is open: it goes on, unless somebody has suspended it."""
+        """Resume the job because one of its windows is open, unless a user has suspended it."""
         self._closed = False
         if self._out_of_hours:
             self._out_of_hours = False
@@ -101,20 +108,20 @@ class Suspension:
             self._restarts.let_go(f"the job is not suspended after all: {reason}", now)
 
     def committed(self, now: float) -> None:
-        """Record that a checkpoint is on the store: stopping costs no step."""
+        """Record a committed checkpoint. Now a stop loses no step."""
         if self._halt_at is not None:
             self._halt_at = min(self._halt_at, now)
 
     @property
     def waits_for_checkpoint(self) -> bool:
-        """Whether everything still runs, so that a checkpoint can come of it."""
+        """Whether all processes still run, so that they can save a checkpoint."""
         return self._halt_at is not None and not self._restarts.held
 
     def check(self, now: float) -> None:
-        """Take the next step: the checkpoint, then the stop of all processes, then the end of all containers."""
+        """Take the next step: request a checkpoint, stop all processes, or release all containers."""
         if self.reason is None or self._state.phase is JobState.SUSPENDED:
             return
-        if self._is_ending:  # whoever may go on until the end does
+        if self._is_ending:  # tasks that may run until the end continue
             self._restarts.let_go("the job is ending", now)
             return
         if not self._restarts.held:
@@ -126,8 +133,8 @@ class Suspension:
             self._give_back(now)
 
     def stay(self, now: float) -> None:
-        """Stay suspended, as a new application master: nothing of the job has come back to it."""
-        if not self.at_rest:  # or somebody may have asked for another number since
+        """Stay suspended under a new application master, because no user process is running."""
+        if not self.at_rest:  # a user may have requested another number since
             self._come_down()
         self._give_back(now)
 
@@ -144,7 +151,7 @@ class Suspension:
         return self._state.verdict is not None or self._state.phase is JobState.FINISHING
 
     def _wait_for_checkpoint(self, now: float) -> bool:
-        """Whether it is still to be waited for. One is asked for first, of whoever is at work: a stage may be."""
+        """Return whether to wait for a checkpoint. The first call requests it from running tasks, of any stage."""
         if self._state.phase is JobState.RESTARTING:
             return False
         if self._halt_at is None:
@@ -153,10 +160,10 @@ class Suspension:
         return now < self._halt_at
 
     def _is_held_up(self) -> bool:
-        """Whether something may still come of a task, or its success is not on the store yet.
+        """Return whether a task may still deliver results, or its success is not on the store yet.
 
-        A checkpoint counts as long as its task has its container. Asked after each of the messages of thousands of
-        executors, so it begins where it ended the last time.
+        A checkpoint counts while its task has its container. Called after every message of thousands of executors, so a
+        check continues at the last index.
         """
         tasks = self._state.tasks
         for _ in tasks:
@@ -176,31 +183,31 @@ class Suspension:
         return not task.over and not task.waits and not self._groups.is_needless(task)
 
     def _come_again(self, now: float) -> None:
-        """As at the start: one stage after the other, and from the newest checkpoint."""
+        """Begin again as at the job's start: stage by stage, and from the newest checkpoint."""
         tasks = [task for task in self._state.tasks if self._comes_again(task)]
         self._stages.begin_anew(tasks, {task.type for task in tasks})
         if tasks:
             self._containers.ask_for([task for task in tasks if not task.waits], now)
             self._restarts.prepare_start(now)
         else:
-            self._state.enter(JobState.RUNNING)  # whoever waits begins next
+            self._state.enter(JobState.RUNNING)  # waiting tasks begin next
 
 
 class OpeningTimes:
-    """The part of the session that looks whether one of the job's windows is open.
+    """The part of the session that checks whether one of the job's windows is open.
 
     Times are the session's, in seconds.
     """
 
     def __init__(self, state: SessionState, suspension: Suspension, offsets: Sequence[ZoneOffset]) -> None:
-        """``offsets``: of the windows' time zone."""
+        """``offsets`` belong to the windows' time zone."""
         self._epoch = state.epoch
         self._suspension = suspension
         self._windows = state.job.windows
         self._week = Week(map(read_hours, self._windows.open), offsets) if self._windows else None
 
     def tick(self, now: float) -> None:
-        """Have the job go on, or suspended, as its windows say. One without windows is left alone."""
+        """Suspend or resume the job according to its windows. A job without windows is unaffected."""
         if self._week is None or self._windows is None:
             return
         moment = self._epoch + now

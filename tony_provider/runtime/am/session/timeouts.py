@@ -1,4 +1,4 @@
-"""The session's clock: what is due when time goes by and nothing else happens."""
+"""Timeouts of the session: deadlines, lost executors, and stalled processes."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tony_provider.runtime.jobspec.model import Role
 from tony_provider.runtime.protocol import timing
 from tony_provider.runtime.protocol.status import Failure, FailureKind, JobState, TaskState
 
-_ASLEEP = 5.0  # seconds between two ticks after which the application master itself was not running
+_ASLEEP = 5.0  # seconds between two ticks that show that the application master itself was not running
 
 
 class Timers:
-    """The part of the session that looks at its deadlines.
+    """The part of the session that checks its deadlines.
 
     Times are the session's, in seconds.
     """
@@ -59,11 +59,11 @@ class Timers:
         self._ticked: Optional[float] = None
 
     def start(self, started: float) -> None:
-        """Set when the application began."""
+        """Set the time when the application began."""
         self._started = started
 
     def tick(self, now: float) -> None:
-        """Look at every deadline."""
+        """Check every deadline."""
         self._forgive_own_sleep(now)
         if self._state.verdict is None:
             self._look_at_lifetime(now)
@@ -98,7 +98,7 @@ class Timers:
         if deadline is not None:
             yield deadline - self._state.epoch, "the job's deadline (timeouts.deadline) has come"
 
-    # ---- containers and executors that do not come -------------------------------------------------------------
+    # ---- missing containers and executors ----------------------------------------------------------------------
 
     def _look_at_starts(self, now: float) -> None:
         late = [
@@ -110,17 +110,17 @@ class Timers:
         not_replaced = [task for task in late if task.state is TaskState.REQUESTED]
         if not_registered:
             self._container_failures.not_registered(not_registered, now)
-        # Once those that decide have succeeded, the evaluators have timeouts.evaluator, and no longer.
+        # After the success of the deciding tasks, only timeouts.evaluator limits the evaluators.
         if not_replaced and self._state.verdict is None and self._state.phase is not JobState.FINISHING:
             self._not_replaced(not_replaced, now)
 
     def _not_replaced(self, late: list[Task], now: float) -> None:
-        """Go on without them, or wait for the whole gang again."""
+        """Continue without these tasks, or wait for the whole gang again."""
         restart = self._groups.gang.restart
         members = restart.members if restart else []
         for task in late:
             if task not in members or task.absent or self._state.first_come:
-                task.deadline = None  # nobody waits for it: it comes when it comes
+                task.deadline = None  # the job does not wait for it
             elif task.role is Role.SIDECAR:
                 self._restarts.give_up(task, self._no_container([task]), now)
         needed = [task for task in late if task.deadline is not None and not task.over]
@@ -142,7 +142,7 @@ class Timers:
 
 
 class Liveness:
-    """The part of the session that looks for executors and processes which give no sign of life.
+    """The part of the session that detects lost executors and stalled processes.
 
     Times are the session's, in seconds.
     """
@@ -164,7 +164,7 @@ class Liveness:
         self.lost_after = timing.lost_after(self.heartbeat_seconds)
 
     def forgive(self, seconds: float, now: float) -> None:
-        """Give everybody so many seconds more: the master itself was not running, and messages may wait to be read."""
+        """Extend all deadlines by ``seconds``: the master itself was not running, and messages may be unread."""
         for task in self._state.tasks:
             if task.heard_at is not None:
                 task.heard_at = min(now, task.heard_at + seconds)
@@ -199,11 +199,11 @@ class Liveness:
         if limit is None:
             return
         running = [task for task in self._state.tasks if task.role.is_tracked and _runs(task)]
-        # Often only the chief reports its steps: where some do, the others are not expected to.
+        # Often only the chief reports steps. If some tasks report steps, the others need not.
         reporting = [task for task in running if task.process and task.process.step is not None]
         for task in reporting or running:
             moved_at = task.process.moved_at if task.process else None
-            # It may have taken one since its last heartbeat.
+            # The process may have taken a step since its last heartbeat.
             idle = moved_at is not None and now - moved_at >= limit + self.heartbeat_seconds
             if idle and self._groups.preparing(task) is None and not self._groups.of(task).root_cause.pending:
                 self._restarts.trouble(task, failures.of_stall(task, limit), now)

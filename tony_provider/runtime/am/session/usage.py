@@ -1,4 +1,8 @@
-"""Where the job's time went: each moment is put down to what the job was doing."""
+"""Use of time and resources by the job.
+
+``TimeLedger`` assigns the job's time to what the job was doing. ``TypeLedger`` sums up resources by task type.
+``LoneRestarts`` tracks tasks that restart alone.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from tony_provider.runtime.protocol.status import JobState, JobStatus, TaskProgr
 
 ALLOCATION, LOCALISATION, START = "allocation", "localisation", "start"  # fields of TimeUse
 TRAINING, RESTARTS, SUSPENDED, END = "training", "restarts", "suspended", "end"
-_SILENT = 600.0  # seconds without a report after which a program counts as one that makes none
+_SILENT = 600.0  # seconds of silence after which the program is assumed never to report
 _BY_STATE = {
     JobState.WAITING: ALLOCATION,
     JobState.STARTING: LOCALISATION,
@@ -25,22 +29,22 @@ _BY_STATE = {
 
 @attrs.frozen
 class _FirstReport:
-    """The first report of a generation, as long as it is not known how much of the time before it was work."""
+    """The first report of a generation, until it is known how much of the time before it was work."""
 
     task: str
-    steps: int  # that were done by then
+    steps: int  # steps done before it
     seconds: float  # since the generation's processes had started
     beginning: str  # START or RESTARTS
-    put_down: float  # of these seconds, to that; the others are put down to training
+    put_down: float  # part of these seconds assigned to ``beginning``; the rest is assigned to training
 
 
 class TimeLedger:
-    """Puts the job's time down to the fields of TimeUse.
+    """Assigns the job's time to the fields of TimeUse.
 
-    ``look`` at it after whatever has happened; times are the session's, in seconds. A program works from its first
-    report in a generation on, and before it for as long as the steps that it reports then have taken, by the pace of
-    its next report; one that never reports anything, from the start of its processes on. While tasks start again
-    alone, and the others go on, their part of the time is that of restarts.
+    Call ``look`` after each event. Times are the session's, in seconds. A program works from its first report in a
+    generation. Before the report, it worked for the time that the reported steps need at the pace of the next report. A
+    program without reports works from the start of its processes. While tasks restart alone and the others continue,
+    their share of the time counts as restarts.
     """
 
     def __init__(self, state: SessionState) -> None:
@@ -50,23 +54,23 @@ class TimeLedger:
         self._repeated = 0.0
         self._doing = ALLOCATION
         self._since = 0.0
-        self._reports = False  # its programs have ever reported anything
-        self._heard = 0  # the newest generation that has reported something
-        self._works = 0  # the newest one that is at work, having reported something or been silent for long
-        self._started = 0  # the newest generation of which a process has started
-        self._silent = 0.0  # seconds since then, as long as it has not reported anything, put down to its beginning
-        self._presumed = 0.0  # likewise, put down to training
-        self._beginning = START  # or RESTARTS: what it was before it was at work
+        self._reports = False  # whether its programs have ever reported a step
+        self._heard = 0  # newest generation with a report
+        self._works = 0  # newest generation at work: it has reported a step, or was silent for long
+        self._started = 0  # newest generation with a started process
+        self._silent = 0.0  # seconds without a report of that generation, assigned to its beginning
+        self._presumed = 0.0  # seconds without a report of that generation, assigned to training
+        self._beginning = START  # START or RESTARTS: the last activity before training
         self._first: Optional[_FirstReport] = None
-        self._step = 0  # the highest of the newest generation
-        self._reached = 0  # the highest of former generations
+        self._step = 0  # highest step of the newest generation
+        self._reached = 0  # highest step of former generations
         self._alone = LoneRestarts(state)
 
     def begin(self, now: float) -> None:
         self._since = now
 
     def take_over(self, former: JobStatus, now: float) -> None:
-        """Go on from the status that a former application master has left, also with the time since."""
+        """Continue from the last status of a former application master. The time since counts as well."""
         times = former.times or TimeUse()
         for name in self._seconds:
             self._seconds[name] = getattr(times, name)
@@ -82,7 +86,7 @@ class TimeLedger:
         self._since = min(now, former.updated_ms / 1000 - self._state.epoch)
 
     def look(self, now: float) -> None:
-        """Put down the time since the last look."""
+        """Assign the time since the last call."""
         seconds = max(0.0, now - self._since)
         self._since = now
         self._put(self._seconds, seconds)
@@ -100,7 +104,7 @@ class TimeLedger:
                 self._weigh(None, over=True)
 
     def started(self, task: Task, now: float) -> None:
-        """A user process has started."""
+        """Record the start of a user process."""
         if task.process and task.process.generation > self._started:
             self._judge_silence(self._doing)
             self._started, self._silent, self._presumed = task.process.generation, 0.0, 0.0
@@ -109,17 +113,17 @@ class TimeLedger:
             self._alone.works(task)
 
     def reported(self, task: Task, progress: TaskProgress, now: float) -> None:
-        """A task has reported how far it is."""
+        """Record a task's progress report."""
         process = task.process
         if process is None or process.started_at is None or process.generation != self._state.generation.number:
-            return  # it may be what it reported before the last failure
+            return  # the report may date from before the last failure
         if self._heard < process.generation:
             self.look(now)
             silent = self._silent + self._presumed
             self._first = _FirstReport(task.name, self._done(progress.step), silent, self._beginning, self._silent)
             self._heard = self._works = process.generation
             self._reports, self._silent, self._presumed = True, 0.0, 0.0
-            # Not sooner: those that are stopped for a restart may still tell what they had done.
+            # Not earlier, because processes that stop for a restart may still report their last steps.
             self._reached, self._step = max(self._reached, self._step), 0
         self._step = max(self._step, progress.step)
         self.look(now)
@@ -128,11 +132,11 @@ class TimeLedger:
         self._alone.reported(task, progress.step)
 
     def copied(self, seconds: float) -> None:
-        """A checkpoint was copied to the store, and committed; that took so long."""
+        """Record the time that the copy of a committed checkpoint took."""
         self._checkpoints += seconds
 
     def figures(self, now: float) -> TimeUse:
-        """Where the time went until now. The queue's part is the application master's to know."""
+        """Return the use of time so far. Only the application master knows the time in the queue."""
         seconds = dict(self._seconds)
         self._put(seconds, max(0.0, now - self._since))
         return TimeUse(
@@ -163,7 +167,7 @@ class TimeLedger:
         return START if self._started == state.generation.number else LOCALISATION  # executors unpack archives
 
     def _listen(self, seconds: float) -> None:
-        """The newest generation runs, and has not reported anything in so many seconds."""
+        """Add seconds without a report of the newest generation, which is running."""
         if self._doing == TRAINING:
             self._presumed += seconds
         elif self._doing in (START, RESTARTS):
@@ -172,22 +176,22 @@ class TimeLedger:
                 self._works = self._state.generation.number
 
     def _judge_silence(self, spent_as: str) -> None:
-        """A program that has never reported anything was at work all the time."""
+        """Count the silent time as training if no program has ever reported a step."""
         if not self._reports and spent_as in (START, RESTARTS):
             self._seconds[spent_as] -= self._silent
             self._seconds[TRAINING] += self._silent
             self._silent, self._presumed = 0.0, self._presumed + self._silent
 
     def _done(self, step: int) -> int:
-        """How many steps of this generation that makes, as far as it is known where it began."""
+        """Return the number of steps of this generation up to ``step``, as far as its first step is known."""
         resume = self._state.generation.resume
         return step - ((resume.step if resume else None) or 0)
 
     def _weigh(self, pace: Optional[float], *, over: bool = False) -> None:
-        """Put down the time before the first report, once it is known how much of it was work.
+        """Assign the time before the first report once it is known how much of it was work.
 
-        ``pace``: steps per second, if known. ``over``: it will not be known any more. Then it is not known, either,
-        that the beginning was slow.
+        ``pace`` is steps per second, if known. ``over`` means that the pace will not become known. Then all of that
+        time counts as work.
         """
         first = self._first
         if first is None:
@@ -209,14 +213,14 @@ class TimeLedger:
 
 
 _HOLD = (TaskState.STARTING, TaskState.REGISTERED, TaskState.RUNNING)  # a container
-_MOST_WEIGHT = 60.0  # seconds that one heartbeat speaks for
-_SUSTAINED = 30.0  # seconds: what processors are kept busy for less than that, the mean tells
-_CROWDED = 90.0  # percent of a node's processors: with more, tasks may have to wait for them
+_MOST_WEIGHT = 60.0  # longest seconds that one heartbeat represents
+_SUSTAINED = 30.0  # seconds: shorter peaks of processor use appear only in the mean
+_CROWDED = 90.0  # percent of a node's processors above which tasks may have to wait for a processor
 
 
 @attrs.define
 class _Mean:
-    """Of values that held for some seconds each."""
+    """A mean of values, weighted by the seconds that each was valid."""
 
     total: float = 0.0
     seconds: float = 0.0
@@ -232,14 +236,14 @@ class _Mean:
 
 @attrs.define
 class _Ledger:
-    """Of one type."""
+    """Sums for one task type."""
 
     held: float = 0.0
     used: float = 0.0
     cpu: _Mean = attrs.field(factory=_Mean)
     most_cpu: Optional[float] = None
-    sustained: dict[str, _Mean] = attrs.field(factory=dict)  # of each task, until it is of _SUSTAINED
-    crowded: _Mean = attrs.field(factory=_Mean)  # 100 while a node is, else 0
+    sustained: dict[str, _Mean] = attrs.field(factory=dict)  # by task, over the last seconds up to _SUSTAINED
+    crowded: _Mean = attrs.field(factory=_Mean)  # mean of 100 for a crowded node and 0 otherwise
     gpu: _Mean = attrs.field(factory=_Mean)
     most_rss: Optional[int] = None
     most_rss_task: Optional[str] = None
@@ -255,7 +259,7 @@ class _Ledger:
 
 
 class TypeLedger:
-    """Adds up what the tasks of each type use. Times are the session's, in seconds."""
+    """Sums up the resources that the tasks of each type use. Times are the session's, in seconds."""
 
     def __init__(self, state: SessionState, sizes: ContainerSizes) -> None:
         self._state = state
@@ -267,7 +271,7 @@ class TypeLedger:
         self._since = now
 
     def take_over(self, former: JobStatus, now: float) -> None:
-        """Go on from the status that a former application master has left, also with the time since."""
+        """Continue from the last status of a former application master. The time since counts as well."""
         away = max(0.0, now - (former.updated_ms / 1000 - self._state.epoch))
         for use in former.use:
             if use.type in self._of:
@@ -288,7 +292,7 @@ class TypeLedger:
                 self._of[task.type].used += away if task.state is TaskState.RUNNING else 0.0
 
     def tick(self, now: float) -> None:
-        """Put down the time since the last tick. Looks at every task."""
+        """Add the time since the last tick, for every task."""
         seconds, self._since = max(0.0, now - self._since), now
         for task in self._state.tasks:
             if task.has_container:
@@ -298,7 +302,7 @@ class TypeLedger:
                     ledger.used += seconds
 
     def heard(self, task: Task, beat: Heartbeat, now: float) -> None:
-        """A heartbeat has come; to be called before the task knows of it."""
+        """Record a heartbeat. Call this before the task itself records the heartbeat."""
         if not _runs(task) or not beat.rss_bytes:
             return
         ledger = self._of[task.type]
@@ -314,7 +318,7 @@ class TypeLedger:
             ledger.most_gpu_bytes = max(ledger.most_gpu_bytes or 0, beat.gpu_bytes)
 
     def figures(self) -> list[TypeUse]:
-        """By task type, in the job's order."""
+        """Return the use of resources by task type, in the job's order."""
         return [self._use(name, ledger) for name, ledger in self._of.items()]
 
     def _use(self, name: str, ledger: _Ledger) -> TypeUse:
@@ -346,27 +350,27 @@ def _mean(value: Optional[float], seconds: float) -> _Mean:
 
 
 class LoneRestarts:
-    """Knows who is down, and who has not got again to where it was. Of the tasks that decide how the job ends."""
+    """Tracks deciding tasks that restart alone, and those that have not yet reached their former step again."""
 
     def __init__(self, state: SessionState) -> None:
         self._state = state
-        self._tasks = 1  # of which these are parts
-        self._restarts = 0  # that were looked at
-        self._down: dict[str, int] = {}  # the step that each had reached
-        self._behind: dict[str, int] = {}  # the same, of those that work again
+        self._tasks = 1  # number of all deciding tasks
+        self._restarts = 0  # restarts at the last check
+        self._down: dict[str, int] = {}  # step that each task had reached, by task that is down
+        self._behind: dict[str, int] = {}  # step that each task had reached, by task that repeats steps
 
     @property
     def down(self) -> float:
-        """The part of the tasks that is down, 0 to 1."""
+        """The fraction of the tasks that are down, from 0 to 1."""
         return len(self._down) / self._tasks if self._down else 0.0
 
     @property
     def repeating(self) -> float:
-        """The part of the tasks that does again what it had done, 0 to 1."""
+        """The fraction of the tasks that repeat steps, from 0 to 1."""
         return len(self._behind) / self._tasks if self._behind else 0.0
 
     def look(self, trains: bool) -> None:
-        """See who starts again, if anybody does. ``trains``: the job goes on; else all start again together."""
+        """Find tasks that restart alone. ``trains`` is False if the whole gang restarts."""
         if not trains:
             self._down, self._behind = {}, {}
         if self._restarts == self._state.restarts or self._state.phase is JobState.RECOVERING:
@@ -384,15 +388,15 @@ class LoneRestarts:
         return task.name in self._down
 
     def works(self, task: Task) -> None:
-        """A task that was down is at work again."""
+        """Record that a task that was down works again."""
         if reached := self._down.pop(task.name):
             self._behind[task.name] = reached
 
     def reported(self, task: Task, step: int) -> None:
-        """A task has said how far it is."""
+        """Record a step that a task has reported."""
         process = task.process
         if process is None or process.started_at is None or not process.runs or process.stop_by is not None:
-            return  # it may be what it had reported before
+            return  # the report may date from before the restart
         if task.name in self._down:
             self.works(task)
         if step >= self._behind.get(task.name, step + 1):

@@ -1,1 +1,1 @@
-"""The application master's web server: the job's page, logs and control, behind the cluster's proxy."""
+"""The application master's web server: job page, logs, metrics, control, TensorBoard and tunnels."""

@@ -1,6 +1,7 @@
-"""The Authenticator interface: whom the application master answers over HTTP.
+"""Authentication and authorization of HTTP requests to the application master.
 
-``yarn_authenticator`` and ``local_authenticator`` stand behind it.
+``YarnAuthenticator`` trusts YARN's web proxy (``Proxies``, ``proxy_tls``) and the application's access lists.
+``LocalAuthenticator`` checks the secret in the application's folder.
 """
 
 from __future__ import annotations
@@ -30,37 +31,40 @@ from tony_provider.runtime.protocol.master_files import SECRET_FILE
 
 
 class Authenticator(ABC):
-    """Says who asks, and whether that user may do what is asked."""
+    """Authenticates users and checks what they may do."""
 
     @abstractmethod
     def expects(self, source: str) -> bool:
-        """Whether anybody may be answered at this address, as far as that is known now."""
+        """Return whether requests from this address may be answered, as far as known now."""
 
     @abstractmethod
     async def look_up(self) -> None:
-        """Look up again which addresses are expected. To be called now and then."""
+        """Refresh the list of expected addresses. Call this now and then."""
 
     @abstractmethod
     async def visitor(self, source: str, head: Head) -> str:
-        """The user who asks, from the address ``source``; empty where nobody says. Raises HttpError for strangers."""
+        """Return the user of a request from the address ``source``, or "" if unnamed.
+
+        Raises HttpError for strangers.
+        """
 
     @abstractmethod
     async def check(self, user: str, access: AccessType) -> None:
-        """Check that this user may do this. Raises HttpError when not."""
+        """Check that the user has this access. Raises HttpError if not."""
 
     @abstractmethod
     def learn(self, access_lists: Mapping[str, str]) -> None:
-        """Heed these access lists of the application from now on (VIEW_APP, MODIFY_APP), as the cluster has them."""
+        """Apply these access lists of the application (VIEW_APP, MODIFY_APP), as the cluster has them, from now on."""
 
 
-# Browsers send each of the first ones with a PUT, whatever a script says, and YARN's proxy passes it on; programs send
-# none. The rest only comes from browsers that are not behind the proxy.
+# Every browser sends one of the first headers with each PUT, which scripts cannot prevent, and YARN's proxy passes it
+# on. Programs send none. The other headers only arrive from browsers that do not use the proxy.
 _OF_BROWSERS = ("origin", "accept-language", "sec-fetch-site", "sec-fetch-mode", "sec-fetch-dest", "referer")
-_NAME_OF_BROWSERS = "Mozilla/"  # so all of them begin
+_NAME_OF_BROWSERS = "Mozilla/"  # prefix of the User-Agent of all browsers
 
 
 def check_json(head: Head) -> None:
-    """Raises HttpError for a body that is not said to be JSON, as no form of a page can send it."""
+    """Check that the body is declared as JSON, which no HTML form can do. Raises HttpError if not."""
     kinds = [value.partition(";")[0].strip().lower() for value in head.values("content-type")]
     if kinds != [JSON]:
         message = f"send JSON, with the header Content-Type: {JSON}"
@@ -68,7 +72,7 @@ def check_json(head: Head) -> None:
 
 
 def check_no_browser(head: Head) -> None:
-    """Raises HttpError for an order that a browser sends."""
+    """Check that no browser sends this order. Raises HttpError if one does."""
     if (sign := _sign_of_browser(head)) is not None:
         raise HttpError(
             HTTPStatus.FORBIDDEN,
@@ -86,21 +90,21 @@ def _sign_of_browser(head: Head) -> Optional[str]:
     return None
 
 
-_USER_COOKIE = "proxy-user"  # nobody signs it: from anywhere but the proxy it is worth nothing
+_USER_COOKIE = "proxy-user"  # unsigned, so it counts only if the proxy sends it
 
 
 class YarnAuthenticator(Authenticator):
-    """Lets in whom YARN's web proxy names, as far as the application's access lists allow."""
+    """Admits users that YARN's web proxy names, as far as the application's access lists allow."""
 
     def __init__(self, access: YarnAccess, owners: Collection[str]) -> None:
-        """``owners``: the names of the user whom the application runs as."""
+        """``owners`` are the names of the user who runs the application."""
         self._proxies = Proxies(access.proxies)
         self._owners = frozenset(owners)
         heeded = access.administrators is not None
         self._administrators = [
             AccessList.parse(text) for text in (access.administrators, *access.queue_administrators) if heeded and text
         ]
-        # Where YARN heeds no lists everybody may look at everything; to interfere one is still to be the owner.
+        # If YARN does not apply access lists, every user may view everything. Changes are still for the owner only.
         self._lists = {AccessType.VIEW: AccessList(everybody=not heeded), AccessType.MODIFY: AccessList()}
         self._heeded = heeded
 
@@ -136,7 +140,7 @@ class YarnAuthenticator(Authenticator):
 
 
 def _proxy_user(head: Head) -> Optional[str]:
-    """None when it is not said, or more than once."""
+    """Return the user in the proxy's cookie, or None if there is no cookie or more than one."""
     cookies = [part.strip().partition("=") for value in head.values("cookie") for part in value.split(";")]
     users = [unquote_plus(value.strip('"')) for name, _, value in cookies if name == _USER_COOKIE]
     return users[0] if len(users) == 1 else None
@@ -144,15 +148,15 @@ def _proxy_user(head: Head) -> Optional[str]:
 
 log = logging.getLogger(__name__)
 
-_RESOLVE_SECONDS = 5.0  # for one name
-_SOONEST = 5.0  # seconds between two look-ups, however many strangers call
-_LATEST = 300.0  # seconds that a look-up is believed
-# A ResourceManager that calls itself so is on this machine, and sends from the address that the machine's name has.
+_RESOLVE_SECONDS = 5.0  # limit for one name
+_SOONEST = 5.0  # seconds between two look-ups, even with many requests from strangers
+_LATEST = 300.0  # seconds for which a look-up is valid
+# A ResourceManager with such a name is on this machine. It sends from the address of the machine's host name.
 _THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 
 
 class Proxies:
-    """The addresses of the web proxies' hosts, looked up when they are needed."""
+    """The addresses of the web proxies' hosts, resolved on demand."""
 
     def __init__(self, hosts: Sequence[str]) -> None:
         self._addresses: dict[str, frozenset[str]] = {host: frozenset() for host in hosts}
@@ -162,9 +166,9 @@ class Proxies:
         self._resolving = asyncio.Lock()
 
     async def include(self, source: str) -> bool:
-        """Whether this address is one of the proxies'.
+        """Return whether this address belongs to a proxy.
 
-        Names are looked up when they are needed: a proxy may get another address while the job runs.
+        Names are resolved again if necessary, because a proxy may get another address while the job runs.
         """
         address = canonical_host(source)
         async with self._resolving:
@@ -175,11 +179,11 @@ class Proxies:
         return self._knows(address)
 
     def know(self, source: str) -> bool:
-        """Whether this address is one of the proxies' by what was looked up last."""
+        """Return whether this address belongs to a proxy, according to the last look-up."""
         return self._knows(canonical_host(source))
 
     async def look_up(self) -> None:
-        """Look the names up again, unless that was done a moment ago."""
+        """Resolve the names again, unless the last look-up is recent."""
         async with self._resolving:
             now = asyncio.get_running_loop().time()
             if self._resolved_at is None or now - self._resolved_at >= _SOONEST:
@@ -193,7 +197,7 @@ class Proxies:
         return any(address in addresses for addresses in self._addresses.values())
 
     async def _resolve(self, host: str) -> None:
-        """What a name meant last is believed while nobody says what it means now."""
+        """Resolve a name. If that fails, the last known addresses stay valid."""
         loop = asyncio.get_running_loop()
         try:
             found = await wait_with_timeout(loop.getaddrinfo(host, None, type=socket.SOCK_STREAM), _RESOLVE_SECONDS)
@@ -206,14 +210,15 @@ class Proxies:
 # The names of org.apache.hadoop.yarn.server.security.AMSecretKeys.
 _KEYSTORE, _KEYSTORE_PASSWORD = "yarn.application.am.keystore", "yarn.application.am.keystore.password"
 _TRUSTSTORE, _TRUSTSTORE_PASSWORD = "yarn.application.am.truststore", "yarn.application.am.truststore.password"
-# Of org.apache.hadoop.yarn.api.ApplicationConstants: the same again, as files for masters that read no token file.
+# Names of org.apache.hadoop.yarn.api.ApplicationConstants, for files with the same content. YARN writes them for
+# masters that read no token file.
 _FILES = ("KEYSTORE_FILE_LOCATION", "TRUSTSTORE_FILE_LOCATION")
 
 
 def proxy_tls(secrets: Mapping[str, bytes]) -> Optional[ssl.SSLContext]:
-    """The TLS settings of the master's web server, which lets in nobody but YARN's proxy; None: YARN asks for http.
+    """Return TLS settings for the web server that admit only YARN's proxy, or None if YARN requires http.
 
-    With a keystore that cannot be read it is http, too, which LENIENT allows: a page is no reason not to train. Blocks.
+    With an unreadable keystore, the server also uses http, which LENIENT allows: training needs no page. Blocks.
     """
     if _KEYSTORE not in secrets:
         return None
@@ -230,7 +235,7 @@ def proxy_tls(secrets: Mapping[str, bytes]) -> Optional[ssl.SSLContext]:
 
 
 def remove_files(environ: Mapping[str, str]) -> None:
-    """Remove the files that hold the same: whoever else runs as this user on the node could read them. Blocks."""
+    """Delete files with the same secrets, which other programs of this user on the node could read. Blocks."""
     for name in _FILES:
         if path := environ.get(name):
             with contextlib.suppress(OSError):
@@ -238,7 +243,7 @@ def remove_files(environ: Mapping[str, str]) -> None:
 
 
 def _require_proxy(context: ssl.SSLContext, secrets: Mapping[str, bytes]) -> None:
-    """The proxy's certificate is that of the authority itself, whose key nobody else has."""
+    """Require the proxy's certificate: the certificate of the authority itself, whose key only the proxy has."""
     if _TRUSTSTORE not in secrets:
         return
     trusted = _read(secrets, _TRUSTSTORE, _TRUSTSTORE_PASSWORD).trusted
@@ -256,9 +261,9 @@ _HOW = f"the password of this page is in the application's folder, in the file {
 
 
 class LocalAuthenticator(Authenticator):
-    """Lets in whoever knows the secret of the application's folder.
+    """Admits every client that knows the secret of the application's folder.
 
-    The secret comes as programs say it, or as browsers do, which ask for a password.
+    The secret arrives as a bearer token from programs, or as a password from browsers.
     """
 
     def __init__(self, secret: str, owner: str) -> None:
@@ -266,14 +271,14 @@ class LocalAuthenticator(Authenticator):
         self._owner = owner
 
     def learn(self, access_lists: Mapping[str, str]) -> None:
-        """Do nothing: there are no access lists here."""
+        """Do nothing, because there are no access lists."""
 
     def expects(self, source: str) -> bool:
-        """Anybody: the secret tells, not the address."""
+        """Return True: the secret counts, not the address."""
         return True
 
     async def look_up(self) -> None:
-        """Do nothing: addresses do not matter."""
+        """Do nothing: addresses are irrelevant."""
 
     async def visitor(self, source: str, head: Head) -> str:
         given = head.values("authorization")
@@ -282,11 +287,11 @@ class LocalAuthenticator(Authenticator):
         return self._owner
 
     async def check(self, user: str, access: AccessType) -> None:
-        """Allow everything: whoever gets here is the owner."""
+        """Allow everything, because ``visitor`` only admits the owner."""
 
 
 def _secret(authorization: str) -> bytes:
-    """Empty when there is none in it."""
+    """Return the secret in an Authorization header, or an empty value."""
     scheme, _, value = authorization.partition(" ")
     if scheme.lower() == "bearer":
         return value.strip().encode()

@@ -1,12 +1,13 @@
-"""Control of a running job over HTTP: what the Airflow side may ask of its master.
+"""Control of a running job over HTTP.
 
 ======================== ============================== =============================================
-``PUT control/stop``       ``{"reason": …, "grace": s}``    ends as killed, for this reason, see StopAnswer
-``PUT control/checkpoint`` ``{"reason": …}``                user processes are asked for a checkpoint now
-``PUT control/export``     ``{"reason": …}``                the leading task is asked for its model now
-``PUT control/suspend``    ``{"reason": …}``                all containers are given back, after a checkpoint
-``PUT control/resume``     ``{"reason": …}``                they are asked for again, and the job goes on
-``PUT control/resize``     ``{"tasks": …, "reason": …}``    it goes on with so many tasks of these types
+``PUT control/stop``       ``{"reason": …, "grace": s}``    end the job as killed, see StopAnswer
+``PUT control/checkpoint`` ``{"reason": …}``                request a checkpoint from user processes
+``PUT control/export``     ``{"reason": …}``                request the model of the leading task
+``PUT control/suspend``    ``{"reason": …}``                release all containers after a checkpoint
+``PUT control/resume``     ``{"reason": …}``                request the containers again and resume
+``PUT control/resize``     ``{"tasks": …, "reason": …}``    change the number of tasks of these types
+``PUT control/tokens``     sealed ``StoreToken``            replace the store's token, see SealedOrders
 ``GET status``                                              the job's status
 ======================== ============================== =============================================
 
@@ -106,14 +107,14 @@ class StopOrder:
 
 @attrs.frozen
 class StopAnswer:
-    """The answer to a StopOrder: the application ends by itself, also when nobody asks again."""
+    """The answer to a StopOrder. The application ends by itself and needs no second order."""
 
-    ends_within: float  # seconds, last copies of checkpoints and logs included; later than that something is wrong
+    ends_within: float  # seconds, including last copies of checkpoints and logs; a longer time indicates a problem
 
 
 @attrs.frozen
 class CheckpointOrder:
-    """The body of ``PUT control/checkpoint``: ask the tasks for a checkpoint."""
+    """The body of ``PUT control/checkpoint``: request a checkpoint from the tasks."""
 
     reason: str
 
@@ -127,7 +128,7 @@ class CheckpointAsked:
 
 @attrs.frozen
 class ExportOrder:
-    """The body of ``PUT control/export``: ask the leading task for an export of its model."""
+    """The body of ``PUT control/export``: request an export of the leading task's model."""
 
     reason: str
 
@@ -136,32 +137,32 @@ class ExportOrder:
 class ExportAsked:
     """The answer to an ExportOrder.
 
-    Once the job's status has an ``export`` with this ``asked_ms``, or a later one, the model is on the store.
+    The model is on the store once the job's status has an ``export`` with this ``asked_ms`` or a later one.
     """
 
-    asked_ms: int  # epoch: which request it is
+    asked_ms: int  # identifies the request; milliseconds since the epoch
     newest: Optional[ExportedModel] = None  # the newest export so far
-    checkpoint: Optional[ResumePoint] = None  # the newest committed checkpoint so far, which any program leaves
+    checkpoint: Optional[ResumePoint] = None  # newest committed checkpoint so far, which every program leaves
 
 
 @attrs.frozen
 class SuspendOrder:
-    """The body of ``PUT control/suspend``: give all containers back, until somebody says otherwise."""
+    """The body of ``PUT control/suspend``: release all containers until the job is resumed."""
 
     reason: str
 
 
 @attrs.frozen
 class SuspendAnswer:
-    """The answer to a SuspendOrder. Once the job's state is SUSPENDED, nothing runs and nothing is asked for."""
+    """The answer to a SuspendOrder. Once the job's state is SUSPENDED, it holds and requests no containers."""
 
-    suspended_within: float  # seconds: a checkpoint is waited for, processes have their grace, and logs are kept
-    state: JobState  # the job's, when it was asked
+    suspended_within: float  # seconds, including the wait for a checkpoint, the processes' grace, and the logs
+    state: JobState  # the job's state at the time of the order
 
 
 @attrs.frozen
 class ResumeOrder:
-    """The body of ``PUT control/resume``: have a suspended job go on."""
+    """The body of ``PUT control/resume``: resume a suspended job."""
 
     reason: str
 
@@ -170,12 +171,12 @@ class ResumeOrder:
 class ResumeAnswer:
     """The answer to a ResumeOrder."""
 
-    state: JobState  # the job's, when it was asked
+    state: JobState  # the job's state at the time of the order
 
 
 @attrs.frozen
 class ResizeOrder:
-    """The body of ``PUT control/resize``: go on with so many tasks."""
+    """The body of ``PUT control/resize``: change the number of tasks."""
 
     tasks: dict[str, int]  # by type
     reason: str
@@ -183,14 +184,14 @@ class ResizeOrder:
 
 @attrs.frozen
 class ResizeAnswer:
-    """The answer to a ResizeOrder. Once the job's status has no more ``resizing`` of these types, it is done."""
+    """The answer to a ResizeOrder. The resize is over once ``resizing`` in the job's status lacks these types."""
 
-    before: dict[str, int]  # how many tasks there were, or were to be, of these types
-    state: JobState  # the job's, when it was asked
+    before: dict[str, int]  # present or requested number of tasks by type, before the order
+    state: JobState  # the job's state at the time of the order
 
 
 class Control:
-    """The HTTP handlers of control. Used within a running event loop."""
+    """The HTTP handlers of control. Requires a running event loop."""
 
     def __init__(self, master: Steered, timeouts: Timeouts) -> None:
         self._master = master
@@ -198,7 +199,7 @@ class Control:
         self._ends_at: Optional[float] = None
 
     async def stop(self, request: HttpRequest) -> HttpResponse:
-        """End the job. Asked again, nothing is hurried, unless a shorter grace is given now."""
+        """End the job. A repeated order changes nothing, unless it has a shorter grace."""
         order = _read(request, StopOrder)
         grace = self._timeouts.grace if order.grace is None else order.grace
         if not (math.isfinite(grace) and 0 <= grace <= _LONGEST_GRACE):
@@ -231,7 +232,7 @@ class Control:
         return HttpResponse.of_object(answer, HTTPStatus.ACCEPTED)
 
     async def suspend(self, request: HttpRequest) -> HttpResponse:
-        """Have all containers given back. Asked again, nothing changes."""
+        """Suspend the job. A repeated order changes nothing."""
         order = _read(request, SuspendOrder)
         _check_reason(order.reason)
         self._check_goes_on("nothing is left to suspend")
@@ -242,7 +243,7 @@ class Control:
         return HttpResponse.of_object(SuspendAnswer(within, state), HTTPStatus.ACCEPTED)
 
     async def resume(self, request: HttpRequest) -> HttpResponse:
-        """Have a job that is suspended, or about to be, go on. One that is not does so anyway."""
+        """Resume a suspended job, or cancel a pending suspension. Otherwise the order changes nothing."""
         order = _read(request, ResumeOrder)
         _check_reason(order.reason)
         self._check_goes_on("it cannot go on any more")
@@ -252,7 +253,7 @@ class Control:
         return HttpResponse.of_object(ResumeAnswer(state), HTTPStatus.ACCEPTED)
 
     async def resize(self, request: HttpRequest) -> HttpResponse:
-        """Have more tasks of some types, or fewer. Asked again, nothing changes."""
+        """Resize types of tasks. A repeated order changes nothing."""
         order = _read(request, ResizeOrder)
         _check_reason(order.reason)
         self._check_goes_on("nothing is left to resize")
@@ -282,7 +283,7 @@ class Control:
 
 
 def _read(request: HttpRequest, cls: type[T]) -> T:
-    if not request.body:  # YARN's proxy keeps that of a form to itself, which is what curl sends by default
+    if not request.body:  # YARN's proxy drops the body of a form, which is curl's default content type
         message = "the body is empty: send JSON, with the header Content-Type: application/json"
         raise HttpError(HTTPStatus.BAD_REQUEST, message)
     try:
@@ -296,8 +297,8 @@ def _check_reason(reason: str) -> None:
         raise HttpError(HTTPStatus.BAD_REQUEST, f"reason: text of 1 to {_LONGEST_REASON} characters")
 
 
-_MOST_OPEN = 16  # conversations; who begins another one ends the oldest
-_SECONDS = 60.0  # for one conversation
+_MOST_OPEN = 16  # limit of conversations; a new one then ends the oldest
+_SECONDS = 60.0  # limit for one conversation
 
 Obey = Callable[[str, bytes], Awaitable[bytes]]
 """Given who sends an order and the order; returns the answer. May raise HttpError."""
@@ -307,11 +308,11 @@ Obey = Callable[[str, bytes], Awaitable[bytes]]
 class _Conversation:
     pipe: TlsPipe
     user: str
-    until: float  # the loop's time
+    until: float  # time of the event loop
 
 
 class SealedOrders:
-    """The master's ends of such conversations, each good for one order. Used within a running event loop."""
+    """The master's ends of sealed TLS conversations, each for one order. Requires a running event loop."""
 
     def __init__(self, context: ssl.SSLContext, obey: Obey) -> None:
         self._context = context
@@ -354,7 +355,10 @@ TOKENS_PATH = "/control/tokens"
 
 
 def token_route(access: StoreAccess, context: ssl.SSLContext) -> Optional[Route]:
-    """``context``: of the master's end of sealed conversations. None: the store asks for no token."""
+    """Return the route for the store's tokens, or None if the store needs none.
+
+    ``context`` is for the master's end of sealed conversations.
+    """
     if access.life is None:
         return None
     orders = SealedOrders(context, partial(_obey, access))

@@ -1,4 +1,4 @@
-"""The job as its page shows it, in words and curves: made of its status, and of how that went so far."""
+"""View of the job's page: status values as text, and curves of their course."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from tony_provider.runtime.protocol.status import (
     TaskStatus,
 )
 
-MOST_TASKS = 200  # rows, unless all are asked for
-_MOST_FORMER = 5  # logs of former containers that one row leads to
+MOST_TASKS = 200  # rows, unless the user requests all tasks
+_MOST_FORMER = 5  # limit of links to former containers' logs in a row
 
 
 class Tone(str, Enum):
-    """How a state is to be taken; the style sheet has a colour for each."""
+    """The meaning of a state for users. The style sheet has a colour for each."""
 
     GOOD = "good"
     BUSY = "busy"
@@ -60,7 +60,7 @@ _TASK_TONES = {
 
 @attrs.frozen
 class PageLink:
-    """A link of the page to somewhere else: ``path`` is relative to it."""
+    """A link of the page. ``path`` is relative to the page."""
 
     title: str
     path: str
@@ -68,18 +68,18 @@ class PageLink:
 
 @attrs.frozen
 class Progress:
-    """How far the job is, in words."""
+    """The progress of the job as text."""
 
     step: str  # such as "120 of 900"
-    fraction: Optional[float]  # 0 to 1; None: nobody knows how far it is
+    fraction: Optional[float]  # 0 to 1; None if unknown
     percent: str
     speed: str
-    left: str  # how long it may take yet
+    left: str  # estimated remaining time
 
 
 @attrs.frozen
 class ProcessView:
-    """One of a task's several processes as the page's table shows it, below the task."""
+    """A further process of a task, as a row of the page's table below the task."""
 
     name: str
     step: str
@@ -90,18 +90,18 @@ class ProcessView:
 
 @attrs.frozen
 class TaskView:
-    """One task as the page's table shows it, in words."""
+    """A task as a row of the page's table."""
 
     name: str
     state: str
     tone: Tone
     activity: str
     node: str
-    container: int  # counts those that the task has had
+    container: int  # number of its newest container
     container_id: str
     starts: int
-    heartbeat: str  # how long ago
-    late: bool  # longer than an executor may be silent
+    heartbeat: str  # time since the last heartbeat
+    late: bool  # this time exceeds the limit for executors
     step: str
     speed: str
     memory: str
@@ -111,22 +111,22 @@ class TaskView:
     speed_curve: Optional[CoarseCurve]
     memory_curve: Optional[CoarseCurve]
     cpu_curve: Optional[CoarseCurve]
-    use: Mapping[str, tuple[str, Optional[CoarseCurve]]]  # by the title of the measure; those that are measured
-    former_logs: tuple[tuple[int, str], ...]  # number of the container, and path, newest first
+    use: Mapping[str, tuple[str, Optional[CoarseCurve]]]  # text and curve by the measure's title, for known measures
+    former_logs: tuple[tuple[int, str], ...]  # number of the container and path, newest first
     further: tuple[ProcessView, ...]
 
 
 @attrs.frozen
 class JobView:
-    """The whole job as its page shows it, in words."""
+    """The job as its page shows it."""
 
     application_id: str
     name: str
     state: str
     tone: Tone
     message: str
-    final: bool  # nothing will change any more
-    course: tuple[tuple[str, str], ...]  # since when, and what it has been through
+    final: bool  # the job's state is final
+    course: tuple[tuple[str, str], ...]  # times and counts: since when it runs, restarts, and others
     progress: Progress
     metrics: tuple[tuple[str, str, Optional[CoarseCurve]], ...]
     checkpoint: tuple[tuple[str, str], ...]
@@ -135,7 +135,7 @@ class JobView:
     troubles: tuple[str, ...]
     tasks: tuple[TaskView, ...]
     counts: str  # such as "3 RUNNING, 1 LOST"
-    hidden: int  # tasks that are not among ``tasks``
+    hidden: int  # number of tasks that are not in ``tasks``
     places: tuple[PageLink, ...]
     updated: str
 
@@ -149,7 +149,7 @@ class JobView:
         *,
         every_task: bool = False,
     ) -> JobView:
-        """``use``: what tasks use beside what their status says, by their names."""
+        """Return the view of a job. ``use`` has values by task name that the status lacks."""
         curves, use = curves or JobCurves(), use or {}
         tasks = status.tasks if every_task else _most_telling(status.tasks)
         silence = timing.lost_after(timing.heartbeat_interval(len(status.tasks)))
@@ -231,7 +231,7 @@ def _progress(status: JobStatus) -> Progress:
 
 
 def _most_telling(tasks: Sequence[TaskStatus]) -> Sequence[TaskStatus]:
-    """All of a small gang; of a large one those first that are not as most are, in their usual order."""
+    """Return all tasks of a small gang. A large gang is cut, with tasks in unusual states first."""
     if len(tasks) <= MOST_TASKS:
         return tasks
     usual = Counter(task.state for task in tasks).most_common(1)[0][0]
@@ -296,33 +296,33 @@ def _exit(task: TaskStatus) -> str:
     return "" if task.exit_code is None else f"code {task.exit_code}"
 
 
-POINTS = 60  # of a curve, at most
-MOST_CURVE_TASKS = 50  # that have curves, some each: the first ones
-MOST_METRICS = 20  # likewise, in the order of their names
-SECONDS = 5.0  # that a point is of at first
+POINTS = 60  # limit of a curve
+MOST_CURVE_TASKS = 50  # limit of tasks with curves: the first tasks
+MOST_METRICS = 20  # limit of metrics with curves, in the order of their names
+SECONDS = 5.0  # initial length of a point's interval
 
 
 def _mean(pair: Iterable[float]) -> float:
-    """Of two, whose sum may be more than a number can be."""
+    """Return the mean of two numbers whose sum may overflow."""
     return sum(value / 2 for value in pair)
 
 
 class CoarseCurve:
-    """A number over the whole time since it was first known, in at most POINTS points of the same length.
+    """A number over the whole time since it was first known, in at most POINTS points of equal length.
 
-    When there are more, each two become one, of their mean or by ``join``: the curve becomes coarser, and not longer.
-    Times are seconds of any clock.
+    When it is full, each pair of points becomes one, by mean or by ``join``, so the curve becomes coarser and not
+    longer. Times are seconds of any clock.
     """
 
     def __init__(self, join: Callable[[Iterable[float]], float] = _mean) -> None:
-        self.points = array("d")  # nan: nothing was known in that time
-        self.seconds = SECONDS  # of each point
+        self.points = array("d")  # nan if the value was unknown in the interval
+        self.seconds = SECONDS  # length of each point's interval
         self.newest = math.nan
         self._join = join
         self._began: Optional[float] = None
 
     def add(self, now: float, value: float) -> None:
-        """Add what is known now. What is no number is nothing; a clock that was set back is not followed."""
+        """Add the present value. Values that are not finite are ignored, and so is a clock that was set back."""
         if not math.isfinite(value):
             return
         if self._began is None:
@@ -338,12 +338,12 @@ class CoarseCurve:
 
     @property
     def known(self) -> list[float]:
-        """The points that are numbers."""
+        """The points with known values."""
         return [point for point in self.points if not math.isnan(point)]
 
     @property
     def span(self) -> float:
-        """The seconds that it is of."""
+        """The length of the whole curve in seconds."""
         return self.seconds * len(self.points)
 
     def _coarsen(self) -> None:
@@ -355,17 +355,17 @@ class CoarseCurve:
 
 
 class JobCurves:
-    """The curves of one job, since this application master began: bounded, however long it runs."""
+    """The curves of one job since this application master began. Their size is limited, however long the job runs."""
 
     def __init__(self) -> None:
         self.speed: dict[str, CoarseCurve] = {}  # steps per second, by the task's name
         self.memory: dict[str, CoarseCurve] = {}  # bytes
         self.cpu: dict[str, CoarseCurve] = {}  # percent
-        self.use: dict[tuple[str, str], CoarseCurve] = {}  # by the task's name, and the measure's
-        self.metrics: dict[str, CoarseCurve] = {}  # of the leader, by the metric's name
+        self.use: dict[tuple[str, str], CoarseCurve] = {}  # by the task's name and the measure's title
+        self.metrics: dict[str, CoarseCurve] = {}  # values of the leader, by the metric's name
 
     def add(self, status: JobStatus, use: Optional[Mapping[str, ContainerUse]] = None) -> None:
-        """Add what a status says, and what the tasks use beside it."""
+        """Add the values of a status, and of the tasks' use that the status lacks."""
         now = status.updated_ms / 1000
         for task in status.tasks[:MOST_CURVE_TASKS]:
             if task.state.is_final:
@@ -390,16 +390,16 @@ class JobCurves:
 
 @attrs.frozen
 class Measure:
-    """A figure of ``ContainerUse``, and how people read it."""
+    """A field of ``ContainerUse``, and its presentation."""
 
     title: str  # of its column
-    name: str  # in words
+    name: str  # for texts
     field: str
     write: Callable[[float], str]
 
 
 def percentage(value: float) -> str:
-    """Of one processor, or one GPU."""
+    """Return a percentage of one processor or GPU as text."""
     return f"{value:.0f} %"
 
 

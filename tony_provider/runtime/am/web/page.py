@@ -1,6 +1,7 @@
-"""HTML made of Python values: whatever is not Html yet is escaped, so that nothing of a job can be mistaken for it.
+"""HTML of the job's page, its handlers, and general tools to build HTML.
 
-Nor is there anything in it that nothing shows, or that turns the direction of the text around it.
+All values are escaped unless they are ``Html`` already. Invisible characters and characters that change the text
+direction are removed.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _VOID = frozenset({"meta", "link", "br", "hr"})
 
 
 class Html(str):
-    """Text that is HTML already."""
+    """Text that is already HTML."""
 
     __slots__ = ()
 
@@ -52,15 +53,15 @@ Attribute = Union[str, int, bool, None]
 
 
 def join(*children: Child) -> Html:
-    """The children one after the other, as HTML; None is nothing."""
+    """Return the children as HTML, one after the other. None is omitted."""
     return Html("".join(_escaped(child) for child in children if child is not None))
 
 
 def element(name: str, /, *children: Child, **attributes: Attribute) -> Html:
-    """An HTML element, such as ``element("td", 5, class_="number")``.
+    """Return an HTML element, such as ``element("td", 5, class_="number")``.
 
-    An attribute that is None or False is left out, True has no value. Underscores of an attribute's name become
-    hyphens, and one at its end, for Python's keywords, nothing.
+    An attribute that is None or False is omitted, and True has no value. Underscores in an attribute's name become
+    hyphens. A final underscore, for Python's keywords, is removed.
     """
     start = f"<{name}{''.join(_attribute(key, value) for key, value in attributes.items())}>"
     return Html(start) if name in _VOID else Html(f"{start}{join(*children)}</{name}>")
@@ -81,11 +82,11 @@ HTML = "text/html; charset=utf-8"
 
 
 class Document:
-    """An HTML page without its content: the style, and the script of a page that has one, by their file names."""
+    """An HTML page without its content. ``style`` and ``script`` are file names."""
 
     def __init__(self, style: str = "page.css", script: str = "") -> None:
         self._style, self._script = _file(style), _file(script) if script else ""
-        # Nothing but what is in the page is run or loaded, and nobody else is spoken to.
+        # Browsers run and load only what the page itself contains, and connect only to this server.
         policy = (
             f"default-src 'none'; style-src {_hash(self._style)}; script-src {_hash(self._script)}; "
             "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -101,7 +102,7 @@ class Document:
         headers: Optional[Mapping[str, str]] = None,
         **attributes: str,
     ) -> HttpResponse:
-        """The page with this content. ``children`` and ``attributes`` are those of its body."""
+        """Return the page with this content. ``children`` and ``attributes`` belong to its body."""
         start = element(
             "head",
             element("meta", charset="utf-8"),
@@ -127,13 +128,13 @@ def _file(name: str) -> str:
     return data.decode()
 
 
-_HEIGHT, _MARGIN = 16, 1.5  # of the picture's own units; across, one is a point of the curve
+_HEIGHT, _MARGIN = 16, 1.5  # in units of the picture; its horizontal unit is a point of the curve
 
 
 def sparkline(curve: Optional[CoarseCurve], name: str, write: Callable[[float], str]) -> Optional[Html]:
-    """The picture, with what it shows in words; None where there are not two points to draw a line between.
+    """Return the curve as a picture with a text, or None with fewer than two points.
 
-    ``write`` is how a number of this kind is written. Its lower edge is the smallest number of the curve, and not 0.
+    ``write`` formats a number of this kind. The lower edge is the curve's smallest number, not 0.
     """
     if curve is None or len(curve.known) < 2:
         return None
@@ -147,7 +148,7 @@ def sparkline(curve: Optional[CoarseCurve], name: str, write: Callable[[float], 
 
 
 def _lines(points: Sequence[float], low: float, high: float) -> list[list[str]]:
-    """Lines through the points that are known, with gaps where none is."""
+    """Return lines through the known points, with gaps between them."""
     lines: list[list[str]] = [[]]
     for at, point in enumerate(points):
         if math.isnan(point):
@@ -158,18 +159,18 @@ def _lines(points: Sequence[float], low: float, high: float) -> list[list[str]]:
 
 
 def _down(point: float, low: float, high: float) -> float:
-    """How far below the picture's upper edge."""
+    """Return the distance from the picture's upper edge."""
     height = _HEIGHT - 2 * _MARGIN
     if high == low:
         return _HEIGHT / 2
-    half = high / 2 - low / 2  # of it, since the whole may be more than a number can be
+    half = high / 2 - low / 2  # half of the difference, because the whole may overflow
     return _MARGIN + height * (1 - (point / 2 - low / 2) / half)
 
 
 Section = Callable[[JobView], Html]
 Column = tuple[str, Optional[str], Callable[[TaskView], str]]  # title, class, a task's cell
 
-EVERY_TASK = "tasks=all"  # of the query: all rows, however many
+EVERY_TASK = "tasks=all"  # query for all rows
 
 
 def head(view: JobView) -> Html:
@@ -208,7 +209,7 @@ def warnings(view: JobView) -> Html:
 
 
 def troubles(view: JobView) -> Html:
-    """Whom the master cannot reach just now. The page itself is up to date all the same."""
+    """Return the systems that the master cannot reach now. The page itself is still up to date."""
     return _section_lines("Out of reach", view.troubles)
 
 
@@ -266,7 +267,7 @@ def _row(task: TaskView, columns: Sequence[Column]) -> Html:
 
 
 def _process_row(process: ProcessView, columns: Sequence[Column]) -> Html:
-    """Below its task's row, of which it has some cells."""
+    """Return a row below the task's row, with some of its columns."""
     shown = {"Task": process.name, "Step": process.step, "Steps/s": process.speed}
     shown.update({"Memory": process.memory, "CPU": process.cpu})
     return element("tr", *(element("td", shown.get(title, ""), class_=kind) for title, kind, _ in columns))
@@ -342,7 +343,7 @@ _EXIT: Column = ("Exit", None, _text("exit"))
 
 
 def _columns(tasks: Sequence[TaskView]) -> Sequence[Column]:
-    """With one for each measure of which anything is known, and for exits once there is one."""
+    """Return the columns, with one for each known measure, and with exits if there are any."""
     measured = [(each.title, _NUMBER, _measured(each)) for each in MEASURES if any(each.title in t.use for t in tasks)]
     ended = [_EXIT] if any(task.exit for task in tasks) else []
     return [*_COLUMNS, *measured, *_AFTER_MEASURES, *ended]
@@ -377,7 +378,7 @@ class Parts:
     title: str
     sections: dict[str, Html]
     note: str
-    every: float  # seconds between two looks; 0: nothing will change any more
+    every: float  # seconds between two refreshes; 0 for a final state
 
     @classmethod
     def of(cls, view: JobView) -> Parts:
@@ -393,7 +394,7 @@ class Parts:
 class JobPage:
     """The HTTP handlers of the job's page.
 
-    Every address in it is relative: YARN's proxy serves it below a path of its own.
+    Every link is relative, because YARN's proxy serves the page below another path.
     """
 
     def __init__(
@@ -431,7 +432,7 @@ class JobPage:
     async def _parts(self, request: HttpRequest) -> Parts:
         status, places, use, curves = self._status(), self._places(), self._use(), self._curves
         every_task = _wants_every_task(request.head.query)
-        # Hundreds of rows and curves take their time, and executors must be heard meanwhile.
+        # In a thread: hundreds of rows and curves take time, and executors' messages must not wait.
         return await asyncio.to_thread(lambda: Parts.of(JobView.of(status, places, curves, use, every_task=every_task)))
 
 
@@ -445,12 +446,12 @@ def _wants_every_task(query: str) -> bool:
 
 
 def wants_page(head: Head) -> bool:
-    """Whether a request comes from a browser, which wants a page."""
+    """Return whether a request comes from a browser, which needs a page."""
     return any("text/html" in value for value in head.values("accept"))
 
 
 def refusal_page(error: HttpError) -> HttpResponse:
-    """The page for an error."""
+    """Return the page for an error."""
     title = HTTPStatus(error.status).phrase
     body = element("main", element("section", element("h1", title), element("p", error.message), id="failure"))
     return Document().response(error.status, title, body, headers=error.headers)

@@ -1,7 +1,7 @@
-"""``GET metrics``: the job's status as Prometheus scrapes it, in the text exposition format 0.0.4.
+"""``GET metrics``: the job's status in Prometheus' text exposition format 0.0.4.
 
-Bounded: a job has at most ``MOST_SERIES`` series. What every task has comes first, and what programs report after it;
-how many were left out is a series of its own.
+The number of series is limited to ``MOST_SERIES``. Series that every task has come before values that programs report.
+An additional series counts the omitted ones.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ Number = Union[int, float]
 
 @attrs.frozen
 class Family:
-    """A metric's name, with what Prometheus is told of it."""
+    """A metric's name, type and help text."""
 
     name: str
     kind: str  # gauge or counter
-    help: str  # without backslashes and line ends
+    help: str  # without backslashes and line breaks
 
 
 @attrs.frozen
 class Sample:
-    """One series, with its value of the moment."""
+    """One series with its present value."""
 
     family: Family
     value: Number
@@ -68,18 +68,18 @@ METRIC = Family("tony_task_metric", "gauge", "What its program has reported last
 
 
 class Metrics:
-    """The HTTP handler of the metrics. Used within a running event loop."""
+    """The HTTP handler of the metrics. Requires a running event loop."""
 
     def __init__(self, status: Callable[[], JobStatus]) -> None:
         self._status = status
 
     async def page(self, request: HttpRequest) -> HttpResponse:
-        text = await asyncio.to_thread(exposition, self._status())  # of thousands of tasks it takes a while
+        text = await asyncio.to_thread(exposition, self._status())  # slow with thousands of tasks
         return HttpResponse(HTTPStatus.OK, CONTENT_TYPE, text.encode("utf-8", "replace"))
 
 
 def exposition(status: JobStatus, most: int = MOST_SERIES) -> str:
-    """The whole page, with at most so many series beside the one that counts those left out."""
+    """Return the page with at most ``most`` series, and an additional one that counts omitted series."""
     samples = chain(_of_job(status), _of_tasks(status), _of_programs(status))
     shown = list(islice(samples, most))
     shown.append(Sample(LEFT_OUT, sum(1 for _ in samples)))
@@ -106,7 +106,7 @@ def _number(value: Number) -> str:
 
 
 def _known(family: Family, value: Optional[Number], *labels: tuple[str, str]) -> Iterator[Sample]:
-    """No sample where nothing is known: 0 would be a claim."""
+    """Yield a sample if the value is known. An unknown value is not 0."""
     if value is not None:
         yield Sample(family, value, labels)
 
@@ -149,7 +149,7 @@ def _of_programs(status: JobStatus) -> Iterator[Sample]:
 
 
 def _processes(task: TaskStatus) -> Iterator[tuple[Union[TaskStatus, ProcessStatus], tuple[tuple[str, str], ...]]]:
-    """Its user processes; local rank 0 is the task's own."""
+    """Yield the user processes of a task with their labels. Local rank 0 is the task's own process."""
     yield task, (("task", task.name), ("local_rank", "0"))
     for process in task.further:
         yield process, (("task", task.name), ("local_rank", str(process.local_rank)))

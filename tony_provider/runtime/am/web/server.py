@@ -1,4 +1,4 @@
-"""HTTP requests to the application master, and its answers."""
+"""HTTP server of the application master: requests, responses, routes, and limits for connections."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Head:
     headers: tuple[tuple[str, str], ...] = ()  # names in lower case, in the order sent
 
     def values(self, name: str) -> list[str]:
-        """The values of every header with this name (in lower case)."""
+        """Return the values of every header with this name (in lower case)."""
         return [value for each, value in self.headers if each == name]
 
 
@@ -47,7 +47,7 @@ class HttpRequest:
     """A whole request, and the user who sent it."""
 
     head: Head
-    user: str  # who asks; empty where nobody says
+    user: str  # empty if unnamed
     body: bytes = b""
 
 
@@ -62,7 +62,7 @@ class HttpResponse:
 
     @classmethod
     def of_object(cls, found: Any, status: int = HTTPStatus.OK) -> HttpResponse:
-        """A response with an attrs object as JSON."""
+        """Return a response with an attrs object as JSON."""
         return cls(status, JSON, dump_json(found))
 
 
@@ -83,7 +83,7 @@ Handler = Callable[[HttpRequest], Awaitable[HttpResponse]]
 
 
 class AccessType(Enum):
-    """What a sender must be allowed, by the names of YARN's access lists of an application."""
+    """The access that a user needs, by the names of YARN's access lists of an application."""
 
     VIEW = VIEW_APP
     MODIFY = MODIFY_APP
@@ -91,13 +91,13 @@ class AccessType(Enum):
 
 @attrs.frozen
 class Route:
-    """One address of the web server, and who may use it."""
+    """One address of the web server, and the access that it needs."""
 
     method: str
     path: str
     access: AccessType
     handle: Handler
-    below: bool = False  # everything whose path begins with ``path``, which ends with a slash
+    below: bool = False  # also for every path that begins with ``path``, which ends with a slash
 
 
 class Router:
@@ -111,9 +111,9 @@ class Router:
             paths.setdefault(route.path, {})[route.method] = route
 
     def find(self, head: Head) -> Route:
-        """The route for a request. Raises HttpError when there is none.
+        """Return the route for a request. Raises HttpError if there is none.
 
-        A path of its own goes before a longer prefix, and that before a shorter one.
+        An exact path has precedence over a prefix, and a longer prefix over a shorter one.
         """
         methods = self._paths.get(head.path) or self._below(head.path)
         if methods is None:
@@ -131,20 +131,20 @@ class Router:
 
 log = logging.getLogger(__name__)
 
-_MOST_PORTS = 1000  # tries
-_MOST_EXPECTED = 192  # connections from addresses that may be answered, such as the proxy's
-_MOST_STRANGERS = 32  # from all others together
-_MOST_OF_A_STRANGER = 8  # from one of these addresses
-_STRANGERS_A_SECOND = 50.0  # more are closed at once: to hear them takes time that others wait
+_MOST_PORTS = 1000  # attempts
+_MOST_EXPECTED = 192  # limit of connections from addresses that may be answered, such as the proxy's
+_MOST_STRANGERS = 32  # limit of connections from all other addresses together
+_MOST_OF_A_STRANGER = 8  # limit of connections from one of these addresses
+_STRANGERS_A_SECOND = 50.0  # limit of new connections; more are closed at once, because their service delays others
 _BACKLOG = 1024
-_AT_ONCE = 64  # connections that are accepted before others have the loop
-_REST = 1.0  # seconds after which it is tried again where none can be accepted
+_AT_ONCE = 64  # limit of connections accepted before other work of the event loop
+_REST = 1.0  # seconds until the next attempt if no connection can be accepted
 _HANDSHAKE = 5.0  # seconds for TLS
 _STRANGERS_HANDSHAKE = 2.0
-# Likewise where they begin with a handshake: so few that one which is made at once is over long before as many have
-# come as there are places.
+# Limit of connections with TLS that are accepted before other work. It is small, so that a prompt handshake ends long
+# before newcomers have taken all places.
 _HANDSHAKES_AT_ONCE = 16
-_GOODBYE = 2.0  # seconds for the answers on their way when the server ends
+_GOODBYE = 2.0  # seconds to finish answers when the server stops
 _NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # such as an IPv6 address where IPv6 is off
 
 
@@ -153,7 +153,7 @@ def _everybody(source: str) -> bool:
 
 
 class WebServer:
-    """An HTTP server whose port is held from the beginning, and that serves from ``start`` on."""
+    """An HTTP server that holds its port from the beginning and serves after ``start``."""
 
     def __init__(self, address: Address, sockets: list[socket.socket], tls: Optional[ssl.SSLContext] = None) -> None:
         self.address = address
@@ -164,19 +164,20 @@ class WebServer:
         self._connections: set[asyncio.Task[None]] = set()
         self._expected = ConnectionSlots(_MOST_EXPECTED, _MOST_EXPECTED)
         self._strangers = ConnectionSlots(_MOST_STRANGERS, _MOST_OF_A_STRANGER)
-        # Whoever has come through is the proxy, by its certificate: those that have not take none of its places.
+        # After the handshake, the certificate proves that a client is the proxy. Handshakes take no places from the
+        # proxy.
         self._handshakes = ConnectionSlots(_MOST_EXPECTED, _MOST_EXPECTED)
         self._strangers_handshakes = ConnectionSlots(_MOST_STRANGERS, _MOST_OF_A_STRANGER)
-        self._resting: dict[socket.socket, asyncio.TimerHandle] = {}  # those of which none can be accepted just now
+        self._resting: dict[socket.socket, asyncio.TimerHandle] = {}  # sockets that cannot accept connections now
         self._newcomers = RateLimiter(_STRANGERS_A_SECOND, _MOST_STRANGERS)
         self._serves = False
-        self._told = False  # that none could be accepted
+        self._told = False  # the failure to accept connections is in the log
 
     @classmethod
     async def bind(cls, host: str, ports: PortRange, tls: Optional[ssl.SSLContext] = None) -> WebServer:
-        """A server on ``host`` only, on a free port of the range, over https with ``tls``.
+        """Return a server on ``host`` only, on a free port of the range, with https if ``tls`` is set.
 
-        Raises OSError when there is none.
+        Raises OSError if no port is free.
         """
         found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
         places = list(dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found))
@@ -194,10 +195,10 @@ class WebServer:
         return f"{'https' if self._tls else 'http'}://{self.address}/"
 
     async def start(self, answer: Answer, expects: Callable[[str], bool] = _everybody) -> None:
-        """Serve; called again, answer otherwise from then on.
+        """Serve requests. A second call replaces ``answer`` and ``expects``.
 
-        ``expects`` says of an address whether anybody may be answered there. Others, strangers, have few places and
-        little time, and keep nobody else from being heard.
+        ``expects`` returns whether requests from an address may be answered. Other clients (strangers) get few places
+        and little time, so that they cannot block expected clients.
         """
         self._answer, self._expects = answer, expects
         if self._serves:
@@ -234,7 +235,7 @@ class WebServer:
                 accepted, name = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
-            except OSError as error:  # such as too many open files: it is the next look that may find better times
+            except OSError as error:  # such as too many open files, which a later attempt may not meet
                 self._rest(listening, error)
                 return
             self._told = False
@@ -288,7 +289,7 @@ class WebServer:
     async def _open(
         self, accepted: socket.socket, source: str, *, expected: bool
     ) -> Optional[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-        """The connection's two ends, after the handshake; None: there is no place for one. Raises OSError."""
+        """Return the connection's streams after the handshake, or None if there is no place for it. Raises OSError."""
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader(loop=loop)
         protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
@@ -319,7 +320,7 @@ class WebServer:
 
 @attrs.define(eq=False)
 class _Handshake:
-    """A connection that is not one yet, as far as its place is concerned."""
+    """A connection during its TLS handshake, which occupies a place."""
 
     source: str
     _task: Optional[asyncio.Task[Any]]
@@ -331,9 +332,9 @@ class _Handshake:
 
 
 def _bound(places: Iterable[tuple[int, str]], port: int) -> list[socket.socket]:
-    """A socket on this port for every address; none when one of them is taken.
+    """Return a socket on this port for every address, or an empty list if one of them is in use.
 
-    Not with SO_REUSEADDR: two could bind the port then, and the second would learn of it when it listens.
+    Without SO_REUSEADDR: with it, two processes could bind the port, and the second would only fail when it listens.
     """
     sockets: list[socket.socket] = []
     for family, host in places:
@@ -355,14 +356,14 @@ def _bound(places: Iterable[tuple[int, str]], port: int) -> list[socket.socket]:
 
 
 MOST_HEAD = 16 << 10  # bytes
-MOST_BODY = 64 << 10  # bytes; the largest is an order to stop
+MOST_BODY = 64 << 10  # bytes; the largest body is an order to stop
 _CHUNK = 16 << 10  # bytes
-_HEAD_SECONDS = 10.0  # for the whole head, however slowly it trickles
+_HEAD_SECONDS = 10.0  # for the whole head, even if it arrives slowly
 _STRANGERS_HEAD_SECONDS = 3.0
 _BODY_SECONDS = 10.0
-_ANSWER_SECONDS = 30.0  # for our own part, with the reading of the body
+_ANSWER_SECONDS = 30.0  # for the answer, including the time to read the body
 _SEND_SECONDS = 20.0
-_LINGER_SECONDS = 2.0  # for the other side to close too: closing on what it still sends could take our answer from it
+_LINGER_SECONDS = 2.0  # for the client to close as well: closing while it sends could discard the answer
 
 ReadBody = Callable[[], Awaitable[bytes]]
 Answer = Callable[[str, Head, ReadBody], Awaitable[HttpResponse]]
@@ -372,13 +373,13 @@ _COMMON_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosni
 
 
 class _BrokenOff(Exception):  # noqa: N818
-    """The other side is gone."""
+    """The client has closed the connection."""
 
 
 class HttpConnection:
     """One HTTP connection, closed after one request.
 
-    YARN's proxy opens one for each, and nothing is left to wait for.
+    YARN's proxy opens a connection for each request.
     """
 
     def __init__(
@@ -390,19 +391,19 @@ class HttpConnection:
         *,
         stranger: bool = False,
     ) -> None:
-        """``stranger``: it comes from nowhere that anybody is answered at, and is given less time."""
+        """``stranger`` means that the address is not expected, so the client has less time."""
         self.source = source
-        self.waits = True  # for the rest of the request, or the goodbye
+        self.waits = True  # the server waits for the rest of the request, or for the client's close
         self._stranger = stranger
         self._reader = reader
         self._writer = writer
         self._answer = answer
-        writer.transport.set_write_buffer_limits(0)  # so that drained is sent
+        writer.transport.set_write_buffer_limits(0)  # so that ``drain`` waits until everything is sent
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MOST_HEAD)
         self._is_head = False
 
     def give_up(self) -> None:
-        """Close it at once. ``serve`` ends then."""
+        """Close the connection at once. Then ``serve`` ends."""
         self._writer.transport.abort()
 
     async def serve(self) -> None:
@@ -418,10 +419,10 @@ class HttpConnection:
             log.debug("a connection broke off: %r", error)
         finally:
             if not self._writer.is_closing():
-                self._writer.transport.abort()  # nothing is left to be sent, or nobody takes it
+                self._writer.transport.abort()  # everything is sent, or the client does not receive it
 
     async def _respond(self) -> Optional[HttpResponse]:
-        """None: nothing was asked. Raises _BrokenOff."""
+        """Return the response, or None without a request. Raises _BrokenOff."""
         try:
             head = await self._head()
             if head is None:
@@ -456,7 +457,7 @@ class HttpConnection:
         )
 
     async def _body(self) -> bytes:
-        """Raises HttpError, h11.RemoteProtocolError, _BrokenOff."""
+        """Return the body. Raises HttpError, h11.RemoteProtocolError, _BrokenOff."""
         deadline = _deadline(_BODY_SECONDS)
         body = bytearray()
         self.waits = True
@@ -470,7 +471,7 @@ class HttpConnection:
         return bytes(body)
 
     async def _next(self, deadline: float) -> object:
-        """h11's next event."""
+        """Return h11's next event."""
         while True:
             event = self._http.next_event()
             if event is not h11.NEED_DATA:
@@ -510,7 +511,7 @@ class HttpConnection:
         if self._writer.can_write_eof():
             self._writer.write_eof()
             await wait_with_timeout(self._until_closed(), _LINGER_SECONDS)
-        else:  # TLS, which has a goodbye of its own
+        else:  # TLS closes with a message that replaces EOF
             self._writer.close()
             await wait_with_timeout(self._writer.wait_closed(), _LINGER_SECONDS)
 
@@ -524,33 +525,34 @@ def _deadline(seconds: float) -> float:
 
 
 class Visit(Protocol):
-    """A connection that has a place."""
+    """A connection that occupies a place."""
 
     @property
     def source(self) -> str:
-        """The address that it comes from."""
+        """The client's address."""
 
     @property
     def waits(self) -> bool:
-        """Whether it keeps us waiting: for the rest of its request, or for its goodbye."""
+        """Whether the server waits for the client: for the rest of its request, or for its close."""
 
     def give_up(self) -> None:
-        """Close it, whatever it is at."""
+        """Close the connection in any state."""
 
 
 @attrs.define(eq=False)
 class ConnectionSlots:
-    """A number of places. Where all are taken, whoever has kept us waiting for the longest time leaves for a newcomer.
+    """A limited number of places.
 
-    So half requests keep nobody out, however many there are: a whole one comes in one go, and is answered.
+    If all are taken, a newcomer replaces the client that the server has waited for longest. So incomplete requests
+    cannot block other clients, because complete requests arrive at once and are answered.
     """
 
     most: int
-    of_one: int  # most for one address
-    _visits: dict[Visit, None] = attrs.field(factory=dict)  # the oldest first
+    of_one: int  # limit for one address
+    _visits: dict[Visit, None] = attrs.field(factory=dict)  # oldest first
 
     def admit(self, visit: Visit) -> bool:
-        """Give it a place; False: there is none, since all that there are have whole requests."""
+        """Give the connection a place. Return False if all places belong to complete requests."""
         of_one = [each for each in self._visits if each.source == visit.source]
         leaves: Optional[Visit] = None
         if len(of_one) >= self.of_one:

@@ -1,7 +1,7 @@
-"""``GET logs/worker-0``: the end of what a task has printed, as plain text, or for browsers on a page.
+"""Logs of tasks over HTTP: their end as text or as a page, and pieces of output for clients that follow it.
 
-``?bytes=`` says how much of it (default 64 KiB, at most 1 MiB), ``?attempt=`` of which of its containers, counted
-from 1 (default: the newest). ``?as=text`` gives browsers the text, too.
+``GET logs/worker-0`` has the parameters ``bytes`` (size, default 64 KiB, at most 1 MiB) and ``attempt`` (number of the
+container from 1, default: the newest). With ``as=text``, browsers also get plain text.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _LONGEST_NUMBER = 19  # digits
 
 
 class Logs:
-    """The HTTP handler of logs. Used within a running event loop."""
+    """The HTTP handler of logs. Requires a running event loop."""
 
     def __init__(self, status: Callable[[], JobStatus], tails: LogTails) -> None:
         self._status = status
@@ -75,17 +75,20 @@ class Logs:
 
 
 def _is_for_eyes(request: HttpRequest) -> bool:
-    """Whether a browser asks, or its page's script, which asks for text: whoever else asks sees to that."""
+    """Return whether a person reads the answer: in a browser, or through its page's script, which requests text.
+
+    Other clients remove control characters themselves.
+    """
     return wants_page(request.head) or any("text/plain" in value for value in request.head.values("accept"))
 
 
 def _readable(data: bytes) -> bytes:
-    """Each line that was drawn again is one of its own; without what nothing shows."""
+    """Return text with a line for each redrawn line, and without invisible characters."""
     return printable(data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")).encode()
 
 
 def task_of(status: JobStatus, path: str) -> TaskStatus:
-    """The task whose log has this path. Raises HttpError when there is none."""
+    """Return the task whose log has this path. Raises HttpError if there is none."""
     for task in status.tasks:
         if path in (path_of_task(task.name), task.name):
             return task
@@ -95,7 +98,7 @@ def task_of(status: JobStatus, path: str) -> TaskStatus:
 
 
 def number_of(query: dict[str, list[str]], name: str, most: int, least: int = 1) -> Optional[int]:
-    """A number of the query; None: it is not given. Raises HttpError for any that it cannot be."""
+    """Return a number of the query, or None without it. Raises HttpError for other values."""
     if name not in query:
         return None
     text = query[name][-1]
@@ -109,7 +112,7 @@ _MOST_AFTER = (1 << 63) - 1
 
 
 class TaskOutput:
-    """The HTTP handler of output that is followed. Used within a running event loop."""
+    """The HTTP handler of output that clients follow. Requires a running event loop."""
 
     def __init__(self, status: Callable[[], JobStatus], tails: LogTails) -> None:
         self._status = status
@@ -130,7 +133,7 @@ class TaskOutput:
         except NoTailError as error:
             answer = OutputPiece(attempt, task.attempt, after, after, problem=str(error))
         else:
-            # Whoever follows begins where a piece has ended; anybody may begin in the middle of a secret.
+            # A client that follows begins where a piece has ended. Other clients may begin in the middle of a secret.
             masked = self._tails.masked_end if after else self._tails.masked
             text = await asyncio.to_thread(masked, found.data)
             answer = OutputPiece(attempt, task.attempt, found.start, found.end, text.decode("utf-8", "surrogateescape"))
@@ -141,19 +144,19 @@ class TaskOutput:
 T = TypeVar("T")
 
 LARGEST_TAIL = limits.LOG_TAIL
-_AT_ONCE = 4  # tails, asked or read: so much memory of the master and of an executor, and no more
+_AT_ONCE = 4  # limit of concurrent reads, for the memory of the master and of executors
 _EXECUTOR_SECONDS = 5.0
 _STORE_SECONDS = 15.0
 
 
 class NoTailError(Exception):
-    """There is no end of a log to show now; the message says why."""
+    """The end of a log is not available. The message explains why."""
 
 
 class LogTails:
-    """Finds the end of what a task has printed. Made within a running event loop; close it.
+    """Finds the end of a task's output. Requires a running event loop, and ``close`` at the end.
 
-    ``secrets`` are the values that are masked in what is shown of it.
+    ``secrets`` are the values that are masked in it.
     """
 
     def __init__(
@@ -168,11 +171,11 @@ class LogTails:
         self._secrets = tuple(secrets)
         self._logs = uris.join(application_dir, contract.LOGS_DIR)
         self._turn = asyncio.Semaphore(_AT_ONCE)
-        # Threads of its own: a store that hangs keeps those who look waiting, and not the master's own work.
+        # Separate threads, so that a store that hangs delays readers and not the master's own work.
         self._threads = ThreadPoolExecutor(_AT_ONCE, "tails")
 
     async def current(self, task: str, attempt: int, size: int) -> bytes:
-        """The log's end in a task's newest container, from the start of a line: at most ``size`` bytes.
+        """Return the log's end in a task's newest container, from the start of a line: at most ``size`` bytes.
 
         Raises NoTailError.
         """
@@ -187,7 +190,7 @@ class LogTails:
         return kept
 
     async def former(self, task: str, attempt: int, size: int) -> bytes:
-        """The log's end in a container that the task had before, as ``current`` gives it."""
+        """Return the log's end in a former container of the task, like ``current``."""
         async with self._turn:
             kept = await self._read(task, attempt, size)
         if kept is None:
@@ -195,7 +198,7 @@ class LogTails:
         return kept
 
     async def current_after(self, task: str, attempt: int, after: int, size: int) -> LogPiece:
-        """What the task's newest container has printed after so many bytes: at most the last ``size`` of it.
+        """Return the newest container's output after the first ``after`` bytes: at most its last ``size`` bytes.
 
         Raises NoTailError.
         """
@@ -209,9 +212,9 @@ class LogTails:
         return await self.former_after(task, attempt, after, size, problem)
 
     async def former_after(self, task: str, attempt: int, after: int, size: int, problem: str = "") -> LogPiece:
-        """What a container that has ended had printed after so many bytes, of whose log the end was kept.
+        """Return the stored output of an ended container after the first ``after`` bytes.
 
-        ``problem``: why its executor was asked in vain. Raises NoTailError.
+        ``problem`` explains why the executor did not answer. Raises NoTailError.
         """
         async with self._turn:
             kept = await self._kept(task, attempt, partial(_read_after, after=after, size=size))
@@ -220,15 +223,18 @@ class LogTails:
         return kept
 
     def masked(self, data: bytes) -> bytes:
-        """A piece of a log as it may be shown."""
+        """Return a piece of a log with masked secrets."""
         return masked_bytes(data, self._secrets)
 
     def masked_end(self, data: bytes) -> bytes:
-        """The end of a log as it may be shown: where it was cut, it may begin with the half of a secret."""
+        """Return the end of a log with masked secrets. It may begin with a part of a secret, which is removed."""
         return masked_bytes(without_cut_secret(data, self._secrets), self._secrets)
 
     def before_cut_secret(self, piece: LogPiece) -> LogPiece:
-        """The piece without the beginning of a secret at its end: nobody could mask that; it comes with the next."""
+        """Return the piece without a partial secret at its end, which could not be masked.
+
+        The next piece contains it.
+        """
         return LogPiece(piece.start, piece.data[: length_before_cut_secret(piece.data, self._secrets)])
 
     def close(self) -> None:
@@ -238,7 +244,7 @@ class LogTails:
         return (await self._answer(task, size)).data
 
     async def _answer(self, task: str, size: int, after: Optional[int] = None) -> tony_pb2.Tail:
-        """Raises NoAnswerError, NoTailError."""
+        """Return the executor's answer. Raises NoAnswerError, NoTailError."""
         answer = await self._executor_requests.ask(
             task, partial(executor_messages.tail_wanted, size=size, after=after), _EXECUTOR_SECONDS
         )
@@ -250,7 +256,7 @@ class LogTails:
         return await self._kept(task, attempt, partial(_end_of_file, size=size))
 
     async def _kept(self, task: str, attempt: int, read: Callable[[Storage, str], T]) -> Optional[T]:
-        """What is read of the log that was kept; None: none was. Raises NoTailError."""
+        """Return what ``read`` reads from the stored log, or None if no log was stored. Raises NoTailError."""
         uri = uris.join(self._logs, contract.log_name(task, attempt))
         reading = asyncio.get_running_loop().run_in_executor(self._threads, read, self._storage, uri)
         try:
@@ -272,19 +278,19 @@ def _read_after(storage: Storage, uri: str, after: int, size: int) -> LogPiece:
     return read_kept(storage, uri, after, size)
 
 
-_SIZES = (64 << 10, 256 << 10, 1 << 20)  # bytes; the last is the most that there is
+_SIZES = (64 << 10, 256 << 10, 1 << 20)  # bytes; the last is the limit
 
 
 @attrs.frozen
 class LogView:
-    """The end of a task's log, and what the page says of it."""
+    """The end of a task's log, with facts for its page."""
 
     task: str
     path: str  # relative to the page itself
     attempt: int
     size: int  # bytes, at most
     text: str
-    growing: bool  # there may be more of it
+    growing: bool  # more output may follow
 
 
 class LogPage:
@@ -294,7 +300,7 @@ class LogPage:
         self._document = Document(script="log.js")
 
     def response(self, view: LogView) -> HttpResponse:
-        """The page. Its links are relative to its own address, one level below the job's page."""
+        """Return the page. Its links are relative to its own address, one level below the job's page."""
         every = timing.HEARTBEAT_INTERVAL if view.growing else 0
         head = element(
             "section",
@@ -302,7 +308,7 @@ class LogPage:
             element("h1", view.task, " ", element("small", f"container {view.attempt}")),
             id="head",
         )
-        text = element("section", element("pre", "\n", view.text), id="log")  # the first line's end is not shown
+        text = element("section", element("pre", "\n", view.text), id="log")  # HTML ignores the first line break
         footer = element("footer", element("span", id="note", role="status"))
         return self._document.response(
             HTTPStatus.OK, f"{view.task} log", element("main", head, text), footer, data_every=f"{every:g}"

@@ -1,4 +1,7 @@
-"""The routes ``tensorboard/…``: requests for the job's TensorBoard, and what YARN's proxy would not let through."""
+"""The routes ``tensorboard/…``: a proxy for the job's TensorBoard that works behind YARN's proxy.
+
+POST requests arrive as PUT (see ``put.js``). ``plugin_refusal`` rejects plug-ins that do more than read the job's data.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ _HTML = "text/html"
 _DOCTYPE = b"<!doctype html>"
 _LOAD_AGAIN = 2  # seconds
 _ASKED_HEADERS = ("accept", "accept-encoding")
-# All others of TensorBoard's are about its own connection, or lead to addresses that nobody has.
+# All other headers of TensorBoard concern its own connection or lead to unreachable addresses.
 _ANSWERED_HEADERS = {
     "content-security-policy": "Content-Security-Policy",
     "cache-control": "Cache-Control",
@@ -45,12 +48,12 @@ _QUERY_CHARACTERS = _PATH_CHARACTERS + "?%"
 class Posted:
     """A POST request in the form in which ``put.js`` sends it."""
 
-    type: str  # of the body
+    type: str  # content type of the body
     body: str
 
 
 class TensorBoard:
-    """The HTTP handlers for the TensorBoard of a job that has one. Used within a running event loop."""
+    """The HTTP handlers for the TensorBoard of a job that has one. Requires a running event loop."""
 
     def __init__(self, asking: TensorBoardPages, status: Callable[[], JobStatus]) -> None:
         self._asking = asking
@@ -65,17 +68,17 @@ class TensorBoard:
             Route("GET", _BELOW.rstrip("/"), AccessType.VIEW, self.without_slash),
             Route("GET", _BELOW + _SCRIPT, AccessType.VIEW, self.script),
             Route("GET", _BELOW, AccessType.VIEW, self.get, below=True),
-            Route("PUT", _BELOW, AccessType.VIEW, self.post, below=True),  # which changes nothing
+            Route("PUT", _BELOW, AccessType.VIEW, self.post, below=True),  # changes nothing
         )
 
     def places(self) -> Sequence[PageLink]:
-        """The links to TensorBoard for the job's page."""
+        """Return the link to TensorBoard for the job's page."""
         return (PageLink("TensorBoard", TENSORBOARD_PAGE),)
 
     async def without_slash(self, request: HttpRequest) -> HttpResponse:
-        """Answer the address without its last slash with a page that leads on.
+        """Answer the address without its final slash with a page that leads to the right one.
 
-        Not by a redirection: YARN's proxy would follow that by itself, and the browser would not learn of it.
+        A redirection would not work: YARN's proxy would follow it, and the browser would not notice.
         """
         return _again("TensorBoard", "", 0, TENSORBOARD_PAGE)
 
@@ -87,7 +90,7 @@ class TensorBoard:
         return await self._answer(request, PageRequest("GET", _target(request), _headers(request)))
 
     async def post(self, request: HttpRequest) -> HttpResponse:
-        """Pass on a POST, which comes as a PUT. Raises HttpError."""
+        """Pass on a POST, which arrives as a PUT. Raises HttpError."""
         try:
             posted = load_json(request.body, Posted)
         except CodecError as error:
@@ -105,7 +108,7 @@ class TensorBoard:
                 return self._not_up()
             raise HttpError(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from error
         if HTTPStatus.MULTIPLE_CHOICES <= found.status < HTTPStatus.BAD_REQUEST:
-            # It redirects to nothing but its own root, which is not where ours is.
+            # It only redirects to its own root, which has another address here.
             raise HttpError(HTTPStatus.NOT_FOUND, "TensorBoard has nothing there")
         return _response(found, request.head.path)
 
@@ -125,7 +128,7 @@ def _page(title: str, text: str) -> HttpResponse:
 
 
 def _again(title: str, text: str, seconds: int, path: str) -> HttpResponse:
-    """Which then loads ``path``, relative to its own address; empty: itself."""
+    """Return a page that then loads ``path``, relative to its own address, or itself if ``path`` is empty."""
     where = f"{seconds}; url={path}" if path else str(seconds)
     body = element("main", element("h1", title), element("p", text))
     return Document().response(HTTPStatus.OK, title, body, head=element("meta", http_equiv="refresh", content=where))
@@ -143,7 +146,7 @@ def _headers(request: HttpRequest) -> dict[str, str]:
 
 def _response(found: PageAnswer, path: str) -> HttpResponse:
     headers = {shown: found.headers[name] for name, shown in _ANSWERED_HEADERS.items() if name in found.headers}
-    # Beside its own policy, and not over it. TensorBoard shows some of its plugins in frames.
+    # In addition to TensorBoard's own policy. TensorBoard shows some of its plug-ins in frames.
     policy = [headers["Content-Security-Policy"]] if "Content-Security-Policy" in headers else []
     headers["Content-Security-Policy"] = ", ".join([*policy, "frame-ancestors 'self'"])
     kind = found.headers.get("content-type", "application/octet-stream")
@@ -157,20 +160,20 @@ def _response(found: PageAnswer, path: str) -> HttpResponse:
 
 
 def _with_script(html: bytes, path: str) -> bytes:
-    """First of all, so that no other script sees what it replaces. And fonts are asked for at our own addresses."""
+    """Insert our script before all others, which then see its replacements. Make the addresses of fonts relative."""
     root = "../" * path[len(_BELOW) :].count("/")
     script = f'<script src="{root}{_SCRIPT}"></script>'.encode()
     start = len(_DOCTYPE) if html[: len(_DOCTYPE)].lower() == _DOCTYPE else 0
     return html[:start] + script + html[start:].replace(b"url(/font-", f"url({root}font-".encode())
 
 
-_AT_ONCE = 4  # so much memory of the master, and no more
+_AT_ONCE = 4  # limit of concurrent requests, for the master's memory
 _MOST_BYTES = limits.LARGEST_PAGE
-_SECONDS = 25.0  # for all of one page; its executor takes less before it gives up itself
+_SECONDS = 25.0  # limit for one whole page; the executor has a shorter limit
 
 
 class NotUpError(Exception):
-    """TensorBoard does not answer yet, or not any more."""
+    """TensorBoard does not answer yet, or no longer answers."""
 
 
 @attrs.frozen
@@ -178,7 +181,7 @@ class PageRequest:
     """A request for one of TensorBoard's pages."""
 
     method: str
-    target: str  # path and query as HTTP writes them, from TensorBoard's root on
+    target: str  # path and query as HTTP writes them, from TensorBoard's root
     headers: Mapping[str, str]
     body: bytes = b""
 
@@ -188,19 +191,19 @@ class PageAnswer:
     """TensorBoard's answer to a PageRequest."""
 
     status: int
-    headers: Mapping[str, str]  # by their names in lower case
+    headers: Mapping[str, str]  # names in lower case
     body: bytes
 
 
 class TensorBoardPages:
-    """Fetches TensorBoard's pages. Used within a running event loop."""
+    """Fetches TensorBoard's pages. Requires a running event loop."""
 
     def __init__(self, executor_requests: ExecutorRequests) -> None:
         self._executor_requests = executor_requests
         self._turns = asyncio.Semaphore(_AT_ONCE)
 
     async def ask(self, asked: PageRequest) -> PageAnswer:
-        """TensorBoard's answer to a request. Raises NotUpError, HttpError."""
+        """Return TensorBoard's answer to a request. Raises NotUpError, HttpError."""
         make = partial(
             executor_messages.page_wanted,
             method=asked.method,
@@ -219,7 +222,7 @@ class TensorBoardPages:
 
 
 async def _whole(question: ExecutorRequest) -> PageAnswer:
-    """Raises NoAnswerError, NotUpError, HttpError."""
+    """Return the whole answer from its parts. Raises NoAnswerError, NotUpError, HttpError."""
     part = await _part(question)
     if part.problem:
         if part.status == HTTPStatus.SERVICE_UNAVAILABLE:
@@ -260,7 +263,7 @@ _INSTEAD = "`airflow tony tensorboard` shows it on your own machine"
 
 
 def plugin_refusal(path: str, query: str) -> str:
-    """Return why a request is refused, or an empty string if it passes."""
+    """Return the reason why a request is rejected, or an empty string if it passes."""
     for name, route in _PLUGIN.findall(path):
         if name in _READERS:
             continue

@@ -1,4 +1,4 @@
-"""``PUT control/tunnel``: the requests of all tunnels of a job, and how many there may be."""
+"""``PUT control/tunnel``: the tunnels of users to the job's tasks, with limits."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ from tony_provider.runtime.protocol.tunnel_streams import (
 log = logging.getLogger(__name__)
 
 TUNNEL_PATH = "/control/tunnel"
-_SILENCE = 90.0  # seconds without a request, after which nobody is there any more
-_IDLE = 3600.0  # seconds without a byte through any of its streams, after which it gives its place to another one
-_LOOK = 5.0  # seconds between two looks at who is silent
+_SILENCE = 90.0  # seconds without a request after which a tunnel is abandoned
+_IDLE = 3600.0  # seconds without a byte through any of its streams after which a tunnel may be replaced by a new one
+_LOOK = 5.0  # seconds between two checks for abandoned tunnels
 _LONGEST_NAME = 64  # characters
 _MOST_ENDED = 64
 
 
 class Tunnels:
-    """The tunnels of one job, whoever they are of. Used within a running event loop; ``close`` it."""
+    """The tunnels of all users to one job. Requires a running event loop, and ``close`` at the end."""
 
     def __init__(self, context: ssl.SSLContext, streams: TunnelStreams) -> None:
         self._context = context
         self._streams = streams
         self._open: dict[str, MasterTunnel] = {}
-        self._ended: dict[str, str] = {}  # why, of the newest, for those who ask for them still
+        self._ended: dict[str, str] = {}  # reasons of the newest ends, for clients that still use these tunnels
         self._ending = False
         self._looking = asyncio.ensure_future(self._look())
 
@@ -55,7 +55,7 @@ class Tunnels:
         return Route("PUT", TUNNEL_PATH, AccessType.MODIFY, self.put)
 
     async def put(self, request: HttpRequest) -> HttpResponse:
-        """Raises HttpError."""
+        """Handle a request of a tunnel. Raises HttpError."""
         try:
             part = load_json(request.body, TunnelPart)
             data = base64.b64decode(part.data, validate=True)
@@ -79,12 +79,12 @@ class Tunnels:
         return HttpResponse.of_object(TunnelAnswer(tunnel.received, base64.b64encode(found).decode(), tunnel.over))
 
     def _expect_serving(self) -> None:
-        """What comes then, another master or the end, the cluster tells."""
+        """Reject requests while the master ends. Clients then ask the cluster whether another master follows."""
         if self._ending:
             raise HttpError(HTTPStatus.SERVICE_UNAVAILABLE, "the application master is ending")
 
     def close(self) -> None:
-        """End all tunnels; those who wait are answered."""
+        """End all tunnels and answer waiting requests."""
         self._ending = True
         self._looking.cancel()
         for name in list(self._open):
@@ -115,7 +115,7 @@ class Tunnels:
         return tunnel
 
     def _one_gives_way(self, names: Collection[str]) -> bool:
-        """End the one that nothing has gone through for longest, where that is long; whether there was one."""
+        """End the longest unused tunnel if its idle time exceeds the limit. Return whether one was ended."""
         name = min(names, key=lambda each: self._open[each].used)
         if asyncio.get_running_loop().time() - self._open[name].used <= _IDLE:
             return False
@@ -129,7 +129,7 @@ class Tunnels:
                 del self._ended[next(iter(self._ended))]
 
     def _forget(self, name: str, why: str) -> bool:
-        """End a tunnel, whose user may open another one in its place; whether there was one."""
+        """End a tunnel that its user may replace by a new one. Return whether it existed."""
         tunnel = self._open.pop(name, None)
         if tunnel is not None:
             log.info("a tunnel of %r has ended: %s", tunnel.user, why)
@@ -137,7 +137,7 @@ class Tunnels:
         return tunnel is not None
 
     async def _look(self) -> None:
-        """Forget those whose users are away: one whose machine has slept comes back."""
+        """End abandoned tunnels without a record, because a client whose machine has slept may come back."""
         while True:
             await asyncio.sleep(_LOOK)
             now = asyncio.get_running_loop().time()
@@ -146,36 +146,36 @@ class Tunnels:
                     self._forget(name, f"nothing was heard of its user for {span(_SILENCE)}")
 
 
-_PIECE = 64 << 10  # bytes read of TLS at once
+_PIECE = 64 << 10  # bytes per read from TLS
 _MOST_HELD = 2 * limits.TUNNEL_STREAMS * limits.TUNNEL_WINDOW  # bytes
 
 
 class MasterTunnel:
-    """One tunnel of one user. Used within a running event loop.
+    """One tunnel of one user. Requires a running event loop.
 
-    What is kept of it is bounded by its streams' windows: its streams, times what each may have on its way.
+    Its memory is limited by the number of its streams and the window of each stream.
     """
 
     def __init__(self, context: ssl.SSLContext, user: str, streams: TunnelStreams) -> None:
         loop = asyncio.get_running_loop()
         self.user = user
-        self.heard = self.used = loop.time()  # when a request came, when a frame was passed on
-        self.over = ""  # why it has ended; empty: it has not
+        self.heard = self.used = loop.time()  # times of the last request, and of the last frame passed on
+        self.over = ""  # reason of its end; empty while it is open
         self._time = loop.time
         self._tls = TlsEnd(context)
         self._taken, self._sent = ReceivedBytes(), SentBytes()
         self._reader = FrameReader()
         self._streams = streams
-        self._open: dict[int, TunnelStream] = {}  # by the user's numbers
+        self._open: dict[int, TunnelStream] = {}  # by the user's stream numbers
         self._news = asyncio.Event()
 
     @property
     def received(self) -> int:
-        """How many bytes of the user's have come."""
+        """Number of bytes received from the user."""
         return self._taken.count
 
     def take(self, offset: int, data: bytes) -> None:
-        """Bytes that the user's end has sent. Raises PipeError, FrameError."""
+        """Handle bytes from the user's end. Raises PipeError, FrameError."""
         self.heard = self._time()
         if self.over or not (new := self._taken.take(offset, data)):
             return
@@ -186,7 +186,7 @@ class MasterTunnel:
         self._flush()
 
     async def bytes_after(self, received: int) -> bytes:
-        """What comes after so many bytes that have arrived; waits for a while where there is nothing yet.
+        """Return bytes for the user after the first ``received`` bytes. Waits for a while if none are available.
 
         Raises OutOfStepError.
         """
@@ -199,7 +199,7 @@ class MasterTunnel:
         return self._sent.after(received, limits.TUNNEL_DOWN)
 
     def end(self, why: str) -> None:
-        """Close all its streams; whoever waits for bytes learns of it. Idempotent."""
+        """Close all its streams and wake requests that wait for bytes. Idempotent."""
         self.over = self.over or why
         for stream in list(self._open.values()):
             stream.close(why)
@@ -230,14 +230,14 @@ class MasterTunnel:
         return self._streams.open(frame.open, frame.stream, self._hear)
 
     def _hear(self, frame: tony_pb2.TunnelFrame) -> None:
-        """A frame for the user's end."""
+        """Send a frame to the user's end."""
         if self.over:
             return
         self.used = self._time()
         self._tls.write(pack_frames([frame]))
         self._flush()
         self._forget_if_over(frame.stream)
-        if self._sent.held > _MOST_HELD:  # streams that were opened and closed one after the other, and never read
+        if self._sent.held > _MOST_HELD:  # a client opens and closes streams without reading
             self.end("its user does not take what comes")
 
     def _forget_if_over(self, number: int) -> None:

@@ -1,4 +1,7 @@
-"""The application master's web server as a whole, from before it registers until it leaves."""
+"""The application master's web server as a whole, with all routes.
+
+It opens before the master registers and closes when the master ends.
+"""
 
 from __future__ import annotations
 
@@ -36,19 +39,19 @@ from tony_provider.runtime.jobspec.model import Timeouts
 from tony_provider.runtime.protocol import timing
 from tony_provider.runtime.storage import Storage
 
-_LOOK_UP = 60.0  # seconds between two looks at the addresses of those who may be answered
+_LOOK_UP = 60.0  # seconds between two refreshes of the expected addresses
 
 
 @attrs.define(eq=False)
 class WebApp:
-    """The web server of one application master: open first, serving once there is a master, closed at the end."""
+    """The web server of one application master. ``open`` binds its port, ``serve`` adds the master's routes."""
 
     authenticator: Authenticator
     _server: WebServer
     _description: ApplicationDescription
     _storage: Storage
-    _sealed: ssl.SSLContext  # of the master's end of what is sealed
-    _tokens: Optional[Route]  # by which a newer token of the store is brought; None: it asks for none
+    _sealed: ssl.SSLContext  # TLS settings of the master's end of sealed conversations
+    _tokens: Optional[Route]  # route for a new token of the store; None if the store needs none
     _secrets: Sequence[str] = attrs.field(factory=tuple, repr=False)
     _tails: Optional[LogTails] = None
     _tunnels: Optional[Tunnels] = None
@@ -69,7 +72,10 @@ class WebApp:
         secrets: Sequence[str] = (),
         tls: Optional[ssl.SSLContext] = None,
     ) -> WebApp:
-        """``secrets``: values that are masked in what tasks have printed; ``tls``: None is http. Raises OSError."""
+        """Bind the server to a port. ``tls`` None means http. Raises OSError.
+
+        ``secrets`` are values that are masked in the output of tasks.
+        """
         server = await WebServer.bind(host, description.job.port_range, tls)
         return cls(authenticator, server, description, storage, sealed, tokens, secrets)
 
@@ -78,7 +84,7 @@ class WebApp:
         return self._server.url
 
     async def begin(self) -> None:
-        """Serve what there is before there is a master: it may wait for a token."""
+        """Serve the routes that need no master, because the master may wait for a token."""
         self._looking_up = asyncio.create_task(self._look_up(), name="addresses of the proxies")
         if self._tokens:
             await self._start(Router([self._tokens]))
@@ -113,7 +119,7 @@ class WebApp:
         await self._start(routes)
 
     async def _draw(self, master: Master) -> None:
-        """Follow the job's numbers, whether or not somebody looks at the page."""
+        """Record the job's numbers for curves, independently of page views."""
         every = max(SECONDS, timing.heartbeat_interval(self._description.job.size))
         while True:
             self._curves.add(master.status(), master.use())
@@ -130,7 +136,7 @@ class WebApp:
             self._tails.close()
 
 
-# For what has no policy of its own: nothing of it is run, and no page has it in a frame.
+# For answers without a policy: browsers run no part of them, and no page may frame them.
 _GUARDS = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
@@ -138,14 +144,14 @@ _GUARDS = {
 
 
 class Routes:
-    """Answers requests: asks the authenticator who sends them, then hands them to their route."""
+    """Answers requests: authenticates the user, finds the route, and checks access."""
 
     def __init__(self, authenticator: Authenticator, router: Router) -> None:
         self._authenticator = authenticator
         self._router = router
 
     async def answer(self, source: str, head: Head, read_body: ReadBody) -> HttpResponse:
-        """The answer to a request. Raises HttpError, where that is not shown as a page."""
+        """Return the answer to a request. Errors are a page for browsers, and otherwise raised as HttpError."""
         try:
             return _guarded(await self._answer(source, head, read_body))
         except HttpError as error:
@@ -154,7 +160,7 @@ class Routes:
             raise
 
     async def _answer(self, source: str, head: Head, read_body: ReadBody) -> HttpResponse:
-        """A stranger does not even learn what there is."""
+        """Authenticate before the search for a route, so that strangers do not learn which pages exist."""
         user = await self._authenticator.visitor(source, head)
         route = self._router.find(head)
         await self._authenticator.check(user, route.access)
@@ -166,7 +172,7 @@ class Routes:
 
 
 def _guarded(response: HttpResponse) -> HttpResponse:
-    """With what keeps others' pages from showing ours in a frame, and theirs from learning of its address."""
+    """Return the response with headers that keep other sites from framing it or learning its address."""
     return attrs.evolve(response, headers={**_GUARDS, **response.headers})
 
 
@@ -180,10 +186,10 @@ def make_router(
     use: Use = dict,
     more: Iterable[Route] = (),
 ) -> Router:
-    """The router with everything that the application master serves.
+    """Return the router for everything that the application master serves.
 
-    ``places`` are links of the job's page, ``curves`` are drawn on it, ``use`` is in its table, and ``more`` is what is
-    there beside it.
+    ``places`` returns links of the job's page, ``curves`` are drawn on it, ``use`` returns values of its table, and
+    ``more`` are additional routes.
     """
     control, page = Control(master, timeouts), JobPage(master.status, places, curves, use)
     log = Logs(master.status, tails)

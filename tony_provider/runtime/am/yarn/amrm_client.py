@@ -1,4 +1,4 @@
-"""The application master's protocol with the ResourceManager: registering, heartbeats, finishing."""
+"""The application master's protocol with the ResourceManager: registration, heartbeats, unregistration."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from tony_provider.runtime.protocol.status import FinalStatus
 
 log = logging.getLogger(__name__)
 
-_RETRY = RetryPolicy(max_delay=2.0)  # so that a ResourceManager that has come back hears of us before it gives us up
-_TIMEOUT = 20.0  # seconds for one call, every server tried
+_RETRY = RetryPolicy(max_delay=2.0)  # short, to reach a restarted ResourceManager before this attempt expires
+_TIMEOUT = 20.0  # seconds for one call over all servers
 _BEAT_TIMEOUT = 10.0  # for a heartbeat, which is repeated anyway
-_REGISTER_FOR = 600.0  # seconds: YARN gives an application master that does not register 10 minutes
+_REGISTER_FOR = 600.0  # seconds: YARN waits 10 minutes for the registration of an application master
 _FINISH_FOR = 300.0
 _FINISH_DELAY = 0.1
 _RETRY_DELAY = 1.0
@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 
 class AMRMClient:
-    """Speaks the application master's protocol and keeps its rules: response ids, registering again, rolled tokens."""
+    """Speaks the application master's protocol, including response IDs, re-registration and rolled tokens."""
 
     def __init__(
         self,
@@ -60,17 +60,16 @@ class AMRMClient:
         self._addresses = addresses
         self._registration: Optional[service.RegisterApplicationMasterRequestProto] = None
         self._response_id = 0
-        self._forgotten = False  # by the ResourceManager: register again before all else
+        self._forgotten = False  # the ResourceManager was restarted: register again before any other call
         self._refused_since: Optional[float] = None
 
     async def register(
         self, host: str, port: int, tracking_url: str
     ) -> Optional[service.RegisterApplicationMasterResponseProto]:
-        """Register this attempt; returns the answer.
+        """Register this attempt and return the response.
 
-        None: it is registered, but the answer was lost, and YARN gives it once.
-
-        Raises ResourceManagerError when no ResourceManager takes it within ten minutes.
+        Returns None if the registration succeeded but the response was lost, because YARN sends it only once. Raises
+        ResourceManagerError if no ResourceManager accepts the registration within ten minutes.
         """
         self._registration = service.RegisterApplicationMasterRequestProto(
             host=host, rpc_port=port, tracking_url=tracking_url
@@ -97,11 +96,11 @@ class AMRMClient:
             raise ResourceManagerError(f"cannot register with the ResourceManager ({servers}): {error}") from error
 
     async def allocate(self, request: service.AllocateRequestProto) -> Optional[service.AllocateResponseProto]:
-        """Send one heartbeat; ``response_id`` is filled in here.
+        """Send one heartbeat. Sets its ``response_id``.
 
-        None: the ResourceManager was restarted, and this application is registered again; what was asked for and not
-        granted is to be asked for again. Raises RpcConnectionError, RpcTimeout (try again), ApplicationAttemptNotFound
-        (stop) and what else the ResourceManager answers.
+        Returns None if the ResourceManager was restarted and this application is registered again. The caller must then
+        repeat requests that were not granted. Raises ApplicationAttemptNotFound (stop), RpcConnectionError and
+        RpcTimeout (retry), and other errors of the ResourceManager.
         """
         try:
             answer = await self._beat(request)
@@ -118,7 +117,7 @@ class AMRMClient:
         return answer
 
     async def finish(self, status: FinalStatus, diagnostics: str, tracking_url: str) -> None:
-        """Unregister, again and again until the ResourceManager has written it down. Raises ResourceManagerError."""
+        """Unregister, with retries until the ResourceManager has recorded it. Raises ResourceManagerError."""
         request = service.FinishApplicationMasterRequestProto(
             final_application_status=_FINAL[status], diagnostics=diagnostics, tracking_url=tracking_url
         )
@@ -129,9 +128,9 @@ class AMRMClient:
                     answer = await self._protocol.finish(request, timeout=_TIMEOUT)
                     if answer.isUnregistered:
                         return
-                    await asyncio.sleep(_FINISH_DELAY)  # it is writing that down
+                    await asyncio.sleep(_FINISH_DELAY)  # the ResourceManager is recording the final status
             except ApplicationAttemptNotFound:
-                return  # it has ended this attempt already
+                return  # the ResourceManager has already ended this attempt
             except ApplicationMasterNotRegistered:
                 await self._register_again()
                 raise RpcConnectionError("the ResourceManager was restarted") from None
@@ -145,7 +144,7 @@ class AMRMClient:
         await self._protocol.close()
 
     def _use_token(self, token: Token) -> None:
-        """It is good from the next connection on, and until then YARN gives it with every answer."""
+        """Use a token for later connections. Until the next connection, YARN sends the token with each response."""
         if token != self._token:
             log.info("the ResourceManager gave a new token")
             self._token = token
@@ -168,23 +167,25 @@ class AMRMClient:
     async def _register(self) -> service.RegisterApplicationMasterResponseProto:
         if self._registration is None:
             raise RuntimeError("register first")
-        self._response_id = 0  # what YARN expects next, whether its answer comes through or not
+        self._response_id = 0  # YARN expects this next, even if its response is lost
         return await self._protocol.register(self._registration, timeout=_TIMEOUT)
 
     async def _register_again(self) -> None:
-        """Until that has succeeded no heartbeat is sent: a ResourceManager that has registered us, but whose answer was
-        lost, would take it, and never hear again what was asked of the one before.
+        """Register again. The caller sends no heartbeat before that has succeeded.
+
+        If the ResourceManager registered us but its response was lost, it would accept a heartbeat. It would then never
+        receive the requests that were made to its predecessor.
         """
         self._forgotten = True
         log.info("registering again: the ResourceManager was restarted, or another one took over")
         try:
             await self._register()
         except InvalidApplicationMasterRequest as error:
-            log.info("registered already: %s", error)  # the answer to an earlier try was lost
+            log.info("registered already: %s", error)  # the response to an earlier attempt was lost
         self._forgotten = False
 
     def _refused(self, error: RpcError, seconds: float) -> RpcError:
-        """Only a ResourceManager that goes on refusing what was good before has ended this attempt."""
+        """Return the error to raise. Only repeated refusals of valid credentials mean that this attempt has ended."""
         now = asyncio.get_running_loop().time()
         if self._refused_since is None:
             log.info("the ResourceManager does not know this application attempt: %s", error)
@@ -195,7 +196,7 @@ class AMRMClient:
 
     @staticmethod
     async def _patiently(call: Callable[[], Awaitable[T]], seconds: float) -> T:
-        """Wait a ResourceManager's absence out. Raises the last error."""
+        """Retry until a ResourceManager is available. Raises the last error."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         while True:

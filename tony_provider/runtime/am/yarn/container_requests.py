@@ -1,4 +1,8 @@
-"""The book of what the ResourceManager was asked for and has to be told: no input or output, no clock."""
+"""The application master's open requests to YARN's ResourceManager, without I/O and without a clock.
+
+YARN has two kinds of requests. Resource requests can name nodes and racks. Scheduling requests (Hadoop 3.1 and later)
+have placement constraints and allocation tags, but no nodes or racks.
+"""
 
 from __future__ import annotations
 
@@ -14,26 +18,29 @@ from tony_provider.runtime.hadoop.proto import yarn_pb2 as yarn
 from tony_provider.runtime.hadoop.yarn_records import ContainerId
 from tony_provider.runtime.jobspec.placement import NODE_WAIT, AttributeRule, Placement, PlacementConstraint, TagTarget
 
-MOST_ASKS = 1000  # in one call
-_PLACE_AGAIN = 5.0  # seconds after YARN has found no place for a container
+MOST_ASKS = 1000  # per call
+_PLACE_AGAIN = 5.0  # seconds after YARN has found no node for a container
 
 
 @attrs.frozen
 class Saying:
-    """What one allocate call has to say: requests, releases, nodes to avoid."""
+    """The content of one allocate call: requests, releases, nodes to avoid."""
 
     asks: list[Ask] = attrs.field(factory=list)
     releases: list[yarn.ContainerIdProto] = attrs.field(factory=list)
-    avoided: frozenset[str] = frozenset()  # names of nodes, from now on
-    allowed: frozenset[str] = frozenset()  # again
+    avoided: frozenset[str] = frozenset()  # names of nodes to avoid from now on
+    allowed: frozenset[str] = frozenset()  # names of nodes to avoid no longer
 
     def resource_requests(self, racks: Mapping[str, str]) -> list[yarn.ResourceRequestProto]:
-        """Of those that no rules place; ``racks`` of the nodes that they may name."""
+        """Return the requests without placement rules.
+
+        ``racks``: rack by node name, for nodes that requests may name.
+        """
         return [each for ask in self.asks if not ask.by_rules for each in ask.resource_requests(racks)]
 
     @property
     def scheduling_requests(self) -> list[yarn.SchedulingRequestProto]:
-        """Of those that rules place."""
+        """Requests with placement rules."""
         return [ask.scheduling_request() for ask in self.asks if ask.by_rules]
 
     @property
@@ -49,32 +56,32 @@ class Saying:
 class ContainerAsks:
     """The open requests and releases of containers, and the nodes to avoid.
 
-    Each request has an allocation_request_id of its own (its key), so that an answer belongs to exactly one. Times are
-    the caller's, in seconds.
+    Each request has its own allocation_request_id (its key), so that an allocation answers exactly one request. Times
+    are the caller's, in seconds.
     """
 
     _outstanding: dict[int, Ask] = attrs.field(factory=dict)
     _to_say: dict[int, Ask] = attrs.field(factory=dict)
-    _later: dict[int, tuple[float, Ask]] = attrs.field(factory=dict)  # what an outstanding one is to be, from when on
-    _releases: set[ContainerId] = attrs.field(factory=set)  # to say
+    _later: dict[int, tuple[float, Ask]] = attrs.field(factory=dict)  # replacement for a request, and from when on
+    _releases: set[ContainerId] = attrs.field(factory=set)  # not yet sent
     _releasing: set[ContainerId] = attrs.field(factory=set)  # until they have ended
     _avoided: frozenset[str] = frozenset()
-    _nodes_to_say: dict[str, bool] = attrs.field(factory=dict)  # whether to avoid it, by its name
-    _moved: set[int] = attrs.field(factory=set)  # keys that were granted on an avoided node once, and asked for again
-    _not_placed: set[int] = attrs.field(factory=set)  # keys that YARN has found no place for before
+    _nodes_to_say: dict[str, bool] = attrs.field(factory=dict)  # whether to avoid a node, by its name
+    _moved: set[int] = attrs.field(factory=set)  # keys of requests repeated after a grant on an avoided node
+    _not_placed: set[int] = attrs.field(factory=set)  # keys of requests for which YARN has found no node before
 
     @property
     def more(self) -> bool:
-        """Whether something is left to be asked for."""
+        """Whether requests remain to be sent."""
         return bool(self._to_say)
 
     @property
     def outstanding(self) -> bool:
-        """Whether something is waited for."""
+        """Whether requests are waiting for an allocation."""
         return bool(self._outstanding)
 
     def request(self, requests: Iterable[ContainerRequest], now: float, held: Set[str] = frozenset()) -> None:
-        """Ask for containers. ``held``: the tags of those that the application has."""
+        """Request containers. ``held``: the tags of containers that the application has."""
         for request in requests:
             ask = Ask(request)
             if own := ask.beside_its_own:
@@ -111,19 +118,19 @@ class ContainerAsks:
         self._releasing.discard(container)
 
     def avoid(self, nodes: Iterable[str]) -> None:
-        """Avoid these nodes (host:port) from now on; they replace the former ones.
+        """Avoid these nodes (host:port) from now on, in place of the former ones.
 
-        YARN goes by the host's name, or with the port where several NodeManagers share a host: it is told both.
+        YARN compares host names, or names with ports if several NodeManagers share a host, so both forms are sent.
         """
         avoided = frozenset(name for node in nodes for name in (node, node.rpartition(":")[0]))
         self._nodes_to_say.update((name, name in avoided) for name in self._avoided ^ avoided)
         self._avoided = avoided
 
     def granted(self, key: int, node: str) -> Optional[ContainerRequest]:
-        """The request that an allocation on ``node`` (host:port) answers; None: give it back.
+        """Return the request that an allocation on ``node`` (host:port) answers, or None to release the container.
 
-        Nobody wants it any more, or it was on its way when its node came to be avoided: then it is asked for again,
-        once, since a cluster that does not heed the wish would give the same again.
+        Either the request was cancelled, or the node must be avoided since. In the second case the request is repeated,
+        but only once, because a cluster that ignores the blacklist would grant the same node again.
         """
         ask = self._outstanding.get(key)
         if ask is None:
@@ -136,9 +143,9 @@ class ContainerAsks:
         return ask.request
 
     def not_placed(self, key: int, now: float) -> bool:
-        """Record that the ResourceManager found no place for a request: it is asked for again.
+        """Record that the ResourceManager found no node for a request, which is repeated later.
 
-        Whether that is news: the request is wanted, and it is the first time.
+        Returns whether to report it: the request is still open, and this is the first time.
         """
         ask = self._outstanding.get(key)
         if ask is None:
@@ -149,12 +156,12 @@ class ContainerAsks:
         return news
 
     def next(self, now: float) -> Saying:
-        """What the next allocate call has to say. Call ``said`` once it was answered; else it is said again."""
+        """Return the content of the next allocate call. Call ``said`` after its success, otherwise it is sent again."""
         for key, (when, ask) in list(self._later.items()):
             if when <= now:
                 del self._later[key]
                 self._ask(ask)
-        # One kind at a time: the capacity scheduler looks at no scheduling request of a call with resource requests.
+        # One kind per call: the capacity scheduler ignores scheduling requests in a call with resource requests.
         by_rules = next((ask.by_rules for ask in self._to_say.values()), False)
         of_a_kind = (ask for ask in self._to_say.values() if ask.by_rules is by_rules)
         return Saying(
@@ -165,7 +172,7 @@ class ContainerAsks:
         )
 
     def said(self, saying: Saying) -> None:
-        """Record that the ResourceManager has heard this. What was changed meanwhile stays to be said."""
+        """Record that the ResourceManager has received this call. Later changes remain to be sent."""
         for ask in saying.asks:
             if self._to_say.get(ask.key) == ask:
                 del self._to_say[ask.key]
@@ -175,12 +182,12 @@ class ContainerAsks:
                 del self._nodes_to_say[name]
 
     def refused(self, saying: Saying) -> None:
-        """Drop these requests: the ResourceManager will never grant them."""
+        """Drop these requests, because the ResourceManager will never grant them."""
         for ask in saying.asks:
             self._forget(ask.key)
 
     def start_again(self) -> None:
-        """Say everything again: the ResourceManager has forgotten what it did not grant or take back."""
+        """Send everything again, because the ResourceManager has forgotten its open requests and releases."""
         self._releases |= self._releasing
         self._to_say = dict(self._outstanding)
         self._nodes_to_say = dict.fromkeys(self._avoided, True)
@@ -191,12 +198,12 @@ _UNKNOWN_RACK = "/default-rack"  # NetworkTopology.DEFAULT_RACK
 
 @attrs.frozen
 class Ask:
-    """One request as the ResourceManager is to know it from now on."""
+    """The current state of one request, as the ResourceManager must know it."""
 
     request: ContainerRequest
-    count: int = 1  # 0: it is withdrawn
-    anywhere: bool = False  # wanted nodes were waited for long enough
-    leads: bool = False  # the first of those that are together: beside none of them
+    count: int = 1  # 0: cancelled
+    anywhere: bool = False  # the time for the wanted nodes is over
+    leads: bool = False  # the first container of an affinity group, which is exempt from the affinity
 
     @property
     def key(self) -> int:
@@ -208,13 +215,13 @@ class Ask:
 
     @property
     def waits_for_nodes(self) -> bool:
-        """Whether it is for some nodes only, and later for any."""
+        """Whether the request is first for some nodes only, and later for any node."""
         placement = self.request.placement
         return placement is not None and bool(placement.nodes or placement.racks) and not placement.required
 
     @property
     def beside_its_own(self) -> frozenset[str]:
-        """The tags of its own that others must have on its node or rack: somebody has to be the first."""
+        """Tags of this request that other containers on its node or rack must have. The first container is exempt."""
         placement = self.request.placement or Placement()
         beside = (TagTarget.parse(tag) for rule in placement.constraints for tag in rule.affinity)
         return frozenset(target.tag for target in beside if target.own) & frozenset(self.request.tags)
@@ -222,11 +229,12 @@ class Ask:
     # ---- for YARN ----------------------------------------------------------------------------------------------
 
     def resource_requests(self, racks: Mapping[str, str]) -> list[yarn.ResourceRequestProto]:
-        """One for anywhere, and one for each node and rack that is named. ``racks`` of the nodes, by their names.
+        """Return a request for any node, and one for each named node and its rack. ``racks``: rack by node name.
 
-        YARN takes a node only when its rack is asked for, too, and leaves nodes and racks only where that has not been
-        forbidden for the rack, or for anywhere. A rack is asked for by its nodes: the capacity scheduler never gives a
-        container to a rack that it may not leave (it counts chances missed at nodes, and there are none).
+        YARN allocates on a node only if its rack is also requested. It leaves the named nodes only if the rack's
+        request has relax_locality, and the racks only if the request for any node has it. A rack is requested by its
+        nodes, because the capacity scheduler never allocates on a rack with strict locality: it counts missed
+        opportunities at nodes, and there are none.
         """
         placement = self.request.placement or Placement()
         nodes = dict.fromkeys([*placement.nodes, *(node for node, rack in racks.items() if rack in placement.racks)])
@@ -244,7 +252,7 @@ class Ask:
             self.count,
             priority=self.request.priority,
             allocation_request_id=self.key,
-            node_label=node_label,  # YARN takes it with anywhere alone
+            node_label=node_label,  # YARN accepts a label only in the request for any node
             where=where,
             relax_locality=relax,
         )
@@ -263,9 +271,10 @@ class Ask:
         )
 
     def _simple(self, rule: PlacementConstraint) -> Iterator[yarn.SimplePlacementConstraintProto]:
-        """The rule as YARN's constraints.
+        """Convert a rule to YARN's constraints.
 
-        Of several tags in one constraint YARN wants any to be there, or all to be missing: the latter get one each.
+        Tags that must be present share one constraint per namespace, and any of them suffices. Tags that must be absent
+        get one constraint each.
         """
         scope = rule.scope.value
         beside = [target for target in map(TagTarget.parse, rule.affinity) if not (self.leads and self._has(target))]
@@ -278,7 +287,7 @@ class Ask:
             target = TagTarget.parse(rule.cardinality)
             most = rule.max
             if most is not None and self._has(target):
-                most -= 1  # YARN counts those that are there before
+                most -= 1  # YARN does not count the requested container itself
             yield yarn_records.tag_constraint(scope, target.namespace, [target.tag], least=rule.min, most=most)
 
     def _has(self, target: TagTarget) -> bool:
@@ -294,18 +303,18 @@ def _of_attribute(rule: AttributeRule) -> yarn.SimplePlacementConstraintProto:
     return yarn_records.attribute_constraint(rule.name, rule.value, equal=rule.equal)
 
 
-FIRST_KEY = 1 << 40  # beyond those of any job's own requests
-_QUIET = 3.0  # seconds without another container, after which there is no room: nodes report once a second
+FIRST_KEY = 1 << 40  # above the keys of a job's own requests
+_QUIET = 3.0  # seconds without another container until the search ends: nodes report once per second
 _LONGEST = 30.0
 
 
 @attrs.frozen
 class Found:
-    """What is to be done once it is known."""
+    """The result of a search for room, with the requests and containers to give up."""
 
     room: Room
-    keys: list[int]  # to be withdrawn
-    containers: list[ContainerId]  # to be given back
+    keys: list[int]  # requests to cancel
+    containers: list[ContainerId]  # containers to release
 
 
 @attrs.define
@@ -313,23 +322,29 @@ class _Look:
     request: ContainerRequest
     most: int
     began: float = 0.0
-    moved: float = 0.0  # when the newest container came
+    moved: float = 0.0  # time when the newest container was granted
     came: list[ContainerId] = attrs.field(factory=list)
 
 
 @attrs.define
 class RoomFinder:
-    """The look for room that is under way, and the one after it. Times are in seconds."""
+    """Determines for how many containers YARN has room. It requests them for a moment and releases them.
+
+    The current search and the next one. Times are in seconds. YARN reports no usable limit. The capacity scheduler's
+    headroom ends at the queue's own share, except for one minimum allocation, even if the queue may have more. It is
+    also computed only while the queue has pending requests. No scheduler reports single nodes, and the fair scheduler
+    omits GPUs.
+    """
 
     _now: Optional[_Look] = None
     _next: Optional[_Look] = None
 
     def look(self, request: ContainerRequest, most: int) -> None:
-        """Look for at most so many, once no other look is under way."""
+        """Search for at most ``most`` containers, after the current search."""
         self._next = _Look(request, most)
 
     def begin(self, now: float) -> list[ContainerRequest]:
-        """What is to be asked for now."""
+        """Return the requests to send now."""
         if self._now is not None or self._next is None:
             return []
         self._now, self._next = self._next, None
@@ -337,7 +352,10 @@ class RoomFinder:
         return [attrs.evolve(self._now.request, key=FIRST_KEY + number) for number in range(self._now.most)]
 
     def came(self, key: int, container: ContainerId, now: float) -> bool:
-        """Whether a container that was granted is one of these; it is kept until ``end``: others may have room, too."""
+        """Return whether a container belongs to the search.
+
+        The search keeps it until ``end``, so that later containers need other room.
+        """
         if self._now is None or key < FIRST_KEY:
             return False
         self._now.moved = now
@@ -345,7 +363,7 @@ class RoomFinder:
         return True
 
     def end(self, now: float) -> Optional[Found]:
-        """What was found, once no more is to be expected; None before."""
+        """Return the result once no more containers are expected, otherwise None."""
         look = self._now
         if look is None:
             return None

@@ -1,4 +1,4 @@
-"""Starts containers on YARN's NodeManagers."""
+"""Client for YARN's NodeManagers, which start containers."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from tony_provider.runtime.storage import StorageInvalidPath, uris
 
 log = logging.getLogger(__name__)
 
-_TIMEOUT = 30.0  # seconds for one call, connecting included
-_TRIES = 5  # of a node that is not ready yet
+_TIMEOUT = 30.0  # seconds for one call, including the connection
+_TRIES = 5  # attempts while a node is not ready
 _RETRY_DELAY = 1.0  # seconds
 
 
 class NMClient:
-    """Starts containers: one RPC client per node, made when it is first needed.
+    """Starts containers. Creates one RPC client per node on first use.
 
-    YARN hands each node's token out once.
+    YARN sends each node's token only once.
     """
 
     def __init__(self, settings: ConnectionSettings) -> None:
@@ -55,7 +55,7 @@ class NMClient:
                 self._clients[address].use_token(token)
 
     async def start(self, container: yarn.ContainerProto, launch: Launch) -> Optional[str]:
-        """Start a container's program; None when its node has accepted it, else why not."""
+        """Start a container's program. Return None if its node has accepted it, otherwise the reason."""
         address = node_address(container.nodeId)
         try:
             request = yarn_records.start_request(launch_context(launch, self.acls), container)
@@ -92,7 +92,7 @@ class NMClient:
     async def _became_of(
         self, client: ContainerManagementProtocol, container: ContainerId, error: HadoopError
     ) -> Optional[str]:
-        """The answer was lost: the container may have been started all the same."""
+        """Query the status of a container whose start response was lost, because it may have been started."""
         try:
             answer = await client.statuses([container], timeout=_TIMEOUT)
         except HadoopError:

@@ -1,4 +1,7 @@
-"""YARN's ResourceManager, within the application master: spoken to over Hadoop RPC."""
+"""YARN's ResourceManager for the application master, over Hadoop RPC.
+
+Also converts YARN's exit statuses, preemption messages and node reports to events.
+"""
 
 from __future__ import annotations
 
@@ -69,15 +72,12 @@ _NOT_PLACED = {
 
 
 class YarnResourceManager(ResourceManager):
-    """YARN as the application master sees it. Keeps the heartbeat with whichever ResourceManager is active.
-
-    While none is, that is waited out.
-    """
+    """Runs the application master's heartbeat with the active ResourceManager, and retries while none is active."""
 
     notice = _NOTICE
 
     def __init__(self, description: ApplicationDescription, access: YarnAccess, credentials: Credentials) -> None:
-        """Made within a running event loop. Raises CredentialsError, ResourceManagerError."""
+        """Create the object within a running event loop. Raises CredentialsError, ResourceManagerError."""
         settings = ConnectionSettings(protection=sasl.accepted_protection(access.rpc_protection))
         self._scheduler = AMRMClient(_addresses(access), credentials.application_master_token(), settings)
         self._asks = ContainerAsks()
@@ -86,7 +86,7 @@ class YarnResourceManager(ResourceManager):
         self._nodes = NMClient(settings)
         self._racks = access.racks
         self._containers: dict[str, yarn.ContainerProto] = {}
-        self._tags: dict[str, list[str]] = {}  # of containers that have any
+        self._tags: dict[str, list[str]] = {}  # allocation tags by container
         self._events = EventQueue()
         self._background = Background(self._events.fail)
         self._wake = asyncio.Event()
@@ -140,7 +140,7 @@ class YarnResourceManager(ResourceManager):
         self._wake.set()
 
     def _look(self, now: float) -> None:
-        """Begin or end the look for room, where it is time."""
+        """Begin or end a search for room if it is due."""
         if found := self._room.end(now):
             self._asks.cancel(found.keys)
             self._asks.release(found.containers)
@@ -152,7 +152,7 @@ class YarnResourceManager(ResourceManager):
     async def launch(self, container: Container, launch: Launch) -> None:
         allocated = self._containers.get(container.id)
         if allocated is None:
-            return  # it has ended already, which was reported
+            return  # it has already ended, which was reported
         problem = await self._nodes.start(allocated, launch)
         if problem:
             self._events.put(LaunchFailed(container.id, descriptions.without_frames(problem)))
@@ -219,7 +219,7 @@ class YarnResourceManager(ResourceManager):
         if not self._reachable:
             self._reachable = True
             self._events.put(ConnectionRestored())
-        if answer is None:  # the ResourceManager was restarted and knows us again
+        if answer is None:  # the ResourceManager was restarted, and we have registered again
             self._asks.start_again()
             return
         self._asks.said(saying)
@@ -238,16 +238,16 @@ class YarnResourceManager(ResourceManager):
             self._allocated(container)
         for rejected in answer.rejected_scheduling_requests:
             self._not_placed(rejected)
-        self._notice(answer)  # before the containers that end for it
+        self._notice(answer)  # before the completions that it announces
         for status in answer.completed_container_statuses:
             self._completed(status)
         if answer.a_m_command == yarn.AM_SHUTDOWN and answer.HasField("a_m_command"):
             self._end("the ResourceManager told this application master to shut down")
 
     def _found_late(self, container: yarn.ContainerProto) -> None:
-        """One of a former attempt, on a node that came back to a ResourceManager after this attempt had registered.
+        """Release a container of a former attempt, on a node that reported after this attempt had registered.
 
-        The job was not told of it when it took stock, and has a new one in its place.
+        The session did not know the container when it recovered, and has already replaced it.
         """
         if _id(container) not in self._containers:
             log.info("%s of a former attempt was found too late: giving it back", _id(container))
@@ -334,28 +334,32 @@ _REASONS = {
 
 
 def exit_of_status(status: int) -> ContainerExit:
-    """From 0 on it is the exit code of the container's program."""
+    """Convert a status of YARN. From 0 on it is the exit code of the container's program.
+
+    See org.apache.hadoop.yarn.api.records.ContainerExitStatus.
+    """
     reason = ExitReason.EXITED if status >= 0 else _REASONS.get(status, ExitReason.OTHER)
     return ContainerExit(reason, status)
 
 
-_SAID_FOR = 60.0  # seconds: some schedulers repeat themselves with each heartbeat until they take the container
+_SAID_FOR = 60.0  # seconds: some schedulers repeat the message with each heartbeat until they take the container
 _GONE = (yarn.NS_LOST, yarn.NS_DECOMMISSIONED, yarn.NS_SHUTDOWN, yarn.NS_UNHEALTHY)
 
 
 @attrs.define
 class PreemptionMessages:
-    """Turns YARN's preemption messages into events: each once, and only about containers that we hold."""
+    """Converts YARN's preemption messages to events, once per container that we hold."""
 
-    _said: dict[str, float] = attrs.field(factory=dict)  # preempted container -> when that was passed on
+    _said: dict[str, float] = attrs.field(factory=dict)  # time of the event by container
 
     def preempting(
         self, message: yarn.PreemptionMessageProto, held: Collection[str], now: float
     ) -> Optional[Preempting]:
-        """The event for a message; None where it says nothing new.
+        """Return the event for a message, or None if it contains no news.
 
-        Whether the contract can be negotiated does not matter: a gang has no container to give instead. YARN does not
-        say when; it waits for yarn.resourcemanager.monitor.capacity.preemption.max_wait_before_kill, 15 s by default.
+        Whether the contract is negotiable does not matter, because a gang has no other container to give. YARN does not
+        report the remaining time. It waits for yarn.resourcemanager.monitor.capacity.preemption.max_wait_before_kill,
+        15 s by default.
         """
         self._said = {name: at for name, at in self._said.items() if name in held and now - at < _SAID_FOR}
         marked = dict.fromkeys(_marked(message))
@@ -370,7 +374,7 @@ def _marked(message: yarn.PreemptionMessageProto) -> Iterator[str]:
 
 
 def leaving_nodes(nodes: Iterable[yarn.NodeReportProto], holding: Collection[str]) -> Iterator[NodeLeaving]:
-    """The events for those of the reported nodes that go, and that hold containers of this application."""
+    """Yield events for reported nodes that are leaving and hold containers of this application."""
     for report in nodes:
         node = str(node_address(report.nodeId))
         if node not in holding:

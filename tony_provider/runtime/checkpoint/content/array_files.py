@@ -1,4 +1,4 @@
-"""NumPy's files: ``.npz`` archives of ``numpy.savez``, and ``.npy`` arrays of ``numpy.save``."""
+"""NumPy files (``.npz`` archives, ``.npy`` arrays) and Orbax files (databases, metadata of trees and arrays)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The manifest that a program writes for a save of any format; see ``saves.manifests``."""
+"""Readers of checkpoint files by name, and the manifest that a program writes for a save of any format.
+
+For the manifest see ``save_formats.find_manifests``.
+"""
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
-"""Reads the index of TensorFlow's tensor bundles for the sizes of the data files.
+"""Files of TensorFlow and Keras: indexes of tensor bundles, HDF5 files, ``.keras`` archives and epochs.
 
-The index is a LevelDB table: blocks of sorted keys and values, each with a checksum, and a footer that points to them.
-The value of the empty key is a BundleHeaderProto. Every other value is a BundleEntryProto with the place of a tensor:
-data file, offset and number of bytes.
-
-The size of the index bounds the effort: blocks may not overlap. Keys are not built, because each may share all its
-bytes with the key before.
+The index of a tensor bundle contains the sizes of the data files. It is a LevelDB table: blocks of sorted keys and
+values, each with a checksum, and a footer that points to them. The value of the empty key is a BundleHeaderProto. Every
+other value is a BundleEntryProto with the place of a tensor: data file, offset and number of bytes. The size of the
+index bounds the effort: blocks may not overlap. Keys are not built, because each may share all its bytes with the key
+before.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ def _table(data: bytes) -> Iterator[tuple[int, bytes]]:
     if len(data) < _FOOTER or data[-len(_MAGIC) :] != _MAGIC:
         raise Unreadable("the index has no footer: it is cut short or was never finished")
     footer = data[-_FOOTER:]
-    meta, at = _handle(footer, 0)  # empty, but for its checksum
+    meta, at = _handle(footer, 0)  # empty, except for its checksum
     root, _ = _handle(footer, at)
     _block(data, *meta)
     left = len(data)  # bytes that all blocks may have together, because they may not overlap

@@ -1,4 +1,7 @@
-"""``.safetensors`` files. A file is complete if it has the size in its header."""
+"""Files of PyTorch: ``.safetensors``, ``torch.save``, distributed checkpoints, shard indexes, trainer state.
+
+A ``.safetensors`` file is complete if it has the size in its header.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors of the parsers of checkpoint files, and helpers for small files."""
+"""Errors of the parsers of checkpoint files, and helpers for small files and zip archives."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from tony_provider.runtime.common.bounds import BoundedJsonError, read_json
 
-HIGHEST_COUNT = 2**62  # of a step; longer numbers are dates, hashes or random
+HIGHEST_COUNT = 2**62  # of a step; larger numbers are dates, hashes or random
 
 
 class Unreadable(Exception):  # noqa: N818 - describes what was found
@@ -48,9 +48,9 @@ def is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < HIGHEST_COUNT
 
 
-_PIECE = 1 << 20  # bytes, read at a time
+_PIECE = 1 << 20  # bytes to read at a time
 ZIP_MAGIC = b"PK\x03\x04"
-_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # that Keras, NumPy and PyTorch write
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # methods that Keras, NumPy and PyTorch use
 _MOST_TIMES = 100  # an archive may unpack to this multiple of its size, plus _MOST_ANYWAY
 _MOST_ANYWAY = 1 << 30  # bytes
 _ERRORS = (

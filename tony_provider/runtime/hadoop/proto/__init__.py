@@ -1,5 +1,5 @@
-"""The messages of Hadoop's wire protocols that this project uses, and code generated from them by ``generate.sh``.
+"""Messages of Hadoop's wire protocols in use, and code that ``generate.sh`` generates from them.
 
-Only the fields in use are declared, with the names, numbers, types and labels that Hadoop 2.10 to 3.4 have in common;
-``tests/runtime/hadoop/test_descriptors.py`` holds them against the classes inside the real jars.
+Only the fields in use are declared, with the names, numbers, types and labels that Hadoop 2.10 to 3.4 share.
+``tests/runtime/hadoop/test_descriptors.py`` compares them with the classes in the real jars.
 """

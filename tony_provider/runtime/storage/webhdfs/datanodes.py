@@ -1,7 +1,7 @@
-"""DataNodes that do not answer: found within seconds, and avoided for a while.
+"""Transfers with DataNodes: retries on other DataNodes, and detection of DataNodes that hang.
 
-The kernel of a node accepts connections and bytes for a process that hangs. So if a transfer stands still for a few
-seconds, the DataNode is probed on another connection.
+The kernel of a node accepts connections and bytes for a process that hangs. Therefore, if a transfer stalls for a few
+seconds, the DataNode is probed on another connection, and avoided for a while if it does not answer.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ from tony_provider.runtime.storage.webhdfs.transport import (
 
 log = logging.getLogger(__name__)
 
-_AVOIDED = 300.0  # seconds in which a DataNode that was silent is not used while there is another one
-_PROBES = 3  # at once, since a transfer that hangs blocks one of the DataNode's threads, which a probe may get, too
+_AVOIDED = 300.0  # seconds for which a silent DataNode is avoided if another one is available
+_PROBES = 3  # at once, because a hanging transfer blocks one of the DataNode's threads, which a probe may get as well
 _PROBE_PATH = f"{ROOT}/?op=GETHOMEDIRECTORY"  # a DataNode rejects it without asking the NameNode
 
 
@@ -65,13 +65,13 @@ class SilentDataNodes:
 
     @property
     def hosts(self) -> list[str]:
-        """The hosts of DataNodes to avoid."""
+        """Hosts of DataNodes to avoid."""
         with self._lock:
             return [host for host, until in self._until.items() if until > self._clock()]
 
     @property
     def may_block_writes(self) -> bool:
-        """Whether files should be written with one replica first, because DataNodes that hang block pipelines."""
+        """Whether to write files with one replica first, because hanging DataNodes block pipelines."""
         hosts = self.hosts
         with self._lock:
             return self._few_replicas and (bool(hosts) or self._pipelines_until > self._clock())
@@ -82,7 +82,7 @@ class SilentDataNodes:
         log.warning("DataNode %s does not answer; others are used for the next %g s", host, _AVOIDED)
 
     def answers(self, host: str) -> None:
-        """Stop avoiding a DataNode."""
+        """Stop avoiding a DataNode that answers."""
         with self._lock:
             self._until.pop(host, None)
 
@@ -98,9 +98,9 @@ class SilentDataNodes:
             self._few_replicas = False
 
     def watch(self, connection: HTTPConnection, url: str, patience: float) -> None:
-        """Have the waits of an open connection end with DataNodeSilentError if the DataNode does not answer probes.
+        """Make the waits of an open connection fail with DataNodeSilentError if the DataNode does not answer probes.
 
-        ``patience``: seconds without a byte until they end with SilenceTimeoutError although it does.
+        ``patience``: seconds without a byte until they fail with SilenceTimeoutError although it answers.
         """
         watch(connection, patience, self._silence, lambda: self._check(url))
 
@@ -109,7 +109,7 @@ class SilentDataNodes:
         return self._transport.config.silence_timeout
 
     def _check(self, url: str) -> None:
-        """Raise DataNodeSilentError if the DataNode of a URL answers nothing."""
+        """Raise DataNodeSilentError if the DataNode of a URL answers none of several probes."""
         with ThreadPoolExecutor(_PROBES, "tony-probe") as pool:
             answers = list(pool.map(self._probe, [url] * _PROBES))
         if not any(answers):
@@ -131,15 +131,15 @@ class SilentDataNodes:
 
 T = TypeVar("T")
 
-_TRIES = 4  # of one transfer without progress, over as many DataNodes, even if that takes longer than the deadline
+_TRIES = 4  # attempts of one transfer without progress, on as many DataNodes, even after the deadline
 _HANG_UP_TIMEOUT = 5.0  # seconds
-_PAUSE = 1.0  # seconds at most before the same DataNodes are tried again
+_PAUSE = 1.0  # seconds at most before an attempt on the same DataNodes
 _SMALL = 1 << 20  # bytes; files up to this size are sent again after ``silence_timeout``
-_PATIENCE = 8  # the first try waits an eighth of ``stream_timeout`` for the next byte, each further one twice as long
+_PATIENCE = 8  # the first attempt waits an eighth of ``stream_timeout`` for a byte, each further one twice as long
 
 
 class DataNodes:
-    """Reads and writes bytes at DataNodes, at another one when one fails."""
+    """Client for transfers with DataNodes that continues with another DataNode if one fails."""
 
     def __init__(self, transport: Transport, namenodes: NameNodes) -> None:
         self._transport = transport
@@ -148,10 +148,10 @@ class DataNodes:
         self.silent = SilentDataNodes(transport)
 
     def send(self, create: Callable[[], Call], body: Body) -> None:
-        """Do the CREATE that ``create`` makes, a new one for each try, since a former one may still be under way.
+        """Run the CREATE that ``create`` returns; each attempt needs a new one, since an earlier one may still run.
 
-        When the DataNode is lost or hangs, all bytes are sent again, to another one. A source that can be read once
-        only is sent once only: then StorageUnreachable is for the caller.
+        If the DataNode is lost or hangs, all bytes are sent to another one. A source that can be read only once is sent
+        once, and a failure raises StorageUnreachable.
         """
         failures = self._failures()
         while True:
@@ -172,11 +172,11 @@ class DataNodes:
                 return failures.over(location)
 
     def open(self, call: Call) -> tuple[HTTPConnection, HTTPResponse]:
-        """Do an OPEN; the connection is the caller's to close."""
+        """Run an OPEN. The caller closes the connection."""
         return self._get(call, lambda connection, response: (connection, response))
 
     def ask(self, call: Call) -> WebHdfsAnswer:
-        """Do another GET, whose answer is short."""
+        """Run another GET, whose answer is short."""
         return self._get(call, self._read)
 
     def _get(self, call: Call, use: Callable[[HTTPConnection, HTTPResponse], T]) -> T:
@@ -199,7 +199,7 @@ class DataNodes:
             return read_answer(response, Deadline(self._config.stream_timeout))
 
     def _locate(self, call: Call, failures: _Failures) -> str:
-        """The address of a DataNode: of another one than those that failed, while there is one."""
+        """Return the URL of a DataNode, if possible of one that has not failed."""
         while True:
             asked = attrs.evolve(call, params={**call.params, **failures.excluded})
             try:
@@ -211,7 +211,7 @@ class DataNodes:
             raise errors.StorageError(
                 str(call.uri), call.what, "the server names no DataNode", "give the NameNodes' addresses, not HttpFS's"
             )
-        if self._transport.is_readable(location):  # a token may be in the address
+        if self._transport.is_readable(location):  # the URL may contain a token
             raise errors.StorageError(
                 str(call.uri),
                 call.what,
@@ -234,7 +234,7 @@ class DataNodes:
                 answer = read_answer(connection.getresponse(), Deadline(self._config.stream_timeout))
             except BROKEN as error:
                 raise broken or error from error
-            check(answer, str(call.uri), call.what)  # a refusal comes while bytes are still being sent
+            check(answer, str(call.uri), call.what)  # a refusal may arrive while bytes are still being sent
             if broken is not None:
                 raise broken
             if answer.code != 201:
@@ -259,7 +259,7 @@ class DataNodes:
 
 
 class RemoteFile(io.RawIOBase):
-    """A file as a stream of bytes, taken up again at the same place when a DataNode fails."""
+    """Stream of a file's bytes that continues at the same position if a DataNode fails."""
 
     def __init__(self, datanodes: DataNodes, call: Call, offset: int, length: Optional[int]) -> None:
         self._datanodes = datanodes
@@ -288,7 +288,7 @@ class RemoteFile(io.RawIOBase):
         if got:
             self._failures = 0
             self._position += got
-        elif self._response.length:  # what is still to come, by the header
+        elif self._response.length:  # remaining bytes, according to the header
             raise ConnectionResetError(f"the DataNode closed the connection {self._response.length} bytes too early")
         return got
 
@@ -306,29 +306,29 @@ class RemoteFile(io.RawIOBase):
 
 
 class _Failures:
-    """What went wrong with one transfer so far: after ``config.timeout`` seconds of it, the transfer is given up."""
+    """Failures of one transfer, which is given up ``config.timeout`` seconds after the first one."""
 
     def __init__(self, namenodes: NameNodes, config: WebHdfsConfig, silent: SilentDataNodes) -> None:
         self._namenodes = namenodes
         self._config = config
         self._silent = silent
-        self._avoids = True  # the DataNodes that were silent in other transfers
+        self._avoids = True  # whether to avoid DataNodes that were silent in other transfers
         self._end: Optional[Deadline] = None
         self._broken = 0
-        self._waited = 0  # tries in which a DataNode that answers transferred nothing
+        self._waited = 0  # attempts in which an answering DataNode transferred nothing
         self._last: Optional[errors.StorageUnreachable] = None
         self._hosts: list[str] = []  # DataNodes that have failed
 
     @property
     def excluded(self) -> dict[str, str]:
-        """Parameters for the NameNode."""
+        """Parameters for the NameNode that exclude DataNodes."""
         hosts = dict.fromkeys([*self._hosts, *(self._silent.hosts if self._avoids else [])])
         return {"excludedatanodes": ",".join(hosts)} if hosts else {}
 
     def patience(self, size: Optional[int] = None) -> float:
-        """The seconds that the next try waits for a byte of a DataNode that answers probes.
+        """Return the seconds that the next attempt waits for a byte of a DataNode that answers probes.
 
-        ``size``: number of bytes to send, if known. A small file costs little to send again, so it waits less.
+        ``size``: number of bytes to send, if known. A small file costs little to send again, so the wait is shorter.
         """
         longest, shortest = self._config.stream_timeout, self._config.silence_timeout
         if size is not None and size <= _SMALL:
@@ -336,12 +336,12 @@ class _Failures:
         return min(longest, max(shortest, longest / max(1, _PATIENCE >> self._waited)))
 
     def over(self, location: str) -> None:
-        """Remember that a DataNode answers."""
+        """Record that a DataNode answers."""
         if self._silent.hosts:
             self._silent.answers(_host(location))
 
     def add(self, call: Call, location: str, error: BaseException) -> None:
-        """Returns when it is time for the next try. Raises the error for the user when it was one too many."""
+        """Record a failure, and pause until the next attempt. Raise the user's error after too many failures."""
         self._last = _failed(call, error, urlsplit(location).netloc)
         over = self._deadline.over
         if isinstance(error, NotNow):
@@ -349,7 +349,7 @@ class _Failures:
                 raise self._last from error
             return
         self._broken += 1
-        # The DataNode answers, but it waits: perhaps for another DataNode that hangs, in the pipeline of a write.
+        # The DataNode answers but waits, perhaps for a hanging DataNode in the pipeline of a write.
         waits = isinstance(error, SilenceTimeoutError)
         self._waited += waits
         host = _host(location)
@@ -361,11 +361,11 @@ class _Failures:
             self._silent.pipeline_hung()
         elif host not in self._hosts:
             self._hosts.append(host)
-        elif not self._pause():  # the NameNode knows no other, or this one by another name
+        elif not self._pause():  # the NameNode knows no other DataNode, or knows this one by another name
             raise self._last from error
 
     def none(self, error: NoDataNode) -> None:
-        """There is none but those that have failed; they, or others, may come back. Like ``add``."""
+        """Record that only failed DataNodes are left. They are retried, as they may recover. Raises like ``add``."""
         if self._avoids and self._silent.hosts:
             self._avoids = False
             return
@@ -375,7 +375,7 @@ class _Failures:
 
     @property
     def _deadline(self) -> Deadline:
-        """From the first failure on: the transfer itself may take long."""
+        """Deadline, counted from the first failure, because the transfer itself may take long."""
         if self._end is None:
             self._end = Deadline(self._config.timeout)
         return self._end
@@ -405,9 +405,9 @@ def _is_url(location: str) -> bool:
 
 
 def _as_asked(location: str, path: str) -> str:
-    """The address with the path as we wrote it: the NameNode composes letters, and so names another file.
+    """Return the URL with the path as requested: the NameNode composes letters, and so names another file.
 
-    It does so after it has quoted some of them, and breaks what it has quoted.
+    It does so after quoting some of them, and corrupts the quoted ones.
     """
     parts = urlsplit(location)
     prefix, found, _ = parts.path.partition(ROOT)
@@ -417,7 +417,7 @@ def _as_asked(location: str, path: str) -> str:
 
 
 def _host(location: str) -> str:
-    """Return the address of a DataNode: the NameNode looks for DataNodes to exclude by address."""
+    """Return the IP address of a DataNode, because the NameNode finds DataNodes to exclude by address."""
     host = urlsplit(location).hostname or ""
     try:
         return socket.gethostbyname(host)
@@ -426,7 +426,7 @@ def _host(location: str) -> str:
 
 
 def _send_body(connection: HTTPConnection, location: str, call: Call, body: Body) -> Optional[Exception]:
-    """The error that cut it short: the server may have said why, before it closed the connection."""
+    """Send the body. Return the error that cut it short, because the server may have sent the reason before."""
     try:
         connection.putrequest("PUT", request_target(location), skip_accept_encoding=True)
         connection.putheader("Content-Type", "application/octet-stream")
@@ -439,7 +439,7 @@ def _send_body(connection: HTTPConnection, location: str, call: Call, body: Body
     except BROKEN as error:
         return error
     sent = 0
-    for chunk in body.chunks():  # outside of the try: the source's errors are not the connection's
+    for chunk in body.chunks():  # outside the try: the source's errors are not the connection's
         sent += len(chunk)
         if (broken := _send_chunk(connection, chunk, framed=body.size is None)) is not None:
             return broken
@@ -451,7 +451,7 @@ def _send_body(connection: HTTPConnection, location: str, call: Call, body: Body
 
 
 def _hang_up(connection: HTTPConnection) -> None:
-    """Wait until the DataNode has noticed, so that the file is there and can be removed: it may only now create it."""
+    """Wait until the DataNode has noticed the abort: it may create the file only now, which must then be removable."""
     try:
         set_timeout(connection, _HANG_UP_TIMEOUT)
         connection.sock.shutdown(socket.SHUT_WR)

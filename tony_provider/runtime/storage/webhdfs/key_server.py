@@ -1,7 +1,7 @@
-"""Delegation tokens of Hadoop's key management server (KMS), which has the keys of encryption zones.
+"""Delegation tokens of Hadoop's key management server (KMS), which holds the keys of encryption zones.
 
 Its REST interface is that of Hadoop's "Delegation Token" web authentication (org.apache.hadoop.security.token.
-delegation.web), below ``<address>/v1/``; errors have the form of WebHDFS's.
+delegation.web), below ``<address>/v1/``. Errors have WebHDFS's form.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from tony_provider.runtime.storage.webhdfs.transport import (
 T = TypeVar("T")
 
 SCHEME = "kms"
-_PORTS = {"http": 9600, "https": 9600}  # that Hadoop 3 gives it
-_SECONDS = 10.0  # for all instances of it: a job that needs none of its keys need not wait for long
+_PORTS = {"http": 9600, "https": 9600}  # default ports of Hadoop 3
+_SECONDS = 10.0  # for all instances together, because a job that needs none of its keys should not wait for long
 
 
 def key_server_addresses(uri: str) -> list[str]:
-    """The web addresses of a key server's instances, by its URI: ``kms://http@host1;host2:9600/kms``.
+    """Return the web addresses of a key server's instances, given its URI: ``kms://http@host1;host2:9600/kms``.
 
-    Raises ValueError for what is no such URI.
+    Raises ValueError for an invalid URI.
     """
     parts = urlsplit(uri)
     scheme, separator, hosts = parts.netloc.partition("@")
@@ -45,10 +45,10 @@ def key_server_addresses(uri: str) -> list[str]:
 
 
 class KeyServer:
-    """Gets, renews and cancels tokens of a key server, as whoever ``negotiate`` says or whom that one acts for."""
+    """Client for tokens of a key server, authenticated by ``negotiate``, possibly on behalf of a proxy user."""
 
     def __init__(self, uri: str, webhdfs: WebHdfsConfig, negotiate: Negotiate) -> None:
-        """``webhdfs``: how patient to be, whom to act for and what certificates to trust. Raises ValueError."""
+        """``webhdfs`` contains the timeouts, the proxy user and the trusted certificates. Raises ValueError."""
         self.uri = uri
         self.addresses = key_server_addresses(uri)
         config = attrs.evolve(webhdfs, addresses=self.addresses)
@@ -57,12 +57,12 @@ class KeyServer:
         self._negotiate = negotiate
 
     def get_delegation_token(self, renewer: str) -> str:
-        """A token (URL-safe string, kind ``kms-dt``). Raises StorageError."""
+        """Return a token (URL-safe string, kind ``kms-dt``). Raises StorageError."""
         answer = self._ask("GET", "GETDELEGATIONTOKEN", "get a token of", {"renewer": renewer})
         return self._understood(lambda: str(answer["Token"]["urlString"]))
 
     def renew_delegation_token(self, token: str) -> int:
-        """Have a token that we are the renewer of hold for another interval; returns until when, in epoch ms."""
+        """Renew a token whose renewer this process is, for another interval; return its expiry in epoch ms."""
         answer = self._ask("PUT", "RENEWDELEGATIONTOKEN", "renew a token of", {"token": token})
         return self._understood(lambda: int(answer["long"]))
 

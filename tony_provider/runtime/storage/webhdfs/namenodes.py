@@ -1,4 +1,4 @@
-"""Requests to the NameNodes: failover, retries with back-off and jitter, who we are, and a deadline over all of it."""
+"""Requests to the NameNodes: failover, retries with back-off and jitter, authentication, and an overall deadline."""
 
 from __future__ import annotations
 
@@ -32,32 +32,32 @@ from tony_provider.runtime.storage.webhdfs.transport import (
 
 log = logging.getLogger(__name__)
 
-ROOT = "/webhdfs/v1"  # of every path, on NameNodes and DataNodes
+ROOT = "/webhdfs/v1"  # prefix of every path, on NameNodes and DataNodes
 _FIRST_PAUSE = 0.2  # seconds after every NameNode has failed once; doubled each round
 _LONGEST_PAUSE = 5.0
 
 
 @attrs.define
 class Call:
-    """One WebHDFS operation. It may reach the servers more than once."""
+    """One WebHDFS operation, which may reach the servers more than once."""
 
     method: str
     op: str
     uri: Uri
-    what: str  # the operation in the user's words, for errors
+    what: str  # description of the operation for error messages
     params: dict[str, str] = attrs.field(factory=dict)
-    perhaps_done: bool = False  # an earlier try got no answer, but may have been carried out
+    perhaps_done: bool = False  # an earlier attempt got no answer, but may have been executed
 
 
 class NameNodes:
-    """Sends requests to whichever NameNode is active."""
+    """Client of the active NameNode."""
 
     def __init__(self, transport: Transport, token: Optional[str], negotiate: Optional[Negotiate]) -> None:
         self._transport = transport
         self._config = transport.config
         self.token = token
         self._negotiate = negotiate
-        self._active = 0  # index of the one that answered last; threads may race on it, which costs a try at most
+        self._active = 0  # index of the last one that answered; a race between threads costs one attempt at most
         self._closed = threading.Event()
         self._warned = False  # once for each outage
         self.clock_ahead: Optional[float] = None  # see Storage
@@ -66,14 +66,14 @@ class NameNodes:
         self._closed.set()
 
     def wait(self, seconds: float) -> bool:
-        """Pause between two tries, for about so many seconds; False when the storage was closed."""
+        """Pause between two attempts, for about ``seconds``. Return False if the storage was closed."""
         return not self._closed.wait(random.uniform(seconds / 2, seconds))  # noqa: S311 (jitter)
 
     def ask(self, call: Call, deadline: Optional[Deadline] = None) -> WebHdfsAnswer:
-        """The active NameNode's answer: success or a redirection.
+        """Return the active NameNode's answer: success or a redirection.
 
-        Raises the StorageError that it stands for, or StorageUnreachable or StorageTimeout, naming every NameNode and
-        what was wrong with it, when none has answered by the deadline (default: the configuration's ``timeout``).
+        Raises the StorageError for the answer's error. Raises StorageUnreachable or StorageTimeout, naming every
+        NameNode and its problem, if none has answered by the deadline (default: the configuration's ``timeout``).
         """
         deadline = deadline or Deadline(self._config.timeout)
         troubles: dict[str, BaseException] = {}
@@ -122,13 +122,13 @@ class NameNodes:
         return answer
 
     def _warn(self, address: str, call: Call, problem: str) -> None:
-        """Log that an operation waits for the storage."""
+        """Log once for each outage that an operation waits for the storage."""
         if not self._warned:
             self._warned = True
             log.warning("waiting for the storage to %s %s: NameNode %s: %s", call.what, call.uri, address, problem)
 
     def _pause(self, tries: int, count: int, deadline: Deadline) -> bool:
-        """Wait before the next try, but not before each NameNode had one. False when there is no time left for it."""
+        """Wait before the next attempt if each NameNode had one. Return False if no time is left."""
         rounds, within = divmod(tries, count)
         if within:
             return not self._closed.is_set()

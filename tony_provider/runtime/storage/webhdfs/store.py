@@ -1,4 +1,4 @@
-"""Directories that are known to be on the store, so that nobody asks for them again with each file."""
+"""Storage on HDFS over WebHDFS: the operations of the store, and a cache of existing directories."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _MOST = 10_000
 
 
 class KnownDirectories:
-    """Directories that this process has made or found. Others may have removed them since."""
+    """Directories that this process has created or found. Other processes may have removed them since."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -56,7 +56,7 @@ class KnownDirectories:
 
     @contextmanager
     def without(self, removed: Uri) -> Iterator[None]:
-        """Forget it, and what is below it, while it is removed, and what others say of it meanwhile as well."""
+        """Forget a directory and everything below it, before and after its removal within the context."""
         self.forget(removed)
         try:
             yield
@@ -64,7 +64,7 @@ class KnownDirectories:
             self.forget(removed)
 
     def forget(self, removed: Uri) -> None:
-        """This one, and all that is below it."""
+        """Forget a directory and everything below it."""
         below = removed.path.rstrip("/") + "/"
         with self._lock:
             self._paths = {path for path in self._paths if path != removed.path and not path.startswith(below)}
@@ -74,16 +74,16 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 SCHEMES = ("hdfs", "webhdfs", "swebhdfs")
-_MAKING_TRIES = 2  # of a directory that somebody else may remove meanwhile
+_MAKING_TRIES = 2  # of a directory that another process may remove meanwhile
 _CLEAN_UP_TIMEOUT = 10.0  # seconds; a failed write must not keep its caller for long
 
 
 class WebHdfsStorage(Storage):
     """Storage on HDFS: ``hdfs://<authority>/path``.
 
-    The authority is kept as it was written, the configuration says where to go. Who we are: the ``delegation_token``
-    (URL-safe string) if there is one, else Kerberos through ``negotiate`` (its exceptions pass through), else
-    ``config.user``. ``shared``: files that others may read, too, from the moment at which they appear.
+    The authority is kept as written; the configuration determines the servers. Authentication uses the
+    ``delegation_token`` (URL-safe string) if given, otherwise Kerberos through ``negotiate`` (its errors are raised
+    unchanged), otherwise ``config.user``. ``shared``: files that others may also read, from the moment they appear.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class WebHdfsStorage(Storage):
             return self._ask(
                 Call("GET", "GETFILESTATUS", parsed, "look at"), lambda json: _file_status(parsed, json["FileStatus"])
             )
-        except errors.StorageNotADirectory as error:  # it would be below a file
+        except errors.StorageNotADirectory as error:  # the path would be below a file
             raise errors.StorageNotFound(uri, "look at", error.problem) from error
 
     def list(self, uri: str) -> list[FileStatus]:
@@ -124,7 +124,7 @@ class WebHdfsStorage(Storage):
         return sorted(found, key=lambda status: status.name)
 
     def open_read(self, uri: str, *, offset: int = 0, length: Optional[int] = None) -> BinaryIO:
-        # HDFS refuses to read from beyond the end, and reads everything when asked for nothing.
+        # HDFS rejects reads after the end of a file, and reads everything for a length of 0.
         status = self.status(uri)
         if status.is_directory:
             raise errors.StorageIsADirectory(uri, "read", "it is a directory")
@@ -145,11 +145,11 @@ class WebHdfsStorage(Storage):
         target, body = self._parse(uri), Body(source)
         self._check_writable(target, body, overwrite)
         tried: list[Uri] = []
-        few: list[bool] = []  # whether the tries asked for one replica
+        few: list[bool] = []  # whether the attempts requested one replica
 
         def create() -> Call:
             tried.append(target.parent.child(temporary_name()))
-            # A directory that is missing is for ``make_directories``: this would make one that others may list.
+            # ``make_directories`` creates missing directories: this call would create one that others may list.
             params = {"overwrite": "false", "createparent": "false", "permission": f"{permission:o}"}
             few.append(self._datanodes.silent.may_block_writes and self._replicates())
             if few[-1]:
@@ -193,20 +193,20 @@ class WebHdfsStorage(Storage):
             return self._remove(parsed, recursive=recursive)
 
     def share(self, uri: str, readers: Readers, right: Right) -> None:
-        # All of it is said: what an access list above hands down to new files has no part in it.
+        # Sets all entries, so that entries inherited from a parent's default access list do not apply.
         others = right.value if readers.everybody else "---"
         owner = "rw-" if right is Right.READ else "rwx"
         entries = [f"user::{owner}", *readers.named(right), f"group::{others}", f"other::{others}"]
         self._set_entries("SETACL", uri, "let others read", entries)
 
     def let_pass(self, status: FileStatus, readers: Readers) -> None:
-        group = (status.permission or 0) >> 3 & 0o7  # where there is an access list, its mask
+        group = (status.permission or 0) >> 3 & 0o7  # the mask, if there is an access list
         entries = readers.named(Right.PASS)
         if readers.everybody:
-            # Who is in the owner's group counts as such, and as nobody else.
+            # Users in the owner's group count only as members of that group.
             entries = [f"other::{Right.PASS.value}", *([] if group else [f"group::{Right.PASS.value}"])]
         else:
-            # Or HDFS would make one that also lets those in whom the present one keeps out.
+            # Without a mask entry, HDFS would compute a mask that admits users that the current one excludes.
             entries.append(f"mask::{_written(group | 0o1)}")
         self._set_entries("MODIFYACLENTRIES", status.path, "let others pass", entries)
 
@@ -225,9 +225,9 @@ class WebHdfsStorage(Storage):
         self._namenodes.close()
 
     def checksum(self, uri: str) -> Optional[str]:
-        """By ``GETFILECHECKSUM``: ``MD5-of-0MD5-of-512CRC32C:<hex>``.
+        """Return the result of ``GETFILECHECKSUM``: ``MD5-of-0MD5-of-512CRC32C:<hex>``.
 
-        Files of other block or checksum sizes have others, unless ``dfs.checksum.combine.mode`` is ``COMPOSITE_CRC``.
+        It depends on the block and checksum sizes, unless ``dfs.checksum.combine.mode`` is ``COMPOSITE_CRC``.
         """
         call = Call("GET", "GETFILECHECKSUM", self._parse(uri), "get the checksum of")
         return _understood(call, self._datanodes.ask(call), lambda json: _checksum(json["FileChecksum"]))
@@ -247,9 +247,9 @@ class WebHdfsStorage(Storage):
             return None
 
     def quota_room(self, uri: str) -> Optional[QuotaRoom]:
-        """Use ``GETQUOTAUSAGE``, which servers older than Hadoop 3.3 and gateways may not have.
+        """Use ``GETQUOTAUSAGE``, which servers older than Hadoop 3.3 and gateways may not support.
 
-        Bytes are those of a file: a quota counts each replica, with the NameNode's default for new files.
+        The bytes are those of files: a quota counts each replica, with the NameNode's default for new files.
         """
         try:
             usage = self._ask(Call("GET", "GETQUOTAUSAGE", self._parse(uri), "get the quota of"), _quota_usage)
@@ -277,7 +277,7 @@ class WebHdfsStorage(Storage):
             return False
 
     def _replicate(self, written: Uri) -> None:
-        """Have HDFS make the usual replicas of a file that was written with one."""
+        """Request the usual number of replicas for a file that was written with one."""
         params = {"replication": str(self._replication())}
         try:
             self._namenodes.ask(Call("PUT", "SETREPLICATION", written, "set the replication of", params))
@@ -285,16 +285,16 @@ class WebHdfsStorage(Storage):
             log.warning("%s keeps one replica: %s", written, error)
 
     def get_delegation_token(self, renewer: str) -> Optional[str]:
-        """A token (URL-safe string, kind ``WEBHDFS delegation``) of the user we are.
+        """Return a token (URL-safe string, kind ``WEBHDFS delegation``) of the current user.
 
-        None on a cluster without Kerberos, which gives none. ``renewer`` is who may renew it, such as the
+        Returns None on a cluster without Kerberos, which issues no tokens. ``renewer`` may renew it, such as the
         ResourceManager's short user name.
         """
         call = Call("GET", "GETDELEGATIONTOKEN", Uri("hdfs", "", "/"), "get a token for", {"renewer": renewer})
         return self._ask(call, lambda json: str(json["Token"]["urlString"]) if json["Token"] is not None else None)
 
     def renew_delegation_token(self, token: str) -> int:
-        """Have a token that we are the renewer of hold for another interval; returns until when, in epoch ms."""
+        """Renew a token whose renewer this process is, for another interval; return its expiry in epoch ms."""
         call = Call("PUT", "RENEWDELEGATIONTOKEN", Uri("hdfs", "", "/"), "renew a token of", {"token": token})
         return self._ask(call, lambda json: int(json["long"]))
 
@@ -303,9 +303,9 @@ class WebHdfsStorage(Storage):
         self._namenodes.ask(call)
 
     def key_server(self) -> str:
-        """The URI of the server that has the keys of this HDFS's encryption zones (``kms://…``); empty: it has none.
+        """Return the URI of the key server for this HDFS's encryption zones (``kms://…``); empty if it has none.
 
-        Empty, too, where HDFS does not say: Hadoop 2. Raises StorageUnreachable.
+        Also returns an empty string if HDFS does not report it, as in Hadoop 2. Raises StorageUnreachable.
         """
         call = Call("GET", "GETSERVERDEFAULTS", Uri("hdfs", "", "/"), "ask for the key server of")
         try:
@@ -313,7 +313,7 @@ class WebHdfsStorage(Storage):
         except errors.StorageUnreachable:
             raise
         except errors.StorageError as error:
-            log.debug("%s", error)  # an operation that it does not know, or a gateway lets nobody use
+            log.debug("%s", error)  # HDFS does not support the operation, or a gateway forbids it
             return ""
 
     def _parse(self, uri: str) -> Uri:
@@ -333,7 +333,7 @@ class WebHdfsStorage(Storage):
         return _understood(call, self._namenodes.ask(call, deadline), read)
 
     def _check_writable(self, target: Uri, body: Body, overwrite: bool) -> None:
-        """Before bytes are sent for nothing; the rename has the last word, and of few bytes the only one."""
+        """Check the target before a large transfer. The rename decides; for few bytes it is the only check."""
         if ":" in target.path:
             raise errors.StorageInvalidPath(str(target), "write", 'HDFS has no names with ":"')
         if target.path != "/" and body.size is not None and body.size <= CHUNK:
@@ -349,13 +349,13 @@ class WebHdfsStorage(Storage):
             return None
 
     def _send(self, create: Callable[[], Call], body: Body, directory: Uri) -> None:
-        """Send all bytes to a new file in a directory, which is made where it is missing."""
+        """Send all bytes to a new file in a directory, which is created if it is missing."""
         for left in reversed(range(_MAKING_TRIES)):
             if not self._known.has(directory):
                 self.make_directories(str(directory))
             try:
                 self._datanodes.send(create, body)
-            except errors.StorageNotFound as error:  # somebody else has removed it since
+            except errors.StorageNotFound as error:  # another process has removed the directory since
                 self._known.forget(directory)
                 if not left or not body.available:
                     raise errors.StorageUnreachable(error.uri, error.operation, error.problem) from error
@@ -363,9 +363,9 @@ class WebHdfsStorage(Storage):
                 return
 
     def _share(self, written: Uri, target: Uri) -> None:
-        """Let others read what was written for ``target``, where it is to be shared.
+        """Give others access to the file written for ``target``, if it is shared.
 
-        That they cannot is told once, and no reason to lose the file.
+        A failure is logged once, and does not discard the file.
         """
         if self._shared is None or not self._shared.has(target):
             return
@@ -388,7 +388,7 @@ class WebHdfsStorage(Storage):
             raise error if there is None else _in_the_way(target, there) from error
 
     def _rename(self, source: Uri, target: Uri, *, overwrite: bool, what: str) -> None:
-        # With renameoptions HDFS says why it cannot, and never moves into a directory that has the target's name.
+        # With renameoptions HDFS reports errors, and never moves into a directory of the target's name.
         params = {"destination": target.path, "renameoptions": "OVERWRITE" if overwrite else "NONE"}
         call = Call("PUT", "RENAME", source, what, params)
         try:
@@ -397,7 +397,7 @@ class WebHdfsStorage(Storage):
             if call.perhaps_done and self.exists(str(target)):
                 return
             raise
-        if answer.body:  # a server that does not know renameoptions answers as to a plain rename
+        if answer.body:  # a server without support for renameoptions answers as to a plain rename
             raise self._why_not_renamed(source, target, what)
 
     def _why_not_renamed(self, source: Uri, target: Uri, what: str) -> errors.StorageError:
@@ -412,7 +412,7 @@ class WebHdfsStorage(Storage):
         call = Call("DELETE", "DELETE", uri, "remove", {"recursive": "true" if recursive else "false"})
         try:
             removed = self._ask(call, _boolean, deadline)
-        except errors.StorageNotADirectory:  # it would be below a file
+        except errors.StorageNotADirectory:  # the path would be below a file
             return False
         return removed or call.perhaps_done
 
@@ -448,7 +448,7 @@ def _checksum(entry: dict[str, Any]) -> str:
 
 
 def _written(rights: int) -> str:
-    """Three bits as access lists write them."""
+    """Format three permission bits as access lists do."""
     return "".join(letter if rights & bit else "-" for letter, bit in (("r", 4), ("w", 2), ("x", 1)))
 
 

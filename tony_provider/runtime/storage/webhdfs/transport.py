@@ -1,4 +1,7 @@
-"""The settings of WebHDFS: where it is and how patient to be. They hold no secret, and may travel in the open."""
+"""HTTP transport of WebHDFS: settings, SPNEGO, deadlines, and mapping of Hadoop's errors to StorageErrors.
+
+The settings contain no secret, so they may be transmitted in plain text.
+"""
 
 from __future__ import annotations
 
@@ -25,15 +28,15 @@ from tony_provider.runtime.storage.errors import StorageAuthError
 
 
 class SpnegoExchange(Protocol):
-    """SPNEGO for one request: that we are who we say, and then that the server is."""
+    """SPNEGO exchange for one request: authenticates this client, then the server."""
 
     authorization: str
     """The value of the request's ``Authorization`` header."""
 
     def check(self, answer: Optional[str]) -> None:
-        """Check the answer's ``WWW-Authenticate`` header: only the server that the ticket is for can write it.
+        """Check the answer's ``WWW-Authenticate`` header, which only the ticket's server can create.
 
-        Raises what says that it did not prove itself.
+        Raises an error if the server did not prove its identity.
         """
 
 
@@ -58,7 +61,7 @@ def _without_trailing_slash(addresses: list[str]) -> list[str]:
 
 @attrs.frozen
 class WebHdfsConfig:
-    """Where a cluster's WebHDFS is, and how long to wait for it. Raises ValueError for addresses that cannot be ones.
+    """Addresses of a cluster's WebHDFS, identity and timeouts. Raises ValueError for invalid addresses.
 
     The proxy variables of the environment are never used.
     """
@@ -90,7 +93,7 @@ class WebHdfsConfig:
 
 
 def as_storage_errors(negotiate: Negotiate, kind: type[Exception]) -> Negotiate:
-    """As ``negotiate``, whose errors of this kind are StorageAuthErrors."""
+    """Wrap ``negotiate`` so that its errors of this kind become StorageAuthErrors."""
 
     def speak(host: str) -> SpnegoExchange:
         with _translated(host, kind):
@@ -120,7 +123,7 @@ def _translated(host: str, kind: type[Exception]) -> Iterator[None]:
 
 
 class NoDataNode(errors.StorageUnreachable):
-    """The NameNode knows of no DataNode to send us to; one that has just started may yet hear of some."""
+    """The NameNode knows no DataNode for the file; a NameNode that has just started may not know them yet."""
 
 
 _BY_EXCEPTION: dict[str, type[errors.StorageError]] = {
@@ -144,29 +147,29 @@ _BY_EXCEPTION: dict[str, type[errors.StorageError]] = {
     "PathComponentTooLongException": errors.StorageInvalidPath,
     "UnsupportedOperationException": errors.StorageUnsupported,
 }
-# Plain IOExceptions that only their words tell apart.
+# plain IOExceptions, distinguished only by their texts
 _BY_WORDS: list[tuple[str, type[errors.StorageError]]] = [
     ("Path is not a file", errors.StorageIsADirectory),
     ("Invalid path name", errors.StorageInvalidPath),
     ("Invalid file name", errors.StorageInvalidPath),
     ("could only be written to 0 of", errors.StorageNoSpace),
     ("could only be replicated to 0 nodes", errors.StorageNoSpace),
-    ("not allowed to do 'DECRYPT_EEK'", errors.StorageZoneClosed),  # by the key server's own lists
-    ("not authorized to perform [DECRYPT_EEK]", errors.StorageZoneClosed),  # by those of a key
+    ("not allowed to do 'DECRYPT_EEK'", errors.StorageZoneClosed),  # denied by the key server's own access lists
+    ("not authorized to perform [DECRYPT_EEK]", errors.StorageZoneClosed),  # denied by the access lists of a key
     ("Failed to find datanode", NoDataNode),
     ("No active nodes contain this block", NoDataNode),
     ("Support for ACLs has been disabled", errors.StorageUnsupported),  # dfs.namenode.acls.enabled
     ("is not allowed to impersonate", errors.StoragePermissionDenied),  # a SecurityException in 2.10
-    # By class an AccessControlException, when the one who asks is not the superuser.
+    # An AccessControlException by class, if the user is not the superuser.
     ("(is not a directory)", errors.StorageNotADirectory),
     ("rename destination directory is not empty", errors.StorageNotEmpty),
     ("must both be directories", errors.StorageExists),
     ("is a directory or file under source", errors.StorageInvalidPath),
 ]
-# Said by a NameNode that is not the active one or not ready: ask again, or ask another.
+# From a NameNode that is not active or not ready: retry, possibly on another one.
 _NOT_NOW = {"StandbyException", "RetriableException", "SafeModeException", "ObserverRetryOnActiveException"}
 _BUSY_CODES = {502, 503, 504}
-# Said by a DataNode whose call to the NameNode failed; the words are those of Hadoop's NetUtils.wrapException.
+# From a DataNode whose call to the NameNode failed; the texts are those of Hadoop's NetUtils.wrapException.
 _NAMENODE_AWAY = re.compile(
     "failed on (connection|socket|socket timeout) exception|Failed on local exception|End of File Exception between"
 )
@@ -174,30 +177,30 @@ _NO_MATTER_OF_TIME = re.compile("AccessControlException|Sasl")
 
 
 class NotNow(Exception):  # noqa: N818 (it is no error when another server answers)
-    """The server could not answer; another one, or the same one later, may."""
+    """The server could not answer now; another server, or a retry, may."""
 
 
 @attrs.frozen
 class WebHdfsAnswer:
-    """An HTTP answer of a NameNode or DataNode."""
+    """HTTP answer of a NameNode or DataNode."""
 
     code: int
-    location: Optional[str]  # where a DataNode is to be asked
+    location: Optional[str]  # URL of a DataNode to use
     body: bytes
-    authenticate: Optional[str] = None  # what the server says for itself, with Kerberos
-    date: Optional[str] = None  # the time by the server's clock
+    authenticate: Optional[str] = None  # the server's proof of identity, with Kerberos
+    date: Optional[str] = None  # time by the server's clock
 
     @property
     def needs_proof(self) -> bool:
-        """Whether it counts for something: refusals come before the server has proved itself, and errors of a gateway
+        """Whether the server must prove its identity for this answer.
 
-        or of the web server are none of Hadoop's.
+        Refusals arrive before the proof, and errors of a gateway or of the web server are not Hadoop's.
         """
         return self.code not in (401, 403) and self.code < 500
 
     @property
     def json(self) -> dict[str, Any]:
-        """The body as a JSON object. Raises ValueError when it is none."""
+        """The body as a JSON object. Raises ValueError for any other body."""
         try:
             value = json.loads(self.body)
         except RecursionError as error:
@@ -210,7 +213,7 @@ class WebHdfsAnswer:
 def check(answer: WebHdfsAnswer, uri: str, operation: str) -> None:
     """Check an answer: success (200, 201) and redirection (307) pass.
 
-    Raises NotNow or the StorageError that the answer stands for.
+    Raises NotNow, or the StorageError for the answer's error.
     """
     if answer.code in (200, 201, 307):
         return
@@ -232,7 +235,7 @@ def _kind(exception: str, message: str, code: int) -> type[errors.StorageError]:
             return kind
     if exception in _BY_EXCEPTION:
         return _BY_EXCEPTION[exception]
-    # Hadoop's authentication filter answers before WebHDFS does, with a page of HTML.
+    # Hadoop's authentication filter answers before WebHDFS, with an HTML page.
     return errors.StorageAuthError if not exception and code in (401, 403) else errors.StorageError
 
 
@@ -247,10 +250,10 @@ def _problem(exception: str, message: str, code: int) -> str:
 
 
 def _remote_exception(answer: WebHdfsAnswer) -> tuple[str, str]:
-    """The Java exception's short name (empty when the answer is not WebHDFS's) and its message."""
+    """Return the Java exception's short name (empty if the answer is not WebHDFS's) and its message."""
     try:
         remote = answer.json["RemoteException"]
-        # A nested class comes as SecretManager$InvalidToken in the class name only.
+        # only the class name contains a nested class such as SecretManager$InvalidToken
         name = str(remote.get("javaClassName") or remote["exception"])
         return name.rsplit(".", 1)[-1].rsplit("$", 1)[-1], str(remote.get("message", ""))
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -258,7 +261,7 @@ def _remote_exception(answer: WebHdfsAnswer) -> tuple[str, str]:
 
 
 def _first_line(message: str) -> str:
-    """Hadoop appends stack traces."""
+    """Return the message without the stack trace that Hadoop appends."""
     return message.strip().split("\n", 1)[0]
 
 
@@ -270,14 +273,14 @@ _MAX_ANSWER = 1 << 30  # bytes; a listing of a million files has some 300 MB
 
 
 class Deadline:
-    """A time by which something has to be over, so many seconds after it was made."""
+    """Deadline a number of seconds after its creation."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self._end = time.monotonic() + seconds
 
     def left(self, at_most: float = float("inf")) -> float:
-        """The seconds that are left; never less than a millisecond, since 0 would mean "do not block" to a socket."""
+        """Return the remaining seconds, at least a millisecond, because 0 means "do not block" to a socket."""
         return max(0.001, min(at_most, self._end - time.monotonic()))
 
     @property
@@ -286,7 +289,7 @@ class Deadline:
 
 
 class Transport:
-    """Opens connections to the servers, and sends single requests over them."""
+    """Opener of connections to servers, and sender of single requests."""
 
     def __init__(self, config: WebHdfsConfig) -> None:
         self.config = config
@@ -295,11 +298,11 @@ class Transport:
         self._plain = "http" in schemes
 
     def is_readable(self, url: str) -> bool:
-        """Whether what goes to this server could be read along, though https was asked for."""
+        """Return whether the server is contacted without TLS although only https addresses are configured."""
         return urlsplit(url).scheme != "https" and not self._plain
 
     def connect(self, url: str, deadline: Deadline) -> HTTPConnection:
-        """An open connection to the server of ``url``. Raises BROKEN."""
+        """Return an open connection to the server of ``url``. Raises BROKEN."""
         parts = urlsplit(url)
         timeout = deadline.left(self.config.connect_timeout)
         connection: HTTPConnection
@@ -318,9 +321,9 @@ class Transport:
         spnego: Optional[SpnegoExchange],
         deadline: Deadline,
     ) -> WebHdfsAnswer:
-        """Send a request without a body; returns the whole answer. Raises BROKEN.
+        """Send a request without a body, and return the complete answer. Raises BROKEN.
 
-        With ``spnego`` it says who we are, and the server has to prove itself: raises as its ``check``.
+        ``spnego`` authenticates this client and the server. Raises the errors of its ``check``.
         """
         set_timeout(connection, deadline.left(self.config.response_timeout))
         who = {} if spnego is None else {"Authorization": spnego.authorization}
@@ -332,7 +335,7 @@ class Transport:
 
 
 def read_answer(response: HTTPResponse, deadline: Deadline) -> WebHdfsAnswer:
-    """Read a whole answer by the deadline, up to a size. Raises BROKEN."""
+    """Read a complete answer of limited size by the deadline. Raises BROKEN."""
     parts = []
     size = 0
     while chunk := response.read(CHUNK):
@@ -342,23 +345,23 @@ def read_answer(response: HTTPResponse, deadline: Deadline) -> WebHdfsAnswer:
             raise TimeoutError(f"its answer took more than {deadline.seconds:g} s")
         if size > _MAX_ANSWER:
             raise HTTPException(f"its answer is longer than {_MAX_ANSWER} bytes")
-    if response.length:  # what is missing; read() with a size does not complain
+    if response.length:  # missing bytes; read() with a size does not report them
         raise HTTPException("it closed the connection within its answer")
     authenticate = response.getheader("WWW-Authenticate")
-    date = response.headers.get("Date")  # the first one: a filter of Hadoop's adds another
+    date = response.headers.get("Date")  # the first one, because a filter of Hadoop adds another
     return WebHdfsAnswer(response.status, response.getheader("Location"), b"".join(parts), authenticate, date)
 
 
 def set_timeout(connection: HTTPConnection, seconds: float) -> None:
-    """Let the next reads and writes of a connection take so many seconds each."""
+    """Set the timeout in seconds for each later read and write of a connection."""
     if connection.sock is not None:
         connection.sock.settimeout(seconds)
 
 
 def request_target(url: str) -> str:
-    """The path and query of a URL as they go into the request line.
+    """Return the path and query of a URL for the request line.
 
-    A Location may hold raw UTF-8, which http.client reads as Latin-1; everything else in it is left as it is.
+    A Location may contain raw UTF-8, which http.client decodes as Latin-1; all other characters are left unchanged.
     """
     parts = urlsplit(url)
     text = f"{parts.path}?{parts.query}" if parts.query else parts.path
@@ -366,7 +369,7 @@ def request_target(url: str) -> str:
 
 
 def describe_failure(error: BaseException, seconds: Optional[float] = None) -> str:
-    """What is wrong with a connection, in the user's words."""
+    """Describe the failure of a connection for the user."""
     if isinstance(error, TIMEOUTS):
         return "no answer in time" if seconds is None else f"no answer within {seconds:g} s"
     if isinstance(error, OSError) and error.strerror:
@@ -383,7 +386,7 @@ def _tls_context(config: WebHdfsConfig) -> ssl.SSLContext:
 
 
 class SilenceTimeoutError(TimeoutError):
-    """A connection carried no bytes for too long. The message says for how long."""
+    """A connection carried no bytes for too long. The message contains the number of seconds."""
 
 
 def watch(connection: HTTPConnection, patience: float, silence: float, on_silence: Callable[[], object]) -> None:
@@ -397,7 +400,7 @@ def watch(connection: HTTPConnection, patience: float, silence: float, on_silenc
 
 
 class _WatchedSocket:
-    """What ``http.client`` needs of a socket."""
+    """Socket wrapper with the methods that ``http.client`` needs."""
 
     def __init__(self, sock: socket.socket, patience: float, silence: float, on_silence: Callable[[], object]) -> None:
         self._socket = sock
@@ -415,7 +418,7 @@ class _WatchedSocket:
         return io.BufferedReader(_WatchedFile(self, self._socket.makefile("rb", buffering=0)))
 
     def wait(self, event: int) -> None:
-        """Wait until bytes can be read or written. Raises SilenceTimeoutError, and what ``on_silence`` raises."""
+        """Wait until bytes can be read or written. Raises SilenceTimeoutError, and errors of ``on_silence``."""
         if event == select.POLLIN and isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
             return
         poll = select.poll()
@@ -431,7 +434,7 @@ class _WatchedSocket:
 
 
 class _WatchedFile(io.RawIOBase):
-    """The receiving end of a watched socket."""
+    """Receiving end of a watched socket."""
 
     def __init__(self, watched: _WatchedSocket, file: io.RawIOBase) -> None:
         self._watched = watched
