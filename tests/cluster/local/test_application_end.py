@@ -11,7 +11,7 @@ _SETTLE = """
 import sys
 from pathlib import Path
 from tony_provider.cluster.interface import ApplicationState
-from tony_provider.cluster.local.application_folder import settle
+from tony_provider.cluster.local.application_folder import settle_application
 from tony_provider.cluster.local.application_folder import ApplicationFolder
 
 folder = ApplicationFolder(Path("/opt/applications/application_1700000000000_0001"))
@@ -24,8 +24,8 @@ with rest.open("wb", buffering=0) as file:
             file.write(bytes(4096))
     except OSError:
         pass
-assert settle(folder).state is ApplicationState.FAILED
-assert settle(folder).state is ApplicationState.FAILED
+assert settle_application(folder).state is ApplicationState.FAILED
+assert settle_application(folder).state is ApplicationState.FAILED
 print(sorted(path.name for path in folder.path.iterdir()))
 """
 
