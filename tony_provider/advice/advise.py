@@ -27,6 +27,9 @@ from tony_provider.runtime.jobspec.problems import SpecError
 from tony_provider.runtime.parsing.parse import merge, parse_job
 from tony_provider.runtime.protocol.status import Failure, FailureKind, FinalStatus, JobState, JobStatus
 
+log = logging.getLogger(__name__)
+
+
 _PAGES = (  # in an installed package, and in the repository
     Path(__file__).with_name("advice.md"),
     Path(__file__).parents[2] / "docs" / "advice.md",
@@ -48,8 +51,6 @@ def advice_lines(advice: Sequence[Advice], application_id: str) -> list[str]:
     lines = [f"Advice: {each.text} ({each.confidence.value} confidence)" for each in advice]
     return [*lines, f"What is behind it: airflow tony advise {application_id} --explain"] if lines else []
 
-
-log = logging.getLogger(__name__)
 
 MOST = 3  # pieces of advice: users ignore longer lists
 

@@ -61,6 +61,8 @@ from tony_provider.runtime.storage.errors import StorageError
 from tony_provider.watching.observation import Observation
 from tony_provider.watching.termination import clean_up
 
+log = logging.getLogger(__name__)
+
 
 @attrs.frozen
 class NotebookOrigin:
@@ -119,8 +121,6 @@ def origin_of(hook: TonyHook, args: Namespace) -> NotebookOrigin | None:
     news.append(f"The newest checkpoint of {application_id}, now {so_far.newest.label}, will be in `checkpoint`")
     return attrs.evolve(origin, checkpoint=so_far.chain, news=news)
 
-
-log = logging.getLogger(__name__)
 
 _LOOK = 1.0  # seconds between two polls of the job
 _ASK = 0.5  # seconds between two requests to the server

@@ -27,6 +27,9 @@ from tony_provider.runtime.common.bounds import RECORD_LIMIT, BoundedJsonError, 
 from tony_provider.runtime.hadoop.tokens import Token
 from tony_provider.runtime.storage.base import Storage, read_whole
 
+log = logging.getLogger(__name__)
+
+
 _BEGIN = datetime(2000, 1, 1, tzinfo=UTC)  # long ago, because the clock of a node may be wrong by any amount
 _VALIDITY = timedelta(days=3650)  # the keys die with the application; a job must never outlive its certificates
 _HMAC_KEY_BYTES = 32
@@ -123,8 +126,6 @@ def _key_usage(*, sign_certificates: bool) -> x509.KeyUsage:
 def _pem(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(serialization.Encoding.PEM)
 
-
-log = logging.getLogger(__name__)
 
 _KEY = "docker.client_config"
 

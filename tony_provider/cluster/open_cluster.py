@@ -11,10 +11,9 @@ from urllib.parse import quote
 
 import attrs
 
-from tony_provider.cluster import settings as authorities
 from tony_provider.cluster.errors import ClusterAuthError, ConfigurationHidden, ConnectionProblem
 from tony_provider.cluster.interface import Cluster, Pages
-from tony_provider.cluster.settings import Settings, YarnSettings
+from tony_provider.cluster.settings import CA_FILE_ADVICE, Settings, YarnSettings, ca_file_problem
 from tony_provider.runtime.application import OtherHdfs
 from tony_provider.runtime.common.files import ForeignDirectoryError, expect_own_directory
 from tony_provider.runtime.storage import local_path, uris
@@ -92,8 +91,8 @@ def _open_yarn(settings: Settings, yarn: YarnSettings) -> OpenCluster:
 
     files = ((yarn.verify, yarn.resource_managers), (yarn.webhdfs.ca_file or True, yarn.webhdfs.addresses))
     for file, addresses in files:
-        if unusable := authorities.ca_file_problem(file, addresses):
-            raise ConnectionProblem(f"{unusable}; {authorities.CA_FILE_ADVICE}")
+        if unusable := ca_file_problem(file, addresses):
+            raise ConnectionProblem(f"{unusable}; {CA_FILE_ADVICE}")
     user = settings.proxy_user or settings.user or ticket_user()
     rest = yarn_rest(yarn, user, settings.proxy_user)
 

@@ -40,6 +40,8 @@ from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import FileStatus, Storage, walk
 from tony_provider.runtime.storage.errors import StorageNotFound
 
+log = logging.getLogger(__name__)
+
 
 def user_cache(wanted: Path | None = None) -> Path:
     """Return the user's cache directory, which defaults to ``tony-provider`` in the user's general cache directory.
@@ -55,8 +57,6 @@ def user_cache(wanted: Path | None = None) -> Path:
         raise StagingFailed(f"the cache of runtime archives (XDG_CACHE_HOME) cannot be used: {error}") from error
     return directory
 
-
-log = logging.getLogger(__name__)
 
 _SMALL = 4 << 20  # bytes: reading a file of this size costs no more than a request for its version
 _MOST_NOTES = 1000

@@ -34,6 +34,8 @@ from tony_provider.runtime.protocol.store_tokens import StoreToken
 from tony_provider.runtime.storage import Storage, uris
 from tony_provider.runtime.storage.base import read_whole
 
+log = logging.getLogger(__name__)
+
 
 @attrs.frozen
 class MasterContact:
@@ -90,8 +92,6 @@ def _data(answer: dict[str, Any]) -> bytes:
     except (CodecError, binascii.Error) as error:
         raise UnexpectedAnswer(f"the application's master answers with what is no sealed part: {error}") from error
 
-
-log = logging.getLogger(__name__)
 
 _REMEDY = (
     "run `airflow tony renew` regularly and set `tokens_renewed` in the connection, let the task wait "

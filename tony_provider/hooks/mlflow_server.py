@@ -20,6 +20,9 @@ from tony_provider.runtime.protocol.status import FinalStatus
 if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
 
+log = logging.getLogger(__name__)
+
+
 # Environment variables with the connection's credentials for the MLflow client, here and in the job's tasks.
 _USER, _PASSWORD, _TOKEN = "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN"
 # An unreachable server is detected within a minute.
@@ -104,7 +107,6 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 TRAINING_TAG = "tony.training"  # identifies the training that the run belongs to
 VERDICT_TAG, APPLICATION_TAG, REASON_TAG = "tony.verdict", "tony.application_id", "tony.reason"
 
-log = logging.getLogger(__name__)
 _closing = ThreadPoolExecutor(1, thread_name_prefix="tony-mlflow")  # clients exclude each other
 
 

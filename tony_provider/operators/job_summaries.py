@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
     from tony_provider.hooks.tony import TonyHook
 
-if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
 
 READ_SECONDS = 5.0  # time limit of the cluster and the store
 KEEP_SECONDS = 3.0  # time limit of Airflow's store

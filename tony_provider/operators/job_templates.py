@@ -18,9 +18,6 @@ from tony_provider.readable_errors import ReadableTemplates, naming_field, namin
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
-
-if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
     from jinja2 import Environment
 
 

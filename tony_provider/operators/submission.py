@@ -39,18 +39,7 @@ if TYPE_CHECKING:
     from airflow.sdk.types import Logger
     from jinja2 import Environment
 
-    from tony_provider.hooks.tony import TonyHook
-    from tony_provider.runtime.jobspec.model import JobSpec
     from tony_provider.watching.kill_switch import KillSwitch
-
-if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
-
-if TYPE_CHECKING:
-    from airflow.sdk import DAG
-
-if TYPE_CHECKING:
-    pass
 
 
 class OperatorArguments(Protocol):

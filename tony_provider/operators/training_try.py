@@ -80,10 +80,8 @@ from tony_provider.watching.termination import (
 from tony_provider.watching.token_refresher import TokenRefresher
 
 if TYPE_CHECKING:
-    from airflow.sdk.types import Logger
-
-if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
+    from airflow.sdk.types import Logger
 
 
 @attrs.frozen

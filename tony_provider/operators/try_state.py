@@ -38,21 +38,8 @@ if TYPE_CHECKING:
     from airflow.sdk.types import Logger
     from pydantic import JsonValue
 
-if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
-    from airflow.sdk.types import Logger
-
-    from tony_provider.cluster.training.identity import Identity
-    from tony_provider.hooks.tony import TonyHook
-
-if TYPE_CHECKING:
-    from pydantic import JsonValue
-
-if TYPE_CHECKING:
-    from airflow.sdk.types import Logger
-
-if TYPE_CHECKING:
     from tony_provider.cluster.records.summary import JobSummary
+
 
 _NOTES = "The store of the jobs"
 

@@ -27,12 +27,14 @@ from tony_provider.runtime.storage.base import FileStatus, read_bytes
 from tony_provider.runtime.storage.errors import StorageError, StorageNotFound
 from tony_provider.watching.observation import observe
 
+log = logging.getLogger(__name__)
+
+
 SECONDS = 15.0  # timeout of a request to the store or cluster
 _REFUSED_SECONDS = 2.0  # for how long to retry a store that refuses connections
 _MASTER_SECONDS = 5.0
 
 T = TypeVar("T")
-log = logging.getLogger(__name__)
 _threads = ThreadPoolExecutor(8, thread_name_prefix="tony-portal")
 # Reading a history takes seconds and memory, and continues after the timeout. Separate threads keep such reads from
 # blocking others.

@@ -23,6 +23,9 @@ from tony_provider.runtime.storage.base import Readers, SharedFiles
 from tony_provider.runtime.storage.stores import JobStores, SeveralHdfs, remove_leftovers
 from tony_provider.runtime.storage.webhdfs.store import WebHdfsStorage
 
+log = logging.getLogger(__name__)
+
+
 SHARED_FILES = (contract.STATUS_FILE, contract.RESULT_FILE)
 SHARED_DIRECTORIES = (contract.HISTORY_DIR, contract.LOGS_DIR)
 
@@ -67,9 +70,6 @@ def open_application_store(description: ApplicationDescription, secrets: Mapping
         for each in description.other_hdfs
     }
     return SeveralHdfs(storage, others)
-
-
-log = logging.getLogger(__name__)
 
 
 def clean_up(storage: Storage, application_dir: str) -> None:

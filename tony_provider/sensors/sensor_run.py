@@ -50,13 +50,8 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
     from airflow.sdk.types import Logger
 
-if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
-
-if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
-
     from tony_provider.sensors.tony import TonySensor
+
 
 _KEY = "tony_sensor_memory"
 

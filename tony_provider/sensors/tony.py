@@ -28,15 +28,10 @@ from tony_provider.readable_errors import ReadableTemplates, with_readable_error
 from tony_provider.runtime.protocol.status import JobState
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context, PokeReturnValue
-
-if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from tony_provider.hooks.tony import TonyHook
 
-if TYPE_CHECKING:
-    pass
 
 STATES = list(dict.fromkeys([state.value for kind in (JobState, ApplicationState) for state in kind]))
 

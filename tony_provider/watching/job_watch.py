@@ -35,8 +35,6 @@ from tony_provider.watching.progress_log import OngoingProblems, ProgressLog, Re
 if TYPE_CHECKING:
     from airflow.sdk.types import Logger
 
-if TYPE_CHECKING:
-    from airflow.sdk.types import Logger
 
 _DEFER_SLACK = 300.0  # seconds after a deadline during which a stopped triggerer may come back
 

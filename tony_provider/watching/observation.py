@@ -25,6 +25,8 @@ from tony_provider.runtime.common.concurrency import wait_with_timeout
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.storage.errors import StorageError, StorageUnreachable
 
+log = logging.getLogger(__name__)
+
 
 class Peer(StrEnum):
     """The two peers that a watcher queries. Each value is the peer's name in messages."""
@@ -203,8 +205,6 @@ _OVER = frozenset(
         TaskInstanceState.REMOVED,
     )
 )
-
-log = logging.getLogger(__name__)
 
 
 @attrs.frozen

@@ -32,6 +32,9 @@ from tony_provider.runtime.jobspec.problems import shown
 if TYPE_CHECKING:
     from airflow.sdk.types import Logger
 
+log = logging.getLogger(__name__)
+
+
 HURRIED_SECONDS = 1.5  # seconds for the store and a master each in a signal handler: a kill must fit in as well
 END_SECONDS = 20.0  # seconds that an application may take to end after its kill
 LIMIT_SLACK = 15.0  # seconds that YARN waits longer than we do, so that our kill states the reason
@@ -40,8 +43,6 @@ _LONGEST_REASON = 1000  # maximum characters of a stored stop reason
 KNOWN_POLL = 0.2  # seconds between two checks for an application that is just being submitted
 
 _OURS = re.compile(r"Killed by Airflow(?: for (try [^:]{1,100}))?: ")  # a job describes its end itself
-
-log = logging.getLogger(__name__)
 
 
 @attrs.frozen

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import attrs
 import requests
@@ -26,9 +25,6 @@ from tony_provider.cluster.yarn.yarn_cluster import YarnCluster
 from tony_provider.runtime.common.clock import server_clock_ahead
 from tony_provider.runtime.hadoop.gss import reason
 from tony_provider.runtime.hadoop.yarn_records import AccessList
-
-if TYPE_CHECKING:
-    from tony_provider.cluster.yarn.yarn_cluster import YarnCluster
 
 TICKET = "Kerberos ticket"
 _SHORT = 600  # seconds

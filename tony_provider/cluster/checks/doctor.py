@@ -15,17 +15,18 @@ from tony_provider.cluster.checks.daemons import (
     QUEUE,
     SCHEDULER,
     SUBMISSION,
+    TICKET,
     NameNodeChecks,
     ResourceManagerChecks,
     SchedulerChecks,
     check_ticket,
 )
-from tony_provider.cluster.checks.daemons import TICKET as TICKET
 from tony_provider.cluster.checks.hardening import HARDENING, HardeningChecks, check_network, check_rights
 from tony_provider.cluster.checks.servers import ServerTls, check_encryption
 from tony_provider.cluster.checks.storage import (
     KEY_SERVER,
     OTHER_HDFS,
+    RUNTIME,
     STAGING,
     check_key_server,
     check_other_hdfs,
@@ -35,7 +36,6 @@ from tony_provider.cluster.checks.storage import (
     datanode_finder,
     is_stored,
 )
-from tony_provider.cluster.checks.storage import RUNTIME as RUNTIME
 from tony_provider.cluster.errors import ConnectionProblem
 from tony_provider.cluster.findings import Check, Finding, Report, ok, problem, run_checks, skipped, softened
 from tony_provider.cluster.http import ANSWER_SECONDS, CONNECT_SECONDS, RequestOptions

@@ -31,6 +31,9 @@ from tony_provider.runtime.storage.errors import StorageInvalidPath
 from tony_provider.runtime.storage.stores import JobStores
 from tony_provider.runtime.storage.webhdfs.store import SCHEMES
 
+log = logging.getLogger(__name__)
+
+
 HTTPS_REMEDY = (
     "write the https addresses (by default port 8090 of ResourceManagers, 9871 of NameNodes) with `verify` and "
     "`nodes_ca_file` where their authority is your own, or, where nobody can listen on the way, set `insecure_http` "
@@ -49,8 +52,6 @@ def refuse_plain_http(settings: Settings) -> None:
     if plain := settings.yarn.plain_addresses:
         raise ConnectionProblem(f"{', '.join(plain)}: plain http with Kerberos, and {_SENT}; {HTTPS_REMEDY}")
 
-
-log = logging.getLogger(__name__)
 
 _REMEDY = (
     "close them to others (docs/security.md has recipes for Docker networks and firewalls) and say `network: isolated` "

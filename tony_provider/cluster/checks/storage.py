@@ -29,6 +29,8 @@ _CONTENT = b"Written by a check of a tony connection; it may be removed.\n"
 
 FindDataNode = Callable[[str], str | None]
 
+_ADVICE = "let the user write there, or name another `staging_dir` in the connection"
+
 
 def check_staging(storage: Storage, staging_dir: str, find_datanode: FindDataNode | None) -> Iterator[Finding]:
     """Check the staging directory: write a small file, read it back, and remove it.
@@ -53,7 +55,7 @@ def check_staging(storage: Storage, staging_dir: str, find_datanode: FindDataNod
             return
         yield ok(what, "a file was written, read and removed")
     except StorageError as error:
-        yield problem(what, str(error), "" if error.advice else _advice(error))
+        yield problem(what, str(error), "" if error.advice else _ADVICE)
     finally:
         _remove(storage, directory, made)
 
@@ -73,10 +75,6 @@ def _remove(storage: Storage, directory: str, made: list[str]) -> None:
         for each in made:
             with contextlib.suppress(StorageNotEmpty):  # a job has begun to use it
                 storage.remove(each)
-
-
-def _advice(_error: StorageError) -> str:
-    return "let the user write there, or name another `staging_dir` in the connection"
 
 
 def datanode_finder(namenode: str, way: RequestOptions) -> FindDataNode:

@@ -39,6 +39,9 @@ from tony_provider.runtime.common.helper_processes import absolute_entries, chil
 from tony_provider.runtime.common.python_packages import EnvironmentRecord, Version, version_text
 from tony_provider.runtime.storage import uris
 
+log = logging.getLogger(__name__)
+
+
 _SECONDS = 3600.0  # for one installation: some GB over a slow connection
 _MOST_SAID = 4000  # characters of the installer's error output
 _PLATFORM = re.compile(r"manylinux_2_(?P<glibc>\d{1,2})_(?P<machine>\w+)")
@@ -170,8 +173,6 @@ def _pip_command(target: BuildTarget) -> list[str]:
     command += ["--only-binary=:all:", "--implementation", "cp", "--python-version", version_text(target.version)]
     return command + [argument for each in target.pip_platforms for argument in ("--platform", each)]
 
-
-log = logging.getLogger(__name__)
 
 _LEFT_OUT = frozenset({"__pycache__", ".lock"})  # files that installers leave behind
 _COMPRESSION = 6

@@ -30,6 +30,9 @@ from tony_provider.runtime.launch.local_container import PID_FILE, TOKEN_FILE
 from tony_provider.runtime.protocol.master_files import read_report
 from tony_provider.runtime.protocol.status import FinalStatus
 
+log = logging.getLogger(__name__)
+
+
 _POLL = 0.05  # seconds; these processes are not our children, so waitpid is impossible
 
 
@@ -274,8 +277,6 @@ def _read_pid(path: Path) -> ProcessId | None:
         return None
     return ProcessId(int(pid), int(start))
 
-
-log = logging.getLogger(__name__)
 
 _UNSTARTED_SECONDS = 60.0  # after which an application without a process counts as abandoned by its submitter
 _EXIT_SECONDS = 30.0  # for the exit of an application master after its report of the job's end

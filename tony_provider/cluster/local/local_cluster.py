@@ -55,6 +55,8 @@ from tony_provider.runtime.protocol.master_files import read_report
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.protocol.timing import stop_seconds
 
+log = logging.getLogger(__name__)
+
 
 def capacity_problems(job: JobSpec, limits: LocalSettings) -> list[str]:
     """Return every reason why the job could never run here, each with the allowed values, or []."""
@@ -100,8 +102,6 @@ def _size_problems(job: JobSpec, limits: LocalSettings) -> list[str]:
         if wanted > limit
     ]
 
-
-log = logging.getLogger(__name__)
 
 _KEPT = 100  # ended applications that are kept
 _KILL_SLACK = stop_seconds(0.0, 0.0)  # in addition to the grace of user processes and the last copies of checkpoints

@@ -49,6 +49,8 @@ from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import FileStatus, Storage, upload
 from tony_provider.runtime.storage.errors import StorageError, StorageExists, StorageNotFound
 
+log = logging.getLogger(__name__)
+
 
 @attrs.frozen
 class SubmissionRequest:
@@ -77,8 +79,6 @@ class SubmissionRequest:
     whose: WaitingTry = NO_TRY  # the try that submits it
     watched: bool = True  # a task waits for its end and sends it newer tokens
 
-
-log = logging.getLogger(__name__)
 
 # Tasks may run the file but not change it, as in NodeManagers' copies. On the local backend, tasks and later jobs use
 # this file itself.

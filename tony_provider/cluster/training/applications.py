@@ -22,6 +22,8 @@ from tony_provider.runtime.protocol.status import FinalStatus, JobState, JobStat
 from tony_provider.runtime.storage.base import Storage
 from tony_provider.runtime.storage.errors import StorageNotFound
 
+log = logging.getLogger(__name__)
+
 
 @attrs.frozen
 class ApplicationRef:
@@ -112,9 +114,6 @@ class ApplicationFinder:
 def tag_of(application: Application) -> str | None:
     """Return the tag that names the application's training, or None if no tag does."""
     return next((tag for tag in application.tags if tag.startswith(contract.TAG_PREFIX)), None)
-
-
-log = logging.getLogger(__name__)
 
 
 @attrs.frozen

@@ -29,6 +29,9 @@ from tony_provider.runtime.common.text import one_line, printable
 from tony_provider.runtime.protocol import limits, tony_pb2
 from tony_provider.runtime.protocol.limits import RESERVED_KEYS
 
+log = logging.getLogger(__name__)
+
+
 _KINDS = {field.number: field.name for field in tony_pb2.FromExecutor.DESCRIPTOR.fields}
 _PASSED_ON = ("tail", "page", "last_words", "tunnel")  # kinds whose content the application master only forwards
 _LENGTH_DELIMITED = 2
@@ -234,8 +237,6 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     except (IndexError, EndlessNumber):
         return 0, 0
 
-
-log = logging.getLogger(__name__)
 
 Peer = tuple[str, int]
 

@@ -12,9 +12,8 @@ from tony_provider.runtime.am.snapshot_rounds import SaveEntry, TaskDirectory
 from tony_provider.runtime.common.clock import epoch_ms
 from tony_provider.runtime.frameworks.base import ClusterSpec
 from tony_provider.runtime.outputs.output_place import OutputPart
-from tony_provider.runtime.protocol import messages as addresses
-from tony_provider.runtime.protocol import messages as points
 from tony_provider.runtime.protocol import tony_pb2
+from tony_provider.runtime.protocol.messages import ClusterPacker, resume_message
 from tony_provider.runtime.protocol.status import ExportedModel, ProcessStatus, TaskProgress
 from tony_provider.runtime.protocol.store_tokens import StoreToken
 
@@ -84,7 +83,7 @@ class Rendezvous:
     def __init__(self) -> None:
         self._cluster: Optional[ClusterSpec] = None  # the newest one, encoded in ``_packed``
         self._packed = b""
-        self._packer = addresses.ClusterPacker()
+        self._packer = ClusterPacker()
 
     def messages(self, action: SendRendezvous) -> Iterator[tuple[str, Callable[[], tony_pb2.ToExecutor]]]:
         """Yield tasks and functions that build their messages.
@@ -94,7 +93,7 @@ class Rendezvous:
         common = tony_pb2.Rendezvous(
             generation=action.cluster.generation,
             cluster=self._pack(action.cluster),
-            resume=points.resume_message(action.resume),
+            resume=resume_message(action.resume),
             keep_checkpoints=action.keep_checkpoints,
         )
         for task, start in action.starts.items():

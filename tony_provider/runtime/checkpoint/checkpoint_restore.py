@@ -10,8 +10,8 @@ from typing import Optional
 
 import attrs
 
-from tony_provider.runtime.artifacts import tree_restore as artifacts
 from tony_provider.runtime.artifacts.manifest import InvalidManifest
+from tony_provider.runtime.artifacts.tree_restore import DamagedObject, empty_directory, restore_tree
 from tony_provider.runtime.artifacts.upload import StoredFiles
 from tony_provider.runtime.checkpoint.catalog import foreign_catalog, read_stored
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
@@ -67,7 +67,7 @@ def restore(
         raise DamagedCheckpoint(resume.uri, "its manifest is not the one that was committed")
     objects = objects_directory(chain_of(resume.uri))
     try:
-        restored = artifacts.restore_tree(
+        restored = restore_tree(
             storage,
             objects,
             stored.manifest.tree_of(rank),
@@ -75,7 +75,7 @@ def restore(
             aside=aside,
             cancelled=cancelled,
         )
-    except (artifacts.DamagedObject, InvalidManifest) as error:
+    except (DamagedObject, InvalidManifest) as error:
         raise DamagedCheckpoint(resume.uri, str(error)) from error
     return Restored(stored, restored.stored, restored.copied, restored.reused)
 
@@ -112,4 +112,4 @@ def copy_checkpoint(storage: Storage, uri: str, directory: Path, rank: int, canc
 
 def empty(directory: Path, *, aside: Path) -> None:
     """Make ``directory`` an empty one, for training from step 0; ``aside`` receives its content. Raises OSError."""
-    artifacts.empty_directory(directory, aside=aside)
+    empty_directory(directory, aside=aside)

@@ -16,9 +16,11 @@ from tony_provider.runtime.checkpoint.content.readers import read_here
 from tony_provider.runtime.checkpoint.save_view import Read, ReadCache, Save, SaveView, is_temporary
 from tony_provider.runtime.jobspec.model import CheckpointFormat
 
+log = logging.getLogger(__name__)
+
+
 __all__ = ["Read", "Save", "SaveFinder", "Saves"]
 
-log = logging.getLogger(__name__)
 
 # A program that uses one of the first kinds resumes from it, also if it writes files of the later kinds. Files of NumPy
 # come last, because programs also keep other things in them.

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from posixpath import basename, dirname, splitext
 from typing import Optional
 
-from tony_provider.runtime.artifacts import manifest as checksum
+from tony_provider.runtime.artifacts.manifest import UnknownChecksum, algorithm_of
 from tony_provider.runtime.checkpoint.content import tensorflow_files, torch_files, zips
 from tony_provider.runtime.checkpoint.content.torch_files import TorchFile
 from tony_provider.runtime.checkpoint.content.zips import Unreadable
@@ -403,7 +403,7 @@ def _manifest_save(view: SaveView, manifest: str) -> Save:
 
 def _checksum(view: SaveView, path: str, wanted: str) -> str:
     try:
-        algorithm = checksum.algorithm_of(wanted)
-    except checksum.UnknownChecksum as error:
+        algorithm = algorithm_of(wanted)
+    except UnknownChecksum as error:
         raise Unreadable(f"it is not a manifest of a checkpoint ({error})") from error
     return str(view.read(f"checksum {algorithm}", path))

@@ -30,13 +30,15 @@ from tony_provider.runtime.checkpoint.stored_checkpoint import DamagedCheckpoint
 from tony_provider.runtime.common.contract import ENV_CHECKPOINT_DIR
 from tony_provider.runtime.common.text import one_line
 from tony_provider.runtime.executor import checkpoint_limits, processes
-from tony_provider.runtime.executor import workspace as disk
 from tony_provider.runtime.executor.checkpoint_limits import CheckpointReader
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.executor.processes import Writers
-from tony_provider.runtime.executor.workspace import Workspace
+from tony_provider.runtime.executor.workspace import Workspace, disk_problem
 from tony_provider.runtime.jobspec.model import CheckpointFormat
 from tony_provider.runtime.storage import Storage
+
+log = logging.getLogger(__name__)
+
 
 _MOST_ENTRIES = 1000  # top-level entries in a report, the newest first
 _NAMED = 3  # entries that a notice names
@@ -44,8 +46,6 @@ _LONGEST_PATH = 200  # characters of a path in a notice
 _RANK = r"(?:(?:mp_)?rank|worker|proc(?:ess)?|shard|part|node|host|task|replica|gpu)[-_]?"
 
 _Version = frozenset[tuple[object, ...]]  # what identifies each node of a tree; its path comes first
-
-log = logging.getLogger(__name__)
 
 
 @attrs.frozen
@@ -354,7 +354,7 @@ class CheckpointDirectory:
 
     def make_room(self) -> None:
         """Remove the entries that were set aside if the disk is full."""
-        if disk.disk_problem(self.path) is not None:
+        if disk_problem(self.path) is not None:
             shutil.rmtree(self._workspace.set_aside, ignore_errors=True)
 
     # ---- files outside of snapshots --------------------------------------------------------------------------------

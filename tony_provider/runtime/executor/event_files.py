@@ -25,6 +25,9 @@ from tony_provider.runtime.event_files.event_file_mirror import EventFileMirror
 from tony_provider.runtime.executor.start_context import ExecutorContext
 from tony_provider.runtime.storage import Storage, StorageError, StorageUnreachable, upload, uris
 
+log = logging.getLogger(__name__)
+
+
 UPLOAD_LIMIT = 2 << 30  # bytes of one task's files; larger totals are left out
 UPLOADED_FILES_LIMIT = 1000
 
@@ -59,8 +62,6 @@ def _walk(directory: Path) -> Iterator[LocalEventFile]:
             if stat.S_ISREG(status.st_mode):
                 yield LocalEventFile(path, path.relative_to(directory).as_posix(), status.st_size, status.st_mtime_ns)
 
-
-log = logging.getLogger(__name__)
 
 _PAUSE = 5.0  # seconds between two rounds
 _SHARE = 20.0  # ratio of pause to duration of a round, which keeps the load below 5 %

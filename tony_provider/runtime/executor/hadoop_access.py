@@ -20,6 +20,8 @@ from tony_provider.runtime.executor.user_environment import node_environment
 from tony_provider.runtime.frameworks.base import fits_variable
 from tony_provider.runtime.hadoop.tokens import Credentials
 
+log = logging.getLogger(__name__)
+
 
 class UserTokens:
     """A token file for user processes at ``target``, with the HDFS tokens of the container's credentials.
@@ -142,8 +144,6 @@ def _write(path: Path, properties: Mapping[str, str]) -> None:
         ElementTree.SubElement(entry, "value").text = value
     ElementTree.ElementTree(root).write(path, encoding="utf-8", xml_declaration=True)
 
-
-log = logging.getLogger(__name__)
 
 _CONF_DIR, _CLASS_PATH, _USER_NAME = "HADOOP_CONF_DIR", "CLASSPATH", "HADOOP_USER_NAME"
 

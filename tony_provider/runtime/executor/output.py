@@ -27,8 +27,6 @@ from tony_provider.runtime.storage import StorageError, uris
 
 if TYPE_CHECKING:
     from tony_provider.runtime.executor.start_context import ExecutorContext
-if TYPE_CHECKING:
-    from tony_provider.runtime.executor.start_context import ExecutorContext
 
 log = logging.getLogger(__name__)
 

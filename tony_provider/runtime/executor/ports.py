@@ -22,6 +22,8 @@ from tony_provider.runtime.executor import processes
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.jobspec.model import PortRange, ReadinessProbe
 
+log = logging.getLogger(__name__)
+
 
 class PortError(Exception):
     """No port is free, or a port that was released before a start is now in use."""
@@ -129,8 +131,6 @@ def _expect_own(connection: Connected, port: int) -> None:
         time.sleep(_CHECK_PAUSE)
     raise ForeignListenerError(f"port {port} belongs to a process outside of this task's container")
 
-
-log = logging.getLogger(__name__)
 
 _PAUSE = 1.0  # seconds between two probes
 _CONNECT = 2.0  # seconds for the program to accept a connection

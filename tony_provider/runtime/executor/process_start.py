@@ -14,7 +14,6 @@ import attrs
 from tony_provider.runtime.common import exit_codes
 from tony_provider.runtime.common.concurrency import Cancelled
 from tony_provider.runtime.common.text import replaced
-from tony_provider.runtime.executor import workspace as disk
 from tony_provider.runtime.executor.checkpoint_directory import Resumed
 from tony_provider.runtime.executor.checkpoint_mirror import CheckpointMirror, stores_checkpoints
 from tony_provider.runtime.executor.master_link import CommitRequests, InputRequests, Send
@@ -34,6 +33,7 @@ from tony_provider.runtime.executor.task_outputs import TaskOutputs
 from tony_provider.runtime.executor.unstored_files import UnstoredFiles
 from tony_provider.runtime.executor.user_environment import PythonEnvError
 from tony_provider.runtime.executor.user_processes import UserProcess, UserProcesses
+from tony_provider.runtime.executor.workspace import disk_problem
 from tony_provider.runtime.protocol import tony_pb2
 
 log = logging.getLogger(__name__)
@@ -364,7 +364,7 @@ class ProcessStart:
         if self._context.shared is None:  # otherwise its checkpoints are on a disk that all nodes share
             own.append(self._context.checkpoints.path)
         for directory in own:
-            problem = await asyncio.to_thread(disk.disk_problem, directory)
+            problem = await asyncio.to_thread(disk_problem, directory)
             if problem and not exited.node_problem and not exited.stopped:
                 exited.node_problem = problem
 

@@ -37,6 +37,8 @@ from tony_provider.runtime.storage import (
 from tony_provider.runtime.storage.base import PRIVATE_DIRECTORY, PRIVATE_FILE, write_atomically
 from tony_provider.runtime.storage.webhdfs.store import SCHEMES
 
+log = logging.getLogger(__name__)
+
 
 class ReturnedError(Exception):
     """The content of TONY_RESULT_FILE is not a valid return value."""
@@ -175,8 +177,6 @@ def walk_local(directory: Path, warn: Callable[[str], None]) -> Iterator[tuple[P
 def _raise(error: OSError) -> None:
     raise error
 
-
-log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 

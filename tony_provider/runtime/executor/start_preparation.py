@@ -33,6 +33,9 @@ from tony_provider.runtime.jobspec.task_types import in_cluster, saves_checkpoin
 from tony_provider.runtime.storage import Storage, StorageError, StorageNotFound, StorageUnreachable, uris, walk
 from tony_provider.runtime.storage.base import CHUNK
 
+log = logging.getLogger(__name__)
+
+
 _AT_ONCE = 4  # files in transfer
 
 
@@ -89,8 +92,6 @@ def _copy(storage: Storage, uri: str, directory: Path, cancelled: threading.Even
     for future in done:
         future.result()
 
-
-log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 

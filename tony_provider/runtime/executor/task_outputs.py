@@ -31,6 +31,8 @@ from tony_provider.runtime.protocol import tony_pb2
 from tony_provider.runtime.storage import Storage, StorageError, StorageInvalidPath, StorageUnsupported, uris
 from tony_provider.runtime.storage.stores import JobStores
 
+log = logging.getLogger(__name__)
+
 
 @attrs.define(eq=False)
 class OutputDirectory:
@@ -101,8 +103,6 @@ class OutputDirectory:
     def _is_wanted(self, file: str) -> bool:
         return file not in self.committed and file not in self._refused
 
-
-log = logging.getLogger(__name__)
 
 _COPIES_AT_ONCE = 4  # concurrent copies for shards
 

@@ -19,6 +19,9 @@ from tony_provider.runtime.jobspec.model import PortRange
 from tony_provider.runtime.protocol import limits, tony_pb2
 from tony_provider.runtime.protocol.tunnel_streams import Relay
 
+log = logging.getLogger(__name__)
+
+
 _BATCH = 256 << 10  # bytes of one message to the master, at most
 _PAUSE = 0.02  # seconds between two messages, so that heartbeats are sent in between and the master keeps up
 _LOOPBACK = ("127.0.0.1", "::1")
@@ -204,8 +207,6 @@ async def _receive(http: h11.Connection, reader: asyncio.StreamReader, most_byte
         elif not isinstance(event, h11.InformationalResponse):
             raise NoPageError("the connection ended before the answer")
 
-
-log = logging.getLogger(__name__)
 
 LARGEST_PAGE = limits.LARGEST_PAGE
 _AT_ONCE = 4

@@ -28,6 +28,9 @@ from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.executor.start_context import ExecutorContext
 from tony_provider.runtime.jobspec.model import MirrorScope, Role
 
+log = logging.getLogger(__name__)
+
+
 _MOST_ENTRIES = 5000  # number of entries that one scan reads
 _MOST_ROOTS = 4
 _MOST_LEVELS = 8
@@ -133,8 +136,6 @@ def _identity(path: str) -> Optional[Identity]:
 def _is_skipped(name: str) -> bool:
     return name.startswith((".", "models--", "datasets--")) or name in _SKIPPED
 
-
-log = logging.getLogger(__name__)
 
 _INTERVAL = 5.0  # seconds between two checks
 _CHECK_SHARE = 20  # checks take at most a twentieth of the time

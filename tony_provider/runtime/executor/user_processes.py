@@ -26,6 +26,9 @@ from tony_provider.runtime.executor.start_context import ExecutorContext, StopRe
 from tony_provider.runtime.executor.start_preparation import ProcessLaunch
 from tony_provider.runtime.protocol import limits, tony_pb2
 
+log = logging.getLogger(__name__)
+
+
 _QUOTED = 200  # characters of a quoted command or error line of the shell
 
 
@@ -49,8 +52,6 @@ def _short(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= _QUOTED else line[: _QUOTED - 1] + "…"
 
-
-log = logging.getLogger(__name__)
 
 _DRAIN_TIMEOUT = 5.0  # seconds for the end of the output after all processes have ended
 _OOM_SCORE = 500  # of 1000, so that the kernel kills user processes before the executor when memory is short

@@ -27,6 +27,9 @@ from tony_provider.runtime.common.quantities import size
 from tony_provider.runtime.executor.executor_container import ExecutorContainer
 from tony_provider.runtime.launch.launch_context import generated_names
 
+log = logging.getLogger(__name__)
+
+
 _LEAST = 1 << 20  # bytes; a disk with less is full
 # Share of a disk that logs leave free. A NodeManager treats a disk that is 90 % full, and then the node, as broken.
 _RESERVE = 0.15
@@ -286,8 +289,6 @@ def _unpack(package: str, name: str, path: Path) -> None:
     assert source is not None  # noqa: S101 - it is in the same archive
     path.write_bytes(source)
 
-
-log = logging.getLogger(__name__)
 
 _LAUNCH_SCRIPT = "launch_container.sh"
 # NodeManagers may create these entries before the launch script.

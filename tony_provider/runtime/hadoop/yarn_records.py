@@ -19,7 +19,6 @@ import attrs
 from tony_provider.runtime.common.network import Address
 from tony_provider.runtime.common.quantities import MEMORY, VCORES
 from tony_provider.runtime.hadoop.proto import yarn_pb2
-from tony_provider.runtime.hadoop.proto import yarn_pb2 as yarn
 from tony_provider.runtime.hadoop.proto.yarn_service_pb2 import StartContainerRequestProto
 from tony_provider.runtime.hadoop.tokens import Credentials
 
@@ -197,7 +196,7 @@ def resource(
     vcores: int,
     others: Optional[Mapping[str, int]] = None,
     units: Optional[Mapping[str, str]] = None,
-) -> yarn.ResourceProto:
+) -> yarn_pb2.ResourceProto:
     """Return an amount of resources.
 
     ``memory`` is in MiB; ``others`` are by YARN's names, such as ``yarn.io/gpu``. ``units`` are YARN's, such as ``Gi``,
@@ -205,25 +204,25 @@ def resource(
     """
     # Without units, YARN uses the cluster's unit. "" would be a unit, which YARN converts, rounding down to 0.
     values = [
-        yarn.ResourceInformationProto(key=name, value=value, units=(units or {}).get(name), type=yarn.COUNTABLE)
+        yarn_pb2.ResourceInformationProto(key=name, value=value, units=(units or {}).get(name), type=yarn_pb2.COUNTABLE)
         for name, value in (others or {}).items()
     ]
-    return yarn.ResourceProto(memory=memory, virtual_cores=vcores, resource_value_map=values)
+    return yarn_pb2.ResourceProto(memory=memory, virtual_cores=vcores, resource_value_map=values)
 
 
-def other_resources(proto: yarn.ResourceProto) -> dict[str, int]:
+def other_resources(proto: yarn_pb2.ResourceProto) -> dict[str, int]:
     """Return the amounts of resources other than memory and cores, by YARN's names."""
     return {entry.key: entry.value for entry in proto.resource_value_map if entry.key not in _OWN_FIELDS}
 
 
-def units(proto: yarn.ResourceProto) -> dict[str, str]:
+def units(proto: yarn_pb2.ResourceProto) -> dict[str, str]:
     """Return the units of ``other_resources`` that are not counted one by one."""
     listed = proto.resource_value_map
     return {entry.key: entry.units for entry in listed if entry.key not in _OWN_FIELDS and entry.units}
 
 
 def resource_request(
-    capability: yarn.ResourceProto,
+    capability: yarn_pb2.ResourceProto,
     count: int,
     *,
     priority: int,
@@ -231,21 +230,21 @@ def resource_request(
     node_label: Optional[str] = None,
     where: str = ANYWHERE,
     relax_locality: bool = True,
-) -> yarn.ResourceRequestProto:
+) -> yarn_pb2.ResourceRequestProto:
     """Return a request for ``count`` containers on a node, on a rack or anywhere; 0 withdraws the request.
 
     The count is the total for this (priority, allocation_request_id, capability, where). ``relax_locality`` allows any
     node of a rack or, if ``where`` is anywhere, any node in addition to the requested ones.
     """
-    return yarn.ResourceRequestProto(
-        priority=yarn.PriorityProto(priority=priority),
+    return yarn_pb2.ResourceRequestProto(
+        priority=yarn_pb2.PriorityProto(priority=priority),
         resource_name=where,
         capability=capability,
         num_containers=count,
         relax_locality=relax_locality,
         node_label_expression=node_label,
-        execution_type_request=yarn.ExecutionTypeRequestProto(
-            execution_type=yarn.GUARANTEED, enforce_execution_type=True
+        execution_type_request=yarn_pb2.ExecutionTypeRequestProto(
+            execution_type=yarn_pb2.GUARANTEED, enforce_execution_type=True
         ),
         allocation_request_id=allocation_request_id,
     )
@@ -257,8 +256,8 @@ def local_resource(
     size: int,
     modified_ms: int,
     archive: bool = False,
-    visibility: yarn.LocalResourceVisibilityProto = yarn.APPLICATION,
-) -> yarn.LocalResourceProto:
+    visibility: yarn_pb2.LocalResourceVisibilityProto = yarn_pb2.APPLICATION,
+) -> yarn_pb2.LocalResourceProto:
     """Return a file on the store for a container; size in bytes and modification time must match the store exactly.
 
     ``uri`` is percent-encoded, as URIs are. Raises ValueError if the nodes cannot resolve it (no scheme, no absolute
@@ -267,8 +266,8 @@ def local_resource(
     parts = urlsplit(uri)
     if not parts.scheme or not parts.path.startswith("/"):
         raise ValueError(f"{uri!r} is not a full URI such as hdfs://namenode/path")
-    return yarn.LocalResourceProto(
-        resource=yarn.URLProto(
+    return yarn_pb2.LocalResourceProto(
+        resource=yarn_pb2.URLProto(
             scheme=parts.scheme,
             host=_host(parts),
             port=parts.port or -1,  # Java's value for a missing port
@@ -277,7 +276,7 @@ def local_resource(
         ),
         size=size,
         timestamp=modified_ms,
-        type=yarn.ARCHIVE if archive else yarn.FILE,
+        type=yarn_pb2.ARCHIVE if archive else yarn_pb2.FILE,
         visibility=visibility,
     )
 
@@ -288,38 +287,38 @@ def _host(parts: SplitResult) -> str:
     return host_and_port.rpartition(":")[0] if parts.port else host_and_port
 
 
-def access_lists(acls: Iterable[yarn.ApplicationACLMapProto]) -> dict[str, str]:
+def access_lists(acls: Iterable[yarn_pb2.ApplicationACLMapProto]) -> dict[str, str]:
     """Return an application's access lists by their permission, VIEW_APP or MODIFY_APP."""
     prefix = "APPACCESS_"
-    return {yarn.ApplicationAccessTypeProto.Name(each.accessType)[len(prefix) :]: each.acl for each in acls}
+    return {yarn_pb2.ApplicationAccessTypeProto.Name(each.accessType)[len(prefix) :]: each.acl for each in acls}
 
 
 def launch_context(
     *,
     commands: Iterable[str],
     environment: Mapping[str, str],
-    local_resources: Mapping[str, yarn.LocalResourceProto],
+    local_resources: Mapping[str, yarn_pb2.LocalResourceProto],
     credentials: Credentials,
-    acls: Iterable[yarn.ApplicationACLMapProto] = (),
-) -> yarn.ContainerLaunchContextProto:
+    acls: Iterable[yarn_pb2.ApplicationACLMapProto] = (),
+) -> yarn_pb2.ContainerLaunchContextProto:
     """Return the launch context of a container. ``local_resources`` are by their names in its directory.
 
     The commands are joined and run as ``exec /bin/bash -c "<command>"``: the outer shell expands ``$``. ``acls`` should
     be those of the ResourceManager's answer to the registration, so that the users named there may read the logs.
     """
-    return yarn.ContainerLaunchContextProto(
+    return yarn_pb2.ContainerLaunchContextProto(
         localResources=[
-            yarn.StringLocalResourceMapProto(key=name, value=value) for name, value in local_resources.items()
+            yarn_pb2.StringLocalResourceMapProto(key=name, value=value) for name, value in local_resources.items()
         ],
         tokens=credentials.to_bytes(),
-        environment=[yarn.StringStringMapProto(key=name, value=value) for name, value in environment.items()],
+        environment=[yarn_pb2.StringStringMapProto(key=name, value=value) for name, value in environment.items()],
         command=commands,
         application_ACLs=acls,
     )
 
 
 def start_request(
-    context: yarn.ContainerLaunchContextProto, container: yarn.ContainerProto
+    context: yarn_pb2.ContainerLaunchContextProto, container: yarn_pb2.ContainerProto
 ) -> StartContainerRequestProto:
     """Return the request to start one container. Its token, from the allocation, limits what the node may start."""
     return StartContainerRequestProto(container_launch_context=context, container_token=container.container_token)
@@ -329,13 +328,13 @@ _NODE = "node"
 _NODE_PARTITION = "yarn_node_partition/"  # a node label, as a target (PlacementConstraints.NODE_PARTITION)
 _ANY_NUMBER = 2**31 - 1  # Java's Integer.MAX_VALUE
 
-Target = yarn.PlacementConstraintTargetProto
-Simple = yarn.SimplePlacementConstraintProto
+Target = yarn_pb2.PlacementConstraintTargetProto
+Simple = yarn_pb2.SimplePlacementConstraintProto
 
 
 def tag_constraint(
     scope: str, namespace: str, tags: Sequence[str], *, least: int = 0, most: Optional[int] = None
-) -> yarn.SimplePlacementConstraintProto:
+) -> yarn_pb2.SimplePlacementConstraintProto:
     """Require ``least`` to ``most`` containers with these tags on the node or rack, before this one is placed.
 
     With several tags, the largest count must reach ``least``, and the smallest count must not exceed ``most``.
@@ -349,7 +348,7 @@ def tag_constraint(
     )
 
 
-def attribute_constraint(name: str, value: str, *, equal: bool) -> yarn.SimplePlacementConstraintProto:
+def attribute_constraint(name: str, value: str, *, equal: bool) -> yarn_pb2.SimplePlacementConstraintProto:
     """Require that a node attribute has this value, or has not. A missing attribute counts as another value."""
     target = Target(targetType=Target.NODE_ATTRIBUTE, targetKey=name, targetValues=[value])
     return Simple(
@@ -357,54 +356,56 @@ def attribute_constraint(name: str, value: str, *, equal: bool) -> yarn.SimplePl
         targetExpressions=[target],
         minCardinality=1,
         maxCardinality=_ANY_NUMBER,
-        attributeOpCode=yarn.EQ if equal else yarn.NE,
+        attributeOpCode=yarn_pb2.EQ if equal else yarn_pb2.NE,
     )
 
 
 def combined_constraint(
-    rules: Sequence[yarn.SimplePlacementConstraintProto], node_label: Optional[str]
-) -> Optional[yarn.PlacementConstraintProto]:
+    rules: Sequence[yarn_pb2.SimplePlacementConstraintProto], node_label: Optional[str]
+) -> Optional[yarn_pb2.PlacementConstraintProto]:
     """Return the conjunction of the rules, on nodes with the label. Return None without rules and label.
 
     YARN uses a label only in a constraint of a single rule: with several rules it uses the queue's label.
     """
     if len(rules) > 1:
-        composite = yarn.CompositePlacementConstraintProto(
-            compositeType=yarn.CompositePlacementConstraintProto.AND,
-            childConstraints=[yarn.PlacementConstraintProto(simpleConstraint=rule) for rule in rules],
+        composite = yarn_pb2.CompositePlacementConstraintProto(
+            compositeType=yarn_pb2.CompositePlacementConstraintProto.AND,
+            childConstraints=[yarn_pb2.PlacementConstraintProto(simpleConstraint=rule) for rule in rules],
         )
-        return yarn.PlacementConstraintProto(compositeConstraint=composite)
+        return yarn_pb2.PlacementConstraintProto(compositeConstraint=composite)
     label = [Target(targetType=Target.NODE_ATTRIBUTE, targetKey=_NODE_PARTITION, targetValues=[node_label or ""])]
     if rules:
         rule = Simple()
         rule.CopyFrom(rules[0])
         rule.targetExpressions.extend(label if node_label else [])
-        return yarn.PlacementConstraintProto(simpleConstraint=rule)
+        return yarn_pb2.PlacementConstraintProto(simpleConstraint=rule)
     if node_label:
         anywhere = Simple(scope=_NODE, targetExpressions=label, minCardinality=1, maxCardinality=_ANY_NUMBER)
-        return yarn.PlacementConstraintProto(simpleConstraint=anywhere)
+        return yarn_pb2.PlacementConstraintProto(simpleConstraint=anywhere)
     return None
 
 
 def scheduling_request(
-    capability: yarn.ResourceProto,
+    capability: yarn_pb2.ResourceProto,
     count: int,
     *,
     priority: int,
     allocation_request_id: int,
     tags: Sequence[str],
-    constraint: Optional[yarn.PlacementConstraintProto],
-) -> yarn.SchedulingRequestProto:
+    constraint: Optional[yarn_pb2.PlacementConstraintProto],
+) -> yarn_pb2.SchedulingRequestProto:
     """Return a request for ``count`` containers where the constraint holds; 0 withdraws the request.
 
     The count is the total for this (priority, allocation_request_id). YARN rejects the request if anything else has
     changed since the first one.
     """
-    return yarn.SchedulingRequestProto(
+    return yarn_pb2.SchedulingRequestProto(
         allocationRequestId=allocation_request_id,
-        priority=yarn.PriorityProto(priority=priority),
-        executionType=yarn.ExecutionTypeRequestProto(execution_type=yarn.GUARANTEED, enforce_execution_type=True),
+        priority=yarn_pb2.PriorityProto(priority=priority),
+        executionType=yarn_pb2.ExecutionTypeRequestProto(
+            execution_type=yarn_pb2.GUARANTEED, enforce_execution_type=True
+        ),
         allocationTags=tags,
-        resourceSizing=yarn.ResourceSizingProto(numAllocations=count, resources=capability),
+        resourceSizing=yarn_pb2.ResourceSizingProto(numAllocations=count, resources=capability),
         placementConstraint=constraint,
     )

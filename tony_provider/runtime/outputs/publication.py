@@ -39,6 +39,8 @@ from tony_provider.runtime.storage import (
     write_atomically,
 )
 
+log = logging.getLogger(__name__)
+
 
 class PublishError(Exception):
     """An output cannot be published, not even by a retry. The message names the key in the job."""
@@ -133,8 +135,6 @@ def _not_ours(storage: Storage, target: str, training: str) -> str:
     except StorageNotFound:
         return ""
 
-
-log = logging.getLogger(__name__)
 
 _AT_ONCE = 8  # files that are renamed
 

@@ -11,7 +11,6 @@ from typing import Any, Optional
 import attrs
 
 from tony_provider.runtime.am.session import failures
-from tony_provider.runtime.am.session import failures as node_faults
 from tony_provider.runtime.am.session.actions import (
     ChooseResumePoint,
     NoteFailedResume,
@@ -90,7 +89,7 @@ class Restarts:
     def trouble(self, task: Task, failure: Failure, now: float, *, doubtful: bool = False) -> None:
         """Record the failure of a running task; see RootCause.failed. ``decide`` handles the consequences."""
         group = self._groups.of(task)
-        peers = node_faults.peers_on_other_nodes(task, self._state) if node_faults.missing_on_node(failure) else ()
+        peers = failures.peers_on_other_nodes(task, self._state) if failures.missing_on_node(failure) else ()
         group.root_cause.failed(task, failure, now, doubtful=doubtful, peers=peers)
         self._active[group.name] = group
         self.know_failure(task, failure)
@@ -215,10 +214,10 @@ class Restarts:
         if cause.failure.kind is FailureKind.STALLED:
             cause.failure = with_stacks(cause.failure, group.members)
             self._state.note("stalled", cause.failure.message, cause)
-        problem = node_faults.suspected_node_problem(cause, cause.failure, self._state)
-        if problem and node_faults.node_problem_kind(problem) not in group.suspicions:
-            group.suspicions.add(node_faults.node_problem_kind(problem))
-            cause.failure = node_faults.as_node_failure(cause.failure, problem)
+        problem = failures.suspected_node_problem(cause, cause.failure, self._state)
+        if problem and failures.node_problem_kind(problem) not in group.suspicions:
+            group.suspicions.add(failures.node_problem_kind(problem))
+            cause.failure = failures.as_node_failure(cause.failure, problem)
             self._leave_node(cause, cause.failure)
         if cause.failure.kind is FailureKind.NODE:
             group.moves += 1

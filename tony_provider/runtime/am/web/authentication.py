@@ -29,6 +29,8 @@ from tony_provider.runtime.hadoop.java_keystore import JavaKeystore, KeystoreErr
 from tony_provider.runtime.hadoop.yarn_records import AccessList
 from tony_provider.runtime.protocol.master_files import SECRET_FILE
 
+log = logging.getLogger(__name__)
+
 
 class Authenticator(ABC):
     """Authenticates users and checks what they may do."""
@@ -145,8 +147,6 @@ def _proxy_user(head: Head) -> Optional[str]:
     users = [unquote_plus(value.strip('"')) for name, _, value in cookies if name == _USER_COOKIE]
     return users[0] if len(users) == 1 else None
 
-
-log = logging.getLogger(__name__)
 
 _RESOLVE_SECONDS = 5.0  # limit for one name
 _SOONEST = 5.0  # seconds between two look-ups, even with many requests from strangers

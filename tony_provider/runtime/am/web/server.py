@@ -25,6 +25,9 @@ from tony_provider.runtime.common.network import Address
 from tony_provider.runtime.hadoop.yarn_records import MODIFY_APP, VIEW_APP
 from tony_provider.runtime.jobspec.model import PortRange
 
+log = logging.getLogger(__name__)
+
+
 JSON = "application/json"
 
 
@@ -128,8 +131,6 @@ class Router:
         prefixes = [prefix for prefix in self._prefixes if path.startswith(prefix)]
         return self._prefixes[max(prefixes, key=len)] if prefixes else None
 
-
-log = logging.getLogger(__name__)
 
 _MOST_PORTS = 1000  # attempts
 _MOST_EXPECTED = 192  # limit of connections from addresses that may be answered, such as the proxy's

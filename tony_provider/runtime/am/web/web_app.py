@@ -14,7 +14,6 @@ import attrs
 
 from tony_provider.runtime.am.master import Master
 from tony_provider.runtime.am.web import task_logs
-from tony_provider.runtime.am.web import task_logs as task_output
 from tony_provider.runtime.am.web.authentication import Authenticator, check_json, check_no_browser
 from tony_provider.runtime.am.web.control import Control, Steered
 from tony_provider.runtime.am.web.job_view import SECONDS, JobCurves
@@ -201,7 +200,7 @@ def make_router(
             Route("GET", "/status", AccessType.VIEW, control.status),
             Route("GET", "/metrics", AccessType.VIEW, Metrics(master.status).page),
             Route("GET", task_logs.LOGS_PATH, AccessType.VIEW, log.tail, below=True),
-            Route("GET", task_output.OUTPUT_PATH, AccessType.VIEW, output.piece, below=True),
+            Route("GET", task_logs.OUTPUT_PATH, AccessType.VIEW, output.piece, below=True),
             Route("PUT", "/control/stop", AccessType.MODIFY, control.stop),
             Route("PUT", "/control/checkpoint", AccessType.MODIFY, control.checkpoint),
             Route("PUT", "/control/export", AccessType.MODIFY, control.export),

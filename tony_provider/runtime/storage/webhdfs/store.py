@@ -34,6 +34,9 @@ from tony_provider.runtime.storage.webhdfs.datanodes import DataNodes, RemoteFil
 from tony_provider.runtime.storage.webhdfs.namenodes import Call, NameNodes
 from tony_provider.runtime.storage.webhdfs.transport import Deadline, Negotiate, Transport, WebHdfsAnswer, WebHdfsConfig
 
+log = logging.getLogger(__name__)
+
+
 _MOST = 10_000
 
 
@@ -71,7 +74,6 @@ class KnownDirectories:
 
 
 T = TypeVar("T")
-log = logging.getLogger(__name__)
 
 SCHEMES = ("hdfs", "webhdfs", "swebhdfs")
 _MAKING_TRIES = 2  # of a directory that another process may remove meanwhile
