@@ -234,6 +234,18 @@ def test_stages_side_cars_and_those_who_only_serve(tmp_path: Path) -> None:
     assert job.tasks["worker"].after == {"loader": Milestone.SUCCEEDED}
 
 
+def test_a_type_whose_name_changes_keeps_its_role(tmp_path: Path) -> None:
+    text = xml(
+        **{"tony.my-helper.instances": 1, "tony.my-watcher.instances": 1},
+        tony__worker__instances=2,
+        tony__application__untracked__jobtypes="my-helper",
+        tony__application__sidecar__jobtypes="my-watcher",
+        tony__containers__command="./go.sh",
+    )
+    job = parse_job(imported_text(tmp_path, "tony.xml", text).job)
+    assert (job.tasks["my_helper"].decides, job.role("my_watcher")) == (False, Role.SIDECAR)
+
+
 def test_a_service_that_others_wait_for_is_a_side_car_that_has_started(tmp_path: Path) -> None:
     text = xml(
         tony__application__untracked__jobtypes="features",

@@ -94,21 +94,26 @@ def _chief(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
         draft.leave(key, _CHIEF, value)
 
 
+def _types(draft: Draft, value: Any) -> list[str]:
+    """Return our names of the task types that a value lists."""
+    return [draft.known_type(name) or name for name in words(value)]
+
+
 def _untracked(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
-    for name in words(value):
+    for name in _types(draft, value):
         if name in draft.tasks and name != Role.PS.value:
             draft.put(("tasks", name, "decides"), False, key)
 
 
 def _sidecars(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
-    for name in words(value):
+    for name in _types(draft, value):
         if name in draft.tasks:
             draft.put(("tasks", name, "role"), Role.SIDECAR.value, key)
 
 
 def _depends_on(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
     """Make the task types that another depends on preparation: TonY requests the other's containers after their end."""
-    for other in words(value):
+    for other in _types(draft, value):
         if other in {role.value for role in Role}:
             draft.leave(key, f"{other} trains with the others, and types that train together begin together", value)
         elif other in draft.tasks:
@@ -120,7 +125,7 @@ def _depends_on(draft: Draft, key: str, value: Any, names: Sequence[str]) -> Non
 
 
 def _prepare_stage(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
-    stage = [name for name in words(value) if name in draft.tasks]
+    stage = [name for name in _types(draft, value) if name in draft.tasks]
     for name in stage:
         draft.put(("tasks", name, "role"), Role.ONCE.value, key)
     for name in draft.tasks:

@@ -13,7 +13,15 @@ from tony_provider.cluster.training import results
 from tony_provider.cluster.training.results import MOST_WARNINGS, bounded_status
 from tony_provider.operators.outcome import JobResult
 from tony_provider.runtime.common.codec import dump_json
-from tony_provider.runtime.protocol.status import Failure, FailureKind, InputStatus, JobStatus, OutputStatus
+from tony_provider.runtime.protocol.status import (
+    Failure,
+    FailureKind,
+    InputStatus,
+    JobStatus,
+    OutputStatus,
+    ProcessStatus,
+    TaskProgress,
+)
 from tony_provider.runtime.storage import LocalStorage
 from tony_provider.watching.job_watch import JobWatch, WatchLimits
 from tony_provider.watching.observation import Observation
@@ -52,6 +60,14 @@ def test_what_a_job_wrote_into_its_status_fills_no_database(tmp_path: object) ->
     assert found is not None
     assert (found.warnings[-1], len(found.warnings)) == ("19800 more warnings are left out", MOST_WARNINGS + 1)
     assert len(json.dumps(JobResult.of(ID, "hdfs:///x", None, found).to_dict())) < 1 << 20
+
+
+def test_the_processes_of_a_task_are_bounded_as_the_task_is() -> None:
+    of_process = ProcessStatus(1, 1, progress=TaskProgress(3, metrics={f"m{each}": 1.0 for each in range(20_000)}))
+    task = attrs.evolve(worker(0, "RUNNING"), further=[of_process] * 10_000)
+    (found,) = bounded_status(status("RUNNING", tasks=[task])).tasks
+    assert len(found.further) <= 1000
+    assert all(each.progress and len(each.progress.metrics) < 1000 for each in found.further)
 
 
 def test_a_place_that_is_not_the_job_s_is_named_in_few_words(tmp_path: object) -> None:

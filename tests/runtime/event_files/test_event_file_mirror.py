@@ -170,3 +170,19 @@ def test_a_file_that_cannot_be_written_here_does_not_hold_up_the_others(store: P
     done = look(mirror_of(here, f"file://{store}"))
     assert isinstance(done.trouble, OSError)
     assert files(here)["b"] == b"one"
+
+
+def test_a_copy_that_is_given_up_is_made_again(store: Path, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (store / "profile.json").write_bytes(b"x" * 100)
+    mirror, given_up = mirror_of(here, str(store)), threading.Event()
+
+    def pour(*arguments: Any) -> int:
+        given_up.set()
+        return whole(*arguments)
+
+    with monkeypatch.context() as during:
+        whole = event_file_mirror._pour
+        during.setattr(event_file_mirror, "_pour", pour)
+        mirror.round(given_up)
+    look(mirror)
+    assert files(here) == {"profile.json": b"x" * 100}

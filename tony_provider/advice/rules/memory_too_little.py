@@ -39,7 +39,7 @@ class MemoryTooLittle(Rule):
             f"Ask for {sizing.memory_text(wanted[worst])} of memory for each {worst} in place of "
             f"{sizing.memory_text(sizing.asked_memory(runs))}: {why}",
             _GAIN_AFTER_A_KILL if worst in killed else _GAIN_OF_A_NEAR_MISS,
-            confidence(1 + len(agreeing) + len(killed), 1 + len(runs.former)),
+            confidence(1 + len(agreeing) + (worst in killed), 1 + len(runs.former)),
             sizing.memory_change(wanted.items()),
             task_type=worst,
             asked_bytes=runs.now.memory_bytes,

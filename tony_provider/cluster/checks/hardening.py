@@ -45,8 +45,9 @@ def _is(wanted: str) -> Callable[[str, DaemonConfiguration], bool]:
 
 def _limits_users(value: str, settings: DaemonConfiguration) -> bool:
     """Return whether the value is false or has no effect, as with Kerberos or without the Linux executor."""
-    relevant = settings.get(_KERBEROS) != "kerberos" and settings.get(_EXECUTOR, "").endswith(_LINUX_EXECUTOR)
-    return not relevant or value.lower() == "false"
+    has_kerberos = _is("kerberos")(settings.get(_KERBEROS, ""), settings)
+    relevant = not has_kerberos and settings.get(_EXECUTOR, "").strip().endswith(_LINUX_EXECUTOR)
+    return not relevant or _is("false")(value, settings)
 
 
 def _store_is_closed(value: str, settings: DaemonConfiguration) -> bool:

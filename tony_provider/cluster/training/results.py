@@ -97,6 +97,9 @@ def _task(task: TaskStatus) -> TaskStatus:
         found = attrs.evolve(found, progress=_progress(task.progress))
     if len(task.activity) > _TEXT:
         found = attrs.evolve(found, activity=task.activity[:_TEXT])
+    if len(task.further) > _MANY or any(each.progress and _is_large(each.progress) for each in task.further):
+        bounded = (attrs.evolve(each, progress=each.progress and _progress(each.progress)) for each in task.further)
+        found = attrs.evolve(found, further=list(islice(bounded, _MANY)))
     return found
 
 

@@ -171,8 +171,9 @@ class StoreTokens:
         server = self._opened(uri)
         try:
             self._refuse_plain_http(uri, server)
+            aliases = self._aliases(server)
             token = server.get_delegation_token(renewer)
-        except StorageError as error:
+        except (StorageError, StagingFailed) as error:
             if self._key_server.setting is not None:
                 raise
             log.warning(
@@ -182,7 +183,7 @@ class StoreTokens:
                 NO_KEY_SERVER,
             )
             return
-        put_key_server_token(credentials, uri, token, self._aliases(server))
+        put_key_server_token(credentials, uri, token, aliases)
 
     def _refuse_plain_http(self, uri: str, server: KeyServer) -> None:
         plain = [address for address in server.addresses if address.startswith("http://")]

@@ -134,6 +134,8 @@ class EventFileMirror:
         except (StorageError, OSError) as error:
             done.trouble = error
             return
+        if given_up.is_set():
+            return  # the copy may be incomplete
         self._seen[local] = state
         self._bytes += status.size - before
         done.files += 1
@@ -154,7 +156,8 @@ class EventFileMirror:
             try:
                 with partial.open("wb") as target:
                     copied = _pour(source, target, given_up)
-                partial.replace(local)
+                if not given_up.is_set():
+                    partial.replace(local)
             finally:
                 partial.unlink(missing_ok=True)
             return copied

@@ -257,7 +257,10 @@ def _modified_ms(info: Mapping[str, Any]) -> int:
     for key in _MODIFIED_KEYS:
         value = info.get(key)
         if isinstance(value, str):
-            value = datetime.fromisoformat(value.replace("Z", "+00:00"))
+            try:
+                value = datetime.fromisoformat(value.replace("Z", "+00:00"))
+            except ValueError:  # another form of date
+                continue
         if isinstance(value, datetime):
             return round(value.timestamp() * 1000)
         if isinstance(value, (int, float)):

@@ -67,6 +67,17 @@ def test_one_look_after_the_other() -> None:
     assert [request.memory for request in finder.begin(103.0)] == [128]
 
 
+def test_a_container_of_an_ended_search_is_not_counted_for_the_next_one() -> None:
+    finder = RoomFinder()
+    finder.look(REQUEST, 1)
+    (first,) = finder.begin(100.0)
+    assert finder.end(103.0) is not None
+    finder.look(REQUEST, 1)
+    (second,) = finder.begin(103.0)
+    assert not finder.came(first.key, FIRST, 103.1)
+    assert finder.came(second.key, SECOND, 103.1)
+
+
 def test_the_jobs_own_containers_are_none_of_these() -> None:
     finder = RoomFinder()
     assert not finder.came(1, FIRST, 100.0)

@@ -321,6 +321,7 @@ class Found:
 class _Look:
     request: ContainerRequest
     most: int
+    keys: range = range(0)
     began: float = 0.0
     moved: float = 0.0  # time when the newest container was granted
     came: list[ContainerId] = attrs.field(factory=list)
@@ -338,6 +339,7 @@ class RoomFinder:
 
     _now: Optional[_Look] = None
     _next: Optional[_Look] = None
+    _next_key: int = FIRST_KEY  # each search has its own keys: YARN may still grant what an ended search requested
 
     def look(self, request: ContainerRequest, most: int) -> None:
         """Search for at most ``most`` containers, after the current search."""
@@ -349,14 +351,16 @@ class RoomFinder:
             return []
         self._now, self._next = self._next, None
         self._now.began = self._now.moved = now
-        return [attrs.evolve(self._now.request, key=FIRST_KEY + number) for number in range(self._now.most)]
+        self._now.keys = range(self._next_key, self._next_key + self._now.most)
+        self._next_key = self._now.keys.stop
+        return [attrs.evolve(self._now.request, key=key) for key in self._now.keys]
 
     def came(self, key: int, container: ContainerId, now: float) -> bool:
         """Return whether a container belongs to the search.
 
         The search keeps it until ``end``, so that later containers need other room.
         """
-        if self._now is None or key < FIRST_KEY:
+        if self._now is None or key not in self._now.keys:
             return False
         self._now.moved = now
         self._now.came.append(container)
@@ -371,5 +375,4 @@ class RoomFinder:
         if waits and len(look.came) < look.most:
             return None
         self._now = None
-        keys = [FIRST_KEY + number for number in range(look.most)]
-        return Found(Room(look.request.key, len(look.came)), keys, look.came)
+        return Found(Room(look.request.key, len(look.came)), list(look.keys), look.came)
