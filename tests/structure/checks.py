@@ -10,14 +10,14 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator
 
+from tests.structure.budget import PRODUCT, size
+from tests.structure.language import language
 from tests.structure.source import Module, modules
 
-PRODUCT = "tony_provider"
 HADOOP = "tests/hadoop"
 SESSION = "tony_provider.runtime.am.session"
 LIFECYCLE = f"{SESSION}.state_transitions"
 _STATES = ("state", "phase")  # of a task or container, and of the job
-_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 _ALL_OF_IT = "SessionState"  # the session's, whose attribute has the same name
 
 
@@ -63,17 +63,7 @@ def hadoop_imports() -> list[str]:
     ]
 
 
-def docstrings_of_their_own() -> list[str]:
-    """What begins with "The same" cannot be understood where it stands."""
-    return [
-        f"{module.path}:{getattr(node, 'lineno', 1)}: begins with 'The same'"
-        for module in modules(PRODUCT).values()
-        for node in ast.walk(module.tree)
-        if isinstance(node, _DOCUMENTED) and (ast.get_docstring(node) or "").startswith("The same")
-    ]
-
-
-CHECKS = (class_names, class_docstrings, docstrings_of_their_own, state_writers, hadoop_imports)
+CHECKS = (class_names, class_docstrings, state_writers, hadoop_imports, size, language)
 
 
 def _place(module: Module, node: ast.stmt | ast.expr) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.structure import checks
+from tests.structure import budget, checks, language
 from tests.structure.source import Module, imports
 
 Check = Callable[[], list[str]]
@@ -67,3 +67,33 @@ def test_another_package_in_the_tests_hadoop_is_found(monkeypatch: pytest.Monkey
     found = {name: Module(name, Path(f"{name}.py"), ast.parse(source)) for name, source in sources.items()}
     lines = broken(checks.hadoop_imports, monkeypatch, found)
     assert lines == ["tests.hadoop.java.py: imports pytest", "tests.hadoop.java.py: imports attrs"]
+
+
+def test_the_measures() -> None:
+    wide = "class A:\n    def __init__(self, a, b, c, d, e, f, *, g): pass"
+    found = {**of(a="from b import x", c=wide, d=""), "e.a": Module("e.a", Path("e/a.py"), ast.parse("y = 1"))}
+    found["b"] = Module("b", Path("b.py"), ast.parse("x = 1"))
+    assert budget.measure(found) == budget.Size(files=5, nodes=10, small_files=1, wide_constructors=1, shared_names=1)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "fault"),
+    [
+        ("What a job costs is in its history.", "a clause as subject"),
+        ("None: there is no limit of it.", "no head noun"),
+        ("The lock of somebody else is kept.", "an actor without a name"),
+        ("The session is told of each failure.", "speech of programs"),
+        ("The upload goes on after a restart.", "dialect"),
+    ],
+)
+def test_a_sentence_that_is_hard_to_read_is_found(sentence: str, fault: str) -> None:
+    assert language.faults(sentence) == [fault]
+
+
+def test_a_plain_sentence_breaks_no_rule() -> None:
+    assert language.faults("Return the seconds until the token ends.") == []
+
+
+def test_each_trailing_comment_is_a_text() -> None:
+    text = "Stop the process.\n\nWait for ``seconds`` and send the second signal. Raises OSError if it is gone."
+    assert language.sentences(text) == ["Wait for CODE and send the second signal.", "Raises OSError if it is gone."]
