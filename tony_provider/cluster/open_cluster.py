@@ -18,7 +18,7 @@ from tony_provider.runtime.application import OtherHdfs
 from tony_provider.runtime.common.files import ForeignDirectoryError, expect_own_directory
 from tony_provider.runtime.storage import local_path, uris
 from tony_provider.runtime.storage.base import Storage
-from tony_provider.runtime.storage.stores import SeveralHdfs, open_storage
+from tony_provider.runtime.storage.stores import open_storage
 from tony_provider.runtime.storage.webhdfs.key_server import KeyServer
 from tony_provider.runtime.storage.webhdfs.store import SCHEMES, WebHdfsStorage
 from tony_provider.runtime.storage.webhdfs.transport import WebHdfsConfig, as_storage_errors
@@ -108,12 +108,14 @@ def _open_yarn(settings: Settings, yarn: YarnSettings) -> OpenCluster:
     webhdfs = as_who(yarn.webhdfs)
     staging_dir = _staging_uri(settings.staging_dir or f"/user/{user}/.tony", rest)
     cluster = YarnCluster(rest, user=user, scheduler=yarn.scheduler, autoscaling=yarn.autoscaling)
-    storage = open_storage(staging_dir, webhdfs=webhdfs, negotiate=negotiate if yarn.kerberos else None, confined=True)
-    if not isinstance(storage, WebHdfsStorage):
-        return OpenCluster(settings, cluster, storage, staging_dir, nodes_webhdfs=None)
     aside = as_storage_errors(negotiate, ClusterAuthError)  # authentication to a server other than the store's
     speaks = aside if yarn.kerberos else None
     others = {each.name: WebHdfsStorage(as_who(each.webhdfs), negotiate=speaks) for each in yarn.other_hdfs}
+    storage = open_storage(
+        staging_dir, webhdfs=webhdfs, negotiate=negotiate if yarn.kerberos else None, others=others, confined=True
+    )
+    if not isinstance(storage, WebHdfsStorage):
+        return OpenCluster(settings, cluster, storage, staging_dir, nodes_webhdfs=None)
     tokens = None
     if yarn.kerberos:
         open_server = partial(KeyServer, webhdfs=webhdfs, negotiate=aside)
@@ -125,7 +127,7 @@ def _open_yarn(settings: Settings, yarn: YarnSettings) -> OpenCluster:
     return OpenCluster(
         settings,
         cluster,
-        SeveralHdfs(storage, others) if others else storage,
+        storage,
         staging_dir,
         on_nodes(webhdfs),
         tokens,

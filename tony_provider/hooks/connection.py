@@ -334,7 +334,7 @@ def _other_hdfs(extra: _Extra) -> list[OtherHdfs]:
     verify = extra.flag_or_text("verify", True)
     found = []
     for name, addresses in extra.named_texts("other_hdfs").items():
-        if "/" in name or not addresses:
+        if not name or "/" in name or not addresses:
             what = (
                 f"has {name!r}; write <what its URIs name it by>=<its WebHDFS addresses>, such as ns2=http://nn3:9870"
             )
