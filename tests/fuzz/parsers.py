@@ -56,7 +56,7 @@ from tony_provider.runtime.executor.virtual_environment import NodePython
 from tony_provider.runtime.frameworks.base import ClusterSpec, TaskAddress
 from tony_provider.runtime.hadoop.errors import CredentialsError
 from tony_provider.runtime.hadoop.tokens import Credentials
-from tony_provider.runtime.history.events import EventSegmentHeader, read_event_lines, read_event_segment
+from tony_provider.runtime.history.events import EventSegmentHeader, read_event_segment
 from tony_provider.runtime.history.samples import SampleSegmentHeader, read_segment
 from tony_provider.runtime.history.segment_files import compressed
 from tony_provider.runtime.inputs.parquet_footer import ParquetError, parse_footer
@@ -457,11 +457,10 @@ PYTHON = _json({"executable": "/usr/bin/python3.12", "version": [3, 12], "packag
 SUMMARY = _json({"application_id": "a", "seconds": 5, "tasks": [], "metrics": {"loss": 1}})
 OTHERS = [
     Parser("json", read_json, lambda: JSON_OF_ALL, (BoundedJsonError,)),
-    Parser("events", functools.partial(read_event_lines, most_events=1000), lambda: [EVENT_LINE * 2]),
     Parser(
         "event-segment",
         functools.partial(read_event_segment, most_bytes=1 << 20, most_events=1000),
-        lambda: [EVENT_LINE],
+        lambda: [EVENT_LINE, EVENT_LINE * 2],
         seal=with_header(attrs.asdict(EventSegmentHeader())),
     ),
     Parser(

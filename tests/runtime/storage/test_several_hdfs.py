@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from tests.runtime.storage.servers import Reply, Request, scripted
-from tony_provider.runtime.storage import StorageInvalidPath, WebHdfsConfig, WebHdfsStorage
+from tony_provider.runtime.storage import Storage, StorageInvalidPath, WebHdfsConfig, WebHdfsStorage
 from tony_provider.runtime.storage.base import Readers, Right, SharedFiles
 from tony_provider.runtime.storage.webhdfs.key_server import key_server_addresses
 
@@ -21,7 +21,7 @@ BOB = Readers(("bob",))
 
 @attrs.define
 class Several:
-    storage: WebHdfsStorage
+    storage: Storage
     own: list[Request]
     other: list[Request]
 
