@@ -17,6 +17,17 @@ _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,120}")
 MOST_TOLD = 100  # problems in an error's message
 _LONGEST = 1000  # characters of each problem in the message
 
+# Names in other systems whose spelling is too different to guess.
+_OTHER_NAMES = {
+    "cores": "vcores",
+    "count": "instances",
+    "cpu": "vcores",
+    "cpus": "vcores",
+    "num_instances": "instances",
+    "replicas": "instances",
+    "venv": "python_env",
+}
+
 _short = reprlib.Repr()
 _short.maxstring = _short.maxother = _short.maxlong = 120
 _short.maxdict = _short.maxlist = 4
@@ -79,3 +90,17 @@ def child(path: str, key: object) -> str:
 def item(path: str, index: int) -> str:
     """Return the path of a list element: ``files[0]``."""
     return f"{path}[{index}]"
+
+
+def suggestion(name: str, allowed: list[str]) -> str:
+    """Return the hint ``; did you mean x?`` if one of ``allowed`` is close, otherwise an empty string."""
+    import difflib  # here: processes on nodes load this module, and never need it
+
+    other = _OTHER_NAMES.get(name.lower())
+    close = [other] if other in allowed else difflib.get_close_matches(name.lower(), allowed, n=1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def must_be_among(name: str, allowed: list[str]) -> str:
+    """Return ``suggestion``, or the hint ``; there are x, y`` if none is close."""
+    return suggestion(name, allowed) or f"; there are {', '.join(allowed)}"

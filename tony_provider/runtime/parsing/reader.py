@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Union, get_args, get_origin
@@ -38,7 +37,7 @@ from tony_provider.runtime.jobspec.model import (
     unmarked,
 )
 from tony_provider.runtime.jobspec.placement import Placement, PlacementConstraint
-from tony_provider.runtime.jobspec.problems import NOT_GIVEN, Problem, child, item
+from tony_provider.runtime.jobspec.problems import NOT_GIVEN, Problem, child, item, suggestion
 from tony_provider.runtime.jobspec.units import (
     UnitError,
     parse_boolean,
@@ -75,17 +74,6 @@ _AMOUNTS: dict[Any, Callable[[object], Any]] = {
     bool: parse_boolean,
 }
 
-# Names in other systems whose spelling is too different to guess.
-_OTHER_NAMES = {
-    "cores": "vcores",
-    "count": "instances",
-    "cpu": "vcores",
-    "cpus": "vcores",
-    "num_instances": "instances",
-    "replicas": "instances",
-    "venv": "python_env",
-}
-
 _LEVELS: tuple[tuple[type[Any], str], ...] = (
     (JobSpec, "the top level"),
     (TaskSpec, "tasks.<type>"),
@@ -103,13 +91,6 @@ _LEVELS: tuple[tuple[type[Any], str], ...] = (
     (InputSpec, "inputs.<name>"),
     (OutputSpec, "outputs.<name>"),
 )
-
-
-def suggestion(name: str, allowed: list[str]) -> str:
-    """Return the hint ``; did you mean x?`` if one of ``allowed`` is close, otherwise an empty string."""
-    other = _OTHER_NAMES.get(name.lower())
-    close = [other] if other in allowed else difflib.get_close_matches(name.lower(), allowed, n=1)
-    return f"; did you mean {close[0]}?" if close else ""
 
 
 class Reader:

@@ -26,8 +26,7 @@ from tony_provider.runtime.jobspec.placement import (
     TagTarget,
     own_tags,
 )
-from tony_provider.runtime.jobspec.problems import NOT_GIVEN, Problem, child, item
-from tony_provider.runtime.parsing.reader import suggestion
+from tony_provider.runtime.jobspec.problems import NOT_GIVEN, Problem, child, item, suggestion
 
 JOBS_OWN = "docker"  # path of the job's key, which the types' keys override
 

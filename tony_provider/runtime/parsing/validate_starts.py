@@ -22,9 +22,8 @@ from tony_provider.runtime.jobspec.model import (
     StartRule,
 )
 from tony_provider.runtime.jobspec.opening_hours import read_hours
-from tony_provider.runtime.jobspec.problems import Problem, child, item
+from tony_provider.runtime.jobspec.problems import Problem, child, item, must_be_among
 from tony_provider.runtime.jobspec.task_types import in_cluster
-from tony_provider.runtime.parsing.reader import suggestion
 
 _SERVES = (Role.PS, Role.EVALUATOR, Role.SIDECAR)
 """Roles of tasks that the end of the others stops."""
@@ -51,7 +50,7 @@ def _path(task_type: str, other: str) -> str:
 def _wait(job: JobSpec, framework: Framework, task_type: str, other: str, milestone: Milestone) -> Iterator[Problem]:
     path = _path(task_type, other)
     if other not in job.tasks:
-        hint = suggestion(other, list(job.tasks)) or f"; there are {', '.join(job.tasks)}"
+        hint = must_be_among(other, list(job.tasks))
         yield Problem(path, milestone.value, f"there is no task type {other}{hint}")
         return
     if milestone is Milestone.READY and job.tasks[other].ready is None:
