@@ -12,8 +12,6 @@ import select
 import socket
 import ssl
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any, Callable, Optional, Protocol, cast
 from urllib.parse import quote, urlsplit
@@ -92,34 +90,9 @@ class WebHdfsConfig:
     """Seconds for one request to the NameNodes in all, with every retry and failover."""
 
 
-def as_storage_errors(negotiate: Negotiate, kind: type[Exception]) -> Negotiate:
-    """Wrap ``negotiate`` so that its errors of this kind become StorageAuthErrors."""
-
-    def speak(host: str) -> SpnegoExchange:
-        with _translated(host, kind):
-            return _Exchange(negotiate(host), host, kind)
-
-    return speak
-
-
-class _Exchange:
-    def __init__(self, exchange: SpnegoExchange, host: str, kind: type[Exception]) -> None:
-        self.authorization = exchange.authorization
-        self._exchange = exchange
-        self._host = host
-        self._kind = kind
-
-    def check(self, answer: Optional[str]) -> None:
-        with _translated(self._host, self._kind):
-            self._exchange.check(answer)
-
-
-@contextmanager
-def _translated(host: str, kind: type[Exception]) -> Iterator[None]:
-    try:
-        yield
-    except kind as error:
-        raise StorageAuthError(f"HTTP@{host}", "speak with", str(error)) from error
+def spnego_error(host: str, problem: str, advice: Optional[str] = None) -> StorageAuthError:
+    """Return the error of an exchange with a server, for ``gss.Tickets``."""
+    return StorageAuthError(f"HTTP@{host}", "speak with", problem, advice)
 
 
 class NoDataNode(errors.StorageUnreachable):
