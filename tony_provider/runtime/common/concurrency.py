@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import threading
 import time
 from collections import deque
@@ -107,10 +108,13 @@ FIRST_PAUSE = 1.0  # seconds between the first attempts, doubled up to
 LONGEST_PAUSE = 15.0
 
 
-def pauses(first: float, longest: float) -> Iterator[float]:
-    """Yield pauses between attempts, in seconds, that grow from ``first`` to ``longest``, without an end."""
+def pauses(first: float, longest: float, jitter: float = 0.0) -> Iterator[float]:
+    """Yield pauses between attempts, in seconds, that grow from ``first`` to ``longest``, without an end.
+
+    ``jitter``: multiply each pause by a random factor in 1 ± this.
+    """
     while True:
-        yield first
+        yield first * random.uniform(1 - jitter, 1 + jitter)  # noqa: S311 - spreads load, guards nothing
         first = min(2 * first, longest)
 
 
