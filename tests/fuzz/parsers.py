@@ -70,7 +70,7 @@ from tony_provider.runtime.protocol.master_files import FinalReport
 from tony_provider.runtime.protocol.status import JobStatus, TokenLife
 from tony_provider.runtime.protocol.tunnel_streams import FrameError, FrameReader, pack_frames
 from tony_provider.runtime.storage.errors import StorageError
-from tony_provider.runtime.storage.webhdfs.transport import NotNow, WebHdfsAnswer, check
+from tony_provider.runtime.storage.webhdfs.transport import NotNow, WebHdfsAnswer, check_answer
 from tony_provider.watching.task_output import OutputLines
 
 SAMPLES = Path(__file__).parents[1] / "runtime"
@@ -237,7 +237,7 @@ def _lines(data: bytes) -> None:
 
 
 def _answer(data: bytes) -> None:
-    check(WebHdfsAnswer(403, None, data), "hdfs:///a", "read")
+    check_answer(WebHdfsAnswer(403, None, data), "hdfs:///a", "read")
 
 
 def _unpack(data: bytes) -> None:

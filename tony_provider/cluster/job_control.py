@@ -15,7 +15,7 @@ from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.common.codec import CodecError, from_plain
 from tony_provider.runtime.jobspec.model import GrowRule, JobSpec
 from tony_provider.runtime.jobspec.problems import told
-from tony_provider.runtime.jobspec.task_types import refusal
+from tony_provider.runtime.jobspec.task_types import resize_refusal
 from tony_provider.runtime.protocol.status import ExportedModel, JobStatus
 from tony_provider.runtime.storage.base import Storage
 
@@ -43,7 +43,7 @@ def check_resize(cluster: Cluster, storage: Storage, application_dir: str, count
     if job is None:
         log.warning("Whether the cluster could hold so many cannot be told beforehand: %s", "; ".join(missing))
         return
-    if problem := refusal(job, counts):
+    if problem := resize_refusal(job, counts):
         raise NotResizable(problem)
     try:
         cluster.check(resized(job, counts))

@@ -34,8 +34,8 @@ from tony_provider.runtime.jobspec.container_content import (
     named_environments,
     named_resources,
     node_directory,
-    parts,
     python_env_kind,
+    python_env_parts,
     without_tensorboard_task,
 )
 from tony_provider.runtime.jobspec.model import CheckpointFormat, JobSpec, PythonEnv, Resource, TaskSpec
@@ -62,7 +62,7 @@ def named_objects(job: JobSpec) -> Iterator[NamedObject]:
         yield NamedObject(resource.path, resource.resource.source)
     for key, _, environment in named_environments(job):
         if python_env_kind(environment) is not EnvironmentKind.DIRECTORY:
-            yield from (NamedObject(key, part) for part in parts(environment))
+            yield from (NamedObject(key, part) for part in python_env_parts(environment))
     if job.docker is not None and job.docker.client_config is not None:
         yield NamedObject("docker.client_config", job.docker.client_config)
     for name, spec in job.inputs.items():

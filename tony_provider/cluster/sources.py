@@ -32,8 +32,8 @@ from tony_provider.runtime.jobspec.container_content import (
     is_archived,
     named_environments,
     named_resources,
-    parts,
     python_env_kind,
+    python_env_parts,
 )
 from tony_provider.runtime.jobspec.model import JobSpec, PythonEnv, unmarked
 from tony_provider.runtime.storage import uris
@@ -352,7 +352,7 @@ class SourceFinder:
 
     def _add_environment(self, use: _Use, environment: PythonEnv) -> None:
         kind = python_env_kind(environment)
-        for given in parts(environment):
+        for given in python_env_parts(environment):
             source, stored = unmarked(given)
             if kind is EnvironmentKind.ARCHIVE:
                 self._add_archive(use, source, contract.PYTHON_ENV_DIR, stored=stored)

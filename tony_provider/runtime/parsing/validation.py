@@ -17,8 +17,8 @@ from tony_provider.runtime.jobspec.container_content import (
     PYTHON_ENV_FORMS,
     env_by_path,
     named_environments,
-    parts,
     python_env_kind,
+    python_env_parts,
     tensorboard_task,
 )
 from tony_provider.runtime.jobspec.model import (
@@ -256,7 +256,7 @@ def _names(job: JobSpec) -> Iterator[Problem]:
     if job.docker is not None and job.docker.client_config is not None:
         yield from _marks("docker.client_config", unmarked(job.docker.client_config))
     for path, _, environment in named_environments(job):
-        yield from _marks(path, *map(unmarked, parts(environment)))
+        yield from _marks(path, *map(unmarked, python_env_parts(environment)))
         if python_env_kind(environment) is None:
             yield Problem(path, environment, f"several are wheels, and nothing else; one is {PYTHON_ENV_FORMS}")
         elif environment.lower().endswith(_NOT_UNPACKED):

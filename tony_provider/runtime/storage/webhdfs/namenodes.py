@@ -25,7 +25,7 @@ from tony_provider.runtime.storage.webhdfs.transport import (
     SpnegoExchange,
     Transport,
     WebHdfsAnswer,
-    check,
+    check_answer,
     describe_failure,
     watch,
 )
@@ -118,7 +118,7 @@ class NameNodes:
                 call.perhaps_done = True
                 raise
         self.clock_ahead = server_clock_ahead(answer.date, asked, time.time(), self.clock_ahead)
-        check(answer, str(call.uri), call.what)
+        check_answer(answer, str(call.uri), call.what)
         return answer
 
     def _warn(self, address: str, call: Call, problem: str) -> None:

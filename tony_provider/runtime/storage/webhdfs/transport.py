@@ -183,7 +183,7 @@ class WebHdfsAnswer:
         return value
 
 
-def check(answer: WebHdfsAnswer, uri: str, operation: str) -> None:
+def check_answer(answer: WebHdfsAnswer, uri: str, operation: str) -> None:
     """Check an answer: success (200, 201) and redirection (307) pass.
 
     Raises NotNow, or the StorageError for the answer's error.
