@@ -60,7 +60,7 @@ from tony_provider.runtime.history.events import EventSegmentHeader, read_event_
 from tony_provider.runtime.history.samples import SampleSegmentHeader, read_segment
 from tony_provider.runtime.history.segment_files import compressed
 from tony_provider.runtime.inputs.parquet_footer import ParquetError, parse_footer
-from tony_provider.runtime.inputs.shard_queue import Settled
+from tony_provider.runtime.inputs.shard_queue import ShardCommit
 from tony_provider.runtime.inputs.shards import InputShard
 from tony_provider.runtime.jobspec.model import Role
 from tony_provider.runtime.outputs.publication import OutputMark
@@ -469,7 +469,7 @@ OTHERS = [
         lambda: [_json(SAMPLE) + b"\n"],
         seal=with_header(attrs.asdict(SampleSegmentHeader())),
     ),
-    Parser("commit", Settled.of_line, lambda: [COMMIT], (ValueError,)),
+    Parser("commit", ShardCommit.of_line, lambda: [COMMIT], (ValueError,)),
     Parser("shard", InputShard.of_line, lambda: [SHARD], (ValueError,)),
     Parser("parquet", _footer, _footers, (ParquetError,)),
     Parser(

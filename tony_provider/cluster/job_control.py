@@ -14,7 +14,7 @@ from tony_provider.cluster.records.history import read_specification
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.common.codec import CodecError, from_plain
 from tony_provider.runtime.jobspec.model import GrowRule, JobSpec
-from tony_provider.runtime.jobspec.problems import told
+from tony_provider.runtime.jobspec.problems import first_problems
 from tony_provider.runtime.jobspec.task_types import resize_refusal
 from tony_provider.runtime.protocol.status import ExportedModel, JobStatus
 from tony_provider.runtime.storage.base import Storage
@@ -49,7 +49,9 @@ def check_resize(cluster: Cluster, storage: Storage, application_dir: str, count
         cluster.check(resized(job, counts))
     except JobRejected as error:
         wanted = ", ".join(f"{name}={number}" for name, number in counts.items())
-        raise NotResizable(f"{wanted} cannot be had on this cluster: {'; '.join(told(error.problems))}") from error
+        raise NotResizable(
+            f"{wanted} cannot be had on this cluster: {'; '.join(first_problems(error.problems))}"
+        ) from error
 
 
 def resized(job: JobSpec, counts: Mapping[str, int]) -> JobSpec:

@@ -15,7 +15,7 @@ from tony_provider.cluster.errors import ConfigurationHidden, ConnectionProblem
 from tony_provider.cluster.interface import Cluster, Pages
 from tony_provider.cluster.settings import CA_FILE_ADVICE, Settings, YarnSettings, ca_file_problem
 from tony_provider.runtime.application import OtherHdfs
-from tony_provider.runtime.common.files import ForeignDirectoryError, expect_own_directory
+from tony_provider.runtime.common.files import UnsafeDirectoryError, expect_own_directory
 from tony_provider.runtime.storage import local_path, uris
 from tony_provider.runtime.storage.base import Storage
 from tony_provider.runtime.storage.stores import open_storage
@@ -76,7 +76,7 @@ def _open_local(settings: Settings) -> OpenCluster:
     for field, directory in (("staging_dir", local_path(staging_dir)), ("local_root", settings.local.root)):
         try:
             expect_own_directory(directory)
-        except (ForeignDirectoryError, OSError) as error:
+        except (UnsafeDirectoryError, OSError) as error:
             raise ConnectionProblem(f"{field} of the tony connection cannot be used: {error}") from error
     cluster = LocalCluster(settings.local)
     if settings.proxy_user not in (None, cluster.user):

@@ -14,7 +14,7 @@ NOT_GIVEN: Any = attrs.NOTHING
 
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,120}")
 
-MOST_TOLD = 100  # problems in an error's message
+MOST_LISTED = 100  # problems in an error's message
 _LONGEST = 1000  # characters of each problem in the message
 
 # Names in other systems whose spelling is too different to guess.
@@ -57,7 +57,7 @@ class SpecError(ValueError):
         self.problems = tuple(problems)
         count = "one problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
         super().__init__(
-            "\n".join([f"the job specification has {count}:", *(f"  {each}" for each in told(self.problems))])
+            "\n".join([f"the job specification has {count}:", *(f"  {each}" for each in first_problems(self.problems))])
         )
 
     def __reduce__(self) -> tuple[type[SpecError], tuple[tuple[Problem, ...]]]:
@@ -72,9 +72,9 @@ def shown(value: object) -> str:
         return f"a very large {type(value).__name__}"
 
 
-def told(problems: Sequence[object]) -> list[str]:
-    """Format problems for a message: the first MOST_TOLD, each of at most 1,000 characters, and how many more."""
-    texts = [str(each) for each in problems[:MOST_TOLD]]
+def first_problems(problems: Sequence[object]) -> list[str]:
+    """Format problems for a message: the first MOST_LISTED, each of at most 1,000 characters, and how many more."""
+    texts = [str(each) for each in problems[:MOST_LISTED]]
     found = [text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…" for text in texts]
     more = len(problems) - len(found)
     return [*found, f"and {more} more"] if more > 0 else found

@@ -117,8 +117,8 @@ class Reader:
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
-        self.rendered: dict[str, object] = {}  # amounts by path, as written
-        self.incomplete: set[str] = set()  # paths of mappings that lack an invalid element
+        self.values_as_written: dict[str, object] = {}  # amounts by path, as written
+        self.partly_read: set[str] = set()  # paths of mappings that lack an invalid element
 
     def read_job(self, value: Mapping[str, Any]) -> JobSpec:
         """Return the job as far as it is readable. It is valid only if there are no problems."""
@@ -153,7 +153,7 @@ class Reader:
         return self._object(wanted, expand(value) if isinstance(value, kinds) else value, path)
 
     def _amount(self, parse: Callable[[object], Any], value: object, path: str) -> Any:
-        self.rendered[path] = value
+        self.values_as_written[path] = value
         try:
             return parse(value)
         except UnitError as error:
@@ -208,11 +208,11 @@ class Reader:
             below = child(path, key)
             if not isinstance(key, str):
                 self._fail(below, key, "a key must be text")
-                self.incomplete.add(path)
+                self.partly_read.add(path)
             elif element is not None:
                 read = self._scalar_as_text(element, below) if wanted is str else self._read(wanted, element, below)
                 if read is _UNREADABLE:
-                    self.incomplete.add(path)
+                    self.partly_read.add(path)
                 else:
                     result[key] = read
         return result
