@@ -259,8 +259,8 @@ class Tickets:
         major = int(getattr(self._gss, function)(ctypes.byref(minor), *arguments))
         if major in (_COMPLETE, _CONTINUE):
             return major
-        # The message of the mechanism is more specific, if it has one.
-        found = self._messages(minor.value, _MECHANISM_CODE) if minor.value else []
+        # The message of the mechanism is more specific, unless it is "Success".
+        found = [text for text in self._messages(minor.value, _MECHANISM_CODE) if text not in ("", "Success")]
         found = found or self._messages(major & 0xFFFFFFFF, _GSS_CODE)
         raise GssError(explained("; ".join(found) or f"GSS-API error {major:#x}"))
 
