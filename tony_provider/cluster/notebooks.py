@@ -67,7 +67,7 @@ def named_objects(job: JobSpec) -> Iterator[NamedObject]:
         yield NamedObject("docker.client_config", job.docker.client_config)
     for name, spec in job.inputs.items():
         for index, path in enumerate(spec.paths):
-            yield NamedObject(item(child(child("inputs", name), "paths"), index), path, is_input=True)
+            yield NamedObject(item(child("inputs", name, "paths"), index), path, is_input=True)
 
 
 _MASKED = "***"  # Airflow's mask
@@ -340,7 +340,7 @@ def expect_kernel(opened: OpenCluster, job: JobSpec, search_path: Sequence[Path]
         named = job.python_env_of(name)
         if named is None:
             continue
-        key = PYTHON_ENV_KEY if task.python_env is None else child(child("tasks", name), PYTHON_ENV_KEY)
+        key = PYTHON_ENV_KEY if task.python_env is None else child("tasks", name, PYTHON_ENV_KEY)
         packages = _known(contents.get(key), sources, key)
         if python_env_kind(named) is EnvironmentKind.DIRECTORY and opened.settings.backend is Backend.LOCAL:
             packages = packages_of_directory(Path(node_directory(named)))  # this machine is the node

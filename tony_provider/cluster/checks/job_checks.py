@@ -287,7 +287,7 @@ def check_outputs(job: JobSpec, storage: Storage, staging_dir: str, training: st
 
 def _output_problems(job: JobSpec, name: str, staging_dir: str, training: str, stores: JobStores) -> Iterator[str]:
     spec = job.outputs[name]
-    where = child(child("outputs", name), "path")
+    where = child("outputs", name, "path")
     layout = Layout(staging_dir)
     ours = next((each for each in (layout.jobs_dir, layout.cache_dir) if _overlap(spec.path, each)), None)
     if ours:

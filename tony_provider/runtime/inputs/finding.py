@@ -189,7 +189,7 @@ def _named_at(
 ) -> Iterator[FileStatus]:
     """Yield the files of one path of the input."""
     written = spec.paths[index]
-    where = item(child(child("inputs", name), "paths"), index)
+    where = item(child("inputs", name, "paths"), index)
     empty = True
     for status in _files(where, written, stores, check_cancelled):
         empty = False

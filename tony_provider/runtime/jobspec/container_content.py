@@ -171,7 +171,7 @@ def named_environments(job: JobSpec) -> Iterator[tuple[str, Optional[str], Pytho
         yield PYTHON_ENV_KEY, None, job.python_env
     for name, task in job.tasks.items():
         if task.python_env is not None:
-            yield child(child("tasks", name), PYTHON_ENV_KEY), name, task.python_env
+            yield child("tasks", name, PYTHON_ENV_KEY), name, task.python_env
 
 
 FILES = "files"
@@ -212,5 +212,5 @@ def named_resources(job: JobSpec) -> Iterator[NamedResource]:
 def env_by_path(job: JobSpec) -> dict[str, Mapping[str, str]]:
     """Return the variables of the job, of each task type and of TensorBoard, by the path of their key."""
     own = {"tensorboard.env": job.tensorboard.env} if job.tensorboard else {}
-    tasks = {child(child("tasks", name), "env"): task.env for name, task in job.tasks.items()}
+    tasks = {child("tasks", name, "env"): task.env for name, task in job.tasks.items()}
     return {"env": job.env, **tasks, **own}

@@ -80,11 +80,14 @@ def first_problems(problems: Sequence[object]) -> list[str]:
     return [*found, f"and {more} more"] if more > 0 else found
 
 
-def child(path: str, key: object) -> str:
-    """Return the path of a key below ``path``: ``tasks.worker``, ``env['A B']``."""
-    if isinstance(key, str) and _PLAIN_KEY.fullmatch(key):
-        return f"{path}.{key}" if path else key
-    return f"{path}[{shown(key)}]"
+def child(path: str, *keys: object) -> str:
+    """Return the path of a key below ``path``, and of each key below that: ``tasks.worker``, ``env['A B']``."""
+    for key in keys:
+        if isinstance(key, str) and _PLAIN_KEY.fullmatch(key):
+            path = f"{path}.{key}" if path else key
+        else:
+            path = f"{path}[{shown(key)}]"
+    return path
 
 
 def item(path: str, index: int) -> str:

@@ -184,7 +184,7 @@ def _inputs(job: JobSpec) -> Iterator[tuple[str, Uri]]:
                 parsed = uris.parse(written)
             except StorageInvalidPath:
                 continue  # reported for the input itself
-            yield item(child(child("inputs", name), "paths"), index), parsed
+            yield item(child("inputs", name, "paths"), index), parsed
 
 
 def _relation(place: Uri, other: Uri) -> str:

@@ -158,7 +158,7 @@ def _bounds(job: JobSpec) -> Iterator[Problem]:
         yield from _at_least(lowest, path, _value(job, path))
     for task_type, task in job.tasks.items():
         for name, lowest in _LOWEST_OF_TASKS.items():
-            yield from _at_least(lowest, child(child("tasks", task_type), name), getattr(task, name))
+            yield from _at_least(lowest, child("tasks", task_type, name), getattr(task, name))
     for path in _MORE_THAN_ZERO:
         value = _value(job, path)
         if value is not None and value <= 0:
@@ -181,7 +181,7 @@ def _tasks(job: JobSpec, framework: Optional[Framework]) -> Iterator[Problem]:
         largest = max(job.tasks, key=lambda each: job.tasks[each].instances)
         what = f"the job has {job.size} tasks in all, and one application master serves {_MOST_TASKS}; give fewer"
         yield Problem(
-            child(child("tasks", largest), "instances"),
+            child("tasks", largest, "instances"),
             job.tasks[largest].instances,
             f"{what}, with several processes in each (processes), or several jobs",
         )
@@ -208,7 +208,7 @@ def _tasks(job: JobSpec, framework: Optional[Framework]) -> Iterator[Problem]:
 
 
 def _command(framework: Optional[Framework], task_type: str, task: TaskSpec) -> Iterator[Problem]:
-    path = child(child("tasks", task_type), "command")
+    path = child("tasks", task_type, "command")
     if task.command and not task.command.strip():
         yield Problem(path, task.command, "must not be empty")
     if not task.command and not (framework and framework.default_command(role_of(task_type, task))):
@@ -217,7 +217,7 @@ def _command(framework: Optional[Framework], task_type: str, task: TaskSpec) -> 
 
 def _resources(task: TaskSpec, path: str) -> Iterator[Problem]:
     for name, amount in task.resources.items():
-        where = child(child(path, "resources"), name)
+        where = child(path, "resources", name)
         yield from _at_least(1, where, amount.value)
         if name in _OWN_RESOURCES:
             yield Problem(where, amount.plain, f"is given as {child(path, _OWN_RESOURCES[name])}")
@@ -226,7 +226,7 @@ def _resources(task: TaskSpec, path: str) -> Iterator[Problem]:
 
 
 def _processes(job: JobSpec, framework: Optional[Framework], task_type: str, task: TaskSpec) -> Iterator[Problem]:
-    path = child(child("tasks", task_type), "processes")
+    path = child("tasks", task_type, "processes")
     if task.processes == PER_GPU and task.gpus == 0:
         yield Problem(path, task.processes, "is one process for each GPU, and gpus is 0; give gpus, or a number")
     role = role_of(task_type, task)
@@ -242,7 +242,7 @@ def _at_least(least: int, path: str, value: Optional[int]) -> Iterator[Problem]:
 
 def _node_labels(job: JobSpec) -> Iterator[Problem]:
     given = {path: _value(job, path) for path in ("node_label", "am.node_label", "tensorboard.node_label")}
-    given.update({child(child("tasks", name), "node_label"): task.node_label for name, task in job.tasks.items()})
+    given.update({child("tasks", name, "node_label"): task.node_label for name, task in job.tasks.items()})
     for path, label in given.items():
         if label is not None and not NODE_LABEL.fullmatch(label):
             yield Problem(path, label, "a node label has letters, digits, - and _, and is one label, no expression")
@@ -350,7 +350,7 @@ def _environment(job: JobSpec) -> Iterator[Problem]:
     for task_type, task in job.tasks.items():
         for index, name in enumerate(task.secrets):
             if name not in job.secrets:
-                path = item(child(child("tasks", task_type), "secrets"), index)
+                path = item(child("tasks", task_type, "secrets"), index)
                 known = ", ".join(job.secrets) or "none"
                 yield Problem(path, name, f"is none of the job's secrets, which are: {known}")
 
@@ -391,7 +391,7 @@ def _sizes(job: JobSpec, framework: Optional[Framework]) -> Iterator[Problem]:
 def _min_instances(job: JobSpec, framework: Optional[Framework], task_type: str, task: TaskSpec) -> Iterator[Problem]:
     if task.min_instances is None:
         return
-    path = child(child("tasks", task_type), "min_instances")
+    path = child("tasks", task_type, "min_instances")
     if task.min_instances > task.instances:
         yield Problem(path, task.min_instances, f"must not be more than instances ({task.instances})")
     if framework is not None and not framework.elastic(role_of(task_type, task)):
@@ -402,7 +402,7 @@ def _min_instances(job: JobSpec, framework: Optional[Framework], task_type: str,
 def _max_instances(job: JobSpec, framework: Optional[Framework], task_type: str, task: TaskSpec) -> Iterator[Problem]:
     if task.max_instances is None:
         return
-    path, role = child(child("tasks", task_type), "max_instances"), role_of(task_type, task)
+    path, role = child("tasks", task_type, "max_instances"), role_of(task_type, task)
     if task.max_instances < task.instances:
         yield Problem(path, task.max_instances, f"must not be less than instances ({task.instances})")
     if framework is None:
@@ -418,7 +418,7 @@ def _max_instances(job: JobSpec, framework: Optional[Framework], task_type: str,
 def _grow(task_type: str, task: TaskSpec) -> Iterator[Problem]:
     """Yield a problem if the type has no room to grow. Problems of resizing are reported for ``max_instances``."""
     if task.grow is GrowRule.SPARE and task.most_instances <= task.instances:
-        path = child(child("tasks", task_type), "grow")
+        path = child("tasks", task_type, "grow")
         yield Problem(path, task.grow.value, f"needs max_instances, more than instances ({task.instances}), to grow to")
 
 
@@ -446,7 +446,7 @@ def _shared_checkpoints(job: JobSpec, framework: Optional[Framework]) -> Iterato
         return
     for name, task in savers.items():
         if not takes_gang_along(job, job.role(name), task.restart or framework.scope(job.role(name))):
-            path = child(child("tasks", name), "restart")
+            path = child("tasks", name, "restart")
             message = "checkpoint.shared needs tasks that restart together; give gang"
             yield Problem(path, task.restart.value if task.restart else NOT_GIVEN, message)
 
