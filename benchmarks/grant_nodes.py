@@ -19,7 +19,7 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from tony_provider.runtime.common.network import Address
-from tony_provider.runtime.hadoop.rpc import ConnectionSettings, RpcConnection
+from tony_provider.runtime.hadoop.rpc import ConnectionSettings, Method, RpcConnection
 from tony_provider.runtime.hadoop.tokens import Token
 
 HEARTBEAT = 1.0  # seconds, Hadoop's default
@@ -64,10 +64,9 @@ class Nodes:
 
     async def _call(self, method: str, kind: str, request: Any) -> Any:
         return await self._connection.call(
-            method,
+            Method(method, self._messages[f"{kind}ResponseProto"]),
             _PROTOCOL,
             request,
-            self._messages[f"{kind}ResponseProto"],
             client_id=self._client_id,
             call_id=next(self._calls),
             retry_count=0,

@@ -25,7 +25,7 @@ from tests.runtime.am.input_shards.conftest import ADDRESS, StandInSession
 from tests.runtime.am.local_resource_manager.jobs import stage
 from tony_provider.runtime.am.input_shards import OpenedInput, QueuedShards, close_inputs, open_inputs
 from tony_provider.runtime.am.ownership import Ownership
-from tony_provider.runtime.inputs.shard_queue import CommitLog, Settled, ShardQueue, ShardReader
+from tony_provider.runtime.inputs.shard_queue import CommitLog, ShardCommit, ShardQueue, ShardReader
 from tony_provider.runtime.inputs.shards import BalancedAssignment
 from tony_provider.runtime.jobspec.model import InputDeal, InputSpec, JobSpec, Memory, TaskSpec
 from tony_provider.runtime.protocol import tony_pb2
@@ -142,7 +142,7 @@ def _commit_all(opened: OpenedInput) -> None:
     reader, now = ShardReader("worker:0", 1, 1), int(time.time() * 1000)
     for begin in range(0, len(opened.listing), _BATCH):
         end = min(begin + _BATCH, len(opened.listing))
-        opened.log.add([Settled(shard, reader, now) for shard in range(begin, end)])
+        opened.log.add([ShardCommit(shard, reader, now) for shard in range(begin, end)])
 
 
 # -- with a log on HDFS ------------------------------------------------------------------------------------------------

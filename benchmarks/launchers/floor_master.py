@@ -18,8 +18,16 @@ from tony_provider.runtime.common.network import Address  # noqa: E402
 from tony_provider.runtime.hadoop import yarn_records  # noqa: E402
 from tony_provider.runtime.hadoop.proto import yarn_pb2 as yarn  # noqa: E402
 from tony_provider.runtime.hadoop.proto import yarn_service_pb2 as service  # noqa: E402
+from tony_provider.runtime.hadoop.rpc import RpcClient  # noqa: E402
 from tony_provider.runtime.hadoop.tokens import Credentials, Token  # noqa: E402
-from tony_provider.runtime.hadoop.yarn import ApplicationMasterProtocol, ContainerManagementProtocol  # noqa: E402
+from tony_provider.runtime.hadoop.yarn import (  # noqa: E402
+    ALLOCATE,
+    APPLICATION_MASTER_PROTOCOL,
+    CONTAINER_MANAGEMENT_PROTOCOL,
+    FINISH,
+    REGISTER,
+    START_CONTAINERS,
+)
 from tony_provider.runtime.hadoop.yarn_records import node_address  # noqa: E402
 
 BEAT = 0.1  # seconds
@@ -29,11 +37,13 @@ TIMEOUT = 20.0
 class Floor:
     def __init__(self) -> None:
         credentials = Credentials.read_file(os.environ["HADOOP_TOKEN_FILE_LOCATION"])
-        self.scheduler = ApplicationMasterProtocol([Address.parse(SCHEDULER)], credentials.application_master_token())
+        self.scheduler = RpcClient(
+            [Address.parse(SCHEDULER)], APPLICATION_MASTER_PROTOCOL, credentials.application_master_token()
+        )
         self.context = yarn_records.launch_context(
             commands=[COMMAND], environment={}, local_resources={}, credentials=Credentials()
         )
-        self.nodes: dict[Address, ContainerManagementProtocol] = {}
+        self.nodes: dict[Address, RpcClient] = {}
         self.left = int(TASKS)
         self.failed = 0
 
@@ -41,13 +51,13 @@ class Floor:
         registration = service.RegisterApplicationMasterRequestProto(
             host=socket.gethostname(), rpc_port=-1, tracking_url=""
         )
-        await self.scheduler.register(registration, timeout=TIMEOUT)
+        await self.scheduler.call(REGISTER, registration, timeout=TIMEOUT)
         capability = yarn_records.resource(int(MEMORY), 1)
         asks = [yarn_records.resource_request(capability, self.left, priority=1, allocation_request_id=1)]
         answered = 0
         while True:
             request = service.AllocateRequestProto(ask=asks, response_id=answered)
-            answer = await self.scheduler.allocate(request, timeout=TIMEOUT)
+            answer = await self.scheduler.call(ALLOCATE, request, timeout=TIMEOUT)
             asks, answered = [], answer.response_id
             await self.launch(answer)
             for status in answer.completed_container_statuses:
@@ -59,14 +69,14 @@ class Floor:
         final = yarn.APP_FAILED if self.failed else yarn.APP_SUCCEEDED
         finish = service.FinishApplicationMasterRequestProto(final_application_status=final)
         while True:
-            if (await self.scheduler.finish(finish, timeout=TIMEOUT)).isUnregistered:
+            if (await self.scheduler.call(FINISH, finish, timeout=TIMEOUT)).isUnregistered:
                 return
             await asyncio.sleep(BEAT)
 
     async def launch(self, answer: service.AllocateResponseProto) -> None:
         for entry in answer.nm_tokens:
             address = node_address(entry.nodeId)
-            self.nodes[address] = ContainerManagementProtocol(address, Token.from_proto(entry.token))
+            self.nodes[address] = RpcClient([address], CONTAINER_MANAGEMENT_PROTOCOL, Token.from_proto(entry.token))
         by_node: dict[Address, list[yarn.ContainerProto]] = {}
         for container in answer.allocated_containers:
             by_node.setdefault(node_address(container.nodeId), []).append(container)
@@ -74,7 +84,8 @@ class Floor:
 
     async def start(self, address: Address, containers: list[yarn.ContainerProto]) -> None:
         requests = [yarn_records.start_request(self.context, container) for container in containers]
-        answer = await self.nodes[address].start(requests, timeout=TIMEOUT)
+        request = service.StartContainersRequestProto(start_container_request=requests)
+        answer = await self.nodes[address].call(START_CONTAINERS, request, timeout=TIMEOUT)
         assert not answer.failed_requests, answer
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import signal
 import socket
@@ -27,6 +26,7 @@ from tensorboard.summary.writer.event_file_writer import EventFileWriter
 from tests.cli.conftest import Said, Tony
 from tests.hooks.jobs import processes_with
 from tests.owners import own
+from tests.runtime.history.events import leave_events
 from tests.waiting import until
 from tony_provider.cluster.submission.preparation import SubmissionRequest
 from tony_provider.cluster.training.checkpoint_chains import CheckpointChains, new_chain
@@ -168,7 +168,7 @@ class Kept:
     def leave(self) -> None:
         directory = self.hook.application_dir(self.identity, self.id)
         first = {"event": "begun", "labels": {**DAG, "run_id": self.run_id}}
-        self.hook.storage().write(f"{directory}/events.jsonl", json.dumps(first).encode())
+        leave_events(local_path(directory), first)
         chains = CheckpointChains(self.hook.storage(), self.hook.layout, self.identity)
         own(chains, chains.open_after(None, new_chain()), self.id)
 

@@ -56,11 +56,11 @@ from tony_provider.runtime.executor.virtual_environment import NodePython
 from tony_provider.runtime.frameworks.base import ClusterSpec, TaskAddress
 from tony_provider.runtime.hadoop.errors import CredentialsError
 from tony_provider.runtime.hadoop.tokens import Credentials
-from tony_provider.runtime.history.events import EventSegmentHeader, read_event_lines, read_event_segment
+from tony_provider.runtime.history.events import EventSegmentHeader, read_event_segment
 from tony_provider.runtime.history.samples import SampleSegmentHeader, read_segment
 from tony_provider.runtime.history.segment_files import compressed
 from tony_provider.runtime.inputs.parquet_footer import ParquetError, parse_footer
-from tony_provider.runtime.inputs.shard_queue import Settled
+from tony_provider.runtime.inputs.shard_queue import ShardCommit
 from tony_provider.runtime.inputs.shards import InputShard
 from tony_provider.runtime.jobspec.model import Role
 from tony_provider.runtime.outputs.publication import OutputMark
@@ -70,7 +70,7 @@ from tony_provider.runtime.protocol.master_files import FinalReport
 from tony_provider.runtime.protocol.status import JobStatus, TokenLife
 from tony_provider.runtime.protocol.tunnel_streams import FrameError, FrameReader, pack_frames
 from tony_provider.runtime.storage.errors import StorageError
-from tony_provider.runtime.storage.webhdfs.transport import NotNow, WebHdfsAnswer, check
+from tony_provider.runtime.storage.webhdfs.transport import NotNow, WebHdfsAnswer, check_answer
 from tony_provider.watching.task_output import OutputLines
 
 SAMPLES = Path(__file__).parents[1] / "runtime"
@@ -237,7 +237,7 @@ def _lines(data: bytes) -> None:
 
 
 def _answer(data: bytes) -> None:
-    check(WebHdfsAnswer(403, None, data), "hdfs:///a", "read")
+    check_answer(WebHdfsAnswer(403, None, data), "hdfs:///a", "read")
 
 
 def _unpack(data: bytes) -> None:
@@ -457,11 +457,10 @@ PYTHON = _json({"executable": "/usr/bin/python3.12", "version": [3, 12], "packag
 SUMMARY = _json({"application_id": "a", "seconds": 5, "tasks": [], "metrics": {"loss": 1}})
 OTHERS = [
     Parser("json", read_json, lambda: JSON_OF_ALL, (BoundedJsonError,)),
-    Parser("events", functools.partial(read_event_lines, most_events=1000), lambda: [EVENT_LINE * 2]),
     Parser(
         "event-segment",
         functools.partial(read_event_segment, most_bytes=1 << 20, most_events=1000),
-        lambda: [EVENT_LINE],
+        lambda: [EVENT_LINE, EVENT_LINE * 2],
         seal=with_header(attrs.asdict(EventSegmentHeader())),
     ),
     Parser(
@@ -470,7 +469,7 @@ OTHERS = [
         lambda: [_json(SAMPLE) + b"\n"],
         seal=with_header(attrs.asdict(SampleSegmentHeader())),
     ),
-    Parser("commit", Settled.of_line, lambda: [COMMIT], (ValueError,)),
+    Parser("commit", ShardCommit.of_line, lambda: [COMMIT], (ValueError,)),
     Parser("shard", InputShard.of_line, lambda: [SHARD], (ValueError,)),
     Parser("parquet", _footer, _footers, (ParquetError,)),
     Parser(

@@ -6,14 +6,14 @@ import pytest
 
 from tony_provider.runtime.inputs.shards import InputShard
 from tony_provider.runtime.storage.errors import StorageError
-from tony_provider.runtime.storage.webhdfs.transport import WebHdfsAnswer, check
+from tony_provider.runtime.storage.webhdfs.transport import WebHdfsAnswer, check_answer
 
 DEEP = b'{"a":' * 100_000
 
 
 def test_an_answer_that_is_nested_deeply() -> None:
     with pytest.raises(StorageError):
-        check(WebHdfsAnswer(403, None, DEEP), "hdfs:///a", "read")
+        check_answer(WebHdfsAnswer(403, None, DEEP), "hdfs:///a", "read")
 
 
 def test_a_shard_that_is_nested_deeply() -> None:

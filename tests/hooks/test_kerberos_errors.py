@@ -25,7 +25,7 @@ from tests.waiting import until
 from tony_provider.cluster.errors import ClusterAuthError
 from tony_provider.cluster.interface import ApplicationState
 from tony_provider.cluster.submission.preparation import SubmissionRequest
-from tony_provider.cluster.yarn.kerberos import negotiate, spnego_auth, ticket
+from tony_provider.cluster.yarn.kerberos import own_tickets, spnego_auth, ticket
 from tony_provider.cluster.yarn.rest import RestConfig, YarnRest
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.storage.errors import StorageError
@@ -54,7 +54,7 @@ def elsewhere(address: str) -> str:
 
 def store(cluster: HadoopCluster, address: Callable[[str], str] = str, **more: Any) -> WebHdfsStorage:
     config = WebHdfsConfig(list(map(address, cluster.webhdfs)), ca_file=str(cluster.layout.ca_file), timeout=20)
-    return WebHdfsStorage(attrs.evolve(config, **more), negotiate=negotiate)
+    return WebHdfsStorage(attrs.evolve(config, **more), negotiate=own_tickets().negotiate)
 
 
 def kadmin(cluster: HadoopCluster, command: str) -> None:
@@ -85,7 +85,7 @@ def test_a_ticket_that_has_expired(
 
     def refused() -> bool:
         try:
-            negotiate("localhost")
+            own_tickets().negotiate("localhost")
         except ClusterAuthError as error:
             return re.search(expired, str(error)) is not None
         return False
@@ -162,12 +162,14 @@ def test_a_server_that_does_not_prove_itself(proof: str | None) -> None:
         with pytest.raises(ClusterAuthError, match=unproven):
             YarnRest(RestConfig([place], auth=spnego_auth(), timeout=5)).setting("fs.defaultFS")
         with pytest.raises(ClusterAuthError, match=unproven):
-            WebHdfsStorage(WebHdfsConfig([place], timeout=5), negotiate=negotiate).status("hdfs:///user/alice")
+            WebHdfsStorage(WebHdfsConfig([place], timeout=5), negotiate=own_tickets().negotiate).status(
+                "hdfs:///user/alice"
+            )
 
 
 def test_what_a_server_says_in_another_ones_name_is_not_believed(secure_hadoop: HadoopCluster) -> None:
     """A proof is of one exchange, and of one server: not that of the same server in another exchange."""
-    first, second = negotiate("localhost"), negotiate("localhost")
+    first, second = own_tickets().negotiate("localhost"), own_tickets().negotiate("localhost")
     response = requests.get(
         f"{secure_hadoop.services.active_namenode()}/webhdfs/v1/?op=GETFILESTATUS",
         headers={"Authorization": first.authorization},

@@ -16,6 +16,7 @@ from tests.hadoop.ports import free_ports
 from tests.operators.statuses import application, status, worker
 from tests.portal import stored
 from tests.portal.conftest import As
+from tests.runtime.history.events import leave_events, segment_of
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.portal import job_reader
 from tony_provider.portal.api import PlainJson
@@ -25,6 +26,7 @@ from tony_provider.watching.observation import Observation
 
 ID, OTHER = "application_1700000000000_0001", "application_1700000000000_0002"
 PATHS = [f"/jobs/{ID}/{each}" for each in ("history", "specification", "live", "logs", "logs/worker:0")]
+STARTED = {"event": "STARTED", "labels": {"dag_id": "clicks"}, "loss": float("nan")}
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +51,7 @@ def _write(directory: Path, application_id: str, memory: str) -> None:
         (directory / name).mkdir(parents=True)
     ended = attrs.evolve(status("SUCCEEDED", tasks=[worker(0, "SUCCEEDED")]), application_id=application_id)
     (directory / "result.json").write_bytes(dump_json(ended))
-    labels = {"event": "STARTED", "labels": {"dag_id": "clicks"}, "loss": float("nan")}
-    (directory / "events.jsonl").write_text(json.dumps(labels) + "\n{cut")
+    leave_events(directory, STARTED, b"{cut")
     job = {"framework": "pytorch", "tasks": {"worker": {"memory": memory, "command": "<b>"}}}
     (directory / "history" / "specification.json").write_text(json.dumps({"job": job, "given": {"queue": "ml"}}))
     (directory / "logs" / "worker-0.log").write_text("first\n" * 1000 + "last ☃\n")
@@ -177,13 +178,13 @@ def test_a_specification_that_is_too_large_to_be_compared(client: As, connected:
 
 
 def test_of_very_many_events_the_newest_are_told(client: As, connected: Path) -> None:
-    (file,) = connected.rglob(f"{ID}/events.jsonl")
-    before = file.read_text()
-    file.write_text(before.partition("\n")[0] + "\n" + '{"event": "x"}\n' * 10_001 + '{"event": "last"}\n')
+    (file,) = connected.rglob(f"{ID}/history/events-*")
+    before = file.read_bytes()
+    file.write_bytes(segment_of(STARTED, *[{"event": "x"}] * 10_001, {"event": "last"}))
     try:
         found = client("alice").get(f"/tony/api/jobs/{ID}/history").json()
     finally:
-        file.write_text(before)
+        file.write_bytes(before)
     assert (len(found["events"]), found["events"][-1]) == (10_000, {"event": "last"})
     assert "events: 3 older ones are not shown" in found["missing"]
 
@@ -287,15 +288,15 @@ def test_a_summary_that_names_another_dags_training_and_its_application_does_not
 
 def test_no_answer_holds_what_a_terminal_obeys_or_nothing_shows(client: As, connected: Path) -> None:
     """What people read on a page they copy into terminals, too; and a name may turn the direction of its line."""
-    (file,) = connected.rglob(f"{ID}/events.jsonl")
-    before = file.read_text()
+    (file,) = connected.rglob(f"{ID}/history/events-*")
+    before = file.read_bytes()
     odd = {"event": "a\x1b]0;owned\x07z", "n\u202eame": "x\u200b\x07y", "task": "first\nsecond\tthird … é ☃"}
     labels = {"labels": {"dag_id": "clicks"}}
-    file.write_text(json.dumps({**odd, **labels}) + "\n")
+    file.write_bytes(segment_of({**odd, **labels}))
     try:
         found = client("alice").get(f"/tony/api/jobs/{ID}/history").json()["events"]
     finally:
-        file.write_text(before)
+        file.write_bytes(before)
     assert found == [{"event": "az", "name": "xy", "task": "first\nsecond\tthird … é ☃", **labels}]
 
 

@@ -14,8 +14,8 @@ import attrs
 from tony_provider.advice.case import TypeRuns
 from tony_provider.runtime.common.quantities import size
 from tony_provider.runtime.jobspec.model import JobSpec
+from tony_provider.runtime.jobspec.problems import suggestion
 from tony_provider.runtime.jobspec.units import UnitError, parse_integer, parse_memory
-from tony_provider.runtime.parsing.reader import suggestion
 from tony_provider.runtime.protocol.status import TypeUse
 
 MIB = 1 << 20

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from tony_provider.runtime.jobspec.problems import told
+from tony_provider.runtime.jobspec.problems import first_problems
 from tony_provider.runtime.storage.errors import StorageError
 
 
@@ -53,19 +53,23 @@ class JobRejected(ClusterError):
 
     def __init__(self, problems: Sequence[str]) -> None:
         self.problems = list(problems)
-        super().__init__("; ".join(told(self.problems)))
+        super().__init__("; ".join(first_problems(self.problems)))
 
     def __str__(self) -> str:
         if len(self.problems) == 1:
-            return f"the job cannot run on this cluster: {told(self.problems)[0]}"
-        return "the job cannot run on this cluster:" + "".join(f"\n  - {each}" for each in told(self.problems))
+            return f"the job cannot run on this cluster: {first_problems(self.problems)[0]}"
+        return "the job cannot run on this cluster:" + "".join(
+            f"\n  - {each}" for each in first_problems(self.problems)
+        )
 
 
 class JobNotAllowed(JobRejected):
     """The job requests something that the connection's policy does not allow."""
 
     def __str__(self) -> str:
-        return "the connection does not allow this job:" + "".join(f"\n  - {each}" for each in told(self.problems))
+        return "the connection does not allow this job:" + "".join(
+            f"\n  - {each}" for each in first_problems(self.problems)
+        )
 
 
 class JobTooLarge(JobRejected):

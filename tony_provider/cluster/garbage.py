@@ -64,7 +64,6 @@ _CHEAP_SECONDS = 0.5  # maximum time to list new chains and models for each sing
 _HISTORY = frozenset(
     (
         contract.HISTORY_DIR,
-        contract.EVENTS_FILE,
         contract.STATUS_FILE,
         contract.RESULT_FILE,
         contract.DELIVERED_FILE,

@@ -14,8 +14,8 @@ from tony_provider.cluster.records.history import read_specification
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.common.codec import CodecError, from_plain
 from tony_provider.runtime.jobspec.model import GrowRule, JobSpec
-from tony_provider.runtime.jobspec.problems import told
-from tony_provider.runtime.jobspec.task_types import refusal
+from tony_provider.runtime.jobspec.problems import first_problems
+from tony_provider.runtime.jobspec.task_types import resize_refusal
 from tony_provider.runtime.protocol.status import ExportedModel, JobStatus
 from tony_provider.runtime.storage.base import Storage
 
@@ -43,13 +43,15 @@ def check_resize(cluster: Cluster, storage: Storage, application_dir: str, count
     if job is None:
         log.warning("Whether the cluster could hold so many cannot be told beforehand: %s", "; ".join(missing))
         return
-    if problem := refusal(job, counts):
+    if problem := resize_refusal(job, counts):
         raise NotResizable(problem)
     try:
         cluster.check(resized(job, counts))
     except JobRejected as error:
         wanted = ", ".join(f"{name}={number}" for name, number in counts.items())
-        raise NotResizable(f"{wanted} cannot be had on this cluster: {'; '.join(told(error.problems))}") from error
+        raise NotResizable(
+            f"{wanted} cannot be had on this cluster: {'; '.join(first_problems(error.problems))}"
+        ) from error
 
 
 def resized(job: JobSpec, counts: Mapping[str, int]) -> JobSpec:

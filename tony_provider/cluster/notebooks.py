@@ -34,8 +34,8 @@ from tony_provider.runtime.jobspec.container_content import (
     named_environments,
     named_resources,
     node_directory,
-    parts,
     python_env_kind,
+    python_env_parts,
     without_tensorboard_task,
 )
 from tony_provider.runtime.jobspec.model import CheckpointFormat, JobSpec, PythonEnv, Resource, TaskSpec
@@ -62,12 +62,12 @@ def named_objects(job: JobSpec) -> Iterator[NamedObject]:
         yield NamedObject(resource.path, resource.resource.source)
     for key, _, environment in named_environments(job):
         if python_env_kind(environment) is not EnvironmentKind.DIRECTORY:
-            yield from (NamedObject(key, part) for part in parts(environment))
+            yield from (NamedObject(key, part) for part in python_env_parts(environment))
     if job.docker is not None and job.docker.client_config is not None:
         yield NamedObject("docker.client_config", job.docker.client_config)
     for name, spec in job.inputs.items():
         for index, path in enumerate(spec.paths):
-            yield NamedObject(item(child(child("inputs", name), "paths"), index), path, is_input=True)
+            yield NamedObject(item(child("inputs", name, "paths"), index), path, is_input=True)
 
 
 _MASKED = "***"  # Airflow's mask
@@ -340,7 +340,7 @@ def expect_kernel(opened: OpenCluster, job: JobSpec, search_path: Sequence[Path]
         named = job.python_env_of(name)
         if named is None:
             continue
-        key = PYTHON_ENV_KEY if task.python_env is None else child(child("tasks", name), PYTHON_ENV_KEY)
+        key = PYTHON_ENV_KEY if task.python_env is None else child("tasks", name, PYTHON_ENV_KEY)
         packages = _known(contents.get(key), sources, key)
         if python_env_kind(named) is EnvironmentKind.DIRECTORY and opened.settings.backend is Backend.LOCAL:
             packages = packages_of_directory(Path(node_directory(named)))  # this machine is the node

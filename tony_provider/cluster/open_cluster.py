@@ -11,17 +11,17 @@ from urllib.parse import quote
 
 import attrs
 
-from tony_provider.cluster.errors import ClusterAuthError, ConfigurationHidden, ConnectionProblem
+from tony_provider.cluster.errors import ConfigurationHidden, ConnectionProblem
 from tony_provider.cluster.interface import Cluster, Pages
 from tony_provider.cluster.settings import CA_FILE_ADVICE, Settings, YarnSettings, ca_file_problem
 from tony_provider.runtime.application import OtherHdfs
-from tony_provider.runtime.common.files import ForeignDirectoryError, expect_own_directory
+from tony_provider.runtime.common.files import UnsafeDirectoryError, expect_own_directory
 from tony_provider.runtime.storage import local_path, uris
 from tony_provider.runtime.storage.base import Storage
-from tony_provider.runtime.storage.stores import SeveralHdfs, open_storage
+from tony_provider.runtime.storage.stores import open_storage
 from tony_provider.runtime.storage.webhdfs.key_server import KeyServer
 from tony_provider.runtime.storage.webhdfs.store import SCHEMES, WebHdfsStorage
-from tony_provider.runtime.storage.webhdfs.transport import WebHdfsConfig, as_storage_errors
+from tony_provider.runtime.storage.webhdfs.transport import WebHdfsConfig, spnego_error
 
 if TYPE_CHECKING:
     from tony_provider.cluster.yarn.delegation_tokens import StoreTokens
@@ -76,7 +76,7 @@ def _open_local(settings: Settings) -> OpenCluster:
     for field, directory in (("staging_dir", local_path(staging_dir)), ("local_root", settings.local.root)):
         try:
             expect_own_directory(directory)
-        except (ForeignDirectoryError, OSError) as error:
+        except (UnsafeDirectoryError, OSError) as error:
             raise ConnectionProblem(f"{field} of the tony connection cannot be used: {error}") from error
     cluster = LocalCluster(settings.local)
     if settings.proxy_user not in (None, cluster.user):
@@ -86,7 +86,7 @@ def _open_local(settings: Settings) -> OpenCluster:
 
 def _open_yarn(settings: Settings, yarn: YarnSettings) -> OpenCluster:
     from tony_provider.cluster.yarn.delegation_tokens import KeyServerAccess, StoreTokens
-    from tony_provider.cluster.yarn.kerberos import negotiate, ticket_user
+    from tony_provider.cluster.yarn.kerberos import own_tickets, ticket_user
     from tony_provider.cluster.yarn.yarn_cluster import YarnCluster
 
     files = ((yarn.verify, yarn.resource_managers), (yarn.webhdfs.ca_file or True, yarn.webhdfs.addresses))
@@ -108,14 +108,14 @@ def _open_yarn(settings: Settings, yarn: YarnSettings) -> OpenCluster:
     webhdfs = as_who(yarn.webhdfs)
     staging_dir = _staging_uri(settings.staging_dir or f"/user/{user}/.tony", rest)
     cluster = YarnCluster(rest, user=user, scheduler=yarn.scheduler, autoscaling=yarn.autoscaling)
-    storage = open_storage(staging_dir, webhdfs=webhdfs, negotiate=negotiate if yarn.kerberos else None, confined=True)
+    negotiate = own_tickets().negotiate if yarn.kerberos else None
+    aside = own_tickets(spnego_error).negotiate if yarn.kerberos else None  # with servers other than the store's
+    others = {each.name: WebHdfsStorage(as_who(each.webhdfs), negotiate=aside) for each in yarn.other_hdfs}
+    storage = open_storage(staging_dir, webhdfs=webhdfs, negotiate=negotiate, others=others, confined=True)
     if not isinstance(storage, WebHdfsStorage):
         return OpenCluster(settings, cluster, storage, staging_dir, nodes_webhdfs=None)
-    aside = as_storage_errors(negotiate, ClusterAuthError)  # authentication to a server other than the store's
-    speaks = aside if yarn.kerberos else None
-    others = {each.name: WebHdfsStorage(as_who(each.webhdfs), negotiate=speaks) for each in yarn.other_hdfs}
     tokens = None
-    if yarn.kerberos:
+    if aside is not None:
         open_server = partial(KeyServer, webhdfs=webhdfs, negotiate=aside)
         key_server = KeyServerAccess(yarn.key_server, open_server, yarn.insecure_http)
         authority = uris.parse(staging_dir).authority
@@ -125,7 +125,7 @@ def _open_yarn(settings: Settings, yarn: YarnSettings) -> OpenCluster:
     return OpenCluster(
         settings,
         cluster,
-        SeveralHdfs(storage, others) if others else storage,
+        storage,
         staging_dir,
         on_nodes(webhdfs),
         tokens,

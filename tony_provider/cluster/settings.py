@@ -16,10 +16,9 @@ from tony_provider.runtime.application import GpuDealing, OtherHdfs
 from tony_provider.runtime.common.quantities import MEMORY, amount
 from tony_provider.runtime.jobspec.container_content import docker_keys
 from tony_provider.runtime.jobspec.model import Duration, JobSpec, Memory, Network, TaskSpec
-from tony_provider.runtime.jobspec.problems import Problem, SpecError, child, shown
+from tony_provider.runtime.jobspec.problems import Problem, SpecError, child, shown, suggestion
 from tony_provider.runtime.jobspec.units import USER, USER_RULE
 from tony_provider.runtime.parsing.parse import Layer, Patterns, dotted_key, leaf_keys, partial_problems
-from tony_provider.runtime.parsing.reader import suggestion
 from tony_provider.runtime.storage.webhdfs.transport import WebHdfsConfig
 
 CA_FILE_ADVICE = "name the PEM file of the servers' authority in `verify`"

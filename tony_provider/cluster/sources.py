@@ -19,7 +19,7 @@ from tony_provider.cluster.errors import JobNotAllowed, SourceMissing, StagingFa
 from tony_provider.cluster.settings import FileRoots
 from tony_provider.runtime.application import LocalizedResource, ResourceKind
 from tony_provider.runtime.common import contract
-from tony_provider.runtime.common.files import ForeignDirectoryError, make_own_directory, sha256_of
+from tony_provider.runtime.common.files import UnsafeDirectoryError, make_own_directory, sha256_of
 from tony_provider.runtime.common.quantities import count
 from tony_provider.runtime.common.text import is_writable
 from tony_provider.runtime.jobspec.container_content import (
@@ -32,8 +32,8 @@ from tony_provider.runtime.jobspec.container_content import (
     is_archived,
     named_environments,
     named_resources,
-    parts,
     python_env_kind,
+    python_env_parts,
 )
 from tony_provider.runtime.jobspec.model import JobSpec, PythonEnv, unmarked
 from tony_provider.runtime.storage import uris
@@ -53,7 +53,7 @@ def user_cache(wanted: Path | None = None) -> Path:
     directory = wanted or base / "tony-provider"
     try:
         make_own_directory(directory)
-    except ForeignDirectoryError as error:
+    except UnsafeDirectoryError as error:
         raise StagingFailed(f"the cache of runtime archives (XDG_CACHE_HOME) cannot be used: {error}") from error
     return directory
 
@@ -352,7 +352,7 @@ class SourceFinder:
 
     def _add_environment(self, use: _Use, environment: PythonEnv) -> None:
         kind = python_env_kind(environment)
-        for given in parts(environment):
+        for given in python_env_parts(environment):
             source, stored = unmarked(given)
             if kind is EnvironmentKind.ARCHIVE:
                 self._add_archive(use, source, contract.PYTHON_ENV_DIR, stored=stored)

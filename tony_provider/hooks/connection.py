@@ -38,10 +38,9 @@ from tony_provider.hooks.fields import CONNECTION_FIELDS
 from tony_provider.runtime.application import GpuDealing, OtherHdfs
 from tony_provider.runtime.common.text import masked
 from tony_provider.runtime.jobspec.model import Duration, Memory, Network
-from tony_provider.runtime.jobspec.problems import SpecError
+from tony_provider.runtime.jobspec.problems import SpecError, suggestion
 from tony_provider.runtime.jobspec.units import UnitError, parse_duration, parse_memory
 from tony_provider.runtime.parsing.parse import load_source
-from tony_provider.runtime.parsing.reader import suggestion
 from tony_provider.runtime.storage.webhdfs.key_server import key_server_addresses
 from tony_provider.runtime.storage.webhdfs.transport import WebHdfsConfig
 
@@ -334,7 +333,7 @@ def _other_hdfs(extra: _Extra) -> list[OtherHdfs]:
     verify = extra.flag_or_text("verify", True)
     found = []
     for name, addresses in extra.named_texts("other_hdfs").items():
-        if "/" in name or not addresses:
+        if not name or "/" in name or not addresses:
             what = (
                 f"has {name!r}; write <what its URIs name it by>=<its WebHDFS addresses>, such as ns2=http://nn3:9870"
             )

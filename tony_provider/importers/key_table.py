@@ -16,9 +16,8 @@ import attrs
 from tony_provider.runtime.common.contract import OWN_ENV_PREFIX
 from tony_provider.runtime.common.text import one_line
 from tony_provider.runtime.jobspec.model import PREPARE, Role
-from tony_provider.runtime.jobspec.problems import NOT_GIVEN, shown
+from tony_provider.runtime.jobspec.problems import NOT_GIVEN, shown, suggestion
 from tony_provider.runtime.jobspec.units import ENV_NAME, USER, USER_RULE
-from tony_provider.runtime.parsing.reader import suggestion
 
 _SECRET = re.compile(r"password|secret|\.key\.access|token", re.IGNORECASE)
 

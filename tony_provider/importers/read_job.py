@@ -139,7 +139,7 @@ def _expect_commands(draft: Draft, job: Mapping[str, Any]) -> None:
         told = "\n".join(f"  {each}" for each in draft.left)
         raise NotImportable("there is no task type with an instance in it" + (f"; it says:\n{told}" if told else ""))
     lacking = [
-        f"  {child(child('tasks', name), 'command')}: {draft.no_command.get(name, _UNKNOWN)}"
+        f"  {child('tasks', name, 'command')}: {draft.no_command.get(name, _UNKNOWN)}"
         for name, task in tasks.items()
         if name != TENSORBOARD and not task.get("command") and not _has_its_own(job, name, task)
     ]

@@ -11,9 +11,8 @@ from typing import Any
 
 import attrs
 
-from tony_provider.runtime.jobspec.problems import NOT_GIVEN, Problem, SpecError, child, item
+from tony_provider.runtime.jobspec.problems import NOT_GIVEN, Problem, SpecError, child, item, suggestion
 from tony_provider.runtime.jobspec.units import UnitError, parse_boolean, parse_integer
-from tony_provider.runtime.parsing.reader import suggestion
 
 SECTION = "parameters"
 TEMPLATES = "templates"  # with `templates: false` Jinja renders no text of the job

@@ -15,9 +15,8 @@ from jinja2 import StrictUndefined, TemplateError, meta, nodes
 from jinja2.sandbox import SandboxedEnvironment
 
 from tony_provider.job_files.parameters import SECTION, Misread, Parameter, has_templates, read_value
-from tony_provider.runtime.jobspec.problems import NOT_GIVEN, Problem, SpecError, child, item
+from tony_provider.runtime.jobspec.problems import NOT_GIVEN, Problem, SpecError, child, item, suggestion
 from tony_provider.runtime.parsing.parse import load_source
-from tony_provider.runtime.parsing.reader import suggestion
 
 MARKS = ("{{", "{%", "{#")  # starts of Jinja's expressions, statements and comments
 _STATEMENT = "{%"

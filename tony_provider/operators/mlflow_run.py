@@ -24,8 +24,7 @@ from tony_provider.hooks.mlflow_server import (
 from tony_provider.operators.try_state import EndedTry, StateStore, TaskInstanceInfo
 from tony_provider.runtime.common.codec import to_plain
 from tony_provider.runtime.jobspec.model import JobSpec, TaskSpec
-from tony_provider.runtime.jobspec.problems import shown
-from tony_provider.runtime.parsing.reader import suggestion
+from tony_provider.runtime.jobspec.problems import shown, suggestion
 from tony_provider.runtime.protocol.status import FinalStatus
 
 if TYPE_CHECKING:

@@ -30,9 +30,8 @@ from tony_provider.operators.try_state import TaskInstanceInfo
 from tony_provider.readable_errors import naming_field
 from tony_provider.runtime.common.text import MASK, SHORTEST_SECRET
 from tony_provider.runtime.jobspec.model import TENSORBOARD, JobSpec
-from tony_provider.runtime.jobspec.problems import SpecError, shown
+from tony_provider.runtime.jobspec.problems import SpecError, shown, suggestion
 from tony_provider.runtime.parsing.parse import DEFAULT, Layer, Layers, check_overrides, load_source, merge, parse_job
-from tony_provider.runtime.parsing.reader import suggestion
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import DAG, BaseTrigger, Context

@@ -20,7 +20,7 @@ from tony_provider.runtime.outputs.publication import clear_away
 from tony_provider.runtime.protocol.store_tokens import other_tokens
 from tony_provider.runtime.storage import Storage, StorageNotFound, StorageTooLarge, open_storage, read_whole, uris
 from tony_provider.runtime.storage.base import Readers, SharedFiles
-from tony_provider.runtime.storage.stores import JobStores, SeveralHdfs, remove_leftovers
+from tony_provider.runtime.storage.stores import JobStores, remove_leftovers
 from tony_provider.runtime.storage.webhdfs.store import WebHdfsStorage
 
 log = logging.getLogger(__name__)
@@ -56,20 +56,17 @@ def open_application_store(description: ApplicationDescription, secrets: Mapping
     Sends no request yet. Raises StorageError.
     """
     token = secrets.get(contract.SECRET_STORE_TOKEN)
-    storage = open_storage(
+    tokens = other_tokens(secrets)
+    return open_storage(
         description.application_dir,
         webhdfs=description.webhdfs,
         delegation_token=token.decode("ascii") if token else None,
         shared=shared_records(description.job, description.application_dir),
+        others={
+            each.name: WebHdfsStorage(each.webhdfs, delegation_token=tokens.get(each.name))
+            for each in description.other_hdfs
+        },
     )
-    if not isinstance(storage, WebHdfsStorage) or not description.other_hdfs:
-        return storage
-    tokens = other_tokens(secrets)
-    others = {
-        each.name: WebHdfsStorage(each.webhdfs, delegation_token=tokens.get(each.name))
-        for each in description.other_hdfs
-    }
-    return SeveralHdfs(storage, others)
 
 
 def clean_up(storage: Storage, application_dir: str) -> None:

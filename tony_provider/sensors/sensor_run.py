@@ -20,8 +20,7 @@ from tony_provider.hooks.tony import TonyHook
 from tony_provider.operators.try_state import StateStore, TaskInstanceInfo, TryInfo, is_of_dag_test, may_defer_again
 from tony_provider.runtime.common.codec import CodecError, from_plain
 from tony_provider.runtime.hadoop.yarn_records import is_application_id
-from tony_provider.runtime.jobspec.problems import shown
-from tony_provider.runtime.parsing.reader import suggestion
+from tony_provider.runtime.jobspec.problems import shown, suggestion
 from tony_provider.sensors.tony import WHICH_JOB, state_names
 from tony_provider.triggers.job_trigger import earliest_wake_up
 from tony_provider.triggers.sensor_triggers import (

@@ -42,7 +42,7 @@ def state_names(given: Iterable[str] | str) -> frozenset[str]:
     states = [str(getattr(name, "value", name)).strip().upper() for name in names]
     for state in states:
         if state not in STATES:
-            from tony_provider.runtime.parsing.reader import suggestion  # here: it is slow to load, and seldom needed
+            from tony_provider.runtime.jobspec.problems import suggestion  # here: it is seldom needed
 
             hint = suggestion(state, [each.lower() for each in STATES])
             raise ValueError(f"states: {state!r} is no state{hint}; they may be {', '.join(STATES)}")

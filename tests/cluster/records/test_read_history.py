@@ -9,6 +9,7 @@ import attrs
 import pytest
 
 from tests.operators.statuses import status
+from tests.runtime.history.events import files_in, leave_events, segment_of
 from tony_provider.cluster.records import history as reading
 from tony_provider.cluster.records.history import JobHistory, SpecificationRecord, read_history
 from tony_provider.runtime.common.codec import dump_json
@@ -41,7 +42,7 @@ def whole(tmp_path: Path) -> Path:
     segment(tmp_path, 1, 2, sample(4), sample(5, "ps:0"))
     segment(tmp_path, 2, 1, sample(6))
     (tmp_path / "history" / "specification.json").write_bytes(dump_json(SPECIFICATION))
-    (tmp_path / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in EVENTS))
+    leave_events(tmp_path, *EVENTS)
     (tmp_path / "result.json").write_bytes(dump_json(status("SUCCEEDED")))
     return tmp_path
 
@@ -103,9 +104,8 @@ def test_files_of_a_later_release_are_read_for_what_is_known(whole: Path) -> Non
 
 def test_files_that_nobody_can_read_are_named_and_the_others_read(whole: Path) -> None:
     (whole / "history" / "specification.json").write_text("{")
-    (whole / "events.jsonl").write_text(
-        json.dumps(EVENTS[0]) + '\nhalf a li\n{"time_ms":9,"event":"dropped","dropped":7}'
-    )
+    (file,) = files_in(whole)
+    file.write_bytes(segment_of(EVENTS[0], b"half a li", {"time_ms": 9, "event": "dropped", "dropped": 7}))
     (whole / "result.json").write_text("[]")
     (whole / "status.json").write_bytes(dump_json(status("RUNNING")))
     found = read(whole)

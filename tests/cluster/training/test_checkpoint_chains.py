@@ -17,7 +17,7 @@ from tony_provider.cluster.training.checkpoint_chains import ChainState, Checkpo
 from tony_provider.cluster.training.identity import Identity, Layout, chain_number
 from tony_provider.cluster.training.plan import Resume, choose_chain
 from tony_provider.cluster.training.results import Delivered
-from tony_provider.runtime.checkpoint.training_owner import CheckpointChain, Epoch, Owner, WaitingTry
+from tony_provider.runtime.checkpoint.training_owner import ChainRecord, Epoch, Owner, WaitingTry
 from tony_provider.runtime.storage.base import write_atomically
 from tony_provider.runtime.storage.errors import StorageExists
 from tony_provider.runtime.storage.local import LocalStorage
@@ -157,7 +157,7 @@ def test_other_directories_have_none(name: str) -> None:
     assert chain_number(name) is None
 
 
-FIRST = ChainState("file:///jobs/x/chain-0001", CheckpointChain({"env.A": "1", "framework": "tf"}), None)
+FIRST = ChainState("file:///jobs/x/chain-0001", ChainRecord({"env.A": "1", "framework": "tf"}), None)
 SAME, OTHER = {"env.A": "1", "framework": "tf"}, {"env.A": "2", "framework": "tf", "env.B": "1"}
 
 

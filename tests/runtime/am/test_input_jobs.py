@@ -17,7 +17,7 @@ from tests.runtime.am.heirs import alive, inherit
 from tests.runtime.am.local_resource_manager.jobs import LocalJob, start
 from tests.runtime.am.test_successor import kill, result, until
 from tony_provider.runtime.common import contract
-from tony_provider.runtime.inputs.shard_queue import Settled, read_log
+from tony_provider.runtime.inputs.shard_queue import ShardCommit, read_log
 from tony_provider.runtime.inputs.shards import InputShard
 from tony_provider.runtime.jobspec.model import (
     Duration,
@@ -100,7 +100,7 @@ class Field:
         return sum(len(self.lines(f"taken-{index}")) for index in range(3))
 
 
-def commits(job: LocalJob) -> list[Settled]:
+def commits(job: LocalJob) -> list[ShardCommit]:
     return list(read_log(LocalStorage(), str(job.store / contract.INPUTS_DIR / "data.commits")))
 
 

@@ -20,10 +20,15 @@ from tests.runtime.checkpoint.conftest import SAMPLES, run_tensorflow
 from tests.runtime.storage.conftest import Place
 from tony_provider.runtime.artifacts.manifest import Entry, StoredTree
 from tony_provider.runtime.artifacts.tree import Kind, scan
+from tony_provider.runtime.artifacts.tree_restore import empty_directory
 from tony_provider.runtime.artifacts.upload import ArtifactUpload, StoredFiles, Throttle
 from tony_provider.runtime.checkpoint import stored_checkpoint
 from tony_provider.runtime.checkpoint.catalog import Catalog, check_manifest
-from tony_provider.runtime.checkpoint.checkpoint_restore import Restored, copy_checkpoint, empty, restore
+from tony_provider.runtime.checkpoint.checkpoint_restore import (
+    Restored,
+    copy_checkpoint,
+    restore_checkpoint,
+)
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.checkpoint.stored_checkpoint import DamagedCheckpoint, Manifest, RankTree, StoredCheckpoint
 from tony_provider.runtime.common.codec import dump_json
@@ -55,7 +60,7 @@ def get(place: Place, stored: StoredCheckpoint, work: Path, rank: int | None = 0
 
 def restored(storage: Storage, point: ResumePoint, directory: Path, rank: int | None = 0) -> Restored:
     aside = directory.with_name("set-aside")
-    return restore(storage, point, directory, rank, cancelled=threading.Event(), aside=aside)
+    return restore_checkpoint(storage, point, directory, rank, cancelled=threading.Event(), aside=aside)
 
 
 def content(directory: Path) -> dict[str, bytes]:
@@ -123,7 +128,7 @@ def test_the_former_content_goes_where_the_caller_wants_it(tmp_path: Path, sourc
     (work / "checkpoints" / "mine").write_text("x")
     point = commit(place, {0: source}).point
     aside = work / "elsewhere"
-    restore(place.storage, point, work / "checkpoints", 0, cancelled=threading.Event(), aside=aside)
+    restore_checkpoint(place.storage, point, work / "checkpoints", 0, cancelled=threading.Event(), aside=aside)
     assert content(aside) == {"mine": b"x"}
     assert sorted(path.name for path in work.iterdir()) == ["checkpoints", "elsewhere"]
 
@@ -259,7 +264,7 @@ def test_a_restore_can_be_cancelled(tmp_path: Path, source: Path, work: Path) ->
     (work / "checkpoints" / "mine").write_text("x")
     aside = work / "set-aside"
     with pytest.raises(Cancelled):
-        restore(LocalStorage(), stored.point, work / "checkpoints", 0, cancelled=cancelled, aside=aside)
+        restore_checkpoint(LocalStorage(), stored.point, work / "checkpoints", 0, cancelled=cancelled, aside=aside)
     assert content(work) == {"checkpoints/mine": b"x"}
 
 
@@ -454,7 +459,7 @@ def test_saves_are_changed_in_the_order_of_their_times(place: Place, tmp_path: P
 def test_an_empty_directory_for_a_fresh_start(work: Path) -> None:
     for name in ("first", "second"):
         (work / "checkpoints" / name).write_text("x")
-        empty(work / "checkpoints", aside=work / "set-aside")
+        empty_directory(work / "checkpoints", aside=work / "set-aside")
         assert list((work / "checkpoints").iterdir()) == []
         assert (work / "checkpoints").stat().st_mode & 0o777 == 0o700
         assert [path.name for path in (work / "set-aside").iterdir()] == [name]

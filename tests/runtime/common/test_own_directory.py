@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tony_provider.runtime.common.files import ForeignDirectoryError, expect_own_directory, make_own_directory
+from tony_provider.runtime.common.files import UnsafeDirectoryError, expect_own_directory, make_own_directory
 
 STRANGER = 4001
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can give a directory to another user")
@@ -44,7 +44,7 @@ def test_a_link_of_this_user_s_to_a_directory_of_this_user_s(tmp_path: Path) -> 
 def test_a_directory_that_others_may_write(tmp_path: Path, mode: int) -> None:
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(mode)
-    with pytest.raises(ForeignDirectoryError, match=r"other users may write to .*open"):
+    with pytest.raises(UnsafeDirectoryError, match=r"other users may write to .*open"):
         make_own_directory(tmp_path / "open")
 
 
@@ -55,7 +55,7 @@ def test_below_a_directory_that_others_may_write(tmp_path: Path) -> None:
         if allowed:
             make_own_directory(tmp_path / "open" / "root")
             continue
-        with pytest.raises(ForeignDirectoryError, match=r"other users may write to .*open "):
+        with pytest.raises(UnsafeDirectoryError, match=r"other users may write to .*open "):
             make_own_directory(tmp_path / "open" / "root")
 
 
@@ -63,7 +63,7 @@ def test_below_a_directory_that_others_may_write(tmp_path: Path) -> None:
 def test_a_directory_of_another_user(tmp_path: Path) -> None:
     foreign = by_stranger(tmp_path / "foreign")
     for path in (foreign, foreign / "root", foreign / "a" / "b"):
-        with pytest.raises(ForeignDirectoryError, match=f"foreign belongs to user {STRANGER}, and not to this user 0"):
+        with pytest.raises(UnsafeDirectoryError, match=f"foreign belongs to user {STRANGER}, and not to this user 0"):
             make_own_directory(path)
     assert list(foreign.iterdir()) == []
 
@@ -76,7 +76,7 @@ def test_links_by_another_user_and_to_one_of_another_user(tmp_path: Path) -> Non
     os.lchown(tmp_path / "by-stranger", STRANGER, STRANGER)
     (tmp_path / "to-stranger").symlink_to(foreign)
     for name in ("by-stranger", "to-stranger"):
-        with pytest.raises(ForeignDirectoryError, match=f"belongs to user {STRANGER}"):
+        with pytest.raises(UnsafeDirectoryError, match=f"belongs to user {STRANGER}"):
             expect_own_directory(tmp_path / name)
 
 
@@ -86,5 +86,5 @@ def test_a_group_of_others_may_not_write(tmp_path: Path) -> None:
     (tmp_path / "shared").chmod(0o775)
     os.chown(tmp_path / "shared", 0, STRANGER)
     for path in (tmp_path / "shared", tmp_path / "shared" / "root"):
-        with pytest.raises(ForeignDirectoryError, match=r"other users may write to .*shared "):
+        with pytest.raises(UnsafeDirectoryError, match=r"other users may write to .*shared "):
             expect_own_directory(path)

@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from tony_provider.runtime.common import concurrency
-from tony_provider.runtime.common.concurrency import Cancelled, retry, retry_blocking
+from tony_provider.runtime.common.concurrency import Cancelled, pauses, retry, retry_blocking
 from tony_provider.runtime.storage import StorageError, StorageNotFound, StorageTimeout, StorageUnreachable
 
 
@@ -79,3 +79,9 @@ def test_a_stop_ends_a_long_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Cancelled):
         in_a_thread(store, 7200)
     assert store.tried == 1
+
+
+def test_pauses_grow_to_their_maximum_with_jitter() -> None:
+    found = pauses(1.0, 4.0, jitter=0.5)
+    for middle in (1.0, 2.0, 4.0, 4.0):
+        assert middle * 0.5 <= next(found) <= middle * 1.5

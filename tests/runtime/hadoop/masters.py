@@ -21,21 +21,30 @@ from tony_provider.runtime.common.network import Address
 from tony_provider.runtime.hadoop import errors, yarn_records
 from tony_provider.runtime.hadoop.proto import yarn_pb2 as yarn
 from tony_provider.runtime.hadoop.proto import yarn_service_pb2 as service
-from tony_provider.runtime.hadoop.rpc import ConnectionSettings
+from tony_provider.runtime.hadoop.rpc import ConnectionSettings, Method, RpcClient
 from tony_provider.runtime.hadoop.tokens import AM_RM_TOKEN, Credentials, Token
-from tony_provider.runtime.hadoop.yarn import ApplicationMasterProtocol, ContainerManagementProtocol
+from tony_provider.runtime.hadoop.yarn import (
+    ALLOCATE,
+    APPLICATION_MASTER_PROTOCOL,
+    CONTAINER_MANAGEMENT_PROTOCOL,
+    CONTAINER_STATUSES,
+    FINISH,
+    REGISTER,
+    START_CONTAINERS,
+)
 from tony_provider.runtime.hadoop.yarn_records import ContainerId, node_address
 
 TIMEOUT = 60.0
 HEARTBEAT_SECONDS = 0.1
 MEMORY, VCORES = 64, 1
+STOP_CONTAINERS = Method("stopContainers", service.StopContainersResponseProto, idempotent=True)
 
 
 @attrs.define
 class Master:
     """One attempt's view: the protocol, the last response_id, and the tokens of the nodes."""
 
-    protocol: ApplicationMasterProtocol
+    protocol: RpcClient
     credentials: Credentials
     settings: ConnectionSettings
     files: dict[str, yarn.LocalResourceProto]
@@ -46,14 +55,14 @@ class Master:
 
     async def register(self) -> service.RegisterApplicationMasterResponseProto:
         request = service.RegisterApplicationMasterRequestProto(host="localhost", rpc_port=-1, tracking_url="")
-        answer = await self.protocol.register(request, timeout=TIMEOUT)
+        answer = await self.protocol.call(REGISTER, request, timeout=TIMEOUT)
         self.response_id = 0
         self.acls = list(answer.application_ACLs)
         return answer
 
     async def allocate(self, *asks: yarn.ResourceRequestProto) -> service.AllocateResponseProto:
         request = service.AllocateRequestProto(ask=asks, response_id=self.response_id, progress=0.5)
-        answer = await self.protocol.allocate(request, timeout=TIMEOUT)
+        answer = await self.protocol.call(ALLOCATE, request, timeout=TIMEOUT)
         self.response_id = answer.response_id
         for entry in answer.nm_tokens:
             self.node_tokens[node_address(entry.nodeId)] = Token.from_proto(entry.token)
@@ -76,9 +85,9 @@ class Master:
                     return status
             await asyncio.sleep(HEARTBEAT_SECONDS)
 
-    def node(self, container: yarn.ContainerProto) -> ContainerManagementProtocol:
+    def node(self, container: yarn.ContainerProto) -> RpcClient:
         address = node_address(container.nodeId)
-        return ContainerManagementProtocol(address, self.node_tokens[address], settings=self.settings)
+        return RpcClient([address], CONTAINER_MANAGEMENT_PROTOCOL, self.node_tokens[address], settings=self.settings)
 
     def start_request(self, container: yarn.ContainerProto, *command: str) -> service.StartContainerRequestProto:
         context = yarn_records.launch_context(
@@ -100,7 +109,7 @@ class Master:
             final_application_status=yarn.APP_SUCCEEDED, diagnostics="said what it had to say", tracking_url=""
         )
         while True:
-            if (await self.protocol.finish(request, timeout=TIMEOUT)).isUnregistered:
+            if (await self.protocol.call(FINISH, request, timeout=TIMEOUT)).isUnregistered:
                 return
             await asyncio.sleep(HEARTBEAT_SECONDS)
 
@@ -112,6 +121,21 @@ class Master:
             self.report[name] = [type(error).__name__, str(error)]
         else:
             self.report[name] = None
+
+
+async def start(node: RpcClient, request: service.StartContainerRequestProto) -> service.StartContainersResponseProto:
+    requests = service.StartContainersRequestProto(start_container_request=[request])
+    return await node.call(START_CONTAINERS, requests, timeout=TIMEOUT)
+
+
+async def stop(node: RpcClient, container: ContainerId) -> service.StopContainersResponseProto:
+    request = service.StopContainersRequestProto(container_id=[container.to_proto()])
+    return await node.call(STOP_CONTAINERS, request, timeout=TIMEOUT)
+
+
+async def statuses(node: RpcClient, container: ContainerId) -> service.GetContainerStatusesResponseProto:
+    request = service.GetContainerStatusesRequestProto(container_id=[container.to_proto()])
+    return await node.call(CONTAINER_STATUSES, request, timeout=TIMEOUT)
 
 
 async def echo(master: Master) -> None:
@@ -126,7 +150,7 @@ async def echo(master: Master) -> None:
     master.report["others"] = yarn_records.other_resources(container.resource)
     node = master.node(container)
     request = master.start_request(container, "exec", sys.executable, "-m", "tests.runtime.hadoop.echo_task")
-    started = await node.start([request], timeout=TIMEOUT)
+    started = await start(node, request)
     master.report["failed"] = [str(errors.serialized_error(f.exception)) for f in started.failed_requests]
     status = await master.completed(container)
     master.report["exit status"] = status.exit_status
@@ -153,20 +177,20 @@ async def mistakes(master: Master) -> None:
     container = await master.one_container()
     node = master.node(container)
     request = master.start_request(container, "exec", "sleep", "600")
-    await node.start([request], timeout=TIMEOUT)
+    await start(node, request)
     own = ContainerId.from_proto(container.id)
-    master.report["second start"] = _failures(await node.start([request], timeout=TIMEOUT))
-    running = await node.statuses([own], timeout=TIMEOUT)
+    master.report["second start"] = _failures(await start(node, request))
+    running = await statuses(node, own)
     master.report["state"] = yarn.ContainerStateProto.Name(running.status[0].state)
     other = attrs.evolve(own, number=own.number + 1000)
-    master.report["unknown container"] = _failures(await node.statuses([other], timeout=TIMEOUT))
-    await node.stop([own], timeout=TIMEOUT)
+    master.report["unknown container"] = _failures(await statuses(node, other))
+    await stop(node, own)
     master.report["exit status"] = (await master.completed(container)).exit_status
     await node.close()
 
     guessed = attrs.evolve(master.node_tokens[node.address], password=b"guessed")
-    wrong = ContainerManagementProtocol(node.address, guessed, settings=master.settings)
-    await master.note_error("a node's wrong token", wrong.statuses([own], timeout=TIMEOUT))
+    wrong = RpcClient([node.address], CONTAINER_MANAGEMENT_PROTOCOL, guessed, settings=master.settings)
+    await master.note_error("a node's wrong token", statuses(wrong, own))
     await wrong.close()
     # For the test, which tries it when this application is over.
     master.report["token"] = master.credentials.application_master_token().to_url_string()
@@ -181,8 +205,8 @@ async def _wrong_tokens(master: Master) -> None:
         "an identifier that is none": (attrs.evolve(good, identifier=b"nobody"), 1.0),
     }
     for name, (token, timeout) in wrong.items():
-        client = ApplicationMasterProtocol([master.protocol.address], token, settings=master.settings)
-        await master.note_error(name, client.allocate(service.AllocateRequestProto(), timeout=timeout))
+        client = RpcClient([master.protocol.address], APPLICATION_MASTER_PROTOCOL, token, settings=master.settings)
+        await master.note_error(name, client.call(ALLOCATE, service.AllocateRequestProto(), timeout=timeout))
         await client.close()
 
 
@@ -196,7 +220,7 @@ async def outlive(master: Master) -> None:
     await master.register()
     container = await master.one_container()
     node = master.node(container)
-    await node.start([master.start_request(container, "exec", "sleep", "600")], timeout=TIMEOUT)
+    await start(node, master.start_request(container, "exec", "sleep", "600"))
     first = master.protocol.address
     _write(master.report, Path(master.report["path"] + ".running"))
     while True:
@@ -211,9 +235,9 @@ async def outlive(master: Master) -> None:
     master.report["container"] = str(ContainerId.from_proto(container.id))
     master.report["later container"] = str(ContainerId.from_proto(later.id))
     own = ContainerId.from_proto(container.id)
-    running = await node.statuses([own], timeout=TIMEOUT)
+    running = await statuses(node, own)
     master.report["state"] = yarn.ContainerStateProto.Name(running.status[0].state)
-    await node.stop([own], timeout=TIMEOUT)
+    await stop(node, own)
     master.report["exit status"] = (await master.completed(container)).exit_status
     await node.close()
     await master.finish()
@@ -230,7 +254,7 @@ async def roll(master: Master) -> None:
     master.report["kind"] = token.kind
     master.report["rolled"] = token.identifier != master.credentials.application_master_token().identifier
     await master.protocol.close()
-    master.protocol = ApplicationMasterProtocol([master.protocol.address], token, settings=master.settings)
+    master.protocol = RpcClient([master.protocol.address], APPLICATION_MASTER_PROTOCOL, token, settings=master.settings)
     await master.allocate()
     await master.finish()
     await master.protocol.close()
@@ -261,7 +285,9 @@ async def run(
 ) -> None:
     credentials = Credentials.read_file(os.environ[ENV_TOKEN_FILE])
     settings = ConnectionSettings(protection=protection)
-    protocol = ApplicationMasterProtocol(scheduler, credentials.application_master_token(), settings=settings)
+    protocol = RpcClient(
+        scheduler, APPLICATION_MASTER_PROTOCOL, credentials.application_master_token(), settings=settings
+    )
     inputs = {f"input-{n}": _file(text) for n, text in enumerate(files)}
     master = Master(protocol, credentials, settings, inputs, {"path": str(report)})
     try:

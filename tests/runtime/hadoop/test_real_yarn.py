@@ -24,9 +24,15 @@ from tony_provider.runtime.hadoop.errors import (
     RpcConnectionError,
     RpcProtocolError,
 )
-from tony_provider.runtime.hadoop.proto.yarn_service_pb2 import AllocateRequestProto
+from tony_provider.runtime.hadoop.proto.yarn_service_pb2 import AllocateRequestProto, GetContainerStatusesRequestProto
+from tony_provider.runtime.hadoop.rpc import RpcClient
 from tony_provider.runtime.hadoop.tokens import Token
-from tony_provider.runtime.hadoop.yarn import ApplicationMasterProtocol, ContainerManagementProtocol
+from tony_provider.runtime.hadoop.yarn import (
+    ALLOCATE,
+    APPLICATION_MASTER_PROTOCOL,
+    CONTAINER_MANAGEMENT_PROTOCOL,
+    CONTAINER_STATUSES,
+)
 from tony_provider.runtime.hadoop.yarn_records import ContainerId
 
 
@@ -101,9 +107,9 @@ async def _use_until_refused(hadoop: HadoopCluster, token: Token) -> None:
     scheduler = [Address.parse(text) for text in hadoop.state.scheduler]
     async with asyncio.timeout(60):
         while True:
-            client = ApplicationMasterProtocol(scheduler, token)
+            client = RpcClient(scheduler, APPLICATION_MASTER_PROTOCOL, token)
             with contextlib.suppress(InvalidApplicationMasterRequest, ApplicationAttemptNotFound):
-                await client.allocate(AllocateRequestProto(), timeout=10)
+                await client.call(ALLOCATE, AllocateRequestProto(), timeout=10)
             await client.close()
             await asyncio.sleep(0.1)
 
@@ -111,9 +117,10 @@ async def _use_until_refused(hadoop: HadoopCluster, token: Token) -> None:
 async def test_servers_of_another_kind_are_told(hadoop: HadoopCluster) -> None:
     manager = hadoop.state.addresses.resourcemanagers[0]
     for address, error in ((manager.web, RpcProtocolError), (manager.tracker, RpcAuthenticationError)):
-        client = ApplicationMasterProtocol([Address.parse(address)], Token(b"i", b"p", "YARN_AM_RM_TOKEN"))
+        token = Token(b"i", b"p", "YARN_AM_RM_TOKEN")
+        client = RpcClient([Address.parse(address)], APPLICATION_MASTER_PROTOCOL, token)
         with pytest.raises(error):
-            await client.allocate(AllocateRequestProto(), timeout=10)
+            await client.call(ALLOCATE, AllocateRequestProto(), timeout=10)
         await client.close()
 
 
@@ -158,7 +165,7 @@ async def test_weaker_protection_than_the_cluster_wants_is_refused(
 
 
 async def test_a_node_that_is_gone() -> None:
-    node = ContainerManagementProtocol(Address("127.0.0.1", 1), Token(b"i", b"p", "NMToken"))
+    node = RpcClient([Address("127.0.0.1", 1)], CONTAINER_MANAGEMENT_PROTOCOL, Token(b"i", b"p", "NMToken"))
     with pytest.raises(RpcConnectionError, match=r"cannot connect to 127\.0\.0\.1:1"):
-        await node.statuses([], timeout=0.5)
+        await node.call(CONTAINER_STATUSES, GetContainerStatusesRequestProto(), timeout=0.5)
     await node.close()

@@ -27,7 +27,7 @@ from tony_provider.runtime.hadoop.errors import (
 )
 from tony_provider.runtime.hadoop.proto.rpc_pb2 import RpcResponseHeaderProto, RpcSaslProto
 from tony_provider.runtime.hadoop.proto.yarn_pb2 import NodeIdProto
-from tony_provider.runtime.hadoop.rpc import ConnectionSettings, RetryPolicy, RpcClient
+from tony_provider.runtime.hadoop.rpc import ConnectionSettings, Method, RetryPolicy, RpcClient
 from tony_provider.runtime.hadoop.tokens import FrameBuffer, encode_frame
 
 # Far more than any of these tests needs: a call that hangs fails, a slow machine does not.
@@ -63,7 +63,8 @@ async def ask(
     timeout: float = TIMEOUT,  # noqa: ASYNC109 - the client's own
     idempotent: bool = False,
 ) -> str:
-    answer = await client.call("ask", NodeIdProto(host=host), NodeIdProto, timeout=timeout, idempotent=idempotent)
+    method = Method("ask", NodeIdProto, idempotent)
+    answer = await client.call(method, NodeIdProto(host=host), timeout=timeout)
     return answer.host
 
 
@@ -475,9 +476,3 @@ def test_frames_come_out_however_the_bytes_are_cut(bodies: list[bytes], data: st
         out += buffer.feed(stream[:size])
         stream = stream[size:]
     assert out == bodies
-
-
-def test_delays_grow_to_their_maximum_with_jitter() -> None:
-    delays = RetryPolicy(first_delay=1.0, max_delay=4.0, jitter=0.5).delays()
-    for middle in (1.0, 2.0, 4.0, 4.0):
-        assert middle * 0.5 <= next(delays) <= middle * 1.5

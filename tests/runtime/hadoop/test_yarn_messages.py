@@ -48,7 +48,7 @@ def test_units_are_left_out_where_they_are_the_clusters_own() -> None:
     assert not gpus.HasField("units")
     assert rate.units == "Gi"
     proto.resource_value_map.add(key="memory-mb", value=64, units="Mi")
-    assert yarn_records.units(proto) == {"rate": "Gi"}
+    assert yarn_records.resource_units(proto) == {"rate": "Gi"}
 
 
 def test_a_request_always_says_its_allocation_request_id() -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tony_provider.runtime.history.events import read_events
+from tony_provider.runtime.history.events import EventRange, encode_event, encode_events, read_events
 from tony_provider.runtime.storage import LocalStorage
 
 
@@ -22,3 +23,16 @@ def names_in(directory: Path) -> list[str]:
 def files_in(directory: Path) -> list[Path]:
     """The segments of events, by name."""
     return sorted((directory / "history").glob("events-*"))
+
+
+def segment_of(*lines: Mapping[str, Any] | bytes) -> bytes:
+    """The content of a segment with these events; bytes are lines as they are, such as damaged ones."""
+    return encode_events("", [each + b"\n" if isinstance(each, bytes) else encode_event(each) for each in lines])
+
+
+def leave_events(directory: Path, *lines: Mapping[str, Any] | bytes) -> Path:
+    """Write these events as the only segment of an application with this directory."""
+    file = directory / "history" / EventRange(1, 1, len(lines)).file
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(segment_of(*lines))
+    return file

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony_provider.runtime.inputs.shard_queue import CommitLog, Settled, ShardQueue, ShardReader, read_log
+from tony_provider.runtime.inputs.shard_queue import CommitLog, ShardCommit, ShardQueue, ShardReader, read_log
 from tony_provider.runtime.inputs.shards import InputShard, Listing
 from tony_provider.runtime.storage import LocalStorage
 
@@ -54,13 +54,13 @@ def test_a_shard_takes_few_bytes_of_memory() -> None:
 def test_a_log_only_grows_and_each_master_has_its_own_files(tmp_path: Path) -> None:
     storage, directory = LocalStorage(), f"{tmp_path}/commits"
     assert list(read_log(storage, directory)) == []
-    first = [Settled(number, READER, 5, outputs=["o" * 100]) for number in range(4000)]
+    first = [ShardCommit(number, READER, 5, outputs=["o" * 100]) for number in range(4000)]
     log = CommitLog(storage, directory, 1)
     for begin in range(0, len(first), 100):
         log.add(first[begin : begin + 100])
     before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "commits").iterdir()}
     assert len(before) > 2
-    second = [Settled(4000, READER, 6, failed="gone")]
+    second = [ShardCommit(4000, READER, 6, failed="gone")]
     CommitLog(storage, directory, 2).add(second)
     assert {path.name: path.stat().st_mtime_ns for path in (tmp_path / "commits").iterdir()}.items() > before.items()
     assert list(read_log(storage, directory)) == first + second

@@ -31,4 +31,4 @@ def test_whose_word_a_key_is() -> None:
     assert origin("inputs.clicks.deal") == "the job"  # written as a path: all that is below it is part of that
     assert origin("queue") == "default"  # deleted
     assert origin("tasks.worker.gpus") == "default"
-    assert Layers(LAYERS.below_first[:1]).origin(["queue"]) == "preset small"
+    assert Layers(LAYERS.lowest_first[:1]).origin(["queue"]) == "preset small"

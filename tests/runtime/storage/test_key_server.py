@@ -12,7 +12,7 @@ from tests.runtime.storage.servers import Reply, Request, scripted
 from tony_provider.runtime.storage import StorageError, StorageUnreachable, WebHdfsConfig, WebHdfsStorage
 from tony_provider.runtime.storage.errors import StorageZoneClosed
 from tony_provider.runtime.storage.webhdfs.key_server import KeyServer
-from tony_provider.runtime.storage.webhdfs.transport import WebHdfsAnswer, check
+from tony_provider.runtime.storage.webhdfs.transport import WebHdfsAnswer, check_answer
 
 
 class Exchange:
@@ -72,7 +72,9 @@ def test_a_zone_whose_key_datanodes_may_not_use_says_what_to_do(said: str) -> No
     """As a DataNode of Hadoop 3.4 has said it."""
     remote = {"exception": "AuthorizationException", "javaClassName": "org.x.AuthorizationException", "message": said}
     with pytest.raises(StorageZoneClosed, match="DataNodes decrypt as their own user"):
-        check(WebHdfsAnswer(403, None, json.dumps({"RemoteException": remote}).encode()), "hdfs:///zone/a", "write")
+        check_answer(
+            WebHdfsAnswer(403, None, json.dumps({"RemoteException": remote}).encode()), "hdfs:///zone/a", "write"
+        )
 
 
 @pytest.mark.parametrize(

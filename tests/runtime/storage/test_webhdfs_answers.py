@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 from tests.runtime.storage.servers import Reply, Request, saying, scripted
 from tony_provider.runtime.storage import StorageError, StorageInvalidPath, WebHdfsConfig, WebHdfsStorage
 from tony_provider.runtime.storage.errors import StorageAuthError, StorageNoSpace, StorageNotFound
-from tony_provider.runtime.storage.webhdfs.transport import NoDataNode, NotNow, WebHdfsAnswer, check, request_target
+from tony_provider.runtime.storage.webhdfs.transport import (
+    NoDataNode,
+    NotNow,
+    WebHdfsAnswer,
+    check_answer,
+    request_target,
+)
 
 URI = "hdfs:///a"
 OPERATIONS: list[Callable[[WebHdfsStorage], object]] = [
@@ -143,6 +149,6 @@ def test_java_exceptions_become_ours(exception: str, message: str, expected: typ
     remote = {"exception": name, "javaClassName": exception, "message": message + "\n\tat java.lang.Thread.run"}
     answer = WebHdfsAnswer(403, None, json.dumps({"RemoteException": remote}).encode())
     with pytest.raises(Exception, match=message.replace("$", ".")) as error:
-        check(answer, URI, "write")
+        check_answer(answer, URI, "write")
     assert type(error.value) is expected
     assert "Thread.run" not in str(error.value)

@@ -21,7 +21,7 @@ from tony_provider.cluster.training.identity import Layout
 from tony_provider.runtime.frameworks import get_framework
 from tony_provider.runtime.inputs.finding import BadInputError, find_shards, find_shards_at
 from tony_provider.runtime.inputs.shards import BalancedAssignment, shards_needed, too_few_shards
-from tony_provider.runtime.jobspec.container_content import named_environments, named_resources, parts
+from tony_provider.runtime.jobspec.container_content import named_environments, named_resources, python_env_parts
 from tony_provider.runtime.jobspec.model import InputDeal, JobSpec, unmarked
 from tony_provider.runtime.jobspec.problems import child
 from tony_provider.runtime.jobspec.task_types import in_cluster
@@ -146,7 +146,7 @@ def _uris(job: JobSpec) -> Iterator[tuple[str, str]]:
     for named in named_resources(job):
         yield named.path, named.resource.source
     for key, _, environment in named_environments(job):
-        for part in parts(environment):
+        for part in python_env_parts(environment):
             yield key, unmarked(part)[0]
     if job.docker is not None and job.docker.client_config is not None:
         yield "docker.client_config", unmarked(job.docker.client_config)[0]
@@ -287,7 +287,7 @@ def check_outputs(job: JobSpec, storage: Storage, staging_dir: str, training: st
 
 def _output_problems(job: JobSpec, name: str, staging_dir: str, training: str, stores: JobStores) -> Iterator[str]:
     spec = job.outputs[name]
-    where = child(child("outputs", name), "path")
+    where = child("outputs", name, "path")
     layout = Layout(staging_dir)
     ours = next((each for each in (layout.jobs_dir, layout.cache_dir) if _overlap(spec.path, each)), None)
     if ours:

@@ -43,7 +43,7 @@ from tony_provider.runtime.common.bounds import BoundedJsonError, printable_json
 from tony_provider.runtime.common.clock import epoch_ms
 from tony_provider.runtime.common.codec import CodecError, from_plain
 from tony_provider.runtime.common.directories import remove_tree
-from tony_provider.runtime.common.files import ForeignDirectoryError, make_own_directory
+from tony_provider.runtime.common.files import UnsafeDirectoryError, make_own_directory
 from tony_provider.runtime.common.text import printable
 from tony_provider.runtime.frameworks.task_type_rules import PeakDemand
 from tony_provider.runtime.hadoop.yarn_records import ApplicationAttemptId, ApplicationId, is_application_id
@@ -144,7 +144,7 @@ class LocalCluster(Cluster):
             folder.path.mkdir(mode=0o700)
         except FileExistsError:
             return  # started already
-        except ForeignDirectoryError as error:
+        except UnsafeDirectoryError as error:
             raise SubmissionRefused(str(error)) from error
         except OSError as error:
             raise SubmissionRefused(f"the local cluster cannot write {folder.path}: {error.strerror}") from error

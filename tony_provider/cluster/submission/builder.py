@@ -19,7 +19,7 @@ from tony_provider.cluster.submission.preparation import PreparedSubmission, Sub
 from tony_provider.cluster.training.identity import Identity, Layout
 from tony_provider.cluster.training.plan import TrainingPlan
 from tony_provider.runtime.application import ApplicationDescription, LocalAccess, LocalizedResource, YarnAccess
-from tony_provider.runtime.checkpoint.training_owner import CheckpointChain
+from tony_provider.runtime.checkpoint.training_owner import ChainRecord
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.clock import epoch_ms
 from tony_provider.runtime.common.python_packages import version_text
@@ -57,7 +57,7 @@ def describe(
     request: SubmissionRequest,
     where: ApplicationSite,
     resources: Resources,
-    about: CheckpointChain,
+    about: ChainRecord,
     credentials: Credentials,
 ) -> ApplicationDescription:
     """Return the application's description, which all its containers read. It has no secrets. Raises ClusterError."""

@@ -15,7 +15,7 @@ from tony_provider.cluster.training.identity import Identity, Layout, chain_numb
 from tony_provider.runtime.checkpoint.catalog import ChosenCheckpoint, foreign_catalog
 from tony_provider.runtime.checkpoint.training_owner import (
     OWNERS_DIR,
-    CheckpointChain,
+    ChainRecord,
     Epoch,
     Owner,
     Stop,
@@ -151,7 +151,7 @@ class ChainState:
     """A checkpoint chain as found on the store: its file and its owner."""
 
     uri: str
-    about: CheckpointChain | None  # None if its creation was interrupted and it is empty
+    about: ChainRecord | None  # None if its creation was interrupted and it is empty
     owner: Owner | None  # the last owner; None if no application was submitted for it
 
     @property
@@ -205,7 +205,7 @@ class CheckpointChains:
             number += 1
         return self.layout.chain_dir(self.identity, number)
 
-    def open_after(self, newest: ChainState | None, about: CheckpointChain) -> str:
+    def open_after(self, newest: ChainState | None, about: ChainRecord) -> str:
         """Open the chain after ``newest``; return its URI.
 
         Raises StorageExists if another try has just opened it.
@@ -214,7 +214,7 @@ class CheckpointChains:
         self.open(uri, about)
         return uri
 
-    def open(self, uri: str, about: CheckpointChain, before_it_appears: Before = without_waiting) -> None:
+    def open(self, uri: str, about: ChainRecord, before_it_appears: Before = without_waiting) -> None:
         """Open the chain with a URI from ``uri_after``. ``before_it_appears``: see ``Storage.write``.
 
         Raises StorageExists if another try has just opened it.
@@ -222,7 +222,7 @@ class CheckpointChains:
         file = uris.join(uri, contract.CHAIN_FILE)
         self.storage.write(file, dump_json(about), before_it_appears=before_it_appears)
 
-    def rewrite(self, uri: str, about: CheckpointChain, before_it_appears: Before = without_waiting) -> None:
+    def rewrite(self, uri: str, about: ChainRecord, before_it_appears: Before = without_waiting) -> None:
         file = uris.join(uri, contract.CHAIN_FILE)
         write_atomically(self.storage, file, dump_json(about), before_it_appears=before_it_appears)
 
@@ -243,15 +243,15 @@ class CheckpointChains:
         return sorted(number for number in numbers if number is not None)
 
 
-def new_chain() -> CheckpointChain:
+def new_chain() -> ChainRecord:
     """Return the content of ``chain.json`` for a new, empty chain."""
-    return CheckpointChain(fingerprint={}, created_ms=epoch_ms())
+    return ChainRecord(fingerprint={}, created_ms=epoch_ms())
 
 
-def read_chain(storage: Storage, uri: str) -> CheckpointChain | None:
+def read_chain(storage: Storage, uri: str) -> ChainRecord | None:
     """Return the content of a chain's file, or None if there is no file. Raises StorageError, RecordUnreadable."""
     without = "the training begins anew, in another checkpoint chain"
-    return read_record(storage, uris.join(uri, contract.CHAIN_FILE), CheckpointChain, without=without)
+    return read_record(storage, uris.join(uri, contract.CHAIN_FILE), ChainRecord, without=without)
 
 
 @attrs.frozen

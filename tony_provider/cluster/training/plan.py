@@ -32,7 +32,7 @@ from tony_provider.cluster.training.identity import Identity, Layout
 from tony_provider.runtime.checkpoint.catalog import ChosenCheckpoint, foreign_catalog
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.checkpoint.stored_checkpoint import chain_named
-from tony_provider.runtime.checkpoint.training_owner import CheckpointChain
+from tony_provider.runtime.checkpoint.training_owner import ChainRecord
 from tony_provider.runtime.jobspec.container_content import (
     EnvironmentKind,
     image_of,
@@ -260,7 +260,7 @@ class TrainingPlan:
 
     newest: ChainState | None  # the newest chain on the store
     goes_on: bool  # whether to continue the newest chain; otherwise a new one is opened
-    about: CheckpointChain  # content of the chain's file
+    about: ChainRecord  # content of the chain's file
     why: str  # for the task's log
     resume: ResumePoint | None = None  # the checkpoint from which the training resumes
     saved_in: str = ""  # URI of the chain that holds it

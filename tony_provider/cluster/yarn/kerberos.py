@@ -1,15 +1,13 @@
 """SPNEGO for requests of the Airflow side, with the worker's own ticket (``airflow kerberos`` or kinit).
 
-Also reads the ticket's owner, and its lifetime from the credential cache. Requires the extra ``kerberos``.
+Also reads the ticket's owner, and its lifetime from the credential cache. Requires the library of MIT Kerberos.
 """
 
 from __future__ import annotations
 
-import base64
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import attrs
@@ -17,9 +15,8 @@ from requests import PreparedRequest, Response
 from requests.auth import AuthBase
 
 from tony_provider.cluster.errors import ClusterAuthError, ConnectionProblem
-from tony_provider.runtime.hadoop.gss import explained
+from tony_provider.runtime.hadoop.gss import GssError, TicketExchange, Tickets
 
-_NOT_INSTALLED = "Kerberos needs the extra: pip install 'tony-provider[kerberos]'"
 _REDIRECTIONS, _ERRORS, _SERVER_ERRORS = 300, 400, 500  # first code of each class of HTTP status codes
 _REFUSALS = (401, 403)
 
@@ -27,10 +24,9 @@ _REFUSALS = (401, 403)
 def spnego_auth() -> AuthBase:
     """Return thread-safe SPNEGO authentication for requests.
 
-    Raises ConnectionProblem if the libraries are not installed.
+    Raises ConnectionProblem if the library is not installed.
     """
-    _gssapi()
-    return _Spnego()
+    return _Spnego(own_tickets())
 
 
 class _Spnego(AuthBase):
@@ -39,8 +35,11 @@ class _Spnego(AuthBase):
     With a session cookie Hadoop would omit this proof, so cookies are not sent.
     """
 
+    def __init__(self, tickets: Tickets) -> None:
+        self._tickets = tickets
+
     def __call__(self, request: PreparedRequest) -> PreparedRequest:
-        exchange = negotiate(urlsplit(request.url or "").hostname or "")
+        exchange = self._tickets.negotiate(urlsplit(request.url or "").hostname or "")
         request.headers.pop("Cookie", None)
         request.headers["Authorization"] = exchange.authorization
         request.hooks.setdefault("response", []).append(lambda response, **_: _check_server(exchange, response))
@@ -59,60 +58,19 @@ def _check_server(exchange: TicketExchange, response: Response) -> None:
         exchange.check(answer)
 
 
-class TicketExchange:
-    """SPNEGO exchange for one request with the worker's own ticket. Implements the store's ``SpnegoExchange``."""
-
-    def __init__(self, host: str) -> None:
-        """Raise ClusterAuthError with the reason if no exchange is possible."""
-        self._host = host
-        gssapi = _gssapi()
-        try:
-            service = gssapi.Name(f"HTTP@{host}", gssapi.NameType.hostbased_service)
-            flags = gssapi.RequirementFlag.mutual_authentication
-            self._context = gssapi.SecurityContext(name=service, usage="initiate", flags=flags)
-            token = self._context.step()
-        except gssapi.raw.misc.GSSError as error:
-            raise ClusterAuthError(f"no Kerberos ticket for HTTP@{host}: {explained(_words(error))}") from error
-        self.authorization = f"Negotiate {base64.b64encode(token or b'').decode()}"
-
-    def check(self, answer: str | None) -> None:
-        """Raise ClusterAuthError if the server does not prove that it is ``HTTP@host``."""
-        scheme, _, token = (answer or "").partition(" ")
-        if scheme.lower() != "negotiate" or not token.strip():
-            raise self._unproven("its answer comes without a proof")
-        try:
-            self._context.step(base64.b64decode(token.strip(), validate=True))
-        except (_gssapi().raw.misc.GSSError, ValueError) as error:
-            raise self._unproven(f"its proof is wrong: {error}") from error
-        if not self._context.complete:
-            raise self._unproven("its proof is not complete")
-
-    def _unproven(self, problem: str) -> ClusterAuthError:
-        return ClusterAuthError(
-            f"{self._host} did not prove to be HTTP@{self._host}, as Kerberos asks of servers: {problem}. What it said "
-            "is not believed; something may stand between, or this is no server with Kerberos (then set `kerberos` to "
-            "false in the tony connection)"
-        )
+def _auth_error(_host: str, problem: str) -> Exception:
+    return ClusterAuthError(problem)
 
 
-def negotiate(host: str) -> TicketExchange:
-    """Begin an exchange with ``HTTP@host``. Raises ClusterAuthError without a usable ticket."""
-    return TicketExchange(host)
+def own_tickets(error: Callable[[str, str], Exception] = _auth_error) -> Tickets:
+    """Return the worker's own tickets. ``error``: see ``Tickets``; the default creates a ClusterAuthError.
 
-
-def _gssapi() -> Any:
+    Raises ConnectionProblem if the library is not installed.
+    """
     try:
-        import gssapi
-    except ImportError as error:
-        raise ConnectionProblem(_NOT_INSTALLED) from error
-    return gssapi
-
-
-def _words(error: Exception) -> str:
-    """Format a GSS error. Its text is ``Major (458752): …, Minor (2529639053): …``; the minor part is more specific."""
-    major, _, minor = str(error).partition(", Minor")
-    said = [" ".join(part.partition(": ")[2].split()) for part in (minor, major)]
-    return next((part for part in said if part not in ("", "Success")), str(error))
+        return Tickets(error)
+    except GssError as problem:
+        raise ConnectionProblem(f"{problem} (Debian: libgssapi-krb5-2, Red Hat: krb5-libs)") from problem
 
 
 @attrs.frozen
@@ -130,17 +88,10 @@ class Ticket:
 
 def ticket() -> Ticket:
     """Return the worker's own ticket. Raises ClusterAuthError if there is none."""
-    gssapi = _gssapi()
     try:
-        credentials = gssapi.Credentials(usage="initiate")
-        principal = str(credentials.name)
-    except gssapi.raw.misc.GSSError as error:
-        raise ClusterAuthError(explained(_words(error))) from error
-    try:
-        seconds = credentials.lifetime
-    except gssapi.exceptions.ExpiredCredentialsError:
-        seconds = 0
-    return Ticket(principal, seconds)
+        return Ticket(*own_tickets().owner())
+    except GssError as error:
+        raise ClusterAuthError(str(error)) from error
 
 
 def ticket_user() -> str:

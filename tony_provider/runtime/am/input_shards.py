@@ -26,7 +26,7 @@ from tony_provider.runtime.common.concurrency import retry
 from tony_provider.runtime.common.network import Address
 from tony_provider.runtime.common.quantities import count, size
 from tony_provider.runtime.inputs.finding import BadInputError, find_shards
-from tony_provider.runtime.inputs.shard_queue import CommitLog, Settled, ShardQueue, ShardReader, read_log
+from tony_provider.runtime.inputs.shard_queue import CommitLog, ShardCommit, ShardQueue, ShardReader, read_log
 from tony_provider.runtime.inputs.shards import BalancedAssignment, InputShard, Listing, too_few_shards
 from tony_provider.runtime.jobspec.model import InputDeal, InputSpec
 from tony_provider.runtime.jobspec.problems import child
@@ -310,7 +310,7 @@ class QueuedShards:
         self._fail = fail
         self._longest = ownership.description.job.timeouts.upload
         self._news = asyncio.Event()
-        self._settled: list[Settled] = []  # to be written
+        self._settled: list[ShardCommit] = []  # to be written
         self._heard: list[_Request] = []  # to be answered after the writes
         self._waiting: dict[tuple[ShardReader, int], _Request] = {}  # requests for a shard, in their order
         self._outstanding = OutstandingRequests()
@@ -353,15 +353,15 @@ class QueuedShards:
         """Record the result of the shard that the message names, if any. Return why it cannot be recorded."""
         kind = message.WhichOneof("shard")
         if kind == "done":
-            return self._put(Settled(message.done, reader, epoch_ms(), outputs=list(message.outputs)))
+            return self._put(ShardCommit(message.done, reader, epoch_ms(), outputs=list(message.outputs)))
         if kind == "failed":
-            return self._put(Settled(message.failed, reader, epoch_ms(), failed=message.reason))
+            return self._put(ShardCommit(message.failed, reader, epoch_ms(), failed=message.reason))
         if kind == "back":
             # If another reader already has the shard, this has no effect, as it should.
             self._queue.give_back(reader, message.back, message.request)
         return ""
 
-    def _put(self, settled: Settled) -> str:
+    def _put(self, settled: ShardCommit) -> str:
         queue, reader, shard = self._queue, settled.reader, settled.shard
         before = queue.settled
         failed = settled.failed
@@ -403,7 +403,7 @@ class QueuedShards:
                     request.answer(tony_pb2.ShardAnswer(request=request.message.request))
             await self._deal()
 
-    async def _write(self, settled: list[Settled]) -> None:
+    async def _write(self, settled: list[ShardCommit]) -> None:
         # Check again after the write: a newer application master may have been announced and have read the log before
         # it.
         for work in (partial(self._write_now, settled), self._ownership.check_newest):
@@ -412,7 +412,7 @@ class QueuedShards:
             if each.failed is not None:
                 self._note("shard_failed", f"{self.opened.name}: {each.failed}")
 
-    def _write_now(self, settled: list[Settled]) -> None:
+    def _write_now(self, settled: list[ShardCommit]) -> None:
         self._ownership.check_newest()
         self.opened.log.add(settled)
 

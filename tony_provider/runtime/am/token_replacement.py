@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Callable, Optional, Union
 
@@ -21,7 +22,7 @@ from tony_provider.runtime.common.clock import epoch_ms, moment
 from tony_provider.runtime.common.concurrency import wait_with_timeout
 from tony_provider.runtime.common.files import write_private_file
 from tony_provider.runtime.hadoop.errors import CredentialsError
-from tony_provider.runtime.hadoop.gss import GssError, KeytabTickets
+from tony_provider.runtime.hadoop.gss import GssError, Tickets
 from tony_provider.runtime.hadoop.tokens import Credentials
 from tony_provider.runtime.protocol.status import TokenLife
 from tony_provider.runtime.protocol.store_tokens import (
@@ -35,7 +36,7 @@ from tony_provider.runtime.protocol.store_tokens import (
 )
 from tony_provider.runtime.storage import Storage, StorageAuthError, StorageError, WebHdfsConfig, WebHdfsStorage
 from tony_provider.runtime.storage.webhdfs.key_server import KeyServer
-from tony_provider.runtime.storage.webhdfs.transport import Negotiate, as_storage_errors
+from tony_provider.runtime.storage.webhdfs.transport import spnego_error
 
 log = logging.getLogger(__name__)
 
@@ -264,6 +265,7 @@ def _root(name: str) -> str:
     return f"hdfs://{name}/"
 
 
+_CHECK_KEYTAB = "check the connection's keytab and principal"
 _FILE = Path(".tony-keytab")  # in the container's directory, because Kerberos libraries read keytabs only from files
 
 
@@ -277,7 +279,7 @@ class KeytabTokens:
         self._webhdfs = webhdfs
         self._keytab = keytab
         self._principal = principal
-        self._tickets: Optional[KeytabTickets] = None
+        self._tickets: Optional[Tickets] = None
 
     @classmethod
     def of(cls, description: ApplicationDescription, secrets: Mapping[str, bytes]) -> Optional[KeytabTokens]:
@@ -296,25 +298,22 @@ class KeytabTokens:
         try:
             return self._get()
         except (GssError, OSError, ValueError) as error:
-            raise StorageAuthError(
-                self._description.application_dir,
-                "get a token for",
-                str(error),
-                "check the connection's keytab and principal",
-            ) from error
+            uri = self._description.application_dir
+            raise StorageAuthError(uri, "get a token for", str(error), _CHECK_KEYTAB) from error
 
     def _get(self) -> NewerTokens:
         if self._tickets is None:
             write_private_file(_FILE, self._keytab)
-            self._tickets = KeytabTickets(_FILE.absolute(), self._principal)
+            self._tickets = Tickets.of_keytab(
+                _FILE.absolute(), self._principal, partial(spnego_error, advice=_CHECK_KEYTAB)
+            )
         negotiate, description = self._tickets.negotiate, self._description
-        aside = as_storage_errors(negotiate, GssError)
         with ExitStack() as stack:
 
-            def hdfs(webhdfs: WebHdfsConfig, speaks: Negotiate) -> WebHdfsStorage:
-                return stack.enter_context(closing(WebHdfsStorage(webhdfs, negotiate=speaks)))
+            def hdfs(webhdfs: WebHdfsConfig) -> WebHdfsStorage:
+                return stack.enter_context(closing(WebHdfsStorage(webhdfs, negotiate=negotiate)))
 
-            others: dict[str, TokenServer] = {each.name: hdfs(each.webhdfs, aside) for each in description.other_hdfs}
+            others: dict[str, TokenServer] = {each.name: hdfs(each.webhdfs) for each in description.other_hdfs}
             if description.key_server:
-                others[description.key_server] = KeyServer(description.key_server, self._webhdfs, aside)
-            return fetch_newer_tokens(hdfs(self._webhdfs, negotiate), others, description.user)
+                others[description.key_server] = KeyServer(description.key_server, self._webhdfs, negotiate)
+            return fetch_newer_tokens(hdfs(self._webhdfs), others, description.user)

@@ -11,7 +11,7 @@ from typing import Optional
 import attrs
 
 from tony_provider.runtime.artifacts.manifest import InvalidManifest
-from tony_provider.runtime.artifacts.tree_restore import DamagedObject, empty_directory, restore_tree
+from tony_provider.runtime.artifacts.tree_restore import DamagedObject, restore_tree
 from tony_provider.runtime.artifacts.upload import StoredFiles
 from tony_provider.runtime.checkpoint.catalog import foreign_catalog, read_stored
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
@@ -42,7 +42,7 @@ class Restored:
     reused: int  # bytes that the directory had
 
 
-def restore(
+def restore_checkpoint(
     storage: Storage,
     resume: ResumePoint,
     directory: Path,
@@ -98,7 +98,7 @@ def copy_checkpoint(storage: Storage, uri: str, directory: Path, rank: int, canc
         catalog.pin(point.uri, reader)
         try:
             aside = directory.with_name(f".{directory.name}-{secrets.token_hex(4)}")  # not created: there is no content
-            restore(storage, point, directory, rank, cancelled=cancelled, aside=aside)
+            restore_checkpoint(storage, point, directory, rank, cancelled=cancelled, aside=aside)
         except DamagedCheckpoint as error:
             log.warning("%s", error)
             if not tries_left:
@@ -108,8 +108,3 @@ def copy_checkpoint(storage: Storage, uri: str, directory: Path, rank: int, canc
         finally:
             catalog.unpin(point.uri, reader)
     raise AssertionError("the last attempt returns or raises")
-
-
-def empty(directory: Path, *, aside: Path) -> None:
-    """Make ``directory`` an empty one, for training from step 0; ``aside`` receives its content. Raises OSError."""
-    empty_directory(directory, aside=aside)

@@ -11,7 +11,7 @@ from tony_provider.runtime.storage import uris
 
 
 @attrs.frozen
-class CheckpointChain:
+class ChainRecord:
     """Content of ``chain.json``, which identifies the training. Created exclusively, before all other files."""
 
     fingerprint: dict[str, str]  # hashes, by the key of each part whose change makes it another training

@@ -24,6 +24,16 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
     raise EndlessNumber("a number without an end")
 
 
+def encode_varint(value: int) -> bytes:
+    """Return the encoding of an unsigned number, which ``read_varint`` reads."""
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
 def _make_table() -> tuple[int, ...]:
     table = []
     for value in range(256):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import threading
 import time
 from collections import deque
@@ -43,8 +44,8 @@ async def wait_with_timeout(work: Awaitable[T], seconds: Optional[float]) -> T:
 R = TypeVar("R")
 
 
-def in_parallel(work: Callable[[T], R], things: Iterable[T], workers: int, name: str) -> Iterator[R]:
-    """Yield the result of ``work`` for each of the things, in any order. Blocks.
+def in_parallel(work: Callable[[T], R], items: Iterable[T], workers: int, name: str) -> Iterator[R]:
+    """Yield the result of ``work`` for each of the items, in any order. Blocks.
 
     The first error of ``work`` ends all: no further work is started, and running work ends before the error is raised.
     ``name``: prefix of the threads' names.
@@ -52,8 +53,8 @@ def in_parallel(work: Callable[[T], R], things: Iterable[T], workers: int, name:
     with ThreadPoolExecutor(workers, thread_name_prefix=name) as pool:
         pending: set[Future[R]] = set()
         try:
-            for thing in things:
-                pending.add(pool.submit(work, thing))
+            for item in items:
+                pending.add(pool.submit(work, item))
                 if len(pending) >= 2 * workers:
                     done, pending = wait(pending, return_when=FIRST_COMPLETED)
                     for future in done:
@@ -67,35 +68,35 @@ def in_parallel(work: Callable[[T], R], things: Iterable[T], workers: int, name:
                 future.cancel()
 
 
-_LOOK = 1.0  # seconds
+_POLL = 1.0  # seconds
 
 
 def in_parallel_ordered(
-    work: Callable[[T], R], things: Iterable[T], at_once: int, looks: Callable[[], None]
+    work: Callable[[T], R], items: Iterable[T], workers: int, check_cancelled: Callable[[], None]
 ) -> Iterator[R]:
-    """Yield the result of ``work`` for each thing, in order; at most ``2 * at_once`` things are taken ahead.
+    """Yield the result of ``work`` for each item, in order; at most ``2 * workers`` items are taken ahead.
 
-    Calls ``looks`` before each result, and each second while waiting for one. An error of ``looks`` or ``work`` ends
-    the iteration, which does not wait for work that is running then. Blocks.
+    Calls ``check_cancelled`` before each result, and each second while waiting for one. Its error, or one of ``work``,
+    ends the iteration, which does not wait for work that is running then. Blocks.
     """
-    pool = ThreadPoolExecutor(at_once, "inputs")
+    pool = ThreadPoolExecutor(workers, "inputs")
     begun: deque[Future[R]] = deque()
     try:
-        for thing in things:
-            begun.append(pool.submit(work, thing))
-            if len(begun) >= 2 * at_once:
-                yield _result(begun.popleft(), looks)
+        for item in items:
+            begun.append(pool.submit(work, item))
+            if len(begun) >= 2 * workers:
+                yield _result(begun.popleft(), check_cancelled)
         while begun:
-            yield _result(begun.popleft(), looks)
+            yield _result(begun.popleft(), check_cancelled)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _result(future: Future[R], looks: Callable[[], None]) -> R:
+def _result(future: Future[R], check_cancelled: Callable[[], None]) -> R:
     while True:
-        looks()
+        check_cancelled()
         try:
-            return future.result(_LOOK)
+            return future.result(_POLL)
         except NotYet:
             if future.done():  # raised by the work itself
                 return future.result()
@@ -107,19 +108,24 @@ FIRST_PAUSE = 1.0  # seconds between the first attempts, doubled up to
 LONGEST_PAUSE = 15.0
 
 
-def pauses(first: float, longest: float) -> Iterator[float]:
-    """Yield pauses between attempts, in seconds, that grow from ``first`` to ``longest``, without an end."""
+def pauses(first: float, longest: float, jitter: float = 0.0) -> Iterator[float]:
+    """Yield pauses between attempts, in seconds, that grow from ``first`` to ``longest``, without an end.
+
+    ``jitter``: multiply each pause by a random factor in 1 ± this.
+    """
     while True:
-        yield first
+        yield first * random.uniform(1 - jitter, 1 + jitter)  # noqa: S311 - spreads load, guards nothing
         first = min(2 * first, longest)
 
 
-async def retry(work: Callable[[], Awaitable[T]], seconds: float, on: type[E], told: Callable[[E], None]) -> T:
+async def retry(
+    work: Callable[[], Awaitable[T]], seconds: float, on: type[E], on_first_failure: Callable[[E], None]
+) -> T:
     """Repeat ``work`` while it fails with ``on``, for at most ``seconds`` from the first failure.
 
-    Calls ``told`` with the first failure, and raises the last one. Other errors are raised at once.
+    Calls ``on_first_failure`` with the first failure, and raises the last one. Other errors are raised at once.
     """
-    failures = _Failures(seconds, told)
+    failures = _Failures(seconds, on_first_failure)
     while True:
         try:
             return await work()
@@ -129,10 +135,14 @@ async def retry(work: Callable[[], Awaitable[T]], seconds: float, on: type[E], t
 
 
 def retry_blocking(
-    work: Callable[[], T], seconds: float, on: type[E], told: Callable[[E], None], cancelled: threading.Event
+    work: Callable[[], T],
+    seconds: float,
+    on: type[E],
+    on_first_failure: Callable[[E], None],
+    cancelled: threading.Event,
 ) -> T:
     """Repeat ``work`` in a thread, as ``retry`` does. Also raises Cancelled."""
-    failures = _Failures(seconds, told)
+    failures = _Failures(seconds, on_first_failure)
     while True:
         try:
             return work()
@@ -145,9 +155,9 @@ def retry_blocking(
 class _Failures(Generic[E]):
     """Failures of one piece of work so far."""
 
-    def __init__(self, seconds: float, told: Callable[[E], None]) -> None:
+    def __init__(self, seconds: float, on_first_failure: Callable[[E], None]) -> None:
         self._seconds = seconds
-        self._told = told
+        self._on_first_failure = on_first_failure
         self._pauses = pauses(FIRST_PAUSE, LONGEST_PAUSE)
         self._until: Optional[float] = None
 
@@ -156,7 +166,7 @@ class _Failures(Generic[E]):
         now, pause = time.monotonic(), next(self._pauses)
         if self._until is None:
             self._until = now + self._seconds
-            self._told(error)
+            self._on_first_failure(error)
         if now + pause > self._until:
             raise error
         return pause

@@ -103,7 +103,6 @@ STATUS_FILE = "status.json"
 RESULT_FILE = "result.json"
 MASTER_FILE = "master.json"  # address of the current application master, signed
 DELIVERED_FILE = "delivered.json"  # the result has reached Airflow
-EVENTS_FILE = "events.jsonl"  # all events in one file, which the runtime reads but no longer writes
 LOGS_DIR = "logs"
 MODEL_DIR = "model"
 RETURN_VALUE_FILE = "return_value.json"  # copy of TONY_RESULT_FILE of the chief (or rank 0); valid if the job succeeded

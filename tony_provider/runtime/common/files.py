@@ -53,14 +53,14 @@ def write_private_file(path: Path, content: bytes) -> None:
 _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
-class ForeignDirectoryError(Exception):
+class UnsafeDirectoryError(Exception):
     """Directory where another user could put files; the message names the directory and the remedy."""
 
 
 def make_own_directory(path: Path) -> None:
     """Create a directory and its missing parents with mode 0700, and check it as ``expect_own_directory`` does.
 
-    Blocks. Raises ForeignDirectoryError, OSError.
+    Blocks. Raises UnsafeDirectoryError, OSError.
     """
     expect_own_directory(path)
     for each in [*reversed(path.parents), path]:
@@ -74,7 +74,7 @@ def expect_own_directory(path: Path) -> None:
 
     Each parent directory must belong to this user or to root. A parent directory that other users can write must have
     the sticky bit, as /tmp has. The groups of this user and of root may write. The check covers links as well as the
-    directories that they lead to. Blocks. Raises ForeignDirectoryError, OSError.
+    directories that they lead to. Blocks. Raises UnsafeDirectoryError, OSError.
     """
     absolute = Path(os.path.abspath(path))  # noqa: PTH100 - Path.resolve would follow links
     for way in (absolute, absolute.resolve()):
@@ -89,7 +89,7 @@ def expect_own_directory(path: Path) -> None:
 def _check(path: Path, found: os.stat_result, *, is_goal: bool) -> None:
     is_link = stat.S_ISLNK(found.st_mode)
     if found.st_uid != os.getuid() and (found.st_uid != 0 or (is_goal and not is_link)):
-        raise ForeignDirectoryError(
+        raise UnsafeDirectoryError(
             f"{path} belongs to user {found.st_uid}, and not to this user {os.getuid()}; name a directory of this user"
         )
     if is_link:
@@ -98,7 +98,7 @@ def _check(path: Path, found: os.stat_result, *, is_goal: bool) -> None:
     if others == stat.S_IWGRP and found.st_gid in (0, os.getgid()):
         return
     if others and (is_goal or not found.st_mode & stat.S_ISVTX):
-        raise ForeignDirectoryError(
+        raise UnsafeDirectoryError(
             f"other users may write to {path} (mode {stat.S_IMODE(found.st_mode):04o}); run: chmod go-w {path}"
         )
 

@@ -20,9 +20,10 @@ from typing import Optional
 import attrs
 
 from tony_provider.runtime.artifacts.tree import Kind, Tree, TreeNode, scan
+from tony_provider.runtime.artifacts.tree_restore import empty_directory
 from tony_provider.runtime.artifacts.upload import ArtifactUpload, StoredFiles, Throttle, TreeChanged, UploadedTree
 from tony_provider.runtime.checkpoint import save_formats
-from tony_provider.runtime.checkpoint.checkpoint_restore import empty, restore
+from tony_provider.runtime.checkpoint.checkpoint_restore import restore_checkpoint
 from tony_provider.runtime.checkpoint.consistency import Blocker, DirectoryWatch, Moment
 from tony_provider.runtime.checkpoint.resume_point import ResumePoint
 from tony_provider.runtime.checkpoint.save_finder import Save, SaveFinder, Saves
@@ -161,7 +162,7 @@ class CheckpointDirectory:
 
     def empty(self) -> None:
         """Empty the directory, for training from step 0. Raises OSError."""
-        empty(self.path, aside=self._workspace.set_aside)
+        empty_directory(self.path, aside=self._workspace.set_aside)
         with self._lock:
             self._restored(None, StoredFiles(), {})
 
@@ -170,7 +171,9 @@ class CheckpointDirectory:
 
         Raises DamagedCheckpoint, StorageError, OSError, Cancelled. Then the directory is unchanged.
         """
-        restored = restore(self._storage, resume, self.path, rank, cancelled=cancelled, aside=self._workspace.set_aside)
+        restored = restore_checkpoint(
+            self._storage, resume, self.path, rank, cancelled=cancelled, aside=self._workspace.set_aside
+        )
         manifest, point = restored.stored.manifest, restored.stored.point
         log.info("%s: copied %d bytes from the storage, reused %d", point.label, restored.copied, restored.reused)
         own = manifest.own_paths(rank) if rank is not None else frozenset()

@@ -27,7 +27,7 @@ from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.codec import CodecError, dump_json, load_json
 from tony_provider.runtime.common.concurrency import Cancelled
 from tony_provider.runtime.common.directories import remove_tree
-from tony_provider.runtime.common.files import ForeignDirectoryError, make_own_directory
+from tony_provider.runtime.common.files import UnsafeDirectoryError, make_own_directory
 from tony_provider.runtime.executor import processes
 from tony_provider.runtime.executor.checkpoint_directory import Resumed
 from tony_provider.runtime.storage import uris
@@ -87,7 +87,7 @@ class CheckpointLink:
             if not link.is_symlink() or link.readlink() != self._directory.parent:
                 link.unlink(missing_ok=True)
                 link.symlink_to(self._directory.parent)
-        except (OSError, ForeignDirectoryError) as error:
+        except (OSError, UnsafeDirectoryError) as error:
             self.problem = (
                 f"TONY_CHECKPOINT_DIR will have another path in the next container, because no link to it is possible: "
                 f"{error}. Absolute paths that libraries write into checkpoints will not exist there"
@@ -193,7 +193,7 @@ class SharedCheckpoints:
             )
         try:
             make_own_directory(self._directory / _USERS)
-        except ForeignDirectoryError as error:
+        except UnsafeDirectoryError as error:
             raise PermissionError(errno.EPERM, f"it cannot be shared safely: {error}") from error
         (self._directory / "checkpoints").mkdir(mode=0o700, exist_ok=True)
         self._held = self._lock_file(self._application_id)

@@ -152,7 +152,7 @@ class TaskOutputs:
         container = self._context.container
         place = OutputPlace(container.job.outputs[name].path, container.identity.application_id)
         part = place.part(part_name(container.identity.task, container.identity.attempt, self._start))
-        where = child(child("outputs", name), "path")
+        where = child("outputs", name, "path")
         try:
             storage = self._stores.of(place.target)
             there = uris.scheme(place.target) != "file" or storage.exists(place.staging)

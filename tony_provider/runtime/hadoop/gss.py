@@ -1,4 +1,4 @@
-"""Kerberos by GSS-API: tickets of a keytab for HTTP servers, and explanations of Kerberos errors with remedies.
+"""Kerberos by GSS-API: tickets for HTTP servers, and explanations of Kerberos errors with remedies.
 
 The patterns of errors match messages of MIT's library (its error tables for krb5 and GSS-API), of Java's
 ``KrbException``, and of Hadoop.
@@ -11,6 +11,9 @@ import ctypes
 import os
 import re
 import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, Optional
 
@@ -111,7 +114,15 @@ _MOST_MESSAGES = 8
 
 
 class GssError(Exception):
-    """No ticket is available, or the library is missing; the message is the library's."""
+    """The library is missing, or reports an error."""
+
+
+@cache
+def _load_library() -> Any:
+    try:
+        return ctypes.CDLL(_LIBRARY)
+    except OSError as error:
+        raise GssError(f"{_LIBRARY} of MIT Kerberos is not installed: {error}") from error
 
 
 class _Buffer(ctypes.Structure):
@@ -142,30 +153,50 @@ class _OidSet(ctypes.Structure):
     _fields_ = (("count", ctypes.c_size_t), ("elements", ctypes.POINTER(_Oid)))
 
 
-_SPNEGO = _Oid.of(b"\x2b\x06\x01\x05\x05\x02")
+_KERBEROS = _Oid.of(b"\x2a\x86\x48\x86\xf7\x12\x01\x02\x02")
 _HOSTBASED_SERVICE = _Oid.of(b"\x2a\x86\x48\x86\xf7\x12\x01\x02\x01\x04")
 _PRINCIPAL_NAME = _Oid.of(b"\x2a\x86\x48\x86\xf7\x12\x01\x02\x02\x01")
 
 
-class KeytabTickets:
-    """Tickets of a keytab for HTTP servers. One keytab for each process, because the library reads the environment.
+class Tickets:
+    """Kerberos tickets for HTTP servers: those of this process's credential cache, or of a keytab.
 
     Thread-safe. Blocks until the KDC has answered.
     """
 
-    def __init__(self, keytab: Path, principal: str) -> None:
-        """Load the library. The file ``keytab`` must remain. Raises GssError if the node lacks the library."""
+    def __init__(self, error: Callable[[str, str], Exception], principal: Optional[str] = None) -> None:
+        """Load the library. Raises GssError if it is not installed.
+
+        ``error`` creates the exception to raise from a host and a problem. ``principal`` selects one of several
+        principals.
+        """
+        self.error = error
+        self._principal = principal
+        self._gss = _load_library()
+
+    @classmethod
+    def of_keytab(cls, keytab: Path, principal: str, error: Callable[[str, str], Exception]) -> Tickets:
+        """Use a keytab, whose file must remain. One keytab for each process: the library reads the environment."""
         os.environ["KRB5_CLIENT_KTNAME"] = f"FILE:{keytab}"
         os.environ["KRB5CCNAME"] = "MEMORY:tony"
-        try:
-            self._gss: Any = ctypes.CDLL(_LIBRARY)
-        except OSError as error:
-            raise GssError(f"this node has no {_LIBRARY}: {error}") from error
-        self._principal = principal
+        return cls(error, principal)
 
-    def negotiate(self, host: str) -> KeytabExchange:
-        """Start an exchange with ``HTTP@host``. Raises GssError."""
-        return KeytabExchange(self, host)
+    def negotiate(self, host: str) -> TicketExchange:
+        """Start an exchange with ``HTTP@host``. Raises the class's error without a usable ticket."""
+        return TicketExchange(self, host)
+
+    def owner(self) -> tuple[str, Optional[int]]:
+        """Return the principal, and the seconds of validity; None if unlimited. Raises GssError without a ticket."""
+        name, text = ctypes.c_void_p(), _Buffer()
+        seconds, minor = ctypes.c_uint32(), ctypes.c_uint32()
+        with self._credentials() as credentials:
+            try:
+                self._call("gss_inquire_cred", credentials, ctypes.byref(name), ctypes.byref(seconds), None, None)
+                self._call("gss_display_name", name, ctypes.byref(text), None)
+                return text.data.decode(), None if seconds.value == _NO_TIME_LIMIT else seconds.value
+            finally:
+                self._gss.gss_release_buffer(ctypes.byref(minor), ctypes.byref(text))
+                self._gss.gss_release_name(ctypes.byref(minor), ctypes.byref(name))
 
     def step(self, host: str, context: ctypes.c_void_p, heard: Optional[bytes]) -> tuple[bytes, bool]:
         """Run one step of an exchange; creates or continues its ``context``.
@@ -173,59 +204,65 @@ class KeytabTickets:
         Returns the token to send, and whether the exchange is complete. Raises GssError, also if the exchange completes
         without a proof of the server's identity.
         """
-        own, service, credentials = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
-        said = _Buffer()
-        minor, granted = ctypes.c_uint32(), ctypes.c_uint32()
-        try:
-            self._name(self._principal, _PRINCIPAL_NAME, own)
-            self._name(f"HTTP@{host}", _HOSTBASED_SERVICE, service)
-            mechanisms = _OidSet(1, ctypes.pointer(_SPNEGO))
-            self._check(
-                self._gss.gss_acquire_cred(
-                    ctypes.byref(minor), own, _NO_TIME_LIMIT, ctypes.byref(mechanisms), _INITIATE,
-                    ctypes.byref(credentials), None, None,
-                ),
-                minor,
-            )  # fmt: skip
-            answered = ctypes.byref(_Buffer.of(heard)) if heard is not None else None
-            major = self._gss.gss_init_sec_context(
-                ctypes.byref(minor), credentials, ctypes.byref(context), service, ctypes.byref(_SPNEGO), _MUTUAL,
-                0, None, answered, None, ctypes.byref(said), ctypes.byref(granted), None,
-            )  # fmt: skip
-            self._check(major, minor)
-            complete = bool(major == _COMPLETE)
-            if complete and not granted.value & _MUTUAL:  # the requested flag is not binding, by RFC 2744
-                raise GssError(
-                    f"the exchange with HTTP@{host} ended without mutual authentication: the ticket was taken, and "
-                    "nothing proved who took it; have that server, or what stands before it, answer by Kerberos itself"
-                )
-            return said.data, complete
-        finally:
-            self._gss.gss_release_buffer(ctypes.byref(minor), ctypes.byref(said))
-            self._gss.gss_release_cred(ctypes.byref(minor), ctypes.byref(credentials))
-            for name in (own, service):
-                self._gss.gss_release_name(ctypes.byref(minor), ctypes.byref(name))
+        said, granted, minor = _Buffer(), ctypes.c_uint32(), ctypes.c_uint32()
+        answered = ctypes.byref(_Buffer.of(heard)) if heard is not None else None
+        with self._credentials() as credentials, self._name(f"HTTP@{host}", _HOSTBASED_SERVICE) as service:
+            try:
+                major = self._call(
+                    "gss_init_sec_context", credentials, ctypes.byref(context), service, ctypes.byref(_KERBEROS),
+                    _MUTUAL, 0, None, answered, None, ctypes.byref(said), ctypes.byref(granted), None,
+                )  # fmt: skip
+                complete = major == _COMPLETE
+                if complete and not granted.value & _MUTUAL:  # the requested flag is not binding, by RFC 2744
+                    raise GssError(
+                        f"the exchange with HTTP@{host} ended without mutual authentication: the ticket was taken, and "
+                        "nothing proved who took it; have that server, or what stands before it, answer by Kerberos "
+                        "itself"
+                    )
+                return said.data, complete
+            finally:
+                self._gss.gss_release_buffer(ctypes.byref(minor), ctypes.byref(said))
 
     def forget(self, context: ctypes.c_void_p) -> None:
         """Free the context of an exchange. Idempotent."""
         minor = ctypes.c_uint32()
         self._gss.gss_delete_sec_context(ctypes.byref(minor), ctypes.byref(context), None)
 
-    def _name(self, text: str, kind: _Oid, found: ctypes.c_void_p) -> None:
-        minor = ctypes.c_uint32()
-        written = _Buffer.of(text.encode())
-        self._check(
-            self._gss.gss_import_name(
-                ctypes.byref(minor), ctypes.byref(written), ctypes.byref(kind), ctypes.byref(found)
-            ),
-            minor,
-        )
+    @contextmanager
+    def _credentials(self) -> Iterator[ctypes.c_void_p]:
+        credentials, minor = ctypes.c_void_p(), ctypes.c_uint32()
+        mechanisms = _OidSet(1, ctypes.pointer(_KERBEROS))
+        with self._name(self._principal, _PRINCIPAL_NAME) as own:
+            self._call(
+                "gss_acquire_cred", own, _NO_TIME_LIMIT, ctypes.byref(mechanisms), _INITIATE,
+                ctypes.byref(credentials), None, None,
+            )  # fmt: skip
+        try:
+            yield credentials
+        finally:
+            self._gss.gss_release_cred(ctypes.byref(minor), ctypes.byref(credentials))
 
-    def _check(self, major: int, minor: ctypes.c_uint32) -> None:
+    @contextmanager
+    def _name(self, text: Optional[str], kind: _Oid) -> Iterator[ctypes.c_void_p]:
+        name, minor = ctypes.c_void_p(), ctypes.c_uint32()
+        if text is not None:
+            written = _Buffer.of(text.encode())
+            self._call("gss_import_name", ctypes.byref(written), ctypes.byref(kind), ctypes.byref(name))
+        try:
+            yield name
+        finally:
+            self._gss.gss_release_name(ctypes.byref(minor), ctypes.byref(name))
+
+    def _call(self, function: str, *arguments: Any) -> int:
+        """Call a function of the library, and return its major status. Raises GssError."""
+        minor = ctypes.c_uint32()
+        major = int(getattr(self._gss, function)(ctypes.byref(minor), *arguments))
         if major in (_COMPLETE, _CONTINUE):
-            return
-        said = [*self._messages(major & 0xFFFFFFFF, _GSS_CODE), *self._messages(minor.value, _MECHANISM_CODE)]
-        raise GssError(explained("; ".join(dict.fromkeys(said)) or f"GSS-API error {major:#x}"))
+            return major
+        # The message of the mechanism is more specific, unless it is "Success".
+        found = [text for text in self._messages(minor.value, _MECHANISM_CODE) if text not in ("", "Success")]
+        found = found or self._messages(major & 0xFFFFFFFF, _GSS_CODE)
+        raise GssError(explained("; ".join(found) or f"GSS-API error {major:#x}"))
 
     def _messages(self, code: int, kind: int) -> list[str]:
         found: list[str] = []
@@ -244,20 +281,23 @@ class KeytabTickets:
         return found
 
 
-class KeytabExchange:
-    """SPNEGO exchange for one request with tickets of a keytab; same interface as ``SpnegoExchange`` of the store."""
+class TicketExchange:
+    """Exchange for one request with tickets; same interface as ``SpnegoExchange`` of the store."""
 
-    def __init__(self, tickets: KeytabTickets, host: str) -> None:
-        """Create the value of the Authorization header. Raises GssError."""
+    def __init__(self, tickets: Tickets, host: str) -> None:
+        """Create the value of the Authorization header. Raises the tickets' error."""
         self._tickets = tickets
         self._host = host
         self._context = ctypes.c_void_p()
         weakref.finalize(self, tickets.forget, self._context)
-        token, _ = tickets.step(host, self._context, None)
+        try:
+            token, _ = tickets.step(host, self._context, None)
+        except GssError as error:
+            raise tickets.error(host, f"no Kerberos ticket for HTTP@{host}: {error}") from error
         self.authorization = f"Negotiate {base64.b64encode(token).decode()}"
 
     def check(self, answer: Optional[str]) -> None:
-        """Raise GssError unless the server proves to be ``HTTP@host``."""
+        """Raise the tickets' error unless the server proves to be ``HTTP@host``."""
         scheme, _, token = (answer or "").partition(" ")
         if scheme.lower() != "negotiate" or not token.strip():
             raise self._unproven("its answer comes without a proof")
@@ -268,8 +308,10 @@ class KeytabExchange:
         if not complete:
             raise self._unproven("its proof is not complete")
 
-    def _unproven(self, problem: str) -> GssError:
-        return GssError(
-            f"{self._host} did not prove to be HTTP@{self._host}, as Kerberos asks of servers: {problem}; something "
-            "may stand between"
+    def _unproven(self, problem: str) -> Exception:
+        return self._tickets.error(
+            self._host,
+            f"{self._host} did not prove to be HTTP@{self._host}, as Kerberos asks of servers: {problem}. What it said "
+            "is not believed; something may stand between, or this is no server with Kerberos (then set `kerberos` to "
+            "false in the tony connection)",
         )

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import secrets
 import socket
 from collections import deque
-from collections.abc import Iterator, Sequence
-from typing import Optional, TypeVar
+from collections.abc import Sequence
+from typing import Generic, Optional, TypeVar
 
 import attrs
 from google.protobuf.message import Message
 
-from tony_provider.runtime.common.concurrency import wait_with_timeout
+from tony_provider.runtime.common.concurrency import pauses, wait_with_timeout
 from tony_provider.runtime.common.network import Address
 from tony_provider.runtime.hadoop import sasl
 from tony_provider.runtime.hadoop.errors import (
@@ -122,6 +121,15 @@ class ConnectionSettings:
     idle_timeout: float = 10.0  # seconds without a call after which the connection is closed
 
 
+@attrs.frozen
+class Method(Generic[M]):
+    """One method of a protocol."""
+
+    name: str
+    response: type[M]
+    idempotent: bool = False  # the server may execute a call twice
+
+
 class RpcConnection:
     """Open, authenticated connection.
 
@@ -183,10 +191,9 @@ class RpcConnection:
 
     async def call(
         self,
-        method: str,
+        method: Method[M],
         protocol: str,
         request: Message,
-        response_type: type[M],
         *,
         client_id: bytes,
         call_id: int,
@@ -203,13 +210,15 @@ class RpcConnection:
         answer: asyncio.Future[bytes] = self._loop.create_future()
         self._pending[call_id] = answer
         self._rest_no_more()
-        timer = self._loop.call_later(timeout, self._expire, answer, method, timeout, self._loop.time())
+        timer = self._loop.call_later(timeout, self._expire, answer, method.name, timeout, self._loop.time())
         try:
             self._send(
                 encode_frame(
                     _header(call_id, client_id, retry_count),
                     RequestHeaderProto(
-                        methodName=method, declaringClassProtocolName=protocol, clientProtocolVersion=_PROTOCOL_VERSION
+                        methodName=method.name,
+                        declaringClassProtocolName=protocol,
+                        clientProtocolVersion=_PROTOCOL_VERSION,
                     ),
                     request,
                 )
@@ -219,7 +228,7 @@ class RpcConnection:
             timer.cancel()
             del self._pending[call_id]
             self._rest_if_idle()
-        return last_message(response_type, body)
+        return last_message(method.response, body)
 
     async def close(self) -> None:
         """Close the connection; pending calls fail with RpcConnectionError. Idempotent."""
@@ -322,12 +331,6 @@ class RetryPolicy:
     connect_timeout: float = 10.0  # for one address, including authentication
     attempt_timeout: float = 30.0  # for one attempt of an idempotent call on an open connection
 
-    def delays(self) -> Iterator[float]:
-        delay = self.first_delay
-        while True:
-            yield delay * random.uniform(1 - self.jitter, 1 + self.jitter)  # noqa: S311 - spreads load, guards nothing
-            delay = min(delay * 2, self.max_delay)
-
 
 class RpcClient:
     """Client for the calls of one protocol, authenticated by one token.
@@ -340,7 +343,7 @@ class RpcClient:
     The client retries until the call's deadline.
 
     - If a connection cannot be made, or on Standby and Retriable: Always, since the server has not started the call.
-    - If a connection is lost, or there is no answer in ``attempt_timeout``: Only for calls declared ``idempotent``,
+    - If a connection is lost, or there is no answer in ``attempt_timeout``: Only for ``idempotent`` methods,
       since the server may have executed the call. Other calls raise RpcConnectionError or RpcTimeout, and the caller
       checks whether the call was executed.
 
@@ -380,18 +383,16 @@ class RpcClient:
         """Use this token from the next connection on; the current connection stays."""
         self._token = token
 
-    async def call(
-        self, method: str, request: Message, response_type: type[M], *, timeout: float, idempotent: bool = False
-    ) -> M:
+    async def call(self, method: Method[M], request: Message, *, timeout: float) -> M:
         """Make one call and return its answer, within ``timeout`` seconds in total. The class lists the errors."""
         deadline = asyncio.get_running_loop().time() + timeout
         call_id = self._take_call_id()
-        delays = self._retry.delays()
+        delays = pauses(self._retry.first_delay, self._retry.max_delay, self._retry.jitter)
         tries = 0
         error: Optional[RpcError] = None
         while True:
             try:
-                return await self._try(method, request, response_type, call_id, tries, deadline, idempotent)
+                return await self._try(method, request, call_id, tries, deadline)
             except _TryAgain as again:
                 if error is None or not again.cut_short:
                     error = again.error
@@ -408,16 +409,7 @@ class RpcClient:
         if connection is not None:
             await connection.close()
 
-    async def _try(
-        self,
-        method: str,
-        request: Message,
-        response_type: type[M],
-        call_id: int,
-        tries: int,
-        deadline: float,
-        idempotent: bool,
-    ) -> M:
+    async def _try(self, method: Method[M], request: Message, call_id: int, tries: int, deadline: float) -> M:
         index = self._active
         try:
             connection = await self._connected(deadline)
@@ -434,11 +426,10 @@ class RpcClient:
                 method,
                 self._protocol,
                 request,
-                response_type,
                 client_id=self._client_id,
                 call_id=call_id,
                 retry_count=tries,
-                timeout=min(left, self._retry.attempt_timeout) if idempotent else left,
+                timeout=min(left, self._retry.attempt_timeout) if method.idempotent else left,
             )
         except Standby as error:
             await self._leave(connection, index)
@@ -446,7 +437,7 @@ class RpcClient:
         except Retriable as error:
             raise _TryAgain(error) from error
         except (RpcConnectionError, RpcTimeout) as error:
-            if idempotent:
+            if method.idempotent:
                 raise _TryAgain(error) from error
             raise
 

@@ -17,6 +17,7 @@ import attrs
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
+from tony_provider.runtime.common.binary import EndlessNumber, encode_varint, read_varint
 from tony_provider.runtime.hadoop.errors import CredentialsError, RpcProtocolError
 from tony_provider.runtime.hadoop.proto import security_pb2
 
@@ -103,17 +104,6 @@ LENGTH_BYTES = 4
 # limit of Hadoop's client (ipc.maximum.response.length)
 MAX_FRAME_BYTES = 128 * 1024 * 1024
 
-_VARINT_BYTES = 5  # of a 32-bit length
-
-
-def encode_varint(value: int) -> bytes:
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
-
 
 def delimited(data: bytes) -> bytes:
     return encode_varint(len(data)) + data
@@ -121,15 +111,13 @@ def delimited(data: bytes) -> bytes:
 
 def split_delimited(data: bytes) -> tuple[bytes, bytes]:
     """Split off the first length-prefixed part of ``data``; return it and the rest. Raises ValueError."""
-    length = 0
-    for position, byte in enumerate(data[:_VARINT_BYTES]):
-        length |= (byte & 0x7F) << 7 * position
-        if byte < 0x80:
-            start = position + 1
-            if length > len(data) - start:
-                raise ValueError(f"a message of {length} bytes in {len(data) - start}")
-            return data[start : start + length], data[start + length :]
-    raise ValueError("a message's length does not end")
+    try:
+        length, start = read_varint(data, 0)
+    except (IndexError, EndlessNumber):
+        raise ValueError("a message's length does not end") from None
+    if length > len(data) - start:
+        raise ValueError(f"a message of {length} bytes in {len(data) - start}")
+    return data[start : start + length], data[start + length :]
 
 
 def encode_frame(*messages: Message) -> bytes:

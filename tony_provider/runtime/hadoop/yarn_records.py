@@ -215,7 +215,7 @@ def other_resources(proto: yarn_pb2.ResourceProto) -> dict[str, int]:
     return {entry.key: entry.value for entry in proto.resource_value_map if entry.key not in _OWN_FIELDS}
 
 
-def units(proto: yarn_pb2.ResourceProto) -> dict[str, str]:
+def resource_units(proto: yarn_pb2.ResourceProto) -> dict[str, str]:
     """Return the units of ``other_resources`` that are not counted one by one."""
     listed = proto.resource_value_map
     return {entry.key: entry.units for entry in listed if entry.key not in _OWN_FIELDS and entry.units}

@@ -18,7 +18,7 @@ from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.bounds import BoundedJsonError, read_json
 from tony_provider.runtime.common.codec import dump_json
 from tony_provider.runtime.common.quantities import count, size
-from tony_provider.runtime.history.segment_files import compressed, contents, listed, read_content, read_lines
+from tony_provider.runtime.history.segment_files import compressed, contents, listed, read_content
 from tony_provider.runtime.storage import uris
 from tony_provider.runtime.storage.base import FileStatus, Storage, read_bytes
 from tony_provider.runtime.storage.errors import StorageError, StorageNotFound
@@ -92,7 +92,7 @@ def encode_event(event: Mapping[str, Any]) -> bytes:
 
 @attrs.frozen
 class EventLines:
-    """The readable events of a text."""
+    """The readable events of a segment."""
 
     events: list[dict[str, Any]]
     problems: list[str]  # what is missing and why, for users
@@ -106,12 +106,6 @@ def read_event_segment(data: bytes, *, most_bytes: int, most_events: int) -> Eve
     """
     found = read_content(data, EventSegmentHeader(), _event, most_bytes=most_bytes, most=most_events)
     return EventLines(found.values, found.problems, found.size)
-
-
-def read_event_lines(text: bytes, *, most_events: int, is_cut: bool = False) -> EventLines:
-    """Read the events of JSON lines. If ``is_cut``, an unfinished last line is ignored."""
-    events, problems = read_lines(text, _event, most=most_events, is_cut=is_cut)
-    return EventLines(events, problems, len(text))
 
 
 def _event(line: bytes) -> Optional[dict[str, Any]]:
@@ -131,7 +125,6 @@ def _event(line: bytes) -> Optional[dict[str, Any]]:
 _MOST_BYTES = 16 << 20  # limit for all segments, many times what application masters write
 _MOST_TEXT = 32 << 20  # limit for the text of all segments, in bytes
 _MOST_EVENTS = 100_000  # limit for all segments
-_FIRST_LINE = 64 << 10  # bytes that contain the first line
 _LOOKS = 5  # listings of the directory while replaced segments are removed
 
 
@@ -170,15 +163,13 @@ def first_event(storage: Storage, application_dir: str) -> dict[str, Any]:
     """Return the first stored event, or an empty mapping if it cannot be read. Raises StorageError."""
     for _ in range(_LOOKS):
         files = _files(storage, application_dir)
-        first = files[min(files)].path if files else _former_file(application_dir)
+        if not files:
+            break
         try:
-            data = read_bytes(storage, first, length=_MOST_BYTES if files else _FIRST_LINE)
+            data = read_bytes(storage, files[min(files)].path, length=_MOST_BYTES)
         except StorageNotFound:
             continue
-        if files:
-            found = read_event_segment(data, most_bytes=_MOST_TEXT, most_events=1)
-        else:
-            found = read_event_lines(data.partition(b"\n")[0], most_events=1)
+        found = read_event_segment(data, most_bytes=_MOST_TEXT, most_events=1)
         return found.events[0] if found.events else {}
     return {}
 
@@ -186,10 +177,6 @@ def first_event(storage: Storage, application_dir: str) -> dict[str, Any]:
 def _files(storage: Storage, application_dir: str) -> dict[EventRange, FileStatus]:
     directory = uris.join(application_dir, contract.HISTORY_DIR)
     return {found: file for file in listed(storage, directory) if (found := EventRange.of_file(file.name))}
-
-
-def _former_file(application_dir: str) -> str:
-    return uris.join(application_dir, contract.EVENTS_FILE)
 
 
 @attrs.define
@@ -208,10 +195,7 @@ class _Reading:
     def events(self) -> Iterator[dict[str, Any]]:
         for look in range(1, _LOOKS + 1):
             files = _files(self.storage, self.application_dir)
-            if not files and look == 1:
-                yield from self._former()
-                return
-            self.is_anything = True
+            self.is_anything = self.is_anything or bool(files)
             for each in self._wanted(files, vanished_is_lost=look == _LOOKS):
                 if each is None:
                     break  # replaced meanwhile
@@ -260,21 +244,6 @@ class _Reading:
         # If the segment is complete, each of its events is known by its number.
         twice = max(0, reached + 1 - segment.first) if len(found.events) == segment.events else 0
         return found.events[twice:]
-
-    def _former(self) -> Iterator[dict[str, Any]]:
-        """Yield the events of a job whose application master wrote a single file."""
-        uri = _former_file(self.application_dir)
-        try:
-            data = read_bytes(self.storage, uri, length=_MOST_BYTES + 1)
-        except StorageNotFound:
-            return
-        self.is_anything = True
-        if len(data) > _MOST_BYTES:
-            self._miss(f"{uris.name(uri)}: it is larger than {size(_MOST_BYTES)}: the rest is not read")
-        found = read_event_lines(data[:_MOST_BYTES], most_events=_MOST_EVENTS, is_cut=len(data) > _MOST_BYTES)
-        for problem in found.problems:
-            self._miss(f"{uris.name(uri)}: {problem}")
-        yield from found.events
 
     def _reached_of(self, segment: EventRange) -> int:
         return self._reached.get(segment.am_attempt, 0)

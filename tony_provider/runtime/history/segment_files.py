@@ -97,12 +97,12 @@ def read_content(
         problems.append(f"it has form {header.version}, of a later release: what form {known} has not is left out")
     if not rest and not problem:
         problems.append("it is cut short: nothing comes after its first line")
-    values, more = read_lines(rest, read, most=most, is_cut=bool(problem))
+    values, more = _read_lines(rest, read, most=most, is_cut=bool(problem))
     return SegmentContent(header, values, [*problems, *more], len(text))
 
 
-def read_lines(
-    text: bytes, read: Callable[[bytes], Optional[T]], *, most: int, is_cut: bool = False
+def _read_lines(
+    text: bytes, read: Callable[[bytes], Optional[T]], *, most: int, is_cut: bool
 ) -> tuple[list[T], list[str]]:
     """Return the values of lines, and what is missing, for users. If ``is_cut``, an unfinished last line is ignored."""
     values: list[T] = []

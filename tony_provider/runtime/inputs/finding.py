@@ -37,12 +37,12 @@ class UncutError(ValueError):
 
 
 def cut_files(
-    spec: InputSpec, files: Iterable[FileStatus], stores: JobStores, looks: Callable[[], None]
+    spec: InputSpec, files: Iterable[FileStatus], stores: JobStores, check_cancelled: Callable[[], None]
 ) -> Iterator[InputShard]:
     """Yield the shards of these files, in their order.
 
-    ``looks`` is called before each file that must be read, and its exceptions end the work. Blocks. Raises UncutError,
-    StorageError.
+    Calls ``check_cancelled`` before each file that must be read, and its exceptions end the work. Blocks. Raises
+    UncutError, StorageError.
     """
     size = None if spec.split_size is None else spec.split_size * _MIB
 
@@ -55,7 +55,7 @@ def cut_files(
         return cut_bytes(whole, size)
 
     looked_into = spec.checksum or (spec.format is InputFormat.PARQUET and size is not None)
-    for found in in_parallel_ordered(shards, files, _AT_ONCE, looks) if looked_into else map(shards, files):
+    for found in in_parallel_ordered(shards, files, _AT_ONCE, check_cancelled) if looked_into else map(shards, files):
         yield from found
 
 
@@ -126,11 +126,11 @@ class _Directories:
     """Lists directories of one store."""
 
     storage: Storage
-    looks: Callable[[], None]
+    check_cancelled: Callable[[], None]
 
     def entries(self, directory: str) -> list[FileStatus]:
         """Return the entries of a directory by name; empty if it has vanished or is no directory."""
-        self.looks()
+        self.check_cancelled()
         try:
             found = self.storage.list(directory)
         except (StorageNotFound, StorageNotADirectory):
@@ -147,30 +147,30 @@ def _leads_back(directory: str) -> bool:
 
 
 def find_shards(
-    name: str, spec: InputSpec, stores: JobStores, looks: Callable[[], None] = lambda: None
+    name: str, spec: InputSpec, stores: JobStores, check_cancelled: Callable[[], None] = lambda: None
 ) -> Iterator[InputShard]:
     """Yield the shards of an input: by path as written, then by name. A file that matches two paths is included once.
 
-    ``looks`` is called before each directory, and its exceptions end the search. Blocks. Raises BadInputError for a
-    path without files or with an unknown store, and StorageError.
+    Calls ``check_cancelled`` before each directory, and its exceptions end the search. Blocks. Raises BadInputError for
+    a path without files or with an unknown store, and StorageError.
     """
-    named = (_named_at(name, spec, index, stores, looks) for index in range(len(spec.paths)))
+    named = (_named_at(name, spec, index, stores, check_cancelled) for index in range(len(spec.paths)))
     files = itertools.chain.from_iterable(named)
-    yield from _cut(name, spec, _once(files) if len(spec.paths) > 1 else files, stores, looks)
+    yield from _cut(name, spec, _once(files) if len(spec.paths) > 1 else files, stores, check_cancelled)
 
 
 def find_shards_at(
-    name: str, spec: InputSpec, index: int, stores: JobStores, looks: Callable[[], None] = lambda: None
+    name: str, spec: InputSpec, index: int, stores: JobStores, check_cancelled: Callable[[], None] = lambda: None
 ) -> Iterator[InputShard]:
     """Yield the shards of one path of the input; otherwise like ``find_shards``."""
-    yield from _cut(name, spec, _named_at(name, spec, index, stores, looks), stores, looks)
+    yield from _cut(name, spec, _named_at(name, spec, index, stores, check_cancelled), stores, check_cancelled)
 
 
 def _cut(
-    name: str, spec: InputSpec, files: Iterable[FileStatus], stores: JobStores, looks: Callable[[], None]
+    name: str, spec: InputSpec, files: Iterable[FileStatus], stores: JobStores, check_cancelled: Callable[[], None]
 ) -> Iterator[InputShard]:
     try:
-        yield from cut_files(spec, files, stores, looks)
+        yield from cut_files(spec, files, stores, check_cancelled)
     except UncutError as error:
         raise BadInputError(f"{child('inputs', name)}: {error}") from error
 
@@ -185,13 +185,13 @@ def _once(files: Iterable[FileStatus]) -> Iterator[FileStatus]:
 
 
 def _named_at(
-    name: str, spec: InputSpec, index: int, stores: JobStores, looks: Callable[[], None]
+    name: str, spec: InputSpec, index: int, stores: JobStores, check_cancelled: Callable[[], None]
 ) -> Iterator[FileStatus]:
     """Yield the files of one path of the input."""
     written = spec.paths[index]
-    where = item(child(child("inputs", name), "paths"), index)
+    where = item(child("inputs", name, "paths"), index)
     empty = True
-    for status in _files(where, written, stores, looks):
+    for status in _files(where, written, stores, check_cancelled):
         empty = False
         yield status
     if empty:
@@ -201,9 +201,9 @@ def _named_at(
         )
 
 
-def _files(where: str, written: str, stores: JobStores, looks: Callable[[], None]) -> Iterator[FileStatus]:
+def _files(where: str, written: str, stores: JobStores, check_cancelled: Callable[[], None]) -> Iterator[FileStatus]:
     try:
-        directories = _Directories(stores.of(written), looks)
+        directories = _Directories(stores.of(written), check_cancelled)
     except StorageUnsupported as error:
         raise BadInputError(f"{where}: {error}") from error
     parsed = uris.parse(written)

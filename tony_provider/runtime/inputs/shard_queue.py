@@ -220,7 +220,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 @attrs.frozen
-class Settled:
+class ShardCommit:
     """A shard that was committed, or marked as unreadable."""
 
     shard: int
@@ -240,7 +240,7 @@ class Settled:
         return _ENCODER.encode(fields).encode("utf-8", "replace") + b"\n"
 
     @classmethod
-    def of_line(cls, line: bytes) -> Settled:
+    def of_line(cls, line: bytes) -> ShardCommit:
         """Parse a line written by ``line``. Raises ValueError."""
         fields = read_json(line)
         try:
@@ -260,7 +260,7 @@ class CommitLog:
         self._number = 1  # of the current file
         self._newest = b""  # content of the current file
 
-    def add(self, settled: Sequence[Settled]) -> None:
+    def add(self, settled: Sequence[ShardCommit]) -> None:
         """Store these entries. Raises StorageError; then none of them counts, and they can be added again."""
         content = self._newest + b"".join(each.line() for each in settled)
         name = f"{self._am_attempt:04d}-{self._number:06d}.jsonl"
@@ -270,7 +270,7 @@ class CommitLog:
             self._number, self._newest = self._number + 1, b""
 
 
-def read_log(storage: Storage, directory: str) -> Iterator[Settled]:
+def read_log(storage: Storage, directory: str) -> Iterator[ShardCommit]:
     """Yield all entries of the log, by application master, oldest first. The last entry of a shard counts.
 
     Blocks. Raises StorageError, and ValueError for an invalid line.
@@ -282,4 +282,4 @@ def read_log(storage: Storage, directory: str) -> Iterator[Settled]:
     for file in files:
         if not is_temporary(file.name):
             for line in read_whole(storage, file.path, COMMITS_LIMIT).splitlines():
-                yield Settled.of_line(line)
+                yield ShardCommit.of_line(line)

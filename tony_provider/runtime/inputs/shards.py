@@ -160,8 +160,8 @@ class BalancedAssignment:
         smallest = [(0, 0, part) for part in range(parts)]  # bytes, shards, number
         # stable: the first of equal shards stays first
         for shard in sorted(range(len(sizes)), key=sizes.__getitem__, reverse=True):
-            size, count, part = smallest[0]
-            heapq.heapreplace(smallest, (size + sizes[shard], count + 1, part))
+            size, shards, part = smallest[0]
+            heapq.heapreplace(smallest, (size + sizes[shard], shards + 1, part))
             owners[shard] = part
             counts[part] += 1
         return cls(parts, *_by_part(owners, counts))

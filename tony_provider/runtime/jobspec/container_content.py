@@ -131,14 +131,14 @@ def is_archived(source: str) -> bool:
     return source.lower().endswith(ARCHIVE_ENDINGS)
 
 
-def parts(python_env: PythonEnv) -> list[str]:
+def python_env_parts(python_env: PythonEnv) -> list[str]:
     """Return the paths and URIs of an environment, with their marks: one, or several wheels."""
     return python_env.split(",")
 
 
 def without_marks(python_env: PythonEnv) -> PythonEnv:
     """Return the environment without ``STORED`` before its paths and URIs."""
-    return PythonEnv(",".join(unmarked(part)[0] for part in parts(python_env)))
+    return PythonEnv(",".join(unmarked(part)[0] for part in python_env_parts(python_env)))
 
 
 def python_env_kind(python_env: PythonEnv) -> Optional[EnvironmentKind]:
@@ -147,7 +147,7 @@ def python_env_kind(python_env: PythonEnv) -> Optional[EnvironmentKind]:
     A source that is not absolute and not named like an archive may be a directory of wheels, next to the DAG or on the
     store. A source with the mark ``STORED`` is never a directory on the nodes.
     """
-    named = parts(python_env)
+    named = python_env_parts(python_env)
     if len(named) > 1:
         other = any(is_archived(part) or part.lower().endswith(PEX_ENDING) for part in named)
         return None if other else EnvironmentKind.WHEELS
@@ -171,7 +171,7 @@ def named_environments(job: JobSpec) -> Iterator[tuple[str, Optional[str], Pytho
         yield PYTHON_ENV_KEY, None, job.python_env
     for name, task in job.tasks.items():
         if task.python_env is not None:
-            yield child(child("tasks", name), PYTHON_ENV_KEY), name, task.python_env
+            yield child("tasks", name, PYTHON_ENV_KEY), name, task.python_env
 
 
 FILES = "files"
@@ -212,5 +212,5 @@ def named_resources(job: JobSpec) -> Iterator[NamedResource]:
 def env_by_path(job: JobSpec) -> dict[str, Mapping[str, str]]:
     """Return the variables of the job, of each task type and of TensorBoard, by the path of their key."""
     own = {"tensorboard.env": job.tensorboard.env} if job.tensorboard else {}
-    tasks = {child(child("tasks", name), "env"): task.env for name, task in job.tasks.items()}
+    tasks = {child("tasks", name, "env"): task.env for name, task in job.tasks.items()}
     return {"env": job.env, **tasks, **own}

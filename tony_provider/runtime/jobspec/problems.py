@@ -14,8 +14,19 @@ NOT_GIVEN: Any = attrs.NOTHING
 
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,120}")
 
-MOST_TOLD = 100  # problems in an error's message
+MOST_LISTED = 100  # problems in an error's message
 _LONGEST = 1000  # characters of each problem in the message
+
+# Names in other systems whose spelling is too different to guess.
+_OTHER_NAMES = {
+    "cores": "vcores",
+    "count": "instances",
+    "cpu": "vcores",
+    "cpus": "vcores",
+    "num_instances": "instances",
+    "replicas": "instances",
+    "venv": "python_env",
+}
 
 _short = reprlib.Repr()
 _short.maxstring = _short.maxother = _short.maxlong = 120
@@ -46,7 +57,7 @@ class SpecError(ValueError):
         self.problems = tuple(problems)
         count = "one problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
         super().__init__(
-            "\n".join([f"the job specification has {count}:", *(f"  {each}" for each in told(self.problems))])
+            "\n".join([f"the job specification has {count}:", *(f"  {each}" for each in first_problems(self.problems))])
         )
 
     def __reduce__(self) -> tuple[type[SpecError], tuple[tuple[Problem, ...]]]:
@@ -61,21 +72,38 @@ def shown(value: object) -> str:
         return f"a very large {type(value).__name__}"
 
 
-def told(problems: Sequence[object]) -> list[str]:
-    """Format problems for a message: the first MOST_TOLD, each of at most 1,000 characters, and how many more."""
-    texts = [str(each) for each in problems[:MOST_TOLD]]
+def first_problems(problems: Sequence[object]) -> list[str]:
+    """Format problems for a message: the first MOST_LISTED, each of at most 1,000 characters, and how many more."""
+    texts = [str(each) for each in problems[:MOST_LISTED]]
     found = [text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…" for text in texts]
     more = len(problems) - len(found)
     return [*found, f"and {more} more"] if more > 0 else found
 
 
-def child(path: str, key: object) -> str:
-    """Return the path of a key below ``path``: ``tasks.worker``, ``env['A B']``."""
-    if isinstance(key, str) and _PLAIN_KEY.fullmatch(key):
-        return f"{path}.{key}" if path else key
-    return f"{path}[{shown(key)}]"
+def child(path: str, *keys: object) -> str:
+    """Return the path of a key below ``path``, and of each key below that: ``tasks.worker``, ``env['A B']``."""
+    for key in keys:
+        if isinstance(key, str) and _PLAIN_KEY.fullmatch(key):
+            path = f"{path}.{key}" if path else key
+        else:
+            path = f"{path}[{shown(key)}]"
+    return path
 
 
 def item(path: str, index: int) -> str:
     """Return the path of a list element: ``files[0]``."""
     return f"{path}[{index}]"
+
+
+def suggestion(name: str, allowed: list[str]) -> str:
+    """Return the hint ``; did you mean x?`` if one of ``allowed`` is close, otherwise an empty string."""
+    import difflib  # here: processes on nodes load this module, and never need it
+
+    other = _OTHER_NAMES.get(name.lower())
+    close = [other] if other in allowed else difflib.get_close_matches(name.lower(), allowed, n=1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def must_be_among(name: str, allowed: list[str]) -> str:
+    """Return ``suggestion``, or the hint ``; there are x, y`` if none is close."""
+    return suggestion(name, allowed) or f"; there are {', '.join(allowed)}"

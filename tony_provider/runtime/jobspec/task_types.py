@@ -69,7 +69,7 @@ RESIZE_EXAMPLE = '{"worker": 4}'
 RESIZE_EXAMPLE_WORDS = "worker=4"
 
 
-def refusal(job: JobSpec, counts: Mapping[str, int]) -> Optional[str]:
+def resize_refusal(job: JobSpec, counts: Mapping[str, int]) -> Optional[str]:
     """Return why a job cannot be resized to these numbers of tasks, and what to do. Return None if it can."""
     if not counts:
         return f"tasks: a number of tasks for one type at least, such as {RESIZE_EXAMPLE}"

@@ -102,7 +102,7 @@ def target_problem(storage: Storage, name: str, spec: OutputSpec, training: str)
 
     ``training`` is the name of the training's identity. Raises StorageError.
     """
-    where = f"{child(child('outputs', name), 'path')}: {spec.path}"
+    where = f"{child('outputs', name, 'path')}: {spec.path}"
     if uris.scheme(spec.path) == "file" and (why := _fixed(Path(uris.parse(spec.path).path))):
         return f"{where}: {why}"
     why = "" if spec.replace else _not_ours(storage, spec.path, training)

@@ -21,7 +21,7 @@ import yaml
 from tony_provider.runtime.common.codec import to_plain
 from tony_provider.runtime.jobspec.container_content import with_tensorboard_task, without_tensorboard_task
 from tony_provider.runtime.jobspec.model import JobSpec
-from tony_provider.runtime.jobspec.problems import MOST_TOLD, NOT_GIVEN, Problem, SpecError, child, item
+from tony_provider.runtime.jobspec.problems import MOST_LISTED, NOT_GIVEN, Problem, SpecError, child, item
 from tony_provider.runtime.parsing.reader import Reader
 from tony_provider.runtime.parsing.validation import validate
 
@@ -226,21 +226,21 @@ class Layer:
 class Layers:
     """Parts of a job in order of precedence, the lowest first; see ``merge``."""
 
-    below_first: Sequence[Layer]
+    lowest_first: Sequence[Layer]
 
     def merged(self) -> dict[str, Any]:
         whole: dict[str, Any] = {}
-        for layer in self.below_first:
+        for layer in self.lowest_first:
             whole = merge(whole, layer.plain)
         return whole
 
     def over(self, plain: Mapping[str, Any], origin: str) -> Layers:
         """Return these layers with another one on top."""
-        return Layers([*self.below_first, Layer(origin, plain)])
+        return Layers([*self.lowest_first, Layer(origin, plain)])
 
     def origin(self, path: Sequence[str]) -> str:
         """Return the origin of a key's value, or DEFAULT if no layer sets the key or the last one deletes it."""
-        for layer in reversed(self.below_first):
+        for layer in reversed(self.lowest_first):
             said = _said(layer.plain, path)
             if said is None:
                 return DEFAULT
@@ -333,7 +333,7 @@ def check_overrides(overrides: Mapping[str, Any], job: Mapping[str, Any], allowe
     touched = {_touched(path, job): value for path, value in given}
     refused = [(path, value) for path, value in touched.items() if not patterns.allow(path)]
     # Only for these keys, because each text includes all keys above it and may be long.
-    some = refused if len(refused) <= MOST_TOLD else refused[: MOST_TOLD - 1]
+    some = refused if len(refused) <= MOST_LISTED else refused[: MOST_LISTED - 1]
     problems = [Problem(dotted_key(path), value, _REFUSED % _pattern(path)) for path, value in some]
     if more := len(refused) - len(some):
         problems.append(Problem("overrides", NOT_GIVEN, f"{more} more of its keys may not"))
@@ -407,8 +407,8 @@ def _parse(plain: Mapping[str, Any]) -> JobSpec:
     unread = {problem.path for problem in problems}
     for problem in validate(job):
         # An unreadable value has a stand-in, which is not worth a problem.
-        if problem.path not in unread and problem.path not in reader.incomplete:
-            written = reader.rendered.get(problem.path, problem.value)
+        if problem.path not in unread and problem.path not in reader.partly_read:
+            written = reader.values_as_written.get(problem.path, problem.value)
             problems.append(attrs.evolve(problem, value=written))
     if problems:
         raise SpecError(problems)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Union, get_args, get_origin
@@ -38,7 +37,7 @@ from tony_provider.runtime.jobspec.model import (
     unmarked,
 )
 from tony_provider.runtime.jobspec.placement import Placement, PlacementConstraint
-from tony_provider.runtime.jobspec.problems import NOT_GIVEN, Problem, child, item
+from tony_provider.runtime.jobspec.problems import NOT_GIVEN, Problem, child, item, suggestion
 from tony_provider.runtime.jobspec.units import (
     UnitError,
     parse_boolean,
@@ -75,15 +74,23 @@ _AMOUNTS: dict[Any, Callable[[object], Any]] = {
     bool: parse_boolean,
 }
 
-# Names in other systems whose spelling is too different to guess.
-_OTHER_NAMES = {
-    "cores": "vcores",
-    "count": "instances",
-    "cpu": "vcores",
-    "cpus": "vcores",
-    "num_instances": "instances",
-    "replicas": "instances",
-    "venv": "python_env",
+# Short forms: the types of value that have one, and the mapping that such a value stands for.
+_SHORT_FORMS: dict[Any, tuple[Any, Callable[[Any], Mapping[str, Any]]]] = {
+    InputSpec: (str, lambda value: {"paths": [value]}),
+    OutputSpec: (str, lambda value: {"path": value}),
+    Windows: ((str, list), lambda value: {"open": [value] if isinstance(value, str) else value}),
+}
+
+# Truth values in place of a mapping, and the message for other values.
+_TRUTH_VALUES: dict[Any, tuple[Mapping[bool, Any], str]] = {
+    TensorBoardSpec: (
+        {True: TensorBoardSpec(), False: None},
+        "must be true, false or a mapping such as {memory: 1GiB}",
+    ),
+    Docker: (
+        {False: Docker(runtime=ContainerRuntime.NONE)},
+        "must be a mapping such as {image: registry/name:tag}, or false: no image",
+    ),
 }
 
 _LEVELS: tuple[tuple[type[Any], str], ...] = (
@@ -105,25 +112,17 @@ _LEVELS: tuple[tuple[type[Any], str], ...] = (
 )
 
 
-def suggestion(name: str, allowed: list[str]) -> str:
-    """Return the hint ``; did you mean x?`` if one of ``allowed`` is close, otherwise an empty string."""
-    other = _OTHER_NAMES.get(name.lower())
-    close = [other] if other in allowed else difflib.get_close_matches(name.lower(), allowed, n=1)
-    return f"; did you mean {close[0]}?" if close else ""
-
-
 class Reader:
     """Reader of one specification. ``problems`` lists what is wrong; unreadable values keep their defaults."""
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
-        self.rendered: dict[str, object] = {}  # amounts by path, as written
-        self.incomplete: set[str] = set()  # paths of mappings that lack an invalid element
+        self.values_as_written: dict[str, object] = {}  # amounts by path, as written
+        self.partly_read: set[str] = set()  # paths of mappings that lack an invalid element
 
     def read_job(self, value: Mapping[str, Any]) -> JobSpec:
         """Return the job as far as it is readable. It is valid only if there are no problems."""
-        job = self._object(JobSpec, value, "")
-        assert isinstance(job, JobSpec)  # noqa: S101 - every required key of it has a stand-in
+        job: JobSpec = self._object(JobSpec, value, "")
         return job
 
     def _fail(self, path: str, value: object, message: str) -> Any:
@@ -146,22 +145,15 @@ class Reader:
             return self._resource(value, path)
         if wanted is PortRange:
             return self._port_range(value, path)
-        if wanted is TensorBoardSpec:
-            return self._tensorboard(value, path)
-        if wanted is Docker:
-            return self._docker(value, path)
-        if wanted is InputSpec and isinstance(value, str):
-            return self._object(InputSpec, {"paths": [value]}, path)
-        if wanted is OutputSpec and isinstance(value, str):
-            return self._object(OutputSpec, {"path": value}, path)
-        if wanted is Windows and isinstance(value, (str, list)):
-            return self._object(Windows, {"open": [value] if isinstance(value, str) else value}, path)
+        if wanted in _TRUTH_VALUES and not isinstance(value, Mapping):
+            return self._truth_value(*_TRUTH_VALUES[wanted], value, path)
         if issubclass(wanted, Enum):
             return self._enum(wanted, value, path)
-        return self._object(wanted, value, path)
+        kinds, expand = _SHORT_FORMS.get(wanted, ((), dict))
+        return self._object(wanted, expand(value) if isinstance(value, kinds) else value, path)
 
     def _amount(self, parse: Callable[[object], Any], value: object, path: str) -> Any:
-        self.rendered[path] = value
+        self.values_as_written[path] = value
         try:
             return parse(value)
         except UnitError as error:
@@ -216,11 +208,11 @@ class Reader:
             below = child(path, key)
             if not isinstance(key, str):
                 self._fail(below, key, "a key must be text")
-                self.incomplete.add(path)
+                self.partly_read.add(path)
             elif element is not None:
                 read = self._scalar_as_text(element, below) if wanted is str else self._read(wanted, element, below)
                 if read is _UNREADABLE:
-                    self.incomplete.add(path)
+                    self.partly_read.add(path)
                 else:
                     result[key] = read
         return result
@@ -272,36 +264,17 @@ class Reader:
             return self._fail(path, value, "must be SRC or SRC::NAME; {source: …, name: …} takes a source with '::'")
         return Resource(source, name or None, stored)
 
-    def _tensorboard(self, value: object, path: str) -> Any:
-        if isinstance(value, Mapping):
-            return self._object(TensorBoardSpec, value, path)
+    def _truth_value(self, values: Mapping[bool, Any], message: str, value: object, path: str) -> Any:
         try:
-            return TensorBoardSpec() if parse_boolean(value) else None
-        except UnitError:
-            return self._fail(path, value, "must be true, false or a mapping such as {memory: 1GiB}")
-
-    def _docker(self, value: object, path: str) -> Any:
-        if isinstance(value, Mapping):
-            return self._object(Docker, value, path)
-        try:
-            if not parse_boolean(value):
-                return Docker(runtime=ContainerRuntime.NONE)
-        except UnitError:
-            pass
-        return self._fail(path, value, "must be a mapping such as {image: registry/name:tag}, or false: no image")
+            return values[parse_boolean(value)]
+        except (UnitError, KeyError):
+            return self._fail(path, value, message)
 
     def _port_range(self, value: object, path: str) -> Any:
         if isinstance(value, Mapping):
             before = len(self.problems)
-            fields = {key: value.get(key) for key in ("first", "last")}
-            self._refuse_unknown(PortRange, list(fields), value, path)
-            ends = [
-                self._fail(child(path, key), NOT_GIVEN, "is required")
-                if end is None
-                else self._amount(parse_integer, end, child(path, key))
-                for key, end in fields.items()
-            ]
-            return PortRange(*ends) if len(self.problems) == before else _UNREADABLE
+            ports = self._object(PortRange, value, path)
+            return ports if len(self.problems) == before else _UNREADABLE
         if isinstance(value, str):
             first, separator, last = value.partition("-")
             try:

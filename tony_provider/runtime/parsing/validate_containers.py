@@ -26,8 +26,7 @@ from tony_provider.runtime.jobspec.placement import (
     TagTarget,
     own_tags,
 )
-from tony_provider.runtime.jobspec.problems import NOT_GIVEN, Problem, child, item
-from tony_provider.runtime.parsing.reader import suggestion
+from tony_provider.runtime.jobspec.problems import NOT_GIVEN, Problem, child, item, suggestion
 
 JOBS_OWN = "docker"  # path of the job's key, which the types' keys override
 
@@ -136,7 +135,7 @@ def _of_each(job: JobSpec) -> Iterator[Problem]:
     own = {tag for name, task in job.tasks.items() for tag in own_tags(name, task.placement)}
     for task_type, task in job.tasks.items():
         if task.placement is not None:
-            path = child(child("tasks", task_type), "placement")
+            path = child("tasks", task_type, "placement")
             problems = [*_written(task.placement, path, sorted(own))]
             yield from problems or _placement_contradictions(job, task_type, task.placement, path)
 
@@ -262,7 +261,7 @@ def _never_placed(job: JobSpec) -> Iterator[Problem]:
         coming = {name for name in waiting if all(each & there for each in wanted[name])}
         waiting = waiting - coming
     for name in sorted(waiting):
-        path = child(child(child("tasks", name), "placement"), "constraints")
+        path = child("tasks", name, "placement", "constraints")
         others = " and ".join(sorted(waiting))
         yield Problem(path, NOT_GIVEN, f"{others} wait for each other, and none would come first; leave a rule out")
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Optional
 
 from tony_provider.runtime.common import contract
@@ -26,34 +26,39 @@ from tony_provider.runtime.jobspec.model import (
     RestartScope,
     Role,
 )
-from tony_provider.runtime.jobspec.problems import Problem, child, item
+from tony_provider.runtime.jobspec.problems import Problem, child, item, must_be_among
 from tony_provider.runtime.jobspec.task_types import in_cluster, leading_type
-from tony_provider.runtime.parsing.reader import suggestion
 from tony_provider.runtime.storage import StorageInvalidPath, uris
 from tony_provider.runtime.storage.uris import Uri
 
-MAX_INPUT_NAME = 32
+MAX_NAME = 32
 _TAKEN = (contract.ENV_INPUT_QUEUES, contract.ENV_INPUT_SOCKET)
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+
+def name_problem(what: str, name: str) -> str:
+    """Return what is wrong with the name of a task type, an input or an output; an empty string if nothing is."""
+    if _NAME.fullmatch(name) and len(name) <= MAX_NAME:
+        return ""
+    form = "lower-case letters, digits and _, begins with a letter, and has at most"
+    return f"{what}'s name has {form} {MAX_NAME} characters"
+
+
+_OF_VARIABLE = ": a variable is named after it"
 
 
 def input_problems(job: JobSpec) -> Iterator[Problem]:
     """Yield problems of a job's inputs, as written."""
     for name, spec in job.inputs.items():
         path = child("inputs", name)
-        if not _NAME.fullmatch(name) or len(name) > MAX_INPUT_NAME:
-            yield Problem(
-                path,
-                name,
-                "an input's name has lower-case letters, digits and _, begins with a letter, and has at most "
-                f"{MAX_INPUT_NAME} characters: a variable is named after it",
-            )
+        if problem := name_problem("an input", name):
+            yield Problem(path, name, problem + _OF_VARIABLE)
         elif contract.ENV_INPUT_PREFIX + name.upper() in _TAKEN:
             yield Problem(
                 path, name, f"another variable is named {contract.ENV_INPUT_PREFIX + name.upper()}; give another name"
             )
         yield from _paths(spec, child(path, "paths"))
-        yield from _tasks(job, spec, child(path, "tasks"))
+        yield from _task_types(job, spec.tasks, child(path, "tasks"), verb="read", role_problem=_no_reader)
         yield from _pieces(spec, path)
         if spec.deal is InputDeal.STATIC:
             yield from _parts(job, name, child(path, "deal"))
@@ -63,13 +68,16 @@ def _paths(spec: InputSpec, path: str) -> Iterator[Problem]:
     if not spec.paths:
         yield Problem(path, spec.paths, "at least one path is needed")
     for index, written in enumerate(spec.paths):
-        try:
-            uris.parse(written)
-        except StorageInvalidPath as error:
-            yield Problem(item(path, index), written, f"must be a URI or an absolute path: {error.problem}")
-        else:
-            if not written.isprintable():
-                yield Problem(item(path, index), written, "must be printable")
+        if problem := _uri_problem(written):
+            yield Problem(item(path, index), written, problem)
+
+
+def _uri_problem(written: str) -> str:
+    try:
+        uris.parse(written)
+    except StorageInvalidPath as error:
+        return f"must be a URI or an absolute path: {error.problem}"
+    return "" if written.isprintable() else "must be printable"
 
 
 def _pieces(spec: InputSpec, path: str) -> Iterator[Problem]:
@@ -98,22 +106,32 @@ def _parts(job: JobSpec, name: str, path: str) -> Iterator[Problem]:
             yield Problem(path, InputDeal.STATIC.value, message)
 
 
-def _tasks(job: JobSpec, spec: InputSpec, path: str) -> Iterator[Problem]:
-    for index, task_type in enumerate(spec.tasks):
+def _task_types(
+    job: JobSpec, task_types: list[str], path: str, *, verb: str, role_problem: Callable[[Role], str]
+) -> Iterator[Problem]:
+    """Yield problems of the task types that read an input or write an output (``verb``)."""
+    for index, task_type in enumerate(task_types):
+        where = item(path, index)
         if task_type not in job.tasks:
-            hint = suggestion(task_type, list(job.tasks)) or f"; there are {', '.join(job.tasks)}"
-            yield Problem(item(path, index), task_type, f"must be a task type of the job{hint}")
-        elif not in_cluster(job.role(task_type)):
-            role = job.role(task_type).value
-            yield Problem(
-                item(path, index), task_type, f"inputs are dealt to tasks with a rank, and not to the role {role}"
-            )
+            hint = must_be_among(task_type, list(job.tasks))
+            yield Problem(where, task_type, f"must be a task type of the job{hint}")
+        elif problem := role_problem(job.role(task_type)):
+            yield Problem(where, task_type, problem)
         elif not job.tasks[task_type].command:
-            message = f"the tasks of {task_type} run no program of yours, which could read it; give them a command"
-            yield Problem(item(path, index), task_type, message)
+            message = f"the tasks of {task_type} run no program of yours, which could {verb} it; give them a command"
+            yield Problem(where, task_type, message)
 
 
-MAX_OUTPUT_NAME = 32
+def _no_reader(role: Role) -> str:
+    return "" if in_cluster(role) else f"inputs are dealt to tasks with a rank, and not to the role {role.value}"
+
+
+def _no_writer(role: Role) -> str:
+    if role in _WRITING:
+        return ""
+    return f"tasks of the role {role.value} do not end by themselves, so that their output is never complete"
+
+
 _MAGIC = re.compile(r"[*?\[]")
 _HIDDEN = ("_", ".")
 _WRITING = (Role.CHIEF, Role.WORKER, Role.ONCE)  # they end by themselves
@@ -124,14 +142,11 @@ def output_problems(job: JobSpec, framework: Optional[Framework]) -> Iterator[Pr
     places: dict[str, Uri] = {}
     for name, spec in job.outputs.items():
         path = child("outputs", name)
-        if not _NAME.fullmatch(name) or len(name) > MAX_OUTPUT_NAME:
-            yield Problem(
-                path,
-                name,
-                "an output's name has lower-case letters, digits and _, begins with a letter, and has at most "
-                f"{MAX_OUTPUT_NAME} characters: a variable is named after it",
-            )
-        yield from _output_tasks(job, name, child(path, "tasks"))
+        if problem := name_problem("an output", name):
+            yield Problem(path, name, problem + _OF_VARIABLE)
+        yield from _task_types(job, spec.tasks, child(path, "tasks"), verb="write", role_problem=_no_writer)
+        if not job.writers(name) and not spec.tasks:
+            yield Problem(child(path, "tasks"), [], "no task would write it; name types that have a command")
         yield from _commit(job, framework, name, child(path, "commit"))
         problem = _path_problem(spec)
         if problem:
@@ -149,12 +164,9 @@ def output_problems(job: JobSpec, framework: Optional[Framework]) -> Iterator[Pr
 
 
 def _path_problem(spec: OutputSpec) -> str:
-    try:
-        place = uris.parse(spec.path)
-    except StorageInvalidPath as error:
-        return f"must be a URI or an absolute path: {error.problem}"
-    if not spec.path.isprintable():
-        return "must be printable"
+    if problem := _uri_problem(spec.path):
+        return problem
+    place = uris.parse(spec.path)
     if place.path == "/":
         return "must be a directory of its own, and not the root of the store"
     if _MAGIC.search(place.path):
@@ -172,7 +184,7 @@ def _inputs(job: JobSpec) -> Iterator[tuple[str, Uri]]:
                 parsed = uris.parse(written)
             except StorageInvalidPath:
                 continue  # reported for the input itself
-            yield item(child(child("inputs", name), "paths"), index), parsed
+            yield item(child("inputs", name, "paths"), index), parsed
 
 
 def _relation(place: Uri, other: Uri) -> str:
@@ -188,22 +200,6 @@ def _relation(place: Uri, other: Uri) -> str:
     if len(mine) == len(theirs):
         return "is the same as" if mine == theirs else "is among the files of"
     return "lies in" if len(mine) > len(theirs) else "contains"
-
-
-def _output_tasks(job: JobSpec, name: str, path: str) -> Iterator[Problem]:
-    for index, task_type in enumerate(job.outputs[name].tasks):
-        if task_type not in job.tasks:
-            hint = suggestion(task_type, list(job.tasks)) or f"; there are {', '.join(job.tasks)}"
-            yield Problem(item(path, index), task_type, f"must be a task type of the job{hint}")
-        elif job.role(task_type) not in _WRITING:
-            role = job.role(task_type).value
-            message = f"tasks of the role {role} do not end by themselves, so that their output is never complete"
-            yield Problem(item(path, index), task_type, message)
-        elif not job.tasks[task_type].command:
-            message = f"the tasks of {task_type} run no program of yours, which could write it; give them a command"
-            yield Problem(item(path, index), task_type, message)
-    if not job.writers(name) and not job.outputs[name].tasks:
-        yield Problem(path, job.outputs[name].tasks, "no task would write it; name types that have a command")
 
 
 def _commit(job: JobSpec, framework: Optional[Framework], name: str, path: str) -> Iterator[Problem]:
@@ -222,14 +218,10 @@ def _commit(job: JobSpec, framework: Optional[Framework], name: str, path: str) 
 
 
 def export_problems(job: JobSpec) -> Iterator[Problem]:
-    """Yield problems of when exports are made, and how many are kept."""
-    if job.export.keep_last < 1:
-        yield Problem("export.keep_last", job.export.keep_last, "must be at least 1")
+    """Yield problems of when exports are made."""
     every = job.export.every
     if every is None:
         return
-    if every < 1:
-        yield Problem("export.every", every, "must be at least 1")
     if job.checkpoint.mirror is MirrorScope.OFF:
         message = "counts checkpoints on the store, and none come there with checkpoint.mirror: off"
         yield Problem("export.every", every, message)

@@ -22,9 +22,8 @@ from tony_provider.runtime.jobspec.model import (
     StartRule,
 )
 from tony_provider.runtime.jobspec.opening_hours import read_hours
-from tony_provider.runtime.jobspec.problems import Problem, child, item
+from tony_provider.runtime.jobspec.problems import Problem, child, item, must_be_among
 from tony_provider.runtime.jobspec.task_types import in_cluster
-from tony_provider.runtime.parsing.reader import suggestion
 
 _SERVES = (Role.PS, Role.EVALUATOR, Role.SIDECAR)
 """Roles of tasks that the end of the others stops."""
@@ -39,23 +38,23 @@ def dependency_problems(job: JobSpec, framework: Framework) -> Iterator[Problem]
             yield from found or _too_late(job, framework, task_type)
     for task_type, task in job.tasks.items():
         if task.ready is not None:
-            yield from _probe(task.ready, child(child("tasks", task_type), "ready"))
+            yield from _probe(task.ready, child("tasks", task_type, "ready"))
     yield from _cycle(job)
     yield from _one_gang(job, framework)
 
 
 def _path(task_type: str, other: str) -> str:
-    return child(child(child("tasks", task_type), "after"), other)
+    return child("tasks", task_type, "after", other)
 
 
 def _wait(job: JobSpec, framework: Framework, task_type: str, other: str, milestone: Milestone) -> Iterator[Problem]:
     path = _path(task_type, other)
     if other not in job.tasks:
-        hint = suggestion(other, list(job.tasks)) or f"; there are {', '.join(job.tasks)}"
+        hint = must_be_among(other, list(job.tasks))
         yield Problem(path, milestone.value, f"there is no task type {other}{hint}")
         return
     if milestone is Milestone.READY and job.tasks[other].ready is None:
-        where = child(child("tasks", other), "ready")
+        where = child("tasks", other, "ready")
         yield Problem(path, milestone.value, f"nothing says when {other} is ready; give it {where}")
     role, other_role = job.role(task_type), job.role(other)
     if milestone is Milestone.SUCCEEDED:
@@ -127,7 +126,7 @@ def _one_gang(job: JobSpec, framework: Framework) -> Iterator[Problem]:
     outside = [_without(job.waits_for(task_type), gang) for task_type in gang]
     for task_type, after in zip(gang, outside):
         if after != outside[0]:
-            path = child(child("tasks", task_type), "after")
+            path = child("tasks", task_type, "after")
             message = f"must be that of {gang[0]}: they {_together(framework)} and begin together"
             yield Problem(path, {name: each.value for name, each in after.items()}, message)
 
@@ -144,7 +143,7 @@ def start_problems(job: JobSpec, framework: Framework) -> Iterator[Problem]:
     yield from dependency_problems(job, framework)
     for task_type, task in job.tasks.items():
         if job.role(task_type) is Role.ONCE and task.restart is RestartScope.GANG:
-            path = child(child("tasks", task_type), "restart")
+            path = child("tasks", task_type, "restart")
             yield Problem(path, task.restart.value, "what has the role once is not run again with the others")
     if job.start is StartRule.FIRST_COME:
         yield from _first_come(job, framework)
@@ -159,7 +158,7 @@ def _first_come(job: JobSpec, framework: Framework) -> Iterator[Problem]:
         return
     for task_type, task in job.tasks.items():
         if task.restart is RestartScope.GANG:
-            path = child(child("tasks", task_type), "restart")
+            path = child("tasks", task_type, "restart")
             yield Problem(path, task.restart.value, "with start: first-come each task starts again by itself")
     if job.checkpoint.mirror is MirrorScope.ALL:
         message = "needs all ranks at work at a time, which start: first-come does not give; use leader or off"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import Optional
+from typing import Any, Optional
 
 from tony_provider.runtime.common import contract, quantities
 from tony_provider.runtime.common.network import HIGHEST_PORT
@@ -17,8 +17,8 @@ from tony_provider.runtime.jobspec.container_content import (
     PYTHON_ENV_FORMS,
     env_by_path,
     named_environments,
-    parts,
     python_env_kind,
+    python_env_parts,
     tensorboard_task,
 )
 from tony_provider.runtime.jobspec.model import (
@@ -34,16 +34,20 @@ from tony_provider.runtime.jobspec.model import (
     role_of,
     unmarked,
 )
-from tony_provider.runtime.jobspec.problems import NOT_GIVEN, Problem, child, item
+from tony_provider.runtime.jobspec.problems import NOT_GIVEN, Problem, child, item, suggestion
 from tony_provider.runtime.jobspec.task_types import saves_checkpoints
 from tony_provider.runtime.jobspec.units import ENV_NAME, NODE_LABEL, QUEUE, TAG
-from tony_provider.runtime.parsing.reader import suggestion
 from tony_provider.runtime.parsing.validate_containers import docker_problems, placement_problems
-from tony_provider.runtime.parsing.validate_data import acl_problems, export_problems, input_problems, output_problems
+from tony_provider.runtime.parsing.validate_data import (
+    acl_problems,
+    export_problems,
+    input_problems,
+    name_problem,
+    output_problems,
+)
 from tony_provider.runtime.parsing.validate_starts import start_problems, windows_problems
 
 MAX_NAME = 512  # characters; the longest dag.task in Airflow has 501
-MAX_TASK_TYPE = 32
 MAX_TAGS = 8  # YARN accepts 10, and the runtime needs two
 MAX_TAG = 100  # YARN's limit
 LOWEST_PORT = 1024
@@ -52,7 +56,6 @@ _MOST_TASKS = 10_000  # tested with one application master, see docs/how-it-work
 _STORED = "is marked as stored, so it must be a URI of the job's store, such as hdfs:///data/model"
 AM_PORTS = 2  # one for gRPC, and one reserved for a page of the master
 
-_TASK_TYPE = re.compile(r"[a-z][a-z0-9_]*")
 _RESOURCE_NAME = re.compile(r"(?:[0-9A-Za-z.-]+/)?\w[\w.-]*", re.ASCII)  # YARN's ResourceUtils
 
 _OWN_RESOURCES = {
@@ -81,14 +84,46 @@ _NOT_UNPACKED = (".bz2", ".tbz2", ".xz", ".txz", ".zst", ".squashfs")  # conda-p
 _ANOTHER = "another package adds one by an entry point in the group tony_provider.frameworks"
 
 
+_LOWEST = {
+    "priority": 0,
+    "am.vcores": 1,
+    "am.attempts": 1,
+    "restart.budget": 0,
+    "restart.node_losses": 0,
+    "restart.same_failure": 1,
+    "checkpoint.keep": 1,
+    "checkpoint.keep_every": 1,
+    "export.keep_last": 1,
+    "export.every": 1,
+    "tensorboard.vcores": 1,
+}
+_LOWEST_OF_TASKS = {"instances": 1, "vcores": 1, "gpus": 0, "min_instances": 1}
+_MORE_THAN_ZERO = (
+    "am.attempts_window",
+    "restart.window",
+    "timeouts.queue",
+    "timeouts.dependency",
+    "timeouts.allocation",
+    "timeouts.registration",
+    "timeouts.lifetime",
+    "timeouts.replacement",
+    "timeouts.spare",
+    "timeouts.stall",
+)
+
+
 def validate(job: JobSpec) -> list[Problem]:
     """Return all problems of ``job``, including those of its framework. The job can run if the list is empty."""
+    framework, unknown = _find_framework(job)
     return [
-        *_framework(job),
-        *_tasks(job),
+        *unknown,
+        *(framework.problems(job) if framework else ()),
+        *(start_problems(job, framework) if framework else ()),
+        *_bounds(job),
+        *_tasks(job, framework),
         *_names(job),
         *_tags(job),
-        *_master(job),
+        *_node_labels(job),
         *placement_problems(job),
         *_localized(job),
         *docker_problems(job),
@@ -97,38 +132,48 @@ def validate(job: JobSpec) -> list[Problem]:
         *_timeouts(job),
         *windows_problems(job),
         *_restart(job),
-        *_checkpoint(job),
+        *_sizes(job, framework),
+        *_checkpoint(job, framework),
         *export_problems(job),
         *_tensorboard(job),
         *input_problems(job),
-        *output_problems(job, _known_framework(job)),
-        *_port_range(job),
+        *output_problems(job, framework),
+        *_port_range(job, framework),
     ]
 
 
-def _framework(job: JobSpec) -> Iterator[Problem]:
+def _find_framework(job: JobSpec) -> tuple[Optional[Framework], list[Problem]]:
     try:
-        framework = get_framework(job.framework)
+        return get_framework(job.framework), []
     except UnknownFrameworkError:
         known = framework_names()
         hint = suggestion(job.framework, list(known)) or f"; {_ANOTHER}"
-        yield Problem("framework", job.framework, f"must be one of {', '.join(known)}{hint}")
+        return None, [Problem("framework", job.framework, f"must be one of {', '.join(known)}{hint}")]
     except LookupError as error:
-        yield Problem("framework", job.framework, str(error))
-    else:
-        yield from framework.problems(job)
-        yield from start_problems(job, framework)
+        return None, [Problem("framework", job.framework, str(error))]
 
 
-def _known_framework(job: JobSpec) -> Optional[Framework]:
-    """Return the framework, or None if ``_framework`` reports a problem with it."""
-    try:
-        return get_framework(job.framework)
-    except LookupError:
-        return None
+def _bounds(job: JobSpec) -> Iterator[Problem]:
+    for path, lowest in _LOWEST.items():
+        yield from _at_least(lowest, path, _value(job, path))
+    for task_type, task in job.tasks.items():
+        for name, lowest in _LOWEST_OF_TASKS.items():
+            yield from _at_least(lowest, child("tasks", task_type, name), getattr(task, name))
+    for path in _MORE_THAN_ZERO:
+        value = _value(job, path)
+        if value is not None and value <= 0:
+            yield Problem(path, value, "must be more than zero")
 
 
-def _tasks(job: JobSpec) -> Iterator[Problem]:
+def _value(job: JobSpec, path: str) -> Any:
+    """Return the value of a key, or None if the key above it is not given."""
+    found: Any = job
+    for name in path.split("."):
+        found = None if found is None else getattr(found, name)
+    return found
+
+
+def _tasks(job: JobSpec, framework: Optional[Framework]) -> Iterator[Problem]:
     if not job.tasks:
         yield Problem("tasks", job.tasks, "at least one task type is needed")
         return
@@ -136,23 +181,18 @@ def _tasks(job: JobSpec) -> Iterator[Problem]:
         largest = max(job.tasks, key=lambda each: job.tasks[each].instances)
         what = f"the job has {job.size} tasks in all, and one application master serves {_MOST_TASKS}; give fewer"
         yield Problem(
-            child(child("tasks", largest), "instances"),
+            child("tasks", largest, "instances"),
             job.tasks[largest].instances,
             f"{what}, with several processes in each (processes), or several jobs",
         )
     chiefs = []
     for task_type, task in job.tasks.items():
         path = child("tasks", task_type)
-        if not _TASK_TYPE.fullmatch(task_type) or len(task_type) > MAX_TASK_TYPE:
-            yield Problem(
-                path,
-                task_type,
-                f"a task type's name has lower-case letters, digits and _, begins with a letter, and has at most "
-                f"{MAX_TASK_TYPE} characters",
-            )
-        yield from _command(job, task_type, task)
-        yield from _task(task, path)
-        yield from _processes(job, task_type, task)
+        if problem := name_problem("a task type", task_type):
+            yield Problem(path, task_type, problem)
+        yield from _command(framework, task_type, task)
+        yield from _resources(task, path)
+        yield from _processes(job, framework, task_type, task)
         if role_of(task_type, task) is Role.CHIEF:
             chiefs.append(path)
             if not task.decides:
@@ -167,47 +207,45 @@ def _tasks(job: JobSpec) -> Iterator[Problem]:
         yield Problem("tasks", sorted(job.tasks), "nothing would end the job; a chief or worker that decides is needed")
 
 
-def _command(job: JobSpec, task_type: str, task: TaskSpec) -> Iterator[Problem]:
-    path = child(child("tasks", task_type), "command")
+def _command(framework: Optional[Framework], task_type: str, task: TaskSpec) -> Iterator[Problem]:
+    path = child("tasks", task_type, "command")
     if task.command and not task.command.strip():
         yield Problem(path, task.command, "must not be empty")
-    framework = _known_framework(job)
     if not task.command and not (framework and framework.default_command(role_of(task_type, task))):
         yield Problem(path, NOT_GIVEN, "is required")
 
 
-def _task(task: TaskSpec, path: str) -> Iterator[Problem]:
-    yield from _at_least(1, child(path, "instances"), task.instances)
-    yield from _at_least(1, child(path, "vcores"), task.vcores)
-    yield from _at_least(0, child(path, "gpus"), task.gpus)
+def _resources(task: TaskSpec, path: str) -> Iterator[Problem]:
     for name, amount in task.resources.items():
-        where = child(child(path, "resources"), name)
+        where = child(path, "resources", name)
         yield from _at_least(1, where, amount.value)
         if name in _OWN_RESOURCES:
             yield Problem(where, amount.plain, f"is given as {child(path, _OWN_RESOURCES[name])}")
         elif not _RESOURCE_NAME.fullmatch(name):
             yield Problem(where, amount.plain, "a resource's name is YARN's: name or domain/name, such as yarn.io/fpga")
-    yield from _node_label(task.node_label, child(path, "node_label"))
 
 
-def _processes(job: JobSpec, task_type: str, task: TaskSpec) -> Iterator[Problem]:
-    path = child(child("tasks", task_type), "processes")
+def _processes(job: JobSpec, framework: Optional[Framework], task_type: str, task: TaskSpec) -> Iterator[Problem]:
+    path = child("tasks", task_type, "processes")
     if task.processes == PER_GPU and task.gpus == 0:
         yield Problem(path, task.processes, "is one process for each GPU, and gpus is 0; give gpus, or a number")
-    framework, role = _known_framework(job), role_of(task_type, task)
+    role = role_of(task_type, task)
     if task.process_count > 1 and framework is not None and not framework.several_processes(role):
         what = f"{job.framework} runs one process in each container of the role {role.value}"
         yield Problem(path, task.processes, f"{what}; leave it out, and give instances")
 
 
-def _at_least(least: int, path: str, value: int) -> Iterator[Problem]:
-    if value < least:
+def _at_least(least: int, path: str, value: Optional[int]) -> Iterator[Problem]:
+    if value is not None and value < least:
         yield Problem(path, value, f"must be at least {least}")
 
 
-def _node_label(label: object, path: str) -> Iterator[Problem]:
-    if isinstance(label, str) and not NODE_LABEL.fullmatch(label):
-        yield Problem(path, label, "a node label has letters, digits, - and _, and is one label, no expression")
+def _node_labels(job: JobSpec) -> Iterator[Problem]:
+    given = {path: _value(job, path) for path in ("node_label", "am.node_label", "tensorboard.node_label")}
+    given.update({child("tasks", name, "node_label"): task.node_label for name, task in job.tasks.items()})
+    for path, label in given.items():
+        if label is not None and not NODE_LABEL.fullmatch(label):
+            yield Problem(path, label, "a node label has letters, digits, - and _, and is one label, no expression")
 
 
 def _names(job: JobSpec) -> Iterator[Problem]:
@@ -215,13 +253,10 @@ def _names(job: JobSpec) -> Iterator[Problem]:
         yield Problem("name", job.name, f"must be 1 to {MAX_NAME} printable characters in one line")
     if job.queue is not None and not QUEUE.fullmatch(job.queue):
         yield Problem("queue", job.queue, "must be a queue's name or path, such as ml or root.ml, without blanks")
-    if job.priority is not None:
-        yield from _at_least(0, "priority", job.priority)
-    yield from _node_label(job.node_label, "node_label")
     if job.docker is not None and job.docker.client_config is not None:
         yield from _marks("docker.client_config", unmarked(job.docker.client_config))
     for path, _, environment in named_environments(job):
-        yield from _marks(path, *map(unmarked, parts(environment)))
+        yield from _marks(path, *map(unmarked, python_env_parts(environment)))
         if python_env_kind(environment) is None:
             yield Problem(path, environment, f"several are wheels, and nothing else; one is {PYTHON_ENV_FORMS}")
         elif environment.lower().endswith(_NOT_UNPACKED):
@@ -248,14 +283,6 @@ def _tags(job: JobSpec) -> Iterator[Problem]:
         if tag.lower() in seen:
             yield Problem(path, tag, "is there twice (YARN turns tags to lower case)")
         seen.add(tag.lower())
-
-
-def _master(job: JobSpec) -> Iterator[Problem]:
-    yield from _at_least(1, "am.vcores", job.am.vcores)
-    yield from _at_least(1, "am.attempts", job.am.attempts)
-    if job.am.attempts_window <= 0:
-        yield Problem("am.attempts_window", job.am.attempts_window, "must be more than zero")
-    yield from _node_label(job.am.node_label, "am.node_label")
 
 
 def _localized(job: JobSpec) -> Iterator[Problem]:
@@ -323,7 +350,7 @@ def _environment(job: JobSpec) -> Iterator[Problem]:
     for task_type, task in job.tasks.items():
         for index, name in enumerate(task.secrets):
             if name not in job.secrets:
-                path = item(child(child("tasks", task_type), "secrets"), index)
+                path = item(child("tasks", task_type, "secrets"), index)
                 known = ", ".join(job.secrets) or "none"
                 yield Problem(path, name, f"is none of the job's secrets, which are: {known}")
 
@@ -337,10 +364,6 @@ def _env_name(name: str, path: str, value: object) -> Iterator[Problem]:
 
 def _timeouts(job: JobSpec) -> Iterator[Problem]:
     timeouts = job.timeouts
-    for name in ("queue", "dependency", "allocation", "registration", "lifetime", "replacement", "spare", "stall"):
-        value = getattr(timeouts, name)
-        if value is not None and value <= 0:
-            yield Problem(f"timeouts.{name}", value, "must be more than zero")
     if timeouts.queue is not None and timeouts.lifetime is not None and timeouts.queue >= timeouts.lifetime > 0:
         yield Problem(
             "timeouts.queue", timeouts.queue, f"must be less than timeouts.lifetime ({timeouts.lifetime:g} s)"
@@ -349,11 +372,6 @@ def _timeouts(job: JobSpec) -> Iterator[Problem]:
 
 def _restart(job: JobSpec) -> Iterator[Problem]:
     policy = job.restart
-    for name in ("budget", "node_losses"):
-        yield from _at_least(0, f"restart.{name}", getattr(policy, name))
-    yield from _at_least(1, "restart.same_failure", policy.same_failure)
-    if policy.window <= 0:
-        yield Problem("restart.window", policy.window, "must be more than zero")
     if policy.max_backoff < policy.backoff:
         yield Problem("restart.max_backoff", policy.max_backoff, f"must be at least backoff ({policy.backoff:g} s)")
     for index, code in enumerate(policy.permanent_exit_codes):
@@ -361,32 +379,32 @@ def _restart(job: JobSpec) -> Iterator[Problem]:
             yield Problem(item("restart.permanent_exit_codes", index), code, "must be 1 to 255")
     if policy.memory_limit is not None and policy.memory_step is None:
         yield Problem("restart.memory_limit", policy.memory_limit, "means nothing without memory_step")
+
+
+def _sizes(job: JobSpec, framework: Optional[Framework]) -> Iterator[Problem]:
     for task_type, task in job.tasks.items():
-        yield from _min_instances(job, task_type, task)
-        yield from _max_instances(job, task_type, task)
+        yield from _min_instances(job, framework, task_type, task)
+        yield from _max_instances(job, framework, task_type, task)
         yield from _grow(task_type, task)
 
 
-def _min_instances(job: JobSpec, task_type: str, task: TaskSpec) -> Iterator[Problem]:
+def _min_instances(job: JobSpec, framework: Optional[Framework], task_type: str, task: TaskSpec) -> Iterator[Problem]:
     if task.min_instances is None:
         return
-    path = child(child("tasks", task_type), "min_instances")
-    yield from _at_least(1, path, task.min_instances)
+    path = child("tasks", task_type, "min_instances")
     if task.min_instances > task.instances:
         yield Problem(path, task.min_instances, f"must not be more than instances ({task.instances})")
-    framework = _known_framework(job)
     if framework is not None and not framework.elastic(role_of(task_type, task)):
         role = role_of(task_type, task).value
         yield Problem(path, task.min_instances, f"{job.framework} cannot go on with fewer tasks of the role {role}")
 
 
-def _max_instances(job: JobSpec, task_type: str, task: TaskSpec) -> Iterator[Problem]:
+def _max_instances(job: JobSpec, framework: Optional[Framework], task_type: str, task: TaskSpec) -> Iterator[Problem]:
     if task.max_instances is None:
         return
-    path, role = child(child("tasks", task_type), "max_instances"), role_of(task_type, task)
+    path, role = child("tasks", task_type, "max_instances"), role_of(task_type, task)
     if task.max_instances < task.instances:
         yield Problem(path, task.max_instances, f"must not be less than instances ({task.instances})")
-    framework = _known_framework(job)
     if framework is None:
         return
     if not framework.elastic(role):
@@ -400,19 +418,16 @@ def _max_instances(job: JobSpec, task_type: str, task: TaskSpec) -> Iterator[Pro
 def _grow(task_type: str, task: TaskSpec) -> Iterator[Problem]:
     """Yield a problem if the type has no room to grow. Problems of resizing are reported for ``max_instances``."""
     if task.grow is GrowRule.SPARE and task.most_instances <= task.instances:
-        path = child(child("tasks", task_type), "grow")
+        path = child("tasks", task_type, "grow")
         yield Problem(path, task.grow.value, f"needs max_instances, more than instances ({task.instances}), to grow to")
 
 
-def _checkpoint(job: JobSpec) -> Iterator[Problem]:
-    yield from _at_least(1, "checkpoint.keep", job.checkpoint.keep)
-    if job.checkpoint.keep_every is not None:
-        yield from _at_least(1, "checkpoint.keep_every", job.checkpoint.keep_every)
+def _checkpoint(job: JobSpec, framework: Optional[Framework]) -> Iterator[Problem]:
     for index, pattern in enumerate(job.checkpoint.exclude):
         if problem := _bad_exclusion(pattern):
             yield Problem(item("checkpoint.exclude", index), pattern, problem)
     if job.checkpoint.shared:
-        yield from _shared_checkpoints(job)
+        yield from _shared_checkpoints(job, framework)
 
 
 def _bad_exclusion(pattern: str) -> str:
@@ -423,16 +438,15 @@ def _bad_exclusion(pattern: str) -> str:
     return ""
 
 
-def _shared_checkpoints(job: JobSpec) -> Iterator[Problem]:
+def _shared_checkpoints(job: JobSpec, framework: Optional[Framework]) -> Iterator[Problem]:
     if job.checkpoint.mirror is MirrorScope.OFF:
         yield Problem("checkpoint.shared", True, "is stored by the leader; leave checkpoint.mirror: off out")
-    framework = _known_framework(job)
     savers = {name: task for name, task in job.tasks.items() if saves_checkpoints(job.role(name))}
     if framework is None or sum(task.most_instances for task in savers.values()) <= 1:
         return
     for name, task in savers.items():
         if not takes_gang_along(job, job.role(name), task.restart or framework.scope(job.role(name))):
-            path = child(child("tasks", name), "restart")
+            path = child("tasks", name, "restart")
             message = "checkpoint.shared needs tasks that restart together; give gang"
             yield Problem(path, task.restart.value if task.restart else NOT_GIVEN, message)
 
@@ -440,15 +454,13 @@ def _shared_checkpoints(job: JobSpec) -> Iterator[Problem]:
 def _tensorboard(job: JobSpec) -> Iterator[Problem]:
     if job.tensorboard is None:
         return
-    yield from _at_least(1, "tensorboard.vcores", job.tensorboard.vcores)
-    yield from _node_label(job.tensorboard.node_label, "tensorboard.node_label")
     own = child("tasks", TENSORBOARD)
     if job.tasks.get(TENSORBOARD, tensorboard_task(job.tensorboard)) != tensorboard_task(job.tensorboard):
         yield Problem("tensorboard", True, f"is a task of its own, and {own} is there, too; leave one of them out")
 
 
-def _port_range(job: JobSpec) -> Iterator[Problem]:
-    ports = job.port_range
+def _port_range(job: JobSpec, framework: Optional[Framework]) -> Iterator[Problem]:
+    ports, needed = job.port_range, AM_PORTS + _most_ports(job, framework)
     written = f"{ports.first}-{ports.last}"
     if not LOWEST_PORT <= ports.first <= ports.last <= HIGHEST_PORT:
         yield Problem(
@@ -456,15 +468,13 @@ def _port_range(job: JobSpec) -> Iterator[Problem]:
             written,
             f"must be FIRST-LAST, within {LOWEST_PORT}-{HIGHEST_PORT}, first not above last",
         )
-    elif ports.last - ports.first + 1 < AM_PORTS + _most_ports(job):
-        needed = AM_PORTS + _most_ports(job)  # one node may run all of them, but need not
+    elif ports.last - ports.first + 1 < needed:  # one node may run all of them, but need not
         yield Problem(
             "port_range", written, f"must have at least {needed} ports, for the application master and a task"
         )
 
 
-def _most_ports(job: JobSpec) -> int:
-    framework = _known_framework(job)
+def _most_ports(job: JobSpec, framework: Optional[Framework]) -> int:
     if framework is None:
         return 0
     return max(

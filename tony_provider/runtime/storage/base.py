@@ -59,10 +59,10 @@ class SharedFiles:
 
 
 Source = Union[bytes, BinaryIO, Iterable[bytes]]
-"""What ``write`` takes. A file object is read from where it stands; only bytes and seekable files can be sent twice."""
+"""Content for ``write``. A file is read from its position; only bytes and seekable files can be sent twice."""
 
 Before = Callable[[], object]
-"""What is called before a file appears, see ``Storage.write``."""
+"""Function to call before a file appears, see ``Storage.write``."""
 
 CHUNK = 1 << 20  # bytes to copy at a time
 PRIVATE_FILE = 0o600

@@ -1,28 +1,15 @@
-"""Open the store of a URI, combine several HDFS into one store, and remove leftovers of unfinished writes."""
+"""Open the store of a URI, and remove leftovers of unfinished writes."""
 
 from __future__ import annotations
 
 import re
 import threading
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, BinaryIO, Optional
+from typing import Any, Optional
 
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.storage import errors, uris
-from tony_provider.runtime.storage.base import (
-    PRIVATE_DIRECTORY,
-    PRIVATE_FILE,
-    Before,
-    FileStatus,
-    QuotaRoom,
-    Readers,
-    Right,
-    SharedFiles,
-    Source,
-    Storage,
-    is_temporary,
-    without_waiting,
-)
+from tony_provider.runtime.storage.base import FileStatus, SharedFiles, Storage, is_temporary
 from tony_provider.runtime.storage.errors import StorageNotFound
 from tony_provider.runtime.storage.fsspec_store import FsspecStorage
 from tony_provider.runtime.storage.local import LocalStorage, local_path
@@ -41,12 +28,14 @@ def open_storage(
     negotiate: Optional[Negotiate] = None,
     fsspec_options: Optional[Mapping[str, Any]] = None,
     shared: Optional[SharedFiles] = None,
+    others: Optional[Mapping[str, WebHdfsStorage]] = None,
     confined: bool = False,
 ) -> Storage:
     """Return the store of ``uri``: HDFS, the local disk (``file://`` or a bare path), or fsspec's for its scheme.
 
-    ``shared``: files that others may also read, if the store is HDFS; on other stores only the owner may. ``confined``:
-    on the local disk, reads below ``uri`` must stay below it after all links are followed. Does not connect to the
+    ``shared``: files that others may also read, if the store is HDFS; on other stores only the owner may. ``others``:
+    other HDFS file systems that an HDFS store also serves, by their names in URIs. ``confined``: on the local disk,
+    reads below ``uri`` must stay below it after all links are followed. Does not connect to the
     store yet. The caller closes the result. Raises StorageInvalidPath, and StorageUnsupported for an HDFS URI without
     ``webhdfs`` and for a scheme without an installed driver.
     """
@@ -61,81 +50,7 @@ def open_storage(
         raise errors.StorageUnsupported(
             uri, "open", "no WebHDFS addresses are known", "name a WebHDFS connection in the tony connection"
         )
-    return WebHdfsStorage(webhdfs, delegation_token=delegation_token, negotiate=negotiate, shared=shared)
-
-
-class SeveralHdfs(Storage):
-    """Storage that passes each URI to the HDFS that it names, and all other URIs to ``own``."""
-
-    def __init__(self, own: WebHdfsStorage, others: Mapping[str, WebHdfsStorage]) -> None:
-        """``others`` are by their names in URIs. ``close`` closes all of them."""
-        self._own = own
-        self._others = {name.lower(): each for name, each in others.items()}
-
-    def status(self, uri: str) -> FileStatus:
-        return self._of(uri).status(uri)
-
-    def list(self, uri: str) -> list[FileStatus]:
-        return self._of(uri).list(uri)
-
-    def open_read(self, uri: str, *, offset: int = 0, length: Optional[int] = None) -> BinaryIO:
-        return self._of(uri).open_read(uri, offset=offset, length=length)
-
-    def write(
-        self,
-        uri: str,
-        source: Source,
-        *,
-        overwrite: bool = False,
-        permission: int = PRIVATE_FILE,
-        before_it_appears: Before = without_waiting,
-    ) -> int:
-        return self._of(uri).write(
-            uri, source, overwrite=overwrite, permission=permission, before_it_appears=before_it_appears
-        )
-
-    def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
-        if self._of(source) is not self._of(target):
-            raise errors.StorageInvalidPath(source, "rename", f"{target} is on another HDFS")
-        self._of(source).rename(source, target, overwrite=overwrite)
-
-    def make_directories(self, uri: str, *, permission: int = PRIVATE_DIRECTORY) -> None:
-        self._of(uri).make_directories(uri, permission=permission)
-
-    def remove(self, uri: str, *, recursive: bool = False) -> bool:
-        return self._of(uri).remove(uri, recursive=recursive)
-
-    def checksum(self, uri: str) -> Optional[str]:
-        return self._of(uri).checksum(uri)
-
-    def version(self, uri: str) -> Optional[str]:
-        return self._of(uri).version(uri)
-
-    def quota_room(self, uri: str) -> Optional[QuotaRoom]:
-        return self._of(uri).quota_room(uri)
-
-    def share(self, uri: str, readers: Readers, right: Right) -> None:
-        self._of(uri).share(uri, readers, right)
-
-    def let_pass(self, status: FileStatus, readers: Readers) -> None:
-        self._of(status.path).let_pass(status, readers)
-
-    def take_token(self, token: str, name: str = "") -> None:
-        if not name:
-            self._own.take_token(token)
-        elif (other := self._others.get(name.lower())) is not None:
-            other.take_token(token)
-
-    @property
-    def clock_ahead(self) -> Optional[float]:
-        return self._own.clock_ahead
-
-    def close(self) -> None:
-        for each in (self._own, *self._others.values()):
-            each.close()
-
-    def _of(self, uri: str) -> WebHdfsStorage:
-        return self._others.get(uris.parse(uri).authority.lower(), self._own)
+    return WebHdfsStorage(webhdfs, delegation_token=delegation_token, negotiate=negotiate, shared=shared, others=others)
 
 
 class JobStores:

@@ -15,7 +15,7 @@ from tony_provider.runtime.am import input_shards
 from tony_provider.runtime.am.input_shards import OpenedInput, QueuedShards
 from tony_provider.runtime.am.ownership import SupersededError
 from tony_provider.runtime.inputs.finding import BadInputError, find_shards
-from tony_provider.runtime.inputs.shard_queue import CommitLog, Settled, ShardReader, read_log
+from tony_provider.runtime.inputs.shard_queue import CommitLog, ShardCommit, ShardReader, read_log
 from tony_provider.runtime.inputs.shards import InputShard
 from tony_provider.runtime.jobspec.model import Duration, InputDeal, InputSpec, Timeouts
 from tony_provider.runtime.protocol import tony_pb2
@@ -63,7 +63,7 @@ class Desk:
         return await asyncio.wait_for(self.say(reader, **what), DEADLINE)
 
     @property
-    def commits(self) -> list[Settled]:
+    def commits(self) -> list[ShardCommit]:
         directory = uris.join(self.site.ownership.description.application_dir, "inputs", "data.commits")
         return list(read_log(self.site.ownership.storage, directory))
 
@@ -86,7 +86,7 @@ async def test_a_store_that_is_away_delays_a_commit(desk: Desk, monkeypatch: pyt
     asked, there = asyncio.Event(), False
     loop, add = asyncio.get_running_loop(), CommitLog.add
 
-    def fail_first(log: CommitLog, settled: list[Settled]) -> None:
+    def fail_first(log: CommitLog, settled: list[ShardCommit]) -> None:
         if not there:
             loop.call_soon_threadsafe(asked.set)
             raise StorageUnreachable("x", "write", "a test")
@@ -110,7 +110,7 @@ async def test_a_store_that_refuses_commits_for_good_is_the_job_s_failure(
     monkeypatch.setattr("tony_provider.runtime.common.concurrency.FIRST_PAUSE", 0.01)
     desk = Desk(site(3, InputDeal.QUEUE, timeouts=Timeouts(upload=Duration(0.1))))
 
-    def refuse(log: CommitLog, settled: list[Settled]) -> None:
+    def refuse(log: CommitLog, settled: list[ShardCommit]) -> None:
         raise StoragePermissionDenied("file:///inputs", "write", "you may not")
 
     monkeypatch.setattr(CommitLog, "add", refuse)
@@ -197,7 +197,7 @@ async def test_a_commit_that_crosses_a_newer_master_is_not_answered(
     add, wrote = CommitLog.add, threading.Event()
     newer: list[OpenedInput] = []
 
-    def cross(log: CommitLog, settled: list[Settled]) -> None:
+    def cross(log: CommitLog, settled: list[ShardCommit]) -> None:
         newer.append(desk.site.open(am_attempt=2))
         add(log, settled)
         wrote.set()

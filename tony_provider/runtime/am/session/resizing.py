@@ -23,7 +23,7 @@ from tony_provider.runtime.am.session.suspension import Suspension
 from tony_provider.runtime.common.quantities import count, some, span
 from tony_provider.runtime.frameworks.base import Framework
 from tony_provider.runtime.jobspec.model import GrowRule
-from tony_provider.runtime.jobspec.task_types import refusal
+from tony_provider.runtime.jobspec.task_types import resize_refusal
 from tony_provider.runtime.protocol.status import JobState, TaskState
 
 _WHY = (", since the queue has room to spare", ", since the cluster wants containers back")  # second text if it shrinks
@@ -58,7 +58,7 @@ class Resizing:
 
     def refusal(self, counts: Mapping[str, int]) -> Optional[str]:
         """Return the reason why the job cannot be resized in this way, or None if it can, unless it ends before."""
-        return refusal(self._state.job, counts)
+        return resize_refusal(self._state.job, counts)
 
     def number(self, name: str) -> int:
         """Return the present number of tasks of a type, or the requested number during a resize."""

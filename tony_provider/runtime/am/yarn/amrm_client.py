@@ -21,9 +21,9 @@ from tony_provider.runtime.hadoop.errors import (
 )
 from tony_provider.runtime.hadoop.proto import yarn_pb2 as yarn
 from tony_provider.runtime.hadoop.proto import yarn_service_pb2 as service
-from tony_provider.runtime.hadoop.rpc import ConnectionSettings, RetryPolicy
+from tony_provider.runtime.hadoop.rpc import ConnectionSettings, RetryPolicy, RpcClient
 from tony_provider.runtime.hadoop.tokens import Token
-from tony_provider.runtime.hadoop.yarn import ApplicationMasterProtocol
+from tony_provider.runtime.hadoop.yarn import ALLOCATE, APPLICATION_MASTER_PROTOCOL, FINISH, REGISTER
 from tony_provider.runtime.protocol.status import FinalStatus
 
 log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class AMRMClient:
         token: Token,
         settings: ConnectionSettings = ConnectionSettings(),  # noqa: B008 - frozen
     ) -> None:
-        self._protocol = ApplicationMasterProtocol(addresses, token, retry=_RETRY, settings=settings)
+        self._client = RpcClient(addresses, APPLICATION_MASTER_PROTOCOL, token, retry=_RETRY, settings=settings)
         self._token = token
         self._addresses = addresses
         self._registration: Optional[service.RegisterApplicationMasterRequestProto] = None
@@ -125,7 +125,7 @@ class AMRMClient:
         async def finish() -> None:
             try:
                 while True:
-                    answer = await self._protocol.finish(request, timeout=_TIMEOUT)
+                    answer = await self._client.call(FINISH, request, timeout=_TIMEOUT)
                     if answer.isUnregistered:
                         return
                     await asyncio.sleep(_FINISH_DELAY)  # the ResourceManager is recording the final status
@@ -141,20 +141,20 @@ class AMRMClient:
             raise ResourceManagerError(f"cannot unregister from the ResourceManager: {error}") from error
 
     async def close(self) -> None:
-        await self._protocol.close()
+        await self._client.close()
 
     def _use_token(self, token: Token) -> None:
         """Use a token for later connections. Until the next connection, YARN sends the token with each response."""
         if token != self._token:
             log.info("the ResourceManager gave a new token")
             self._token = token
-            self._protocol.use_token(token)
+            self._client.use_token(token)
 
     async def _beat(self, request: service.AllocateRequestProto) -> Optional[service.AllocateResponseProto]:
         if not self._forgotten:
             request.response_id = self._response_id
             try:
-                answer = await self._protocol.allocate(request, timeout=_BEAT_TIMEOUT)
+                answer = await self._client.call(ALLOCATE, request, timeout=_BEAT_TIMEOUT)
             except ApplicationMasterNotRegistered:
                 self._forgotten = True
             else:
@@ -168,7 +168,7 @@ class AMRMClient:
         if self._registration is None:
             raise RuntimeError("register first")
         self._response_id = 0  # YARN expects this next, even if its response is lost
-        return await self._protocol.register(self._registration, timeout=_TIMEOUT)
+        return await self._client.call(REGISTER, self._registration, timeout=_TIMEOUT)
 
     async def _register_again(self) -> None:
         """Register again. The caller sends no heartbeat before that has succeeded.

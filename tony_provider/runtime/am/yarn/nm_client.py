@@ -20,9 +20,9 @@ from tony_provider.runtime.hadoop.errors import (
 )
 from tony_provider.runtime.hadoop.proto import yarn_pb2 as yarn
 from tony_provider.runtime.hadoop.proto import yarn_service_pb2 as service
-from tony_provider.runtime.hadoop.rpc import ConnectionSettings
+from tony_provider.runtime.hadoop.rpc import ConnectionSettings, RpcClient
 from tony_provider.runtime.hadoop.tokens import Credentials, Token
-from tony_provider.runtime.hadoop.yarn import ContainerManagementProtocol
+from tony_provider.runtime.hadoop.yarn import CONTAINER_MANAGEMENT_PROTOCOL, CONTAINER_STATUSES, START_CONTAINERS
 from tony_provider.runtime.hadoop.yarn_records import ContainerId, node_address
 from tony_provider.runtime.launch.launch_context import script_values
 from tony_provider.runtime.storage import StorageInvalidPath, uris
@@ -35,7 +35,7 @@ _RETRY_DELAY = 1.0  # seconds
 
 
 class NMClient:
-    """Starts containers. Creates one RPC client per node on first use.
+    """Starts containers. Creates one RPC client per node on first use; an idle client holds no connection.
 
     YARN sends each node's token only once.
     """
@@ -43,7 +43,7 @@ class NMClient:
     def __init__(self, settings: ConnectionSettings) -> None:
         self._settings = settings
         self._tokens: dict[Address, Token] = {}
-        self._clients: dict[Address, ContainerManagementProtocol] = {}
+        self._clients: dict[Address, RpcClient] = {}
         self.acls: Sequence[yarn.ApplicationACLMapProto] = ()
         """Who may see the containers' logs: those of the answer to the registration."""
 
@@ -79,7 +79,11 @@ class NMClient:
     ) -> Optional[str]:
         client = self._client(address)
         try:
-            answer = await client.start([request], timeout=_TIMEOUT)
+            answer = await client.call(
+                START_CONTAINERS,
+                service.StartContainersRequestProto(start_container_request=[request]),
+                timeout=_TIMEOUT,
+            )
         except (RpcConnectionError, RpcTimeout) as error:
             return await self._became_of(client, container, error)
         for failure in answer.failed_requests:
@@ -89,23 +93,27 @@ class NMClient:
             return str(problem)
         return None
 
-    async def _became_of(
-        self, client: ContainerManagementProtocol, container: ContainerId, error: HadoopError
-    ) -> Optional[str]:
+    async def _became_of(self, client: RpcClient, container: ContainerId, error: HadoopError) -> Optional[str]:
         """Query the status of a container whose start response was lost, because it may have been started."""
         try:
-            answer = await client.statuses([container], timeout=_TIMEOUT)
+            answer = await client.call(
+                CONTAINER_STATUSES,
+                service.GetContainerStatusesRequestProto(container_id=[container.to_proto()]),
+                timeout=_TIMEOUT,
+            )
         except HadoopError:
             return f"{client.address}: {error}"
         return None if answer.status else f"{client.address}: {error}"
 
-    def _client(self, address: Address) -> ContainerManagementProtocol:
+    def _client(self, address: Address) -> RpcClient:
         client = self._clients.get(address)
         if client is None:
             token = self._tokens.get(address)
             if token is None:
                 raise HadoopError("YARN gave no token for this node")
-            client = self._clients[address] = ContainerManagementProtocol(address, token, settings=self._settings)
+            client = self._clients[address] = RpcClient(
+                [address], CONTAINER_MANAGEMENT_PROTOCOL, token, settings=self._settings
+            )
         return client
 
 

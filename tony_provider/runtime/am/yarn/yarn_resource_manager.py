@@ -109,7 +109,7 @@ class YarnResourceManager(ResourceManager):
         most = answer.maximumCapability
         return Registered(
             largest=Largest(
-                most.memory, most.virtual_cores, yarn_records.other_resources(most), yarn_records.units(most)
+                most.memory, most.virtual_cores, yarn_records.other_resources(most), yarn_records.resource_units(most)
             ),
             containers=[_container(each) for each in answer.containers_from_previous_attempts],
             access_lists=yarn_records.access_lists(answer.application_ACLs),

@@ -33,7 +33,7 @@ from tony_provider.runtime.storage.webhdfs.transport import (
     Transport,
     WebHdfsAnswer,
     WebHdfsConfig,
-    check,
+    check_answer,
     describe_failure,
     read_answer,
     request_target,
@@ -234,7 +234,7 @@ class DataNodes:
                 answer = read_answer(connection.getresponse(), Deadline(self._config.stream_timeout))
             except BROKEN as error:
                 raise broken or error from error
-            check(answer, str(call.uri), call.what)  # a refusal may arrive while bytes are still being sent
+            check_answer(answer, str(call.uri), call.what)  # a refusal may arrive while bytes are still being sent
             if broken is not None:
                 raise broken
             if answer.code != 201:
@@ -254,7 +254,7 @@ class DataNodes:
 
     def _check_opened(self, response: HTTPResponse, call: Call) -> None:
         if response.status != 200:
-            check(read_answer(response, Deadline(self._config.response_timeout)), str(call.uri), call.what)
+            check_answer(read_answer(response, Deadline(self._config.response_timeout)), str(call.uri), call.what)
             raise errors.StorageError(str(call.uri), call.what, f"the DataNode answered {response.status}, not 200")
 
 

@@ -20,7 +20,7 @@ from tony_provider.runtime.storage.webhdfs.transport import (
     NotNow,
     Transport,
     WebHdfsConfig,
-    check,
+    check_answer,
     describe_failure,
 )
 
@@ -88,7 +88,7 @@ class KeyServer:
         spnego = self._negotiate(urlsplit(address).hostname or "")
         with closing(self._transport.connect(address, deadline)) as connection:
             answer = self._transport.exchange(connection, method, url, spnego, deadline)
-        check(answer, self.uri, what)
+        check_answer(answer, self.uri, what)
         return self._understood(lambda: answer.json if answer.body.strip() else {})
 
     def _understood(self, read: Callable[[], T]) -> T:

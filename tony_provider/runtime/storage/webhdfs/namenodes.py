@@ -25,7 +25,7 @@ from tony_provider.runtime.storage.webhdfs.transport import (
     SpnegoExchange,
     Transport,
     WebHdfsAnswer,
-    check,
+    check_answer,
     describe_failure,
     watch,
 )
@@ -76,7 +76,7 @@ class NameNodes:
         NameNode and its problem, if none has answered by the deadline (default: the configuration's ``timeout``).
         """
         deadline = deadline or Deadline(self._config.timeout)
-        troubles: dict[str, BaseException] = {}
+        failures: dict[str, BaseException] = {}
         count = len(self._config.addresses)
         tries = 0
         while True:
@@ -89,16 +89,16 @@ class NameNodes:
                     str(call.uri), call.what, f"{address}: {error.verify_message}", "name its authority as ca_file"
                 ) from error
             except (NotNow, *BROKEN) as error:
-                troubles[address] = error
+                failures[address] = error
                 self._active = (index + 1) % count
             else:
                 self._warned = False
                 return answer
             tries += 1
             if tries >= count:
-                self._warn(address, call, describe_failure(troubles[address]))
+                self._warn(address, call, describe_failure(failures[address]))
             if deadline.over or not self._pause(tries, count, deadline):
-                raise self._give_up(call, troubles, deadline) from troubles[address]
+                raise self._give_up(call, failures, deadline) from failures[address]
 
     def _ask_one(self, address: str, call: Call, deadline: Deadline) -> WebHdfsAnswer:
         with closing(self._transport.connect(address, deadline)) as connection:
@@ -118,7 +118,7 @@ class NameNodes:
                 call.perhaps_done = True
                 raise
         self.clock_ahead = server_clock_ahead(answer.date, asked, time.time(), self.clock_ahead)
-        check(answer, str(call.uri), call.what)
+        check_answer(answer, str(call.uri), call.what)
         return answer
 
     def _warn(self, address: str, call: Call, problem: str) -> None:
@@ -151,11 +151,11 @@ class NameNodes:
             return None
         return self._negotiate(urlsplit(address).hostname or "")
 
-    def _give_up(self, call: Call, troubles: dict[str, BaseException], deadline: Deadline) -> errors.StorageUnreachable:
+    def _give_up(self, call: Call, failures: dict[str, BaseException], deadline: Deadline) -> errors.StorageUnreachable:
         if self._closed.is_set():
             return errors.StorageUnreachable(str(call.uri), call.what, "the storage was closed", "")
         seconds = min(self._config.response_timeout, deadline.seconds)
-        said = ", ".join(f"{address}: {describe_failure(error, seconds)}" for address, error in troubles.items())
-        silent = all(isinstance(error, TIMEOUTS) for error in troubles.values())
+        said = ", ".join(f"{address}: {describe_failure(error, seconds)}" for address, error in failures.items())
+        silent = all(isinstance(error, TIMEOUTS) for error in failures.values())
         kind = errors.StorageTimeout if silent else errors.StorageUnreachable
         return kind(str(call.uri), call.what, f"no NameNode answered within {deadline.seconds:g} s ({said})")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO, Optional, TypeVar
 
@@ -86,6 +86,8 @@ class WebHdfsStorage(Storage):
     The authority is kept as written; the configuration determines the servers. Authentication uses the
     ``delegation_token`` (URL-safe string) if given, otherwise Kerberos through ``negotiate`` (its errors are raised
     unchanged), otherwise ``config.user``. ``shared``: files that others may also read, from the moment they appear.
+    ``others``: other HDFS file systems by their names in URIs, which serve the URIs that name them. ``close`` closes
+    them, too.
     """
 
     def __init__(
@@ -95,8 +97,10 @@ class WebHdfsStorage(Storage):
         delegation_token: Optional[str] = None,
         negotiate: Optional[Negotiate] = None,
         shared: Optional[SharedFiles] = None,
+        others: Optional[Mapping[str, WebHdfsStorage]] = None,
     ) -> None:
         self.config = config
+        self._others = {name.lower(): each for name, each in (others or {}).items()}
         self._shared = shared
         self._cannot_share = False
         transport = Transport(config)
@@ -133,7 +137,7 @@ class WebHdfsStorage(Storage):
         if (offset > 0 and offset >= status.size) or length == 0:
             return io.BytesIO()
         call = Call("GET", "OPEN", self._parse(uri), "read")
-        return io.BufferedReader(RemoteFile(self._datanodes, call, offset, length), CHUNK)
+        return io.BufferedReader(RemoteFile(self._at(call.uri)._datanodes, call, offset, length), CHUNK)
 
     def write(
         self,
@@ -153,7 +157,7 @@ class WebHdfsStorage(Storage):
             tried.append(target.parent.child(temporary_name()))
             # ``make_directories`` creates missing directories: this call would create one that others may list.
             params = {"overwrite": "false", "createparent": "false", "permission": f"{permission:o}"}
-            few.append(self._datanodes.silent.may_block_writes and self._replicates())
+            few.append(self._at(target)._datanodes.silent.may_block_writes and self._replicates(target))
             if few[-1]:
                 params["replication"] = "1"
             return Call("PUT", "CREATE", tried[-1], f"write {uri} by way of", params)
@@ -172,9 +176,11 @@ class WebHdfsStorage(Storage):
         return body.given
 
     def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
-        parsed = self._parse(source)
-        with self._known.without(parsed):
-            self._rename(parsed, self._parse(target), overwrite=overwrite, what="rename")
+        parsed, new = self._parse(source), self._parse(target)
+        if self._at(parsed) is not self._at(new):
+            raise errors.StorageInvalidPath(source, "rename", f"{target} is on another HDFS")
+        with self._at(parsed)._known.without(parsed):
+            self._rename(parsed, new, overwrite=overwrite, what="rename")
 
     def make_directories(self, uri: str, *, permission: int = PRIVATE_DIRECTORY) -> None:
         parsed = self._parse(uri)
@@ -185,13 +191,13 @@ class WebHdfsStorage(Storage):
             raise errors.StorageNotADirectory(uri, call.what, error.problem) from error
         if not made:
             raise errors.StorageError(uri, call.what, "HDFS did not do it and says no reason")
-        self._known.add(parsed)
+        self._at(parsed)._known.add(parsed)
 
     def remove(self, uri: str, *, recursive: bool = False) -> bool:
         parsed = self._parse(uri)
         if parsed.path == "/":
             raise errors.StorageInvalidPath(uri, "remove", "this is the root of the store")
-        with self._known.without(parsed):
+        with self._at(parsed)._known.without(parsed):
             return self._remove(parsed, recursive=recursive)
 
     def share(self, uri: str, readers: Readers, right: Right) -> None:
@@ -213,18 +219,20 @@ class WebHdfsStorage(Storage):
         self._set_entries("MODIFYACLENTRIES", status.path, "let others pass", entries)
 
     def _set_entries(self, op: str, uri: str, what: str, entries: Sequence[str]) -> None:
-        self._namenodes.ask(Call("PUT", op, self._parse(uri), what, {"aclspec": ",".join(entries)}))
+        self._answer(Call("PUT", op, self._parse(uri), what, {"aclspec": ",".join(entries)}))
 
     def take_token(self, token: str, name: str = "") -> None:
-        if not name:
-            self._namenodes.token = token
+        owner = self._others.get(name.lower()) if name else self
+        if owner is not None:
+            owner._namenodes.token = token
 
     @property
     def clock_ahead(self) -> Optional[float]:
         return self._namenodes.clock_ahead
 
     def close(self) -> None:
-        self._namenodes.close()
+        for each in (self, *self._others.values()):
+            each._namenodes.close()
 
     def checksum(self, uri: str) -> Optional[str]:
         """Return the result of ``GETFILECHECKSUM``: ``MD5-of-0MD5-of-512CRC32C:<hex>``.
@@ -232,7 +240,7 @@ class WebHdfsStorage(Storage):
         It depends on the block and checksum sizes, unless ``dfs.checksum.combine.mode`` is ``COMPOSITE_CRC``.
         """
         call = Call("GET", "GETFILECHECKSUM", self._parse(uri), "get the checksum of")
-        return _understood(call, self._datanodes.ask(call), lambda json: _checksum(json["FileChecksum"]))
+        return _understood(call, self._at(call.uri)._datanodes.ask(call), lambda json: _checksum(json["FileChecksum"]))
 
     def version(self, uri: str) -> Optional[str]:
         """Return the blocks of a file with their generation stamps, which only HDFS sets, and changes at each write.
@@ -253,25 +261,26 @@ class WebHdfsStorage(Storage):
 
         The bytes are those of files: a quota counts each replica, with the NameNode's default for new files.
         """
+        parsed = self._parse(uri)
         try:
-            usage = self._ask(Call("GET", "GETQUOTAUSAGE", self._parse(uri), "get the quota of"), _quota_usage)
+            usage = self._ask(Call("GET", "GETQUOTAUSAGE", parsed, "get the quota of"), _quota_usage)
             if usage is None or usage.bytes is None:
                 return usage
-            return attrs.evolve(usage, bytes=usage.bytes // self._replication())
+            return attrs.evolve(usage, bytes=usage.bytes // self._replication(parsed))
         except (errors.StorageNotFound, errors.StorageUnreachable):
             raise
         except errors.StorageError as error:
             log.debug("%s", error)  # the server does not have this operation, or denies it
             return None
 
-    def _replication(self) -> int:
-        call = Call("GET", "GETSERVERDEFAULTS", Uri("hdfs", "", "/"), "get the replication of")
+    def _replication(self, uri: Uri) -> int:
+        call = Call("GET", "GETSERVERDEFAULTS", attrs.evolve(uri, path="/"), "get the replication of")
         return self._ask(call, lambda json: max(1, int(json["FsServerDefaults"]["replication"])))
 
-    def _replicates(self) -> bool:
+    def _replicates(self, uri: Uri) -> bool:
         """Return whether new files have more than one replica. Return False if the server does not report it."""
         try:
-            return self._replication() > 1
+            return self._replication(uri) > 1
         except errors.StorageUnreachable:
             raise
         except errors.StorageError as error:
@@ -280,9 +289,9 @@ class WebHdfsStorage(Storage):
 
     def _replicate(self, written: Uri) -> None:
         """Request the usual number of replicas for a file that was written with one."""
-        params = {"replication": str(self._replication())}
+        params = {"replication": str(self._replication(written))}
         try:
-            self._namenodes.ask(Call("PUT", "SETREPLICATION", written, "set the replication of", params))
+            self._answer(Call("PUT", "SETREPLICATION", written, "set the replication of", params))
         except errors.StorageError as error:
             log.warning("%s keeps one replica: %s", written, error)
 
@@ -322,7 +331,7 @@ class WebHdfsStorage(Storage):
         parsed = uris.parse(uri)
         if parsed.scheme not in SCHEMES:
             raise errors.StorageInvalidPath(uri, "use", f"HDFS's URIs begin with {', '.join(SCHEMES)}")
-        allowed = self.config.authorities
+        allowed = self._at(parsed).config.authorities
         if allowed and parsed.authority and parsed.authority not in allowed:
             raise errors.StorageInvalidPath(
                 uri, "use", f"{parsed.authority} is not the cluster that is connected to", f"that is {allowed[0]}"
@@ -332,7 +341,14 @@ class WebHdfsStorage(Storage):
         return parsed
 
     def _ask(self, call: Call, read: Callable[[dict[str, Any]], T], deadline: Optional[Deadline] = None) -> T:
-        return _understood(call, self._namenodes.ask(call, deadline), read)
+        return _understood(call, self._answer(call, deadline), read)
+
+    def _answer(self, call: Call, deadline: Optional[Deadline] = None) -> WebHdfsAnswer:
+        return self._at(call.uri)._namenodes.ask(call, deadline)
+
+    def _at(self, uri: Uri) -> WebHdfsStorage:
+        """Return the storage of the HDFS that a URI names."""
+        return self._others.get(uri.authority.lower(), self)
 
     def _check_writable(self, target: Uri, body: Body, overwrite: bool) -> None:
         """Check the target before a large transfer. The rename decides; for few bytes it is the only check."""
@@ -352,13 +368,14 @@ class WebHdfsStorage(Storage):
 
     def _send(self, create: Callable[[], Call], body: Body, directory: Uri) -> None:
         """Send all bytes to a new file in a directory, which is created if it is missing."""
+        hdfs = self._at(directory)
         for left in reversed(range(_MAKING_TRIES)):
-            if not self._known.has(directory):
+            if not hdfs._known.has(directory):
                 self.make_directories(str(directory))
             try:
-                self._datanodes.send(create, body)
+                hdfs._datanodes.send(create, body)
             except errors.StorageNotFound as error:  # another process has removed the directory since
-                self._known.forget(directory)
+                hdfs._known.forget(directory)
                 if not left or not body.available:
                     raise errors.StorageUnreachable(error.uri, error.operation, error.problem) from error
             else:
@@ -369,7 +386,7 @@ class WebHdfsStorage(Storage):
 
         A failure is logged once, and does not discard the file.
         """
-        if self._shared is None or not self._shared.has(target):
+        if self._at(target) is not self or self._shared is None or not self._shared.has(target):
             return
         try:
             self.share(str(written), self._shared.readers, Right.READ)
@@ -394,7 +411,7 @@ class WebHdfsStorage(Storage):
         params = {"destination": target.path, "renameoptions": "OVERWRITE" if overwrite else "NONE"}
         call = Call("PUT", "RENAME", source, what, params)
         try:
-            answer = self._namenodes.ask(call)
+            answer = self._answer(call)
         except errors.StorageNotFound:
             if call.perhaps_done and self.exists(str(target)):
                 return

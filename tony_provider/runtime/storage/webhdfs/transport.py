@@ -12,8 +12,6 @@ import select
 import socket
 import ssl
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any, Callable, Optional, Protocol, cast
 from urllib.parse import quote, urlsplit
@@ -69,57 +67,32 @@ class WebHdfsConfig:
     addresses: list[str] = attrs.field(converter=_without_trailing_slash, validator=_is_address)
     """``http(s)://host:port`` of every NameNode of one cluster; a gateway's path may follow."""
     user: Optional[str] = None
-    """Whom to be on a cluster without Kerberos (``user.name``). Left out when there is a token or Kerberos."""
+    """User name for a cluster without Kerberos (``user.name``). Not sent with a token or with Kerberos."""
     proxy_user: Optional[str] = None
-    """Whom to act for (``doas``); ``user`` or the Kerberos principal must be allowed to. Not sent with a token."""
+    """User to act for (``doas``), if the cluster allows it to ``user`` or the principal. Not sent with a token."""
     ca_file: Optional[str] = None
-    """PEM file that https servers are checked against; default: the system's."""
+    """PEM file with the authorities of https servers; default: those of the system."""
     verify: bool = True
-    """Whether https servers are checked at all."""
+    """Whether to check the certificates of https servers."""
     authorities: list[str] = attrs.field(factory=list)
-    """What may stand between ``hdfs://`` and the path (beside nothing); empty: anything, it is not looked at."""
+    """Names that URIs may have between ``hdfs://`` and the path, next to no name; empty: any name."""
     connect_timeout: float = 10.0
-    """Seconds for one connection to open."""
+    """Seconds to open one connection."""
     response_timeout: float = 20.0
-    """Seconds that one NameNode may take to answer before the next is tried."""
+    """Seconds to wait for the answer of one NameNode before the request goes to the next one."""
     stream_timeout: float = 120.0
-    """Seconds without a byte until a transfer from or to a DataNode that still answers is given up.
+    """Seconds without a byte after which a transfer with a DataNode that still answers probes fails.
 
-    The first attempts take only a part of it."""
+    The first attempts wait only for a part of it."""
     silence_timeout: float = 4.0
-    """Seconds without a byte until a DataNode is probed. Each probe takes at most half of it."""
+    """Seconds without a byte after which the DataNode is probed. Each probe takes at most half of it."""
     timeout: float = 60.0
-    """Seconds for one request to the NameNodes in all, with every retry and failover."""
+    """Seconds for one request to the NameNodes, including all retries and failovers."""
 
 
-def as_storage_errors(negotiate: Negotiate, kind: type[Exception]) -> Negotiate:
-    """Wrap ``negotiate`` so that its errors of this kind become StorageAuthErrors."""
-
-    def speak(host: str) -> SpnegoExchange:
-        with _translated(host, kind):
-            return _Exchange(negotiate(host), host, kind)
-
-    return speak
-
-
-class _Exchange:
-    def __init__(self, exchange: SpnegoExchange, host: str, kind: type[Exception]) -> None:
-        self.authorization = exchange.authorization
-        self._exchange = exchange
-        self._host = host
-        self._kind = kind
-
-    def check(self, answer: Optional[str]) -> None:
-        with _translated(self._host, self._kind):
-            self._exchange.check(answer)
-
-
-@contextmanager
-def _translated(host: str, kind: type[Exception]) -> Iterator[None]:
-    try:
-        yield
-    except kind as error:
-        raise StorageAuthError(f"HTTP@{host}", "speak with", str(error)) from error
+def spnego_error(host: str, problem: str, advice: Optional[str] = None) -> StorageAuthError:
+    """Return the error of an exchange with a server, for ``gss.Tickets``."""
+    return StorageAuthError(f"HTTP@{host}", "speak with", problem, advice)
 
 
 class NoDataNode(errors.StorageUnreachable):
@@ -210,7 +183,7 @@ class WebHdfsAnswer:
         return value
 
 
-def check(answer: WebHdfsAnswer, uri: str, operation: str) -> None:
+def check_answer(answer: WebHdfsAnswer, uri: str, operation: str) -> None:
     """Check an answer: success (200, 201) and redirection (307) pass.
 
     Raises NotNow, or the StorageError for the answer's error.
@@ -266,7 +239,7 @@ def _first_line(message: str) -> str:
 
 
 BROKEN = (OSError, HTTPException)
-"""What ``http.client`` raises when a connection does not do; ``TimeoutError`` and bad certificates are OSErrors."""
+"""Errors of ``http.client`` for a broken connection; ``TimeoutError`` and bad certificates are OSErrors."""
 
 TIMEOUTS = (TimeoutError, socket.timeout)  # two classes before Python 3.10
 _MAX_ANSWER = 1 << 30  # bytes; a listing of a million files has some 300 MB
