@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -79,3 +79,24 @@ def child(path: str, key: object) -> str:
 def item(path: str, index: int) -> str:
     """Return the path of a list element: ``files[0]``."""
     return f"{path}[{index}]"
+
+
+def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the path and the value of each leaf of nested mappings and lists."""
+    if isinstance(value, Mapping):
+        for key, each in value.items():
+            yield from leaves(each, child(path, key))
+    elif isinstance(value, list):
+        for index, each in enumerate(value):
+            yield from leaves(each, item(path, index))
+    else:
+        yield path, value
+
+
+def map_leaves(value: Any, function: Callable[[str, Any], Any], path: str = "") -> Any:
+    """Return nested mappings and lists with ``function(path, leaf)`` in place of each leaf."""
+    if isinstance(value, Mapping):
+        return {key: map_leaves(each, function, child(path, key)) for key, each in value.items()}
+    if isinstance(value, list):
+        return [map_leaves(each, function, item(path, index)) for index, each in enumerate(value)]
+    return function(path, value)
