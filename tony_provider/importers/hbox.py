@@ -8,9 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from tony_provider.importers.job_source import Options, Source, System, carry_variables, read_options, say_unfilled
+from tony_provider.importers.job_source import Options, Source, System, carry_variables, read_options
 from tony_provider.importers.key_table import (
-    Carry,
     Draft,
     KeyRule,
     Keys,
@@ -19,7 +18,6 @@ from tony_provider.importers.key_table import (
     boolean,
     by,
     elsewhere,
-    environment,
     left,
     memory,
     milliseconds,
@@ -73,29 +71,15 @@ def _framework(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> Non
         draft.leave(key, f"{told}: the addresses are in TONY_CLUSTER_SPEC", value)
 
 
-def _files(target: str) -> Carry:
-    """Return a rule for comma-separated local files ``PATH#NAME``."""
+def _files(target: str, *, are_stored: bool = False) -> KeyRule:
+    """Return a rule for comma-separated files ``PATH#NAME``, which are local or on HDFS."""
 
     def carry(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
         for each in words(value):
-            draft.add(target, _named(each), key)
+            source, _, name = (on_hdfs(draft, key, each) if are_stored else each).partition("#")
+            draft.add_file(target, source, name, key)
 
-    return carry
-
-
-def _stored_files(target: str) -> Carry:
-    """Return a rule for comma-separated HDFS files ``PATH#NAME``."""
-
-    def carry(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
-        for each in words(value):
-            draft.add(target, _named(on_hdfs(draft, key, each)), key)
-
-    return carry
-
-
-def _named(given: str) -> str:
-    source, _, name = given.partition("#")
-    return f"{source}::{name}" if name and name != PurePosixPath(source).name else source
+    return by(carry, target)
 
 
 def _input(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
@@ -127,21 +111,13 @@ def input_name(name: str) -> str:
 
 
 def _variable(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
-    taken, refused = environment({names[0]: value})
-    for name, text in taken.items():
-        draft.put(("env", name), text, key)
-    for name, why in refused.items():
-        draft.leave(key, why, name)
+    draft.put_environment((), {names[0]: value}, key.removesuffix(f".{names[0]}"))
 
 
 def _tensorboard(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
     if boolean(value):
         draft.put("tensorboard", True, key)
         draft.leave(key, _BOARD, value)
-
-
-def _growth(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
-    draft.leave(key, "`restart.memory_step` is an amount, and counts for tasks that ran out of memory", value)
 
 
 def _of(name: str, field: str, read: Callable[[Any], Any]) -> KeyRule:
@@ -175,10 +151,10 @@ OPTIONS = Keys(
         "driver-cores": to("am.vcores", number),
         "am-memory": to("am.memory", memory),
         "am-cores": to("am.vcores", number),
-        "files": by(_files("files"), "files"),
-        "archiveFiles": by(_files("archives"), "archives"),
-        "cacheFile": by(_stored_files("files"), "files"),
-        "cacheArchive": by(_stored_files("archives"), "archives"),
+        "files": _files("files"),
+        "archiveFiles": _files("archives"),
+        "cacheFile": _files("files", are_stored=True),
+        "cacheArchive": _files("archives", are_stored=True),
         "input": by(_input, "inputs"),
         "output": by(_output, "outputs"),
         "s3input": left("`inputs` of any store that fsspec knows, by its URI (s3://…)", "inputs"),
@@ -216,6 +192,7 @@ OPTIONS = Keys(
     }
 )
 
+_GROWTH = left("`restart.memory_step` is an amount, and counts for tasks that ran out of memory", "restart.memory_step")
 SAME_AS_OPTION = {  # keys of --conf with the same meaning as an option
     "hbox.worker.num": "worker-num",
     "hbox.worker.memory": "worker-memory",
@@ -256,8 +233,8 @@ KEYS = Keys(
         "hbox.horovod.process.num.per.worker": _of("worker", "processes", positive_or_none),
         "hbox.reserve.port.begin": elsewhere("port_range"),
         "hbox.reserve.port.end": elsewhere("port_range"),
-        "hbox.worker.mem.autoscale": by(_growth, "restart.memory_step"),
-        "hbox.ps.mem.autoscale": by(_growth, "restart.memory_step"),
+        "hbox.worker.mem.autoscale": _GROWTH,
+        "hbox.ps.mem.autoscale": _GROWTH,
         "hbox.container.maxFailures.rate": left(
             "`tolerated_failures`, of workers that begin `first-come`", "tolerated_failures"
         ),
@@ -322,11 +299,7 @@ def _is_call(given: Sequence[str]) -> bool:
 
 
 def _read(source: Source) -> Draft:
-    call = source.call(_is_call)
-    given = list(call[1:]) if call is not None else list(source.words)
-    if not given:
-        raise NotImportable(f"{source.told}: has no call of hbox-submit or xl-submit")
-    options = _with_both_names(read_options(given))
+    options = _with_both_names(read_options(source.arguments(_is_call, "has no call of hbox-submit or xl-submit")))
     settings = {_key(name): value for name, _, value in (each.partition("=") for each in options.all("conf"))}
     given_last = {name: value for name, value in options.given if name not in ("conf", "input", "output")}
     said = {option: settings[key] for key, option in SAME_AS_OPTION.items() if key in settings}
@@ -338,19 +311,13 @@ def _read(source: Source) -> Draft:
     draft.put("framework", FRAMEWORKS.get(kind, "standalone"), "--app-type")
     _task_types(draft, said, kind)
     _servers(draft)
-    for name, value in [
-        *said.items(),
-        *((name, value) for name, value in options.given if name in ("input", "output")),
-    ]:
-        if not OPTIONS.carry(draft, name, value):
-            draft.leave(f"--{name}", f"no option of Hbox{OPTIONS.hint(name)}", value)
-    for key, value in settings.items():
-        if key not in SAME_AS_OPTION and not KEYS.carry(draft, key, value):
-            draft.leave(f"--conf {key}", f"unknown key{KEYS.hint(key)}", value)
+    repeated = [(name, value) for name, value in options.given if name in ("input", "output")]
+    OPTIONS.carry_options(draft, [*said.items(), *repeated], "--", "no option of Hbox")
+    others = [(key, value) for key, value in settings.items() if key not in SAME_AS_OPTION]
+    KEYS.carry_options(draft, others, "--conf ")
     _image(draft, settings)
     _ports(draft, settings)
     _commands(draft, options, kind)
-    say_unfilled(draft, source, _is_call)
     carry_variables(draft, source.folder, _VARIABLES, _INSTEAD)
     return draft
 
@@ -463,4 +430,5 @@ SYSTEM = System(
     keys=(OPTIONS, KEYS),
     knows=_knows,
     read=_read,
+    is_call=_is_call,
 )

@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 
 from tony_provider.importers.key_table import Draft, Keys, NotImportable
-from tony_provider.runtime.jobspec.problems import SpecError
+from tony_provider.runtime.jobspec.problems import SpecError, leaves
 from tony_provider.runtime.parsing.parse import load_source
 
 _ENDS = re.compile(r"[&;|]+")  # separators of shell commands
@@ -103,6 +103,22 @@ class Source:
                 "the whole call after `--`"
             )
         return found[0] if found else None
+
+    def arguments(
+        self,
+        is_call: Callable[[Sequence[str]], bool],
+        missing: str,
+        after: Callable[[Sequence[str]], Sequence[str]] = lambda call: call[1:],
+    ) -> list[str]:
+        """Return the words after the program of the only call of a kind, or the source's own words.
+
+        Raises NotImportable with ``missing`` if there are none.
+        """
+        call = self.call(is_call)
+        given = list(self.words if call is None else after(call))
+        if not given:
+            raise NotImportable(f"{self.told}: {missing}")
+        return given
 
 
 def _size(plain: Any, known: dict[int, int]) -> int:
@@ -219,6 +235,7 @@ class System:
     keys: Sequence[Keys]  # all key tables, for the documents
     knows: Callable[[Source], bool]  # whether a file or call is of this system
     read: Callable[[Source], Draft]  # raises NotImportable
+    is_call: Callable[[Sequence[str]], bool] = lambda words: False  # whether words are a call of this system's client
 
 
 _VENV = "venv"  # directory into which TonY unpacks an environment
@@ -273,9 +290,9 @@ def source_folder(draft: Draft, name: str, below: Path, key: str) -> str:
     return shlex.quote(Path(name.rstrip("/")).name)
 
 
-def say_unfilled(draft: Draft, source: Source, is_call: Callable[[Sequence[str]], bool]) -> None:
+def leave_shell_variables(draft: Draft, source: Source, is_call: Callable[[Sequence[str]], bool]) -> None:
     """List the shell variables of the call that occur in values of the job."""
-    values = list(_texts(draft.job))
+    values = [value for _, value in leaves(draft.job) if isinstance(value, str)]
     for name in source.shell_variables(is_call):
         if any(re.search(rf"\$\{{?{name}\b", text) for text in values):
             draft.leave(
@@ -283,17 +300,6 @@ def say_unfilled(draft: Draft, source: Source, is_call: Callable[[Sequence[str]]
                 "is filled in by the shell that runs the script, and by nobody here; have it print the call, and give "
                 "that after `--`",
             )
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, Mapping):
-        for each in value.values():
-            yield from _texts(each)
-    elif isinstance(value, list):
-        for each in value:
-            yield from _texts(each)
-    elif isinstance(value, str):
-        yield value
 
 
 _PROGRAMS = (".py", ".sh", ".bash")

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Any
 
 import attrs
@@ -55,6 +56,10 @@ class ImportedJob:
 
 KeyPath = tuple[str, ...]
 
+TYPE = "<type>"  # in a table: name of a task type, which may be renamed
+REST = "<setting>"  # in a table: any text with dots; other placeholders match no dot
+_NAME = re.compile(r"<[^>]+>")
+
 _SERVICE_ROLES = {role.value for role in Role} - {Role.WORKER.value} | {"tensorboard"}
 _MOST_LETTERS = 32  # limit for a task type's name
 
@@ -73,9 +78,9 @@ class Draft:
         self._told: set[str] = set()  # repr of each item in ``left``
         self._added: set[tuple[KeyPath, str]] = set()  # elements added to lists
 
-    def put(self, path: KeyPath | str, value: Any, key: str) -> None:
-        """Set our key at ``path`` to the value of their ``key``."""
-        path = _path(path)
+    def put(self, path: KeyPath | str, value: Any, key: str, names: Sequence[str] = ()) -> None:
+        """Set our key at ``path`` to the value of their ``key``. ``names`` replace each ``<…>`` in a path with dots."""
+        path = self._path(path, names)
         place = self.job
         for name in path[:-1]:
             place = place.setdefault(name, {})
@@ -84,7 +89,7 @@ class Draft:
 
     def add(self, path: KeyPath | str, value: str, key: str) -> None:
         """Append to our list at ``path``, unless the value was added before."""
-        path = _path(path)
+        path = self._path(path)
         if (path, value) in self._added:
             return
         self._added.add((path, value))
@@ -94,23 +99,63 @@ class Draft:
         else:
             self.put(path, [value], key)
 
+    def add_file(self, path: KeyPath | str, source: str, name: str, key: str) -> None:
+        """Append a file or an archive to our list, with its name in the container if that is another one."""
+        own_name = PurePosixPath(source).name
+        self.add(path, f"{source}::{name}" if (name or own_name) != own_name else source, key)
+
+    def put_environment(
+        self, above: KeyPath, given: Mapping[str, Any], key: str, separator: str = "."
+    ) -> dict[str, str]:
+        """Set environment variables below our path ``above``, and list those that a job must not set.
+
+        Return the variables that were set. ``separator`` joins their ``key`` and the name of a variable.
+        """
+        taken: dict[str, str] = {}
+        for name, value in given.items():
+            variable = f"{key}{separator}{name}"
+            if str(name).startswith(OWN_ENV_PREFIX):
+                self.leave(variable, f"names that begin with {OWN_ENV_PREFIX} are ours")
+            elif not ENV_NAME.fullmatch(str(name)):
+                self.leave(variable, "is no name of a variable")
+            else:
+                taken[name] = str(value)
+                self.put((*above, "env", name), taken[name], variable)
+        return taken
+
     def get(self, path: KeyPath | str) -> Any:
         """Return the value of our key, or None."""
         found: Any = self.job
-        for name in _path(path):
+        for name in self._path(path):
             found = found.get(name) if isinstance(found, Mapping) else None
         return found
 
-    def share(self, key: str) -> None:
-        """Move list elements that every task type has to the job, such as a file that all tasks need."""
-        lists = [task.get(key, []) for task in self.tasks.values()]
-        if not lists:
-            return
-        shared = set.intersection(*map(set, lists))
-        for each in [each for each in lists[0] if each in shared]:
-            self.add(key, each, self.origins[("tasks", next(iter(self.tasks)), key)])
-        for own in lists:
-            own[:] = [each for each in own if each not in shared]
+    def share_files(self) -> None:
+        """Move the files and archives that every task type has to the job."""
+        for key in ("files", "archives") if self.tasks else ():
+            lists = [task.get(key, []) for task in self.tasks.values()]
+            shared = set.intersection(*map(set, lists))
+            for each in [each for each in lists[0] if each in shared]:
+                self.add(key, each, self.origins[("tasks", next(iter(self.tasks)), key)])
+            for own in lists:
+                own[:] = [each for each in own if each not in shared]
+
+    def remove_absent_dependencies(self) -> None:
+        """Remove dependencies on task types that do not exist."""
+        for name, task in self.tasks.items():
+            for other in [each for each in task.get("after", {}) if each not in self.tasks]:
+                path = ("tasks", name, "after", other)
+                self.leave(self.origins[path], f"{other} is not there", self.remove(path))
+
+    def leave_servers(self, section: str) -> None:
+        """Report task types that others depend on: they may be servers that never end by themselves."""
+        needed = {other for task in self.tasks.values() for other in task.get("after", {})}
+        if servers := [theirs for theirs, ours in self._types.items() if ours in needed]:
+            self.leave(
+                f"{section}.{servers[0]}",
+                "the job waits for it to end; if it serves the others and never ends by itself, give it "
+                "`role: sidecar`",
+            )
 
     def remove(self, path: KeyPath) -> Any:
         """Remove our key, or an element of a list; returns its value."""
@@ -165,17 +210,25 @@ class Draft:
             self.put(("tasks", ours, "role"), Role.WORKER.value, name)
         return ours
 
+    def place(self, names: Sequence[str]) -> KeyPath:
+        """Return our path of the task type that ``names`` begins with, or of the job if it is empty."""
+        return ("tasks", self.task_type(names[0])) if names else ()
 
-def _path(path: KeyPath | Sequence[str] | str) -> KeyPath:
-    return tuple(path.split(".")) if isinstance(path, str) else tuple(path)
+    def _path(self, path: KeyPath | str, names: Sequence[str] = ()) -> KeyPath:
+        if not isinstance(path, str):
+            return path
+        found = iter(names)
+        return tuple(self._part(part, found) for part in path.split("."))
+
+    def _part(self, part: str, names: Iterator[str]) -> str:
+        if not _NAME.fullmatch(part):
+            return part
+        return self.task_type(next(names)) if part == TYPE else next(names)
 
 
 Carry = Callable[[Draft, str, Any, Sequence[str]], None]
 """Takes the draft, their key, its value, and the names that match ``<…>`` in the table's key, in order."""
 
-TYPE = "<type>"  # in a table: name of a task type, which may be renamed
-REST = "<setting>"  # in a table: any text with dots; other placeholders match no dot
-_NAME = re.compile(r"<[^>]+>")
 _DOT = "\0"  # replaces a dot within a name of theirs, which separates nothing
 
 
@@ -196,18 +249,10 @@ def to(here: str, read: Callable[[Any], Any] = lambda value: value) -> KeyRule:
     """Return a rule that sets our key to ``read`` of their value, unless that is None."""
 
     def carry(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
-        found = iter(names)
-        made = read(value)
-        if made is not None:
-            draft.put(tuple(_ours(draft, part, found) for part in here.split(".")), made, key)
+        if (made := read(value)) is not None:
+            draft.put(here, made, key, names)
 
     return KeyRule(here, carry)
-
-
-def _ours(draft: Draft, part: str, names: Iterator[str]) -> str:
-    if not _NAME.fullmatch(part):
-        return part
-    return draft.task_type(next(names)) if part == TYPE else next(names)
 
 
 def argument(name: str, read: Callable[[Any], Any] = lambda value: value) -> KeyRule:
@@ -268,6 +313,14 @@ class Keys:
         except BadValue as error:
             draft.leave(told, str(error), value)
         return True
+
+    def carry_options(
+        self, draft: Draft, given: Iterable[tuple[str, Any]], prefix: str = "", unknown: str = "unknown key"
+    ) -> None:
+        """Apply the rules to keys and values. List keys without a rule as ``unknown``, after ``prefix``."""
+        for key, value in given:
+            if not self.carry(draft, key, value):
+                draft.leave(f"{prefix}{key}", f"{unknown}{self.hint(key)}", value)
 
     def carry_all(self, draft: Draft, plain: Mapping[str, Any], above: str = "") -> None:
         """Apply the rules to all keys of a mapping, at any depth. Unknown keys with a value are listed."""
@@ -403,17 +456,3 @@ def listed(value: Any) -> list[Any]:
     if not isinstance(value, list):
         raise BadValue("should be a list")
     return value
-
-
-def environment(given: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the variables that a job may set, and the reason for each other variable."""
-    taken: dict[str, str] = {}
-    refused: dict[str, str] = {}
-    for name, value in given.items():
-        if name.startswith(OWN_ENV_PREFIX):
-            refused[name] = f"names that begin with {OWN_ENV_PREFIX} are ours"
-        elif not ENV_NAME.fullmatch(name):
-            refused[name] = "is no name of a variable"
-        else:
-            taken[name] = value if isinstance(value, str) else str(value)
-    return taken, refused

@@ -22,7 +22,6 @@ from tony_provider.importers.job_source import (
     python_call,
     read_options,
     read_text,
-    say_unfilled,
     source_folder,
     unpacked_environment,
 )
@@ -32,7 +31,6 @@ from tony_provider.importers.linkedin_tony_keys import (
     KEYS,
     OPTIONS,
     put_container_environment,
-    put_environment,
     tensorboard_directory,
 )
 from tony_provider.importers.yarn_terms import Rules, own_tags_in, read_expression
@@ -243,16 +241,11 @@ def _is_call(given: Sequence[str]) -> bool:
 def _read(source: Source) -> Draft:
     if source.begins_like_xml:
         return _draft(read_properties(source.text, source.told), None, source.folder)
-    call = source.call(_is_call)
-    given = _after_client(call) if call is not None else list(source.words)
-    if not given:
-        raise NotImportable(f"{source.told}: has no call of TonY's client")
-    options = read_options(given, flags=_FLAGS)
+    options = read_options(source.arguments(_is_call, "has no call of TonY's client", _after_client), flags=_FLAGS)
     if options.rest:
         raise NotImportable(f"{source.told}: {options.rest[0]!r} belongs to no option of TonY's client")
     draft = _draft(_properties(options, source.folder), options, source.folder)
-    say_unfilled(draft, source, _is_call)
-    if call is not None and any(word.endswith(_NOTEBOOKS) for word in call):
+    if any(word.endswith(_NOTEBOOKS) for word in source.call(_is_call) or ()):
         draft.leave(
             _NOTEBOOKS, "`airflow tony notebook` starts Jupyter; `airflow tony tunnel` leads to any other server"
         )
@@ -302,8 +295,7 @@ def _draft(properties: Mapping[str, str], options: Options | None, folder: Path)
     if options is not None:
         _options(draft, options)
     _commands(draft, known, options, folder)
-    for each in ("files", "archives"):
-        draft.share(each)
+    draft.share_files()
     carry_variables(draft, folder, _VARIABLES, _INSTEAD)
     return draft
 
@@ -386,11 +378,10 @@ def _tensorboard_container(draft: Draft, known: Mapping[str, str]) -> None:
 
 
 def _options(draft: Draft, options: Options) -> None:
-    for name, value in options.given:
-        if not OPTIONS.carry(draft, name, value):
-            draft.leave(f"-{name}", f"no option of TonY's client{OPTIONS.hint(name)}", value)
+    OPTIONS.carry_options(draft, options.given, "-", "no option of TonY's client")
     put_container_environment(draft, "-container_env", pairs(options.all("container_env")))
-    put_environment(draft, "-shell_env", pairs(options.all("shell_env")))  # overrides the variables of containers
+    shell_environment = pairs(options.all("shell_env"))
+    draft.put_environment((), shell_environment, "-shell_env", " ")  # overrides the variables of containers
     if called := options.last("appname") or options.last("app_name"):
         draft.put("name", called, "-appname")
     if (log_dir := options.last("sidecar_tensorboard_log_dir")) is not None:
@@ -433,4 +424,5 @@ SYSTEM = System(
     keys=(KEYS, OPTIONS),
     knows=_knows,
     read=_read,
+    is_call=_is_call,
 )

@@ -15,7 +15,6 @@ from tony_provider.importers.key_table import (
     boolean,
     by,
     elsewhere,
-    environment,
     left,
     memory,
     milliseconds,
@@ -50,36 +49,22 @@ _VERSION = "says which TonY submitted it"
 
 def _resources(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
     """Carry over ``SRC`` or ``SRC::NAME``, each with optional ``#archive``, for one task type or all."""
-    above = ("tasks", draft.task_type(names[0])) if names else ()
     for each in words(value):
         is_archive = each.endswith("#archive")
-        draft.add((*above, "archives" if is_archive else "files"), each.removesuffix("#archive"), key)
-
-
-def put_environment(draft: Draft, key: str, given: Mapping[str, str]) -> None:
-    """Carry over variables of all user processes."""
-    taken, refused = environment(given)
-    for name, text in taken.items():
-        draft.put(("env", name), text, key)
-    for name, why in refused.items():
-        draft.leave(f"{key} {name}", why)
+        draft.add((*draft.place(names), "archives" if is_archive else "files"), each.removesuffix("#archive"), key)
 
 
 def put_container_environment(draft: Draft, key: str, given: Mapping[str, str]) -> None:
     """Carry over variables of all containers, which user processes inherit. They may contain YARN's image variables."""
-    put_environment(draft, key, take_image(draft, (), key, given))
+    draft.put_environment((), take_image(draft, (), key, given), key, " ")
 
 
 def _environment(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
-    put_environment(draft, key, pairs(words(value)))
+    draft.put_environment((), pairs(words(value)), key, " ")
 
 
 def _container_environment(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
     put_container_environment(draft, key, pairs(words(value)))
-
-
-def _command(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
-    draft.put(("tasks", draft.task_type(names[0]), "command"), for_sh(value), key)
 
 
 def _chief(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
@@ -202,7 +187,7 @@ KEYS = Keys(
         "tony.<type>.vcores": to("tasks.<type>.vcores", number),
         "tony.<type>.gpus": to("tasks.<type>.gpus", positive_or_none),
         "tony.<type>.node-label": to("tasks.<type>.node_label"),
-        "tony.<type>.command": by(_command, "tasks.<type>.command"),
+        "tony.<type>.command": to("tasks.<type>.command", for_sh),
         "tony.<type>.depends-on": by(_depends_on, "tasks.<type>.after"),
         "tony.<type>.resources": by(_resources, "tasks.<type>.files"),
         "tony.containers.resources": by(_resources, "files"),

@@ -13,11 +13,11 @@ from typing import Any
 import attrs
 
 from tony_provider.importers import hbox, linkedin_tony, skein, tf_yarn, torchx, yarn_services
-from tony_provider.importers.job_source import Source, System, source_of
+from tony_provider.importers.job_source import Source, System, leave_shell_variables, source_of
 from tony_provider.importers.key_table import BadValue, Draft, ImportedJob, KeyPath, NotImportable, nested_mapping
 from tony_provider.importers.yarn_terms import finish_images
-from tony_provider.runtime.frameworks import get_framework
-from tony_provider.runtime.jobspec.model import TENSORBOARD, Role
+from tony_provider.runtime.frameworks import has_default_command
+from tony_provider.runtime.jobspec.model import TENSORBOARD
 from tony_provider.runtime.jobspec.problems import Problem, SpecError, child
 from tony_provider.runtime.parsing.parse import merge, parse_job
 
@@ -116,19 +116,14 @@ def finish_import(
 
 def _give_command(draft: Draft, command: str | None) -> None:
     for name, task in draft.tasks.items():
-        if command and "command" not in task and not _has_its_own(draft.job, name, task):
+        if command and "command" not in task and not _has_own_command(draft.job, name, task):
             task["command"] = command
         if draft.exports and "command" in task:
             task["command"] = f"{draft.exports} && {task['command']}"
 
 
-def _has_its_own(job: Mapping[str, Any], name: str, task: Mapping[str, Any]) -> bool:
-    """Return whether the framework has a default command for the task type."""
-    role = task.get("role") or (name if name in {each.value for each in Role} else Role.WORKER.value)
-    try:
-        return bool(get_framework(str(job.get("framework"))).default_command(Role(role)))
-    except (LookupError, ValueError):
-        return False
+def _has_own_command(job: Mapping[str, Any], name: str, task: Mapping[str, Any]) -> bool:
+    return has_default_command(job.get("framework"), name, task.get("role"))
 
 
 def _expect_commands(draft: Draft, job: Mapping[str, Any]) -> None:
@@ -141,7 +136,7 @@ def _expect_commands(draft: Draft, job: Mapping[str, Any]) -> None:
     lacking = [
         f"  {child(child('tasks', name), 'command')}: {draft.no_command.get(name, _UNKNOWN)}"
         for name, task in tasks.items()
-        if name != TENSORBOARD and not task.get("command") and not _has_its_own(job, name, task)
+        if name != TENSORBOARD and not task.get("command") and not _has_own_command(job, name, task)
     ]
     if lacking:
         first = lacking[0].split(":")[0].strip()
@@ -256,6 +251,7 @@ def imported_from(
     of = _system(source, system)
     try:
         draft = of.read(source)
+        leave_shell_variables(draft, source, of.is_call)
     except BadValue as error:
         raise NotImportable(f"{source.told}: {error}") from error
     except RecursionError as error:

@@ -18,7 +18,6 @@ from tony_provider.importers.key_table import (
     boolean,
     by,
     elsewhere,
-    environment,
     left,
     mapping,
     memory,
@@ -38,7 +37,7 @@ _MANY = 1000  # restarts that stand for an unlimited number
 def _script(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
     lines = [str(each) for each in value] if isinstance(value, list) else [str(value)]
     text = " && ".join(lines).strip()
-    draft.put(("tasks", _type(draft, names), "command"), for_sh(text), key)
+    draft.put((*_place(draft, names), "command"), for_sh(text), key)
     if found := _SKEIN.search(text):
         draft.leave(
             key,
@@ -47,9 +46,9 @@ def _script(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
         )
 
 
-def _type(draft: Draft, names: Sequence[str]) -> str:
-    """Return our task type of a service, or chief for the master's own script."""
-    return draft.task_type(names[0]) if names else "chief"
+def _place(draft: Draft, names: Sequence[str]) -> KeyPath:
+    """Return our path of a service, or of the chief, which runs the master's own script."""
+    return draft.place(names) or ("tasks", "chief")
 
 
 def _files(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
@@ -65,8 +64,7 @@ def _files(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
         source = str(file.get("source", "")).removeprefix("file://")
         kind = str(file.get("type", "infer")).lower()
         is_archive = kind == "archive" or (kind == "infer" and source.endswith(_ARCHIVES))
-        written = source if source.rpartition("/")[2] == target else f"{source}::{target}"
-        draft.add(("tasks", _type(draft, names), "archives" if is_archive else "files"), written, key)
+        draft.add_file((*_place(draft, names), "archives" if is_archive else "files"), source, str(target), key)
         for option in ("visibility", "size", "timestamp"):
             if option in file:
                 draft.leave(f"{key}.{target}.{option}", "files are staged by their content, for this user alone")
@@ -94,23 +92,19 @@ def _env(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
     if _is_nobodys(draft, names):
         draft.leave(key, _NOBODY, value)
         return
-    taken, refused = environment(mapping(value))
-    for name, text in taken.items():
-        draft.put(("tasks", _type(draft, names), "env", name), text, key)
-    for name, why in refused.items():
-        draft.leave(f"{key}.{name}", why)
+    draft.put_environment(_place(draft, names), mapping(value), key)
 
 
 def _depends(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
     for other in value if isinstance(value, list) else [value]:
-        draft.put(("tasks", draft.task_type(names[0]), "after", draft.task_type(str(other))), "started", key)
+        draft.put("tasks.<type>.after.<type>", "started", key, [names[0], str(other)])
 
 
 def _restarts(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
     """Carry over a service's restarts: the budget is the job's here, so the largest of all services counts."""
     given = number(value)
     if given == 0:
-        draft.put(("tasks", draft.task_type(names[0]), "restart"), "never", key)
+        draft.put("tasks.<type>.restart", "never", key, names)
         return
     budget = _MANY if given < 0 else given
     if given < 0:
@@ -129,10 +123,6 @@ def _failures(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None
         draft.leave(key, why, value)
 
 
-def _instances(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
-    draft.put(("tasks", draft.task_type(names[0]), "instances"), number(value), key)
-
-
 def _of_master(name: str, read: Callable[[Any], Any]) -> Carry:
     """Carry over a resource of the master: to our chief, if the master runs a script, otherwise to ``am``."""
 
@@ -144,7 +134,7 @@ def _of_master(name: str, read: Callable[[Any], Any]) -> Carry:
 
 def _fpgas(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
     if count := positive_or_none(value):
-        draft.put(("tasks", draft.task_type(names[0]), "resources", "yarn.io/fpga"), count, key)
+        draft.put((*draft.place(names), "resources", "yarn.io/fpga"), count, key)
 
 
 _ACL = "the page of the job is for those of `acls.view`"
@@ -179,7 +169,7 @@ KEYS = Keys(
         "services.<type>.resources.vcores": to("tasks.<type>.vcores", number),
         "services.<type>.resources.gpus": to("tasks.<type>.gpus", positive_or_none),
         "services.<type>.resources.fpgas": by(_fpgas, "tasks.<type>.resources"),
-        "services.<type>.instances": by(_instances, "tasks.<type>.instances"),
+        "services.<type>.instances": to("tasks.<type>.instances", number),
         "services.<type>.script": by(_script, "tasks.<type>.command"),
         "services.<type>.commands": by(_script, "tasks.<type>.command"),
         "services.<type>.files": by(_files, "files"),
@@ -221,10 +211,15 @@ def _read(source: Source) -> Draft:
         draft.put("success", "chief", "master.script")
     _WITHIN.carry_all(draft, {**plain, "services": there})
     _places(draft, there)
-    for each in ("files", "archives"):
-        draft.share(each)
-    _of_absent(draft, set(services) - set(there))
-    _say_what_differs(draft, there)
+    draft.share_files()
+    draft.remove_absent_dependencies()
+    if unsaid := [name for name, service in there.items() if "max_restarts" not in service]:
+        draft.leave(
+            f"services.{unsaid[0]}.max_restarts",
+            "is not given, which is 0 to Skein: a failure ends the application. Here the task starts again, up to "
+            "`restart.budget` times (3); `restart: never` of a task type is Skein's rule",
+        )
+    draft.leave_servers("services")
     return draft
 
 
@@ -244,35 +239,6 @@ def _places(draft: Draft, services: Mapping[str, Any]) -> None:
         place: KeyPath = ("tasks", draft.task_type(name), "placement")
         if draft.get(place) and not boolean(service.get("relax_locality") or False):
             draft.put((*place, "required"), True, f"services.{name}.relax_locality")
-
-
-def _of_absent(draft: Draft, absent: set[str]) -> None:
-    """Remove dependencies on services that are not there."""
-    for name, task in draft.tasks.items():
-        for other in [each for each in task.get("after", {}) if each in {draft.task_type(each) for each in absent}]:
-            draft.leave(
-                f"services.{name}.depends", f"{other} is not there", draft.remove(("tasks", name, "after", other))
-            )
-
-
-def _say_what_differs(draft: Draft, services: Mapping[str, Any]) -> None:
-    if unsaid := [name for name, service in services.items() if "max_restarts" not in service]:
-        draft.leave(
-            f"services.{unsaid[0]}.max_restarts",
-            "is not given, which is 0 to Skein: a failure ends the application. Here the task starts again, up to "
-            "`restart.budget` times (3); `restart: never` of a task type is Skein's rule",
-        )
-    needed = {str(other) for each in services.values() for other in _listed(each)}
-    if dependencies := [name for name in services if name in needed]:
-        draft.leave(
-            f"services.{dependencies[0]}",
-            "the job waits for it to end; if it serves the others and never ends by itself, give it `role: sidecar`",
-        )
-
-
-def _listed(service: Mapping[str, Any]) -> list[Any]:
-    depends = service.get("depends") or []
-    return depends if isinstance(depends, list) else [depends]
 
 
 SYSTEM = System(

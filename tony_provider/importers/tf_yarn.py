@@ -24,7 +24,6 @@ from tony_provider.importers.key_table import (
     argument,
     by,
     elsewhere,
-    environment,
     left,
     memory,
     nested_mapping,
@@ -198,11 +197,7 @@ _COMPUTED = "is computed, which only running the program would tell"
 
 
 def _environment(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
-    taken, refused = environment(nested_mapping(value))
-    for name, text in taken.items():
-        draft.put(("env", name), text, key)
-    for name, why in refused.items():
-        draft.leave(f"{key} {name}", why)
+    draft.put_environment((), nested_mapping(value), key, " ")
 
 
 def _python_env(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
@@ -237,8 +232,7 @@ def _access(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
 
 def _files(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
     for target, source in nested_mapping(value).items():
-        written = source if str(source).rpartition("/")[2] == target else f"{source}::{target}"
-        draft.add("files", written, key)
+        draft.add_file("files", str(source), target, key)
 
 
 def _task_module(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
@@ -354,8 +348,8 @@ def _carry(draft: Draft, keys: Keys, key: str, value: Callable[[], Any]) -> None
         here = f"; here it is `{known[0].here}`" if known and known[0].here else ""
         draft.leave(key, f"{_COMPUTED}{here}", str(error))
         return
-    if found is not None and not keys.carry(draft, key, found):
-        draft.leave(key, f"unknown argument{keys.hint(key)}", found)
+    if found is not None:
+        keys.carry_options(draft, [(key, found)], unknown="unknown argument")
 
 
 def _value(draft: Draft, program: PythonSource, name: str, node: ast.expr) -> Any:

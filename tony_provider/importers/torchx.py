@@ -13,14 +13,13 @@ from typing import Any
 
 import attrs
 
-from tony_provider.importers.job_source import Options, Source, System, read_options, say_unfilled
+from tony_provider.importers.job_source import Options, Source, System, read_options
 from tony_provider.importers.key_table import (
     Draft,
     Keys,
     NotImportable,
     by,
     elsewhere,
-    environment,
     left,
     listed,
     mapping,
@@ -118,14 +117,12 @@ _SIZES = {
 
 
 def _environment(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
-    taken, refused = environment(mapping(value))
-    for name, text in taken.items():
-        if name.startswith("TORCHX_"):
-            draft.leave(f"{key}.{name}", "is for TorchX itself", text)
-        else:
-            draft.put(("tasks", draft.task_type(names[0]), "env", name), text, key)
-    for name, why in refused.items():
-        draft.leave(f"{key}.{name}", why)
+    given = mapping(value)
+    of_torchx = [name for name in given if str(name).startswith("TORCHX_")]
+    for name in of_torchx:
+        draft.leave(f"{key}.{name}", "is for TorchX itself", str(given[name]))
+    others = {name: text for name, text in given.items() if name not in of_torchx}
+    draft.put_environment(draft.place(names), others, key)
 
 
 def _retries(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
@@ -140,11 +137,11 @@ def _image(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
     if not value or str(value).startswith(("/", ".")):
         draft.leave(key, "is a directory; what the job needs is in `files`", value)
     else:
-        draft.put(("tasks", draft.task_type(names[0]), "docker", "image"), value, key)
+        draft.put("tasks.<type>.docker.image", value, key, names)
 
 
 def _mounts(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
-    docker = ("tasks", draft.task_type(names[0]), "docker")
+    docker = (*draft.place(names), "docker")
     for each in listed(value):
         source, target = str(nested_mapping(each).get("src_path", "")), str(nested_mapping(each).get("dst_path", ""))
         is_device = "permissions" in nested_mapping(each)
@@ -245,13 +242,7 @@ def _read(source: Source) -> Draft:
     plain = source.document
     if plain is not None and isinstance(plain.get("roles"), list):
         return _app(plain)
-    call = source.call(_is_call)
-    given = list(call[1:]) if call is not None else list(source.words)
-    if not given:
-        raise NotImportable(f"{source.told}: is no AppDef (a mapping with `roles`), and has no call of torchx")
-    draft = _call(given)
-    say_unfilled(draft, source, _is_call)
-    return draft
+    return _call(source.arguments(_is_call, "is no AppDef (a mapping with `roles`), and has no call of torchx"))
 
 
 def _app(plain: Mapping[str, Any]) -> Draft:
@@ -334,9 +325,7 @@ def _call(given: Sequence[str]) -> Draft:
             f"{component} is no component that is read here (dist.ddp, dist.spmd, utils.sh, utils.python, utils.echo); "
             "write what it makes as JSON: json.dumps(dataclasses.asdict(app))"
         )
-    for name, value in options.given:
-        if not OPTIONS.carry(draft, name, value):
-            draft.leave(f"{component} --{name}", f"unknown option{OPTIONS.hint(name)}", value)
+    OPTIONS.carry_options(draft, options.given, f"{component} --", "unknown option")
     return draft
 
 
@@ -418,4 +407,5 @@ SYSTEM = System(
     keys=(KEYS, OPTIONS),
     knows=_knows,
     read=_read,
+    is_call=_is_call,
 )

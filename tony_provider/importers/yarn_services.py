@@ -19,7 +19,6 @@ from tony_provider.importers.key_table import (
     boolean,
     by,
     elsewhere,
-    environment,
     left,
     listed,
     mapping,
@@ -141,30 +140,21 @@ def _put_resource(draft: Draft, key: str, value: Any, names: Sequence[str]) -> N
         about = given if isinstance(given, Mapping) else {"value": given}
         if name == quantities.GPU:
             if count := positive_or_none(about.get("value")):
-                draft.put(("tasks", draft.task_type(names[0]), "gpus"), count, key)
+                draft.put("tasks.<type>.gpus", count, key, names)
         else:
             amount = f"{number(about.get('value'))}{about.get('unit') or ''}"
-            draft.put(("tasks", draft.task_type(names[0]), "resources", name), amount, key)
+            draft.put((*draft.place(names), "resources", name), amount, key)
 
 
 def _environment(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
-    above = _above(draft, names)
-    taken, refused = environment(take_image(draft, above, key, mapping(value)))
-    for name, text in taken.items():
-        draft.put((*above, "env", name), text, key)
+    above = draft.place(names)
+    for name, text in draft.put_environment(above, take_image(draft, above, key, mapping(value)), key).items():
         _say_constants(draft, f"{key}.{name}", text)
-    for name, why in refused.items():
-        draft.leave(f"{key}.{name}", why)
-
-
-def _above(draft: Draft, names: Sequence[str]) -> KeyPath:
-    """Return our path for a component, or the job's for the service."""
-    return ("tasks", draft.task_type(names[0])) if names else ()
 
 
 def _command(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
     text = _ESCAPED.sub(r"\1", str(value))
-    draft.put(("tasks", draft.task_type(names[0]), "command"), for_sh(text), key)
+    draft.put("tasks.<type>.command", for_sh(text), key, names)
     _say_constants(draft, key, text)
 
 
@@ -179,18 +169,17 @@ def _say_constants(draft: Draft, key: str, text: str) -> None:
 
 def _dependencies(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
     for other in listed(value):
-        draft.put(("tasks", draft.task_type(names[0]), "after", draft.task_type(str(other))), "ready", key)
+        draft.put("tasks.<type>.after.<type>", "ready", key, [names[0], str(other)])
 
 
 def _readiness(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
     properties = nested_mapping(value, "properties")
     kind = str(value.get("type", "DEFAULT")).upper() if isinstance(value, Mapping) else ""
-    place = ("tasks", draft.task_type(names[0]), "ready")
     if kind == "PORT" and "port" in properties:
-        draft.put(place, {"port": number(properties["port"])}, key)
+        draft.put("tasks.<type>.ready", {"port": number(properties["port"])}, key, names)
     elif kind == "HTTP" and "url" in properties:
         url = str(properties["url"]).replace("${THIS_HOST}", "localhost")
-        draft.put(place, {"command": f"curl -fs '{url}'"}, key)
+        draft.put("tasks.<type>.ready", {"command": f"curl -fs '{url}'"}, key, names)
         draft.leave(key, "the task's node asks for the page, by curl, which must be there", value)
     elif kind != "DEFAULT":
         draft.leave(key, "is no check of YARN's services: DEFAULT, PORT with a port, HTTP with a url", value)
@@ -199,7 +188,7 @@ def _readiness(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None
 def _restarts(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
     policy = str(value).upper()
     if policy == "NEVER":
-        draft.put(("tasks", draft.task_type(names[0]), "restart"), "never", key)
+        draft.put("tasks.<type>.restart", "never", key, names)
     elif policy == "ALWAYS":
         draft.leave(key, "a task that ends with exit code 0 has succeeded, and is not started again", value)
     elif policy != "ON_FAILURE":
@@ -208,7 +197,7 @@ def _restarts(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
 
 def _privileged(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
     if boolean(value):
-        draft.put((*_above(draft, names), "docker", "privileged"), True, key)
+        draft.put((*draft.place(names), "docker", "privileged"), True, key)
 
 
 def _files(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
@@ -219,7 +208,7 @@ def _files(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
         target = str(about.get("dest_file") or source or "").lstrip("/")
         if kind in ("STATIC", "ARCHIVE") and source:
             ours = "files" if kind == "STATIC" else "archives"
-            draft.add((*_above(draft, names), ours), f"{on_hdfs(draft, key, source)}::resources/{target}", key)
+            draft.add((*draft.place(names), ours), f"{on_hdfs(draft, key, source)}::resources/{target}", key)
         else:
             draft.leave(f"{key} {about.get('dest_file', '')}".rstrip(), f"{kind or 'no type'}: {_NOT_WRITTEN}")
 
@@ -305,8 +294,7 @@ def _read(source: Source) -> Draft:
         _properties(draft, each, (str(each["name"]),))
     _properties(draft, plain, ())
     _artifacts(draft, plain, components)
-    for each in ("files", "archives"):
-        draft.share(each)
+    draft.share_files()
     _waits(draft)
     return draft
 
@@ -329,7 +317,7 @@ def _is_there(draft: Draft, plain: Mapping[str, Any], component: object) -> bool
 def _properties(draft: Draft, about: Mapping[str, Any], names: Sequence[str]) -> None:
     for name, value in nested_mapping(about, "configuration", "properties").items():
         if name == "docker.network":
-            draft.put((*_above(draft, names), "docker", "network"), value, name)
+            draft.put((*draft.place(names), "docker", "network"), value, name)
         elif not PROPERTIES.carry(draft, name, value):
             draft.leave(name, "no key of ours does what this property does", value)
 
@@ -379,19 +367,12 @@ def _waits(draft: Draft) -> None:
 
     YARN considers such a component ready when it has an address, which is about when it has started.
     """
-    for name, task in draft.tasks.items():
-        for other in list(task.get("after", {})):
-            if other not in draft.tasks:
-                key = f"component.{name}.dependencies"
-                draft.leave(key, f"{other} is not there", draft.remove(("tasks", name, "after", other)))
-            elif "ready" not in draft.tasks[other]:
+    draft.remove_absent_dependencies()
+    for task in draft.tasks.values():
+        for other in task.get("after", {}):
+            if "ready" not in draft.tasks[other]:
                 task["after"][other] = "started"
-    serving = {other for task in draft.tasks.values() for other in task.get("after", {})}
-    if serving:
-        draft.leave(
-            f"component.{min(serving)}",
-            "the job waits for it to end; if it serves the others and never ends by itself, give it `role: sidecar`",
-        )
+    draft.leave_servers("component")
 
 
 SYSTEM = System(
