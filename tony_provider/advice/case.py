@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any, ClassVar, TypeVar
 
 import attrs
 
@@ -14,6 +14,8 @@ from tony_provider.cluster.records.summary import Advice, Confidence, JobSummary
 from tony_provider.runtime.common.codec import from_plain
 from tony_provider.runtime.jobspec.model import TENSORBOARD, JobSpec
 from tony_provider.runtime.protocol.status import FinalStatus, JobState, TimeUse, TypeUse
+
+T = TypeVar("T")
 
 # Seconds of training after which the measured use is representative. In a shorter time a program may not have read all
 # its data, evaluated or saved once, and its initial reading and compilation dominate.
@@ -79,6 +81,13 @@ class Case:
         spec = self.spec
         return use.vcores if spec is None else spec.tasks[use.type].vcores
 
+    def share_of_time(self, part: Callable[[TimeUse], float], least: float) -> tuple[float, Confidence]:
+        """Return the share of the total time that a part took, 0 if it is unknown.
+
+        Return also the confidence, to which each former application with at least the share ``least`` adds.
+        """
+        return _share(part, self.times), agreement(self.former, lambda run: _share(part, run.times) >= least)
+
     def events(self, *names: str) -> Iterator[dict[str, Any]]:
         """Yield events with these names, oldest first. Skip damaged events."""
         for event in self.job.events:
@@ -105,10 +114,11 @@ def _is_sound(figures: TypeUse | TimeUse) -> bool:
     return all(math.isfinite(each) and each >= 0 for each in values if isinstance(each, (int, float)))
 
 
-def total(times: TimeUse) -> float:
-    """Return the seconds from the submission to the end, without the time in which the job was suspended."""
+def _share(part: Callable[[TimeUse], float], times: TimeUse) -> float:
+    """Return the share of a part in the time from the submission to the end, except for suspensions."""
     before = times.waiting + times.localisation + times.start
-    return before + times.training + times.restarts + times.end
+    total = before + times.training + times.restarts + times.end
+    return part(times) / total if total > 0 else 0.0
 
 
 def confidence(saying: int, of: int) -> Confidence:
@@ -116,6 +126,11 @@ def confidence(saying: int, of: int) -> Confidence:
     if saying >= _SEVERAL and saying >= _MOST * of:
         return Confidence.HIGH
     return Confidence.MEDIUM if saying > 1 and saying >= of / 2 else Confidence.LOW
+
+
+def agreement(others: Collection[T], agrees: Callable[[T], bool]) -> Confidence:
+    """Return the confidence in advice that this application supports, and those of ``others`` for which ``agrees``."""
+    return confidence(1 + sum(map(agrees, others)), 1 + len(others))
 
 
 class Rule(ABC):
