@@ -14,7 +14,7 @@ from tests.cli.conftest import Tony
 from tests.hooks.jobs import ended, identity, job, running
 from tests.owners import own
 from tests.waiting import until
-from tony_provider.cluster.garbage import CannotJudge, Garbage, GarbageItem
+from tony_provider.cluster.garbage import CannotJudge, Garbage, GarbageItem, GarbageKind, TrainingItem
 from tony_provider.cluster.records.summary import JobSummary, PreviousRuns
 from tony_provider.cluster.submission.preparation import SubmissionRequest
 from tony_provider.cluster.training.checkpoint_chains import CheckpointChains, new_chain
@@ -404,9 +404,7 @@ def test_what_has_gone_before_an_error_mocked_is_told(
 def test_what_cannot_be_removed_is_said(store: Store, tony: Tony, monkeypatch: pytest.MonkeyPatch) -> None:
     store.train("train")
     store.age()
-    changed = GarbageItem(
-        "file:///x/chain-0001", next(iter(store.hook.garbage().look(before()))).kind, identity(store.hook), 1, 1
-    )
+    changed = TrainingItem("file:///x/chain-0001", GarbageKind.CHAIN, 1, 1, identity=identity(store.hook))
     [removed] = store.hook.garbage().remove([changed], before())
     assert removed.problem == "it has changed meanwhile"
 
