@@ -28,7 +28,6 @@ from tony_provider.cluster.records.summary import (
 )
 from tony_provider.cluster.training.identity import Identity
 from tony_provider.exceptions import TonySpecError
-from tony_provider.operators.submission import OperatorArguments
 from tony_provider.operators.try_state import StateStore, TaskInstanceInfo
 from tony_provider.run_dates import known_run_date
 from tony_provider.runtime.common.clock import epoch_ms
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from tony_provider.hooks.tony import TonyHook
+    from tony_provider.operators.tony import TonyTrainOperator
 
 
 READ_SECONDS = 5.0  # time limit of the cluster and the store
@@ -75,7 +75,7 @@ class Summaries:
     Raises only exceptions that interrupt a task.
     """
 
-    def __init__(self, task: OperatorArguments, context: Context, run: TaskInstanceInfo) -> None:
+    def __init__(self, task: TonyTrainOperator, context: Context, run: TaskInstanceInfo) -> None:
         self._task = task
         self._hook = task.hook
         self._log = task.log
@@ -217,7 +217,7 @@ KEPT = 20  # summaries of one task instance: each clearing may add one
 class SummaryKeeper(Summaries):
     """Stores the summaries in Airflow, for its pages."""
 
-    def __init__(self, task: OperatorArguments, context: Context, run: TaskInstanceInfo, store: StateStore) -> None:
+    def __init__(self, task: TonyTrainOperator, context: Context, run: TaskInstanceInfo, store: StateStore) -> None:
         super().__init__(task, context, run)
         self._store = store
 

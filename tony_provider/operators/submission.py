@@ -1,17 +1,15 @@
 """Build the submission of a training from the operator's arguments.
 
-Renders secrets, merges the layers of the job, and resolves the origin of its checkpoints. ``OperatorArguments``
-describes the operator for the modules of a try.
+Renders secrets, merges the layers of the job, and resolves the origin of its checkpoints.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import yaml
@@ -35,62 +33,12 @@ from tony_provider.runtime.parsing.parse import DEFAULT, Layer, Layers, check_ov
 from tony_provider.runtime.parsing.reader import suggestion
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import DAG, BaseTrigger, Context
-    from airflow.sdk.types import Logger
-    from jinja2 import Environment
+    from airflow.providers.common.compat.sdk import DAG, Context
 
-    from tony_provider.watching.kill_switch import KillSwitch
+    from tony_provider.operators.tony import TonyTrainOperator
 
 
-class OperatorArguments(Protocol):
-    """The training operator as ``TrainingTry`` uses it. The operator's docstring describes the arguments."""
-
-    # The arguments of the operator.
-    task_id: str
-    template_fields: Sequence[str]
-    tony_conn_id: str
-    job: Mapping[str, Any] | str
-    overrides: Mapping[str, Any] | str | None
-    proxy_user: str | None
-    secrets: Mapping[str, str] | None
-    wait_for_completion: bool
-    deferrable: bool
-    poll_interval: float
-    resume: str
-    resume_from: Mapping[str, Any] | str | None
-    warm_start: str | None
-    checkpoint_key: str | None
-    mlflow: Mapping[str, Any] | str | None
-    durable: bool
-    apply_advice: bool | Mapping[str, Mapping[str, Any]]
-    on_kill_action: Literal["kill", "keep"]
-    execution_timeout: timedelta | None
-    show_output: Literal["leader", False] | list[str]
-    # State of the training within this process.
-    switch: KillSwitch
-    has_links: bool
-    is_rendered: bool
-    has_secret_values: bool
-    told: dict[str, Any] | None
-
-    @property
-    def dag_id(self) -> str: ...
-    @property
-    def hook(self) -> TonyHook: ...
-    @property
-    def log(self) -> Logger: ...
-    @property
-    def dag(self) -> DAG: ...
-
-    def get_template_env(self) -> Environment: ...
-    def parse_job(self, secrets: Collection[str]) -> JobSpec: ...
-    def sent(self, job: JobSpec) -> AbstractContextManager[JobSpec]: ...
-    def answer(self, context: Context, result: dict[str, Any]) -> Any: ...
-    def render_texts(self, values: Mapping[str, Any], context: Context) -> dict[str, Any]: ...
-    def defer(self, *, trigger: BaseTrigger, method_name: str, timeout: timedelta | None) -> NoReturn: ...
-
-
-def render_secrets(task: OperatorArguments, context: Context) -> dict[str, str]:
+def render_secrets(task: TonyTrainOperator, context: Context) -> dict[str, str]:
     """Return the secrets' values by name, for the task's processes. Call this in each process of the Airflow task.
 
     Each process masks the values in its own log. Only texts of the DAG's author are rendered as templates; values that
@@ -175,7 +123,7 @@ def check_shown(wanted: Sequence[str], job: JobSpec) -> None:
 
 
 def request_of(
-    task: OperatorArguments, run: TaskInstanceInfo, job: JobSpec, sent: JobSpec, secrets: Mapping[str, str]
+    task: TonyTrainOperator, run: TaskInstanceInfo, job: JobSpec, sent: JobSpec, secrets: Mapping[str, str]
 ) -> SubmissionRequest:
     """Return the submission of ``task`` in ``run``, from its rendered arguments. ``sent``: the job as it is submitted.
 
@@ -304,7 +252,7 @@ def _number(given: Mapping[str, Any], key: str) -> int | None:
 _UNRENDERED = ("{{", "{%")
 
 
-def print_submission(task: OperatorArguments) -> None:
+def print_submission(task: TonyTrainOperator) -> None:
     """See ``TonyTrainOperator.dry_run``."""
     task = _without_templates(task)
     secrets = dict.fromkeys(task.secrets or {}, MASK)
@@ -316,7 +264,7 @@ def print_submission(task: OperatorArguments) -> None:
     print(yaml.safe_dump(attrs.asdict(found), sort_keys=False, width=120))  # noqa: T201 - output of the dry run
 
 
-def _without_templates(task: OperatorArguments) -> OperatorArguments:
+def _without_templates(task: TonyTrainOperator) -> TonyTrainOperator:
     """Return a copy of the task with the job of its file, and with the plain texts of all literals.
 
     The copy's training begins at step 0 if only a run knows the checkpoint that the training begins with.

@@ -37,7 +37,7 @@ from tony_provider.operators import try_state
 from tony_provider.operators.advice import Adviser
 from tony_provider.operators.job_summaries import Summaries, SummaryKeeper
 from tony_provider.operators.outcome import Outcome, RemainingOutput, failure, with_own_outputs
-from tony_provider.operators.submission import OperatorArguments, check_shown, render_secrets, request_of
+from tony_provider.operators.submission import check_shown, render_secrets, request_of
 from tony_provider.operators.telemetry import Telemetry
 from tony_provider.operators.try_state import (
     StateStore,
@@ -82,6 +82,8 @@ from tony_provider.watching.token_refresher import TokenRefresher
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
     from airflow.sdk.types import Logger
+
+    from tony_provider.operators.tony import TonyTrainOperator
 
 
 @attrs.frozen
@@ -195,7 +197,7 @@ OPTIONAL = ("overrides", "name", "yarn_queue", "proxy_user", "resume_from", "war
 class TrainingTry:
     """One try of a training task, in one of its processes: a deferred task resumes in another process."""
 
-    def __init__(self, task: OperatorArguments, context: Context) -> None:
+    def __init__(self, task: TonyTrainOperator, context: Context) -> None:
         empty_to_none(task, OPTIONAL)
         self._task = task
         self._context = context
