@@ -10,10 +10,12 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
+from functools import partial
 
 import attrs
 
 from tony_provider.cluster.errors import ClusterError
+from tony_provider.runtime.common.concurrency import run_in_threads
 from tony_provider.runtime.storage.errors import StorageError
 
 
@@ -123,23 +125,11 @@ def run_checks(checks: Sequence[Check], seconds: float) -> list[Finding]:
     Libraries that resolve names and read tickets have no deadline, so each check has a daemon thread that may outlive
     the call.
     """
-    found: dict[int, list[Finding]] = {}
-
-    def act(index: int, check: Check) -> None:
-        found[index] = _findings(check)
-
-    threads = [
-        threading.Thread(target=act, args=(index, check), name=_NAME, daemon=True) for index, check in enumerate(checks)
-    ]
-    deadline = time.monotonic() + seconds
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(max(0.0, deadline - time.monotonic()))
+    calls = run_in_threads([partial(_findings, check) for check in checks], seconds, _NAME)
     return [
         finding
-        for index, check in enumerate(checks)
-        for finding in found.get(index, [_unfinished(check.what, seconds)])
+        for check, call in zip(checks, calls, strict=True)
+        for finding in (call.result() if call.done() else [_unfinished(check.what, seconds)])
     ]
 
 

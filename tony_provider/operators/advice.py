@@ -8,7 +8,6 @@ is logged, and the job is as the DAG specifies.
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from tony_provider.cluster.records.summary import Advice, JobSummary, PreviousRu
 from tony_provider.cluster.submission.preparation import SubmissionRequest
 from tony_provider.cluster.training.identity import Identity
 from tony_provider.hooks.tony import TonyHook
+from tony_provider.runtime.common.concurrency import run_in_threads
 from tony_provider.runtime.common.quantities import count
 from tony_provider.runtime.parsing.parse import parse_job
 from tony_provider.runtime.protocol.status import FailureKind, JobState, JobStatus
@@ -76,19 +76,12 @@ class Adviser:
 
     def _in_time(self, without: str, act: Callable[[], object]) -> bool:
         """Return whether ``act`` has ended within SECONDS, and log its errors."""
-
-        def run() -> None:
-            try:
-                act()
-            except Exception as error:  # noqa: BLE001 - the task is more important than its advice
-                self.log.warning("%s: %s", without, str(error) or repr(error))
-
-        thread = threading.Thread(target=run, name="tony-advice", daemon=True)
-        thread.start()
-        thread.join(SECONDS)
-        if thread.is_alive():
+        [call] = run_in_threads([act], SECONDS, "tony-advice")
+        if not call.done():
             self.log.warning("%s: the store has not answered within %g s", without, SECONDS)
-        return not thread.is_alive()
+        elif error := call.exception():  # the task is more important than its advice
+            self.log.warning("%s: %s", without, str(error) or repr(error))
+        return call.done()
 
     def _conclude(self, application_id: str, judged: EndedJobAdvice) -> None:
         from tony_provider.advice.advise import advice_lines, advise

@@ -6,7 +6,6 @@ If parts of it cannot be read, the task logs a warning and continues after a few
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -31,6 +30,7 @@ from tony_provider.exceptions import TonySpecError
 from tony_provider.operators.try_state import StateStore, TaskInstanceInfo
 from tony_provider.run_dates import known_run_date
 from tony_provider.runtime.common.clock import epoch_ms
+from tony_provider.runtime.common.concurrency import run_in_threads
 from tony_provider.runtime.protocol.status import JobStatus
 from tony_provider.runtime.storage.errors import StorageError
 
@@ -184,25 +184,17 @@ class Summaries:
     def _in_time(self, seconds: float, what: str, who: str, act: Callable[[], T]) -> T | None:
         """Return the result of ``act``, or None after a warning if it fails or exceeds ``seconds``.
 
-        ``who`` names the peer for the warning. An abandoned thread does not prevent the process from ending.
+        ``who`` names the peer for the warning.
         """
-        found: list[T] = []
-        problems: list[str] = [f"{who} has not answered within {seconds:g} s"]
-
-        def run() -> None:
-            try:
-                found.append(act())
-            except Exception as error:  # noqa: BLE001 - the task is worth more than its summary
-                problems[:] = [str(error) or type(error).__name__]
-            else:
-                problems.clear()
-
-        thread = threading.Thread(target=run, name="tony-summary", daemon=True)
-        thread.start()
-        thread.join(seconds)
-        for problem in problems[:1]:
-            self._log.warning("The summary of the job cannot be %s: %s", what, problem)
-        return found[0] if found else None
+        [call] = run_in_threads([act], seconds, "tony-summary")
+        if not call.done():
+            problem = f"{who} has not answered within {seconds:g} s"
+        elif error := call.exception():  # the task is worth more than its summary
+            problem = str(error) or type(error).__name__
+        else:
+            return call.result()
+        self._log.warning("The summary of the job cannot be %s: %s", what, problem)
+        return None
 
 
 def _with(status: JobStatus | None, history: JobHistory) -> JobHistory:

@@ -1,4 +1,4 @@
-"""Blocking and asynchronous work with limits: cancellation, timeouts, bounded parallelism, retries with pauses."""
+"""Blocking and asynchronous work with limits: cancellation, deadlines, bounded parallelism, retries with pauses."""
 
 from __future__ import annotations
 
@@ -41,6 +41,28 @@ async def wait_with_timeout(work: Awaitable[T], seconds: Optional[float]) -> T:
 
 
 R = TypeVar("R")
+
+
+def run_in_threads(functions: Iterable[Callable[[], R]], seconds: float, name: str) -> list[Future[R]]:
+    """Call each function in a daemon thread, wait for them for at most ``seconds``, and return their futures in order.
+
+    A call that has not ended by then goes on, and does not prevent the process from ending. Use this for libraries
+    without deadlines, such as those that resolve names. ``name``: name of the threads.
+    """
+    futures: list[Future[R]] = []
+    for function in functions:
+        future: Future[R] = Future()
+        threading.Thread(target=_complete, args=(future, function), name=name, daemon=True).start()
+        futures.append(future)
+    wait(futures, seconds)
+    return futures
+
+
+def _complete(future: Future[R], function: Callable[[], R]) -> None:
+    try:
+        future.set_result(function())
+    except BaseException as error:  # noqa: BLE001 - it is the caller's
+        future.set_exception(error)
 
 
 def in_parallel(work: Callable[[T], R], things: Iterable[T], workers: int, name: str) -> Iterator[R]:
