@@ -15,6 +15,7 @@ import attrs
 import yaml
 from airflow.sdk.log import mask_secret
 
+from tony_provider.arguments import expect_keys, text_of
 from tony_provider.cluster.settings import Presets
 from tony_provider.cluster.submission.preparation import SubmissionRequest
 from tony_provider.cluster.training.identity import Identity
@@ -30,7 +31,6 @@ from tony_provider.runtime.common.text import MASK, SHORTEST_SECRET
 from tony_provider.runtime.jobspec.model import TENSORBOARD, JobSpec
 from tony_provider.runtime.jobspec.problems import SpecError, shown
 from tony_provider.runtime.parsing.parse import DEFAULT, Layer, Layers, check_overrides, load_source, merge, parse_job
-from tony_provider.runtime.parsing.reader import suggestion
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import DAG, Context
@@ -212,13 +212,14 @@ def _training(hook: TonyHook, run: TaskInstanceInfo, given: Any, checkpoint_key:
             "resume_from: should be a mapping with a run_id, or the URI of a checkpoint chain or checkpoint, not "
             f"{shown(given)}"
         )
-    if unknown := sorted(set(given) - set(_KEYS)):
-        hint = suggestion(unknown[0], _KEYS)
-        raise TonySpecError(f"resume_from: {shown(unknown[0])} is not known{hint}; it may hold {', '.join(_KEYS)}")
-    if not (run_id := _text(given, "run_id")):
+    expect_keys("resume_from", given, _KEYS)
+    run_id, dag_id, task_id, key = (
+        text_of("resume_from", given, each) for each in ("run_id", "dag_id", "task_id", "checkpoint_key")
+    )
+    if run_id is None:
         return None  # a template that found no run
-    dag_id, task_id = _text(given, "dag_id") or run.dag_id, _text(given, "task_id") or run.task_id
-    key, index = _text(given, "checkpoint_key"), _number(given, "map_index")
+    dag_id, task_id = dag_id or run.dag_id, task_id or run.task_id
+    index = _number(given, "map_index")
     if key is not None and index is not None:
         raise TonySpecError("resume_from: map_index and checkpoint_key are both given; keep one of them")
     if key is None and index is None and (dag_id, task_id) == (run.dag_id, run.task_id):
@@ -230,13 +231,6 @@ def _training(hook: TonyHook, run: TaskInstanceInfo, given: Any, checkpoint_key:
         map_index=-1 if index is None else index,
         checkpoint_key=key,
     )
-
-
-def _text(given: Mapping[str, Any], key: str) -> str | None:
-    value = given.get(key)
-    if value is not None and not isinstance(value, str):
-        raise TonySpecError(f"resume_from.{key}: should be text, not {shown(value)}")
-    return value or None
 
 
 def _number(given: Mapping[str, Any], key: str) -> int | None:

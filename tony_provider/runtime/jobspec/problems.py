@@ -100,3 +100,15 @@ def map_leaves(value: Any, function: Callable[[str, Any], Any], path: str = "") 
     if isinstance(value, list):
         return [map_leaves(each, function, item(path, index)) for index, each in enumerate(value)]
     return function(path, value)
+
+
+def flattened(value: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+    """Return the values of nested mappings by their paths, such as ``tasks.worker.memory``.
+
+    A list is one value, because its items cannot be matched between documents. So is an empty mapping.
+    """
+    found: dict[str, Any] = {}
+    for key, each in value.items():
+        below = f"{path}.{key}" if path else str(key)
+        found |= flattened(each, below) if isinstance(each, Mapping) and each else {below: each}
+    return found
