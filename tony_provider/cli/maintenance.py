@@ -17,12 +17,12 @@ from rich.progress import track
 from tony_provider.cli.command import NotFound, age_of, command, hook_of, print_rows, say, seconds_of
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.cluster.garbage import Garbage, GarbageItem, RemovedGarbage
-from tony_provider.cluster.records.summary import JobSummary, RunFacts, summarize
+from tony_provider.cluster.records.summary import JobSummary, summarize
 from tony_provider.cluster.training.applications import ApplicationRef
 from tony_provider.cluster.training.identity import Identity
 from tony_provider.compat import PORTAL
 from tony_provider.hooks.tony import TonyHook
-from tony_provider.operators.job_summaries import KEPT, application_facts, submitted_by
+from tony_provider.operators.job_summaries import KEPT, begun_summary, submitted_by
 from tony_provider.operators.try_state import TaskInstanceInfo
 from tony_provider.runtime.common.clock import moment
 from tony_provider.runtime.common.quantities import size
@@ -218,15 +218,4 @@ def _summary(
     application, history = hook.application(application_id), hook.history(identity, application_id)
     if application is None and history.status is None:
         return None
-    facts = RunFacts(
-        **application_facts(hook, identity, application_id),
-        dag_id=run.dag_id,
-        run_id=run.run_id,
-        task_id=run.task_id,
-        map_index=run.map_index,
-        try_number=run.try_number,
-        run_date=run_date,
-        tony_conn_id=hook.tony_conn_id,
-        proxy_user=hook.proxy_user,
-    )
-    return summarize(facts, history, application)
+    return summarize(begun_summary(hook, identity, application_id, run, run_date), history, application)

@@ -15,7 +15,7 @@ import attrs
 
 from tony_provider.cluster.errors import ClusterError
 from tony_provider.cluster.records.history import JobHistory
-from tony_provider.cluster.records.summary import Advice, JobSummary, PreviousRuns, RunFacts, summarize
+from tony_provider.cluster.records.summary import Advice, JobSummary, PreviousRuns, summarize
 from tony_provider.cluster.submission.preparation import SubmissionRequest
 from tony_provider.cluster.training.identity import Identity
 from tony_provider.hooks.tony import TonyHook
@@ -179,7 +179,7 @@ class Adviser:
 
 def _without_curves(job: JobHistory, application_dir: str, advice: list[Advice]) -> JobSummary:
     labels = job.labels
-    facts = RunFacts(
+    begun = JobSummary(
         application_id=job.application_id,
         application_dir=application_dir,
         dag_id=labels.get("dag_id", ""),
@@ -187,7 +187,7 @@ def _without_curves(job: JobHistory, application_dir: str, advice: list[Advice])
         task_id=labels.get("task_id", ""),
         map_index=int(labels.get("map_index", -1)),
     )
-    return summarize(facts, attrs.evolve(job, samples=[]), advice=advice)
+    return summarize(begun, attrs.evolve(job, samples=[]), advice=advice)
 
 
 def _words(request: SubmissionRequest, change: dict[str, Any]) -> str:
