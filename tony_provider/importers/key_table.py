@@ -51,7 +51,7 @@ class ImportedJob:
     source: str  # file or call that was read
     job: Mapping[str, Any]  # a valid job specification
     arguments: Mapping[str, Any]  # arguments of the DAG's task, such as retries, for which a job has no keys
-    left: Sequence[NotCarriedOver]
+    left_out: Sequence[NotCarriedOver]
 
 
 KeyPath = tuple[str, ...]
@@ -70,12 +70,12 @@ class Draft:
     def __init__(self) -> None:
         self.job: dict[str, Any] = {}
         self.arguments: dict[str, Any] = {}
-        self.left: list[NotCarriedOver] = []
+        self.left_out: list[NotCarriedOver] = []
         self.origins: dict[KeyPath, str] = {}
         self.no_command: dict[str, str] = {}  # task type -> where the other system has its command
         self.exports = ""  # prefix of every command
         self._types: dict[str, str] = {}  # their name -> ours
-        self._told: set[str] = set()  # repr of each item in ``left``
+        self._told: set[str] = set()  # repr of each item in ``left_out``
         self._added: set[tuple[KeyPath, str]] = set()  # elements added to lists
 
     def put(self, path: KeyPath | str, value: Any, key: str, names: Sequence[str] = ()) -> None:
@@ -115,9 +115,9 @@ class Draft:
         for name, value in given.items():
             variable = f"{key}{separator}{name}"
             if str(name).startswith(OWN_ENV_PREFIX):
-                self.leave(variable, f"names that begin with {OWN_ENV_PREFIX} are ours")
+                self.leave_out(variable, f"names that begin with {OWN_ENV_PREFIX} are ours")
             elif not ENV_NAME.fullmatch(str(name)):
-                self.leave(variable, "is no name of a variable")
+                self.leave_out(variable, "is no name of a variable")
             else:
                 taken[name] = str(value)
                 self.put((*above, "env", name), taken[name], variable)
@@ -145,13 +145,13 @@ class Draft:
         for name, task in self.tasks.items():
             for other in [each for each in task.get("after", {}) if each not in self.tasks]:
                 path = ("tasks", name, "after", other)
-                self.leave(self.origins[path], f"{other} is not there", self.remove(path))
+                self.leave_out(self.origins[path], f"{other} is not there", self.remove(path))
 
-    def leave_servers(self, section: str) -> None:
+    def report_servers(self, section: str) -> None:
         """Report task types that others depend on: they may be servers that never end by themselves."""
         needed = {other for task in self.tasks.values() for other in task.get("after", {})}
         if servers := [theirs for theirs, ours in self._types.items() if ours in needed]:
-            self.leave(
+            self.leave_out(
                 f"{section}.{servers[0]}",
                 "the job waits for it to end; if it serves the others and never ends by itself, give it "
                 "`role: sidecar`",
@@ -169,12 +169,12 @@ class Draft:
         places = [self.job, *self.tasks.values()]
         return list(dict.fromkeys(str(each) for place in places for each in place.get("files") or []))
 
-    def leave(self, key: str, why: str, value: object = NOT_GIVEN) -> None:
+    def leave_out(self, key: str, why: str, value: object = NOT_GIVEN) -> None:
         """Record once that their key is not carried over."""
-        left = NotCarriedOver(key, why, value)
-        if repr(left) not in self._told:
-            self._told.add(repr(left))
-            self.left.append(left)
+        item = NotCarriedOver(key, why, value)
+        if repr(item) not in self._told:
+            self._told.add(repr(item))
+            self.left_out.append(item)
 
     @property
     def tasks(self) -> dict[str, dict[str, Any]]:
@@ -190,7 +190,7 @@ class Draft:
                 ours = f"{ours[: _MOST_LETTERS - 1]}x"
             self._types[name] = ours
             if ours != name:
-                self.leave(name, f"is called {ours}: a task type's name has lower-case letters, digits and _")
+                self.leave_out(name, f"is called {ours}: a task type's name has lower-case letters, digits and _")
         return self._types[name]
 
     def known_type(self, name: str) -> str | None:
@@ -204,7 +204,7 @@ class Draft:
         """
         if name == PREPARE:
             self._types.setdefault(name, "prepare_service")
-            self.leave(name, "is called prepare_service: all others wait for a task type named prepare")
+            self.leave_out(name, "is called prepare_service: all others wait for a task type named prepare")
         ours = self.task_type(name)
         if ours in _SERVICE_ROLES:
             self.put(("tasks", ours, "role"), Role.WORKER.value, name)
@@ -245,7 +245,7 @@ class KeyRule:
     why: str = ""  # reason, if the key is not carried over
 
 
-def to(here: str, read: Callable[[Any], Any] = lambda value: value) -> KeyRule:
+def mapped_to(here: str, read: Callable[[Any], Any] = lambda value: value) -> KeyRule:
     """Return a rule that sets our key to ``read`` of their value, unless that is None."""
 
     def carry(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
@@ -266,17 +266,17 @@ def argument(name: str, read: Callable[[Any], Any] = lambda value: value) -> Key
     return KeyRule(name, carry)
 
 
-def left(why: str, here: str = "") -> KeyRule:
+def left_out(why: str, here: str = "") -> KeyRule:
     """Return a rule that lists the key as not carried over. ``here`` is our key with a similar purpose."""
-    return KeyRule(here, lambda draft, key, value, _names: draft.leave(key, why, value), why)
+    return KeyRule(here, lambda draft, key, value, _names: draft.leave_out(key, why, value), why)
 
 
-def by(carry: Carry, here: str) -> KeyRule:
+def carried_by(carry: Carry, here: str) -> KeyRule:
     """Return a rule that calls ``carry``, for keys that need more than a conversion."""
     return KeyRule(here, carry)
 
 
-def elsewhere(here: str) -> KeyRule:
+def handled_elsewhere(here: str) -> KeyRule:
     """Return a rule that does nothing, because the importer reads the key together with others."""
     return KeyRule(here, lambda _draft, _key, _value, _names: None)
 
@@ -311,7 +311,7 @@ class Keys:
         try:
             rule.carry(draft, told, value, names)
         except BadValue as error:
-            draft.leave(told, str(error), value)
+            draft.leave_out(told, str(error), value)
         return True
 
     def carry_options(
@@ -320,7 +320,7 @@ class Keys:
         """Apply the rules to keys and values. List keys without a rule as ``unknown``, after ``prefix``."""
         for key, value in given:
             if not self.carry(draft, key, value):
-                draft.leave(f"{prefix}{key}", f"{unknown}{self.hint(key)}", value)
+                draft.leave_out(f"{prefix}{key}", f"{unknown}{self.hint(key)}", value)
 
     def carry_all(self, draft: Draft, plain: Mapping[str, Any], above: str = "") -> None:
         """Apply the rules to all keys of a mapping, at any depth. Unknown keys with a value are listed."""
@@ -331,7 +331,7 @@ class Keys:
             if isinstance(value, Mapping) and self._leads_on(key):
                 self.carry_all(draft, value, f"{key}.")
             else:
-                draft.leave(key.replace(_DOT, "."), f"unknown key{self.hint(key)}", value)
+                draft.leave_out(key.replace(_DOT, "."), f"unknown key{self.hint(key)}", value)
 
     def hint(self, key: str) -> str:
         """Return a suggestion for a mistyped key, such as ``; did you mean x?``, or an empty string."""

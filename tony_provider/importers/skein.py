@@ -16,15 +16,15 @@ from tony_provider.importers.key_table import (
     NotImportable,
     argument,
     boolean,
-    by,
-    elsewhere,
-    left,
+    carried_by,
+    handled_elsewhere,
+    left_out,
+    mapped_to,
     mapping,
     memory,
     nested_mapping,
     number,
     positive_or_none,
-    to,
     user,
 )
 
@@ -39,7 +39,7 @@ def _script(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
     text = " && ".join(lines).strip()
     draft.put((*_place(draft, names), "command"), for_sh(text), key)
     if found := _SKEIN.search(text):
-        draft.leave(
+        draft.leave_out(
             key,
             f"calls `{found[0]}`, and nothing of Skein's runs here: tasks find each other in TONY_CLUSTER_SPEC, and "
             "the job ends when they have; `airflow tony notebook` starts Jupyter, `framework: ray` Ray",
@@ -54,10 +54,10 @@ def _place(draft: Draft, names: Sequence[str]) -> KeyPath:
 def _files(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
     given_files = _named_files(value)
     if given_files is None:
-        draft.leave(key, "should be a mapping of names to files", value)
+        draft.leave_out(key, "should be a mapping of names to files", value)
         return
     if _is_nobodys(draft, names):
-        draft.leave(key, _NOBODY, value)
+        draft.leave_out(key, _NOBODY, value)
         return
     for target, given in given_files.items():
         file = given if isinstance(given, Mapping) else {"source": given}
@@ -67,7 +67,7 @@ def _files(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
         draft.add_file((*_place(draft, names), "archives" if is_archive else "files"), source, str(target), key)
         for option in ("visibility", "size", "timestamp"):
             if option in file:
-                draft.leave(f"{key}.{target}.{option}", "files are staged by their content, for this user alone")
+                draft.leave_out(f"{key}.{target}.{option}", "files are staged by their content, for this user alone")
 
 
 def _named_files(value: Any) -> Mapping[str, Any] | None:
@@ -90,7 +90,7 @@ def _is_nobodys(draft: Draft, names: Sequence[str]) -> bool:
 
 def _env(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
     if _is_nobodys(draft, names):
-        draft.leave(key, _NOBODY, value)
+        draft.leave_out(key, _NOBODY, value)
         return
     draft.put_environment(_place(draft, names), mapping(value), key)
 
@@ -108,10 +108,10 @@ def _restarts(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
         return
     budget = _MANY if given < 0 else given
     if given < 0:
-        draft.leave(key, f"any number of them is {_MANY} here; restarts after progress cost nothing", value)
+        draft.leave_out(key, f"any number of them is {_MANY} here; restarts after progress cost nothing", value)
     before = draft.get("restart.budget")
     if before not in (None, budget):
-        draft.leave(
+        draft.leave_out(
             key, f"`restart.budget` is the job's: {max(before, budget)}, which is that of another service", value
         )
     draft.put("restart.budget", max(before or 0, budget), key)
@@ -120,7 +120,7 @@ def _restarts(draft: Draft, key: str, value: Any, names: Sequence[str]) -> None:
 def _failures(draft: Draft, key: str, value: Any, _names: Sequence[str]) -> None:
     if boolean(value):
         why = "its failure fails the job; `role: sidecar` is only reported, `tolerated_failures` bounds them"
-        draft.leave(key, why, value)
+        draft.leave_out(key, why, value)
 
 
 def _of_master(name: str, read: Callable[[Any], Any]) -> Carry:
@@ -141,47 +141,47 @@ _ACL = "the page of the job is for those of `acls.view`"
 
 KEYS = Keys(
     {
-        "name": to("name"),
-        "queue": to("queue"),
+        "name": mapped_to("name"),
+        "queue": mapped_to("queue"),
         "user": argument("proxy_user", user),
-        "node_label": to("node_label", lambda value: value or None),
-        "tags": to("tags"),
-        "max_attempts": to("am.attempts", positive_or_none),
-        "file_systems": left("`hadoop: true` in the job, and `other_hdfs` of the connection", "other_hdfs"),
-        "acls.enable": left("`acls` counts on clusters that heed access lists"),
-        "acls.view_users": to("acls.view.users"),
-        "acls.view_groups": to("acls.view.groups"),
-        "acls.modify_users": to("acls.modify.users"),
-        "acls.modify_groups": to("acls.modify.groups"),
-        "acls.ui_users": left(_ACL, "acls.view"),
-        "acls.ui_groups": left(_ACL, "acls.view"),
-        "master.resources.memory": by(_of_master("memory", memory), "am.memory"),
-        "master.resources.vcores": by(_of_master("vcores", number), "am.vcores"),
-        "master.resources.gpus": left("nothing of the user's runs in the master"),
-        "master.resources.fpgas": left("nothing of the user's runs in the master"),
-        "master.script": by(_script, "tasks.chief.command"),
-        "master.files": by(_files, "files"),
-        "master.env": by(_env, "tasks.chief.env"),
-        "master.security": left("certificates are made for each application"),
-        "master.log_level": left("nothing to set"),
-        "master.log_config": left("nothing to set"),
-        "services.<type>.resources.memory": to("tasks.<type>.memory", memory),
-        "services.<type>.resources.vcores": to("tasks.<type>.vcores", number),
-        "services.<type>.resources.gpus": to("tasks.<type>.gpus", positive_or_none),
-        "services.<type>.resources.fpgas": by(_fpgas, "tasks.<type>.resources"),
-        "services.<type>.instances": to("tasks.<type>.instances", number),
-        "services.<type>.script": by(_script, "tasks.<type>.command"),
-        "services.<type>.commands": by(_script, "tasks.<type>.command"),
-        "services.<type>.files": by(_files, "files"),
-        "services.<type>.env": by(_env, "tasks.<type>.env"),
-        "services.<type>.depends": by(_depends, "tasks.<type>.after"),
-        "services.<type>.max_restarts": by(_restarts, "restart.budget"),
-        "services.<type>.allow_failures": by(_failures, "tolerated_failures"),
-        "services.<type>.node_label": to("tasks.<type>.node_label", lambda value: value or None),
-        "services.<type>.nodes": to("tasks.<type>.placement.nodes"),
-        "services.<type>.racks": to("tasks.<type>.placement.racks"),
-        "services.<type>.relax_locality": elsewhere("tasks.<type>.placement.required"),
-        "services": elsewhere("tasks"),
+        "node_label": mapped_to("node_label", lambda value: value or None),
+        "tags": mapped_to("tags"),
+        "max_attempts": mapped_to("am.attempts", positive_or_none),
+        "file_systems": left_out("`hadoop: true` in the job, and `other_hdfs` of the connection", "other_hdfs"),
+        "acls.enable": left_out("`acls` counts on clusters that heed access lists"),
+        "acls.view_users": mapped_to("acls.view.users"),
+        "acls.view_groups": mapped_to("acls.view.groups"),
+        "acls.modify_users": mapped_to("acls.modify.users"),
+        "acls.modify_groups": mapped_to("acls.modify.groups"),
+        "acls.ui_users": left_out(_ACL, "acls.view"),
+        "acls.ui_groups": left_out(_ACL, "acls.view"),
+        "master.resources.memory": carried_by(_of_master("memory", memory), "am.memory"),
+        "master.resources.vcores": carried_by(_of_master("vcores", number), "am.vcores"),
+        "master.resources.gpus": left_out("nothing of the user's runs in the master"),
+        "master.resources.fpgas": left_out("nothing of the user's runs in the master"),
+        "master.script": carried_by(_script, "tasks.chief.command"),
+        "master.files": carried_by(_files, "files"),
+        "master.env": carried_by(_env, "tasks.chief.env"),
+        "master.security": left_out("certificates are made for each application"),
+        "master.log_level": left_out("nothing to set"),
+        "master.log_config": left_out("nothing to set"),
+        "services.<type>.resources.memory": mapped_to("tasks.<type>.memory", memory),
+        "services.<type>.resources.vcores": mapped_to("tasks.<type>.vcores", number),
+        "services.<type>.resources.gpus": mapped_to("tasks.<type>.gpus", positive_or_none),
+        "services.<type>.resources.fpgas": carried_by(_fpgas, "tasks.<type>.resources"),
+        "services.<type>.instances": mapped_to("tasks.<type>.instances", number),
+        "services.<type>.script": carried_by(_script, "tasks.<type>.command"),
+        "services.<type>.commands": carried_by(_script, "tasks.<type>.command"),
+        "services.<type>.files": carried_by(_files, "files"),
+        "services.<type>.env": carried_by(_env, "tasks.<type>.env"),
+        "services.<type>.depends": carried_by(_depends, "tasks.<type>.after"),
+        "services.<type>.max_restarts": carried_by(_restarts, "restart.budget"),
+        "services.<type>.allow_failures": carried_by(_failures, "tolerated_failures"),
+        "services.<type>.node_label": mapped_to("tasks.<type>.node_label", lambda value: value or None),
+        "services.<type>.nodes": mapped_to("tasks.<type>.placement.nodes"),
+        "services.<type>.racks": mapped_to("tasks.<type>.placement.racks"),
+        "services.<type>.relax_locality": handled_elsewhere("tasks.<type>.placement.required"),
+        "services": handled_elsewhere("tasks"),
     }
 )
 _WITHIN = Keys({key: rule for key, rule in KEYS.rules.items() if key != "services"})
@@ -197,12 +197,12 @@ def _knows(source: Source) -> bool:
 def _read(source: Source) -> Draft:
     plain = source.document
     if plain is None:
-        raise NotImportable(f"{source.told}: is no mapping in YAML or JSON")
+        raise NotImportable(f"{source.label}: is no mapping in YAML or JSON")
     draft = Draft()
     draft.put("framework", "standalone", "services")
     services = plain.get("services") or {}
     if not isinstance(services, Mapping):
-        raise NotImportable(f"{source.told}: `services` should be a mapping")
+        raise NotImportable(f"{source.label}: `services` should be a mapping")
     there = {name: service for name, service in services.items() if _is_there(draft, name, service)}
     for name in there:
         draft.put(("tasks", draft.service_type(name), "instances"), 1, name)
@@ -214,21 +214,21 @@ def _read(source: Source) -> Draft:
     draft.share_files()
     draft.remove_absent_dependencies()
     if unsaid := [name for name, service in there.items() if "max_restarts" not in service]:
-        draft.leave(
+        draft.leave_out(
             f"services.{unsaid[0]}.max_restarts",
             "is not given, which is 0 to Skein: a failure ends the application. Here the task starts again, up to "
             "`restart.budget` times (3); `restart: never` of a task type is Skein's rule",
         )
-    draft.leave_servers("services")
+    draft.report_servers("services")
     return draft
 
 
 def _is_there(draft: Draft, name: str, service: object) -> bool:
     if not isinstance(service, Mapping):
-        draft.leave(f"services.{name}", "should be a mapping", service)
+        draft.leave_out(f"services.{name}", "should be a mapping", service)
         return False
     if str(service.get("instances", 1)) == "0":
-        draft.leave(f"services.{name}.instances", "a task type has one at least, so this service is left out", 0)
+        draft.leave_out(f"services.{name}.instances", "a task type has one at least, so this service is left out", 0)
         return False
     return True
 
