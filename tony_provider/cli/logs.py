@@ -12,15 +12,14 @@ from tony_provider.cluster.training.identity import Identity
 from tony_provider.hooks.tony import TonyHook
 from tony_provider.runtime.common import contract
 from tony_provider.runtime.common.quantities import count, size
-from tony_provider.runtime.common.text import LONGEST_LINE, for_terminal
+from tony_provider.runtime.common.text import LONGEST_LINE, end_of_log, for_terminal
 from tony_provider.runtime.protocol.http_messages import read_kept
 from tony_provider.runtime.storage import uris
-from tony_provider.runtime.storage.base import FileStatus
+from tony_provider.runtime.storage.base import FileStatus, read_bytes
 from tony_provider.runtime.storage.errors import StorageNotFound
-from tony_provider.watching.task_output import OutputChunk, OutputFollower, OutputPosition
+from tony_provider.watching.task_output import TAIL, OutputChunk, OutputFollower, OutputPosition
 
 _SECONDS = 10.0  # time limit of a master
-_MOST_KEPT = 64 << 10  # bytes of a kept log that are printed after the end of a task
 _PAUSE = 2.0  # seconds between two polls of a running task
 _AM = "am"  # the application master, in place of a task
 
@@ -68,7 +67,7 @@ def _live(hook: TonyHook, identity: Identity, application_id: str, args: Namespa
 
 def _followers(hook: TonyHook, identity: Identity, application_id: str, task: str | None) -> list[OutputFollower]:
     tasks = _tasks(hook, identity, application_id, task)
-    return [OutputFollower(hook, application_id, each, seconds=_SECONDS) for each in tasks]
+    return [OutputFollower(hook, application_id, each, seconds=_SECONDS, older_masters=True) for each in tasks]
 
 
 def _explain(live: list[OutputFollower]) -> None:
@@ -92,8 +91,12 @@ def _rest(hook: TonyHook, identity: Identity, application_id: str, live: OutputF
     if not wanted:
         return []
     newest = max(wanted, key=lambda file: file.modified_ms)
+    if live.is_of_older_master:
+        # Cut like the master cuts it, so that the end that was seen is found in it.
+        kept = read_bytes(hook.storage(), newest.path, offset=max(0, newest.size - TAIL - 1), length=TAIL + 1)
+        return [OutputChunk(live.rest(end_of_log(kept, TAIL)))]
     shown = live.position.offset if newest.name == contract.log_name(live.task, live.position.attempt or 1) else 0
-    piece = read_kept(hook.storage(), newest.path, shown, _MOST_KEPT)
+    piece = read_kept(hook.storage(), newest.path, shown, TAIL)
     live.position = OutputPosition(live.position.attempt, piece.end)
     return [OutputChunk(piece.data, piece.start - shown)] if piece.data else []
 

@@ -192,8 +192,8 @@ class Cluster(ABC):
     ) -> OutputPiece:
         """Return a task's output in one of its containers from byte ``after`` on, with the job's secrets masked.
 
-        ``attempt`` is the container's number, or None for the newest. Raises MasterOutOfReach if no master answers
-        within ``seconds``, or if it has no such output, and ClusterAuthError.
+        ``attempt`` is the container's number, or None for the newest. Raises NotServed if the master's release does not
+        support this, MasterOutOfReach if no master answers within ``seconds``, ClusterAuthError.
         """
 
     @abstractmethod

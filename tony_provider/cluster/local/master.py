@@ -19,7 +19,7 @@ from requests.adapters import HTTPAdapter
 from urllib3 import HTTPConnectionPool
 from urllib3.connection import HTTPConnection
 
-from tony_provider.cluster.errors import MasterOutOfReach, UnexpectedAnswer
+from tony_provider.cluster.errors import MasterOutOfReach, NotServed, UnexpectedAnswer
 from tony_provider.cluster.http import bounded_request, json_object
 from tony_provider.cluster.interface import Submission
 from tony_provider.cluster.local.application_folder import ApplicationFolder, ApplicationRecord, this_boot, this_host
@@ -124,11 +124,14 @@ def put_to_master(folder: Path, path: str, body: Mapping[str, Any], seconds: flo
 
 
 def get_from_master(folder: Path, path: str, seconds: float) -> bytes:
-    """Return the master's answer to a GET. Raises MasterOutOfReach, also if the master has no such item."""
+    """Return the master's answer to a GET.
+
+    Raises MasterOutOfReach, or its subclass NotServed if the master has no such item.
+    """
     response = _send("GET", folder, path, seconds)
     if not response.ok:
         said = (json_object(response) or {}).get("error", response.status_code)
-        raise MasterOutOfReach(f"the master of {folder.name} has no such thing: {printable(str(said))}")
+        raise NotServed(f"the master of {folder.name} has no such thing: {printable(str(said))}")
     return response.content
 
 

@@ -22,7 +22,7 @@ from tony_provider.cluster.errors import (
     ConnectionProblem,
     JobRejected,
     JobTooLarge,
-    MasterOutOfReach,
+    NotServed,
     SubmissionRefused,
     UnexpectedAnswer,
 )
@@ -329,7 +329,7 @@ class YarnCluster(Cluster):
         try:
             answer = self._masters.get(application_id, http_messages.output_request(task, attempt, after), seconds)
         except UnexpectedAnswer as error:
-            raise MasterOutOfReach(str(error)) from error
+            raise NotServed(str(error)) from error
         with _understanding():
             return from_plain(answer, OutputPiece)
 
