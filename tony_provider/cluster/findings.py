@@ -10,12 +10,10 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
-from functools import partial
 
 import attrs
 
 from tony_provider.cluster.errors import ClusterError
-from tony_provider.runtime.common.concurrency import run_in_threads
 from tony_provider.runtime.storage.errors import StorageError
 
 
@@ -125,11 +123,23 @@ def run_checks(checks: Sequence[Check], seconds: float) -> list[Finding]:
     Libraries that resolve names and read tickets have no deadline, so each check has a daemon thread that may outlive
     the call.
     """
-    calls = run_in_threads([partial(_findings, check) for check in checks], seconds, _NAME)
+    found: dict[int, list[Finding]] = {}
+
+    def act(index: int, check: Check) -> None:
+        found[index] = _findings(check)
+
+    threads = [
+        threading.Thread(target=act, args=(index, check), name=_NAME, daemon=True) for index, check in enumerate(checks)
+    ]
+    deadline = time.monotonic() + seconds
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
     return [
         finding
-        for check, call in zip(checks, calls, strict=True)
-        for finding in (call.result() if call.done() else [_unfinished(check.what, seconds)])
+        for index, check in enumerate(checks)
+        for finding in found.get(index, [_unfinished(check.what, seconds)])
     ]
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import threading
 import time
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +18,6 @@ from tony_provider.cluster.errors import ConnectionProblem, JobRejected, SourceM
 from tony_provider.cluster.open_cluster import OpenCluster
 from tony_provider.cluster.settings import Settings
 from tony_provider.cluster.training.identity import Layout
-from tony_provider.runtime.common.concurrency import run_in_threads
 from tony_provider.runtime.frameworks import get_framework
 from tony_provider.runtime.inputs.finding import BadInputError, find_shards, find_shards_at
 from tony_provider.runtime.inputs.shards import BalancedAssignment, shards_needed, too_few_shards
@@ -222,7 +222,9 @@ class InputSizeScan:
 
     def figures(self) -> dict[str, InputSizes | str]:
         """Return the size of each input by name, or the reason why it is unknown."""
-        run_in_threads([self._look], self._seconds, "tony-inputs")
+        thread = threading.Thread(target=self._look, name="tony-inputs", daemon=True)
+        thread.start()
+        thread.join(self._seconds)
         found = dict(self._found)
         return {name: found.get(name, self._too_long) for name in self._job.inputs}
 

@@ -40,29 +40,29 @@ async def wait_with_timeout(work: Awaitable[T], seconds: Optional[float]) -> T:
     return task.result()
 
 
-R = TypeVar("R")
-
-
-def run_in_threads(functions: Iterable[Callable[[], R]], seconds: float, name: str) -> list[Future[R]]:
+def run_in_threads(functions: Iterable[Callable[[], T]], seconds: float, name: str) -> list[Future[T]]:
     """Call each function in a daemon thread, wait for them for at most ``seconds``, and return their futures in order.
 
     A call that has not ended by then goes on, and does not prevent the process from ending. Use this for libraries
     without deadlines, such as those that resolve names. ``name``: name of the threads.
     """
-    futures: list[Future[R]] = []
+    futures: list[Future[T]] = []
     for function in functions:
-        future: Future[R] = Future()
+        future: Future[T] = Future()
         threading.Thread(target=_complete, args=(future, function), name=name, daemon=True).start()
         futures.append(future)
     wait(futures, seconds)
     return futures
 
 
-def _complete(future: Future[R], function: Callable[[], R]) -> None:
+def _complete(future: Future[T], function: Callable[[], T]) -> None:
     try:
         future.set_result(function())
     except BaseException as error:  # noqa: BLE001 - it is the caller's
         future.set_exception(error)
+
+
+R = TypeVar("R")
 
 
 def in_parallel(work: Callable[[T], R], things: Iterable[T], workers: int, name: str) -> Iterator[R]:

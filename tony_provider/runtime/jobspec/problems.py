@@ -69,18 +69,6 @@ def told(problems: Sequence[object]) -> list[str]:
     return [*found, f"and {more} more"] if more > 0 else found
 
 
-def child(path: str, key: object) -> str:
-    """Return the path of a key below ``path``: ``tasks.worker``, ``env['A B']``."""
-    if isinstance(key, str) and _PLAIN_KEY.fullmatch(key):
-        return f"{path}.{key}" if path else key
-    return f"{path}[{shown(key)}]"
-
-
-def item(path: str, index: int) -> str:
-    """Return the path of a list element: ``files[0]``."""
-    return f"{path}[{index}]"
-
-
 def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the path and the value of each leaf of nested mappings and lists."""
     if isinstance(value, Mapping):
@@ -112,3 +100,15 @@ def flattened(value: Mapping[str, Any], path: str = "") -> dict[str, Any]:
         below = f"{path}.{key}" if path else str(key)
         found |= flattened(each, below) if isinstance(each, Mapping) and each else {below: each}
     return found
+
+
+def child(path: str, key: object) -> str:
+    """Return the path of a key below ``path``: ``tasks.worker``, ``env['A B']``."""
+    if isinstance(key, str) and _PLAIN_KEY.fullmatch(key):
+        return f"{path}.{key}" if path else key
+    return f"{path}[{shown(key)}]"
+
+
+def item(path: str, index: int) -> str:
+    """Return the path of a list element: ``files[0]``."""
+    return f"{path}[{index}]"
