@@ -147,15 +147,17 @@ class Draft:
                 path = ("tasks", name, "after", other)
                 self.leave_out(self.origins[path], f"{other} is not there", self.remove(path))
 
-    def report_servers(self, section: str) -> None:
-        """Report task types that others depend on: they may be servers that never end by themselves."""
+    def report_servers(self, key: str) -> None:
+        """Report a task type that others depend on, because it may be a server that never ends by itself.
+
+        ``key`` names the task type in the message, with ``{theirs}`` or ``{ours}`` in place of its name.
+        """
         needed = {other for task in self.tasks.values() for other in task.get("after", {})}
-        if servers := [theirs for theirs, ours in self._types.items() if ours in needed]:
-            self.leave_out(
-                f"{section}.{servers[0]}",
-                "the job waits for it to end; if it serves the others and never ends by itself, give it "
-                "`role: sidecar`",
-            )
+        for theirs, ours in self._types.items():
+            if ours in needed:
+                why = "the job waits for it to end; if it serves the others and never ends by itself, give it "
+                self.leave_out(key.format(theirs=theirs, ours=ours), f"{why}`role: sidecar`")
+                return
 
     def remove(self, path: KeyPath) -> Any:
         """Remove our key, or an element of a list; returns its value."""

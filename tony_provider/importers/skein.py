@@ -219,7 +219,7 @@ def _read(source: Source) -> Draft:
             "is not given, which is 0 to Skein: a failure ends the application. Here the task starts again, up to "
             "`restart.budget` times (3); `restart: never` of a task type is Skein's rule",
         )
-    draft.report_servers("services")
+    draft.report_servers("services.{theirs}")
     return draft
 
 

@@ -374,7 +374,7 @@ def _waits(draft: Draft) -> None:
         for other in task.get("after", {}):
             if "ready" not in draft.tasks[other]:
                 task["after"][other] = "started"
-    draft.report_servers("component")
+    draft.report_servers("component.{ours}")
 
 
 SYSTEM = System(
