@@ -43,7 +43,7 @@ async def wait_with_timeout(work: Awaitable[T], seconds: Optional[float]) -> T:
 def run_in_threads(functions: Iterable[Callable[[], T]], seconds: float, name: str) -> list[Future[T]]:
     """Call each function in a daemon thread, wait for them for at most ``seconds``, and return their futures in order.
 
-    A call that has not ended by then goes on, and does not prevent the process from ending. Use this for libraries
+    A call that has not ended by then continues, and does not prevent the process from ending. Use this for libraries
     without deadlines, such as those that resolve names. ``name``: name of the threads.
     """
     futures: list[Future[T]] = []
