@@ -38,8 +38,8 @@ def gc(args: Namespace) -> None:
     history_ms = _before("--keep-history", args.keep_history) if args.keep_history else None
     with hook_of(args) as hook:
         garbage = hook.garbage(args.models or [], history_ms=history_ms)
-        items = garbage.look(before_ms)
-        going = [item for item in items if not item.spared]
+        items = garbage.old_items(before_ms)
+        going = [item for item in items if not item.kept_because]
         if args.dry_run or not args.yes:
             _show(args, [_row(item) for item in items])
             if not items:
@@ -87,7 +87,7 @@ def _row(item: GarbageItem) -> dict[str, str]:
         "directory": item.uri,
         "size": size(item.size),
         "unchanged for": age_of(item.newest_ms),
-        "stays because": item.spared,
+        "stays because": item.kept_because,
     }
 
 

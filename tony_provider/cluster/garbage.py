@@ -91,7 +91,7 @@ class GarbageItem:
     kind: GarbageKind
     size: int  # bytes that its removal frees
     newest_ms: int  # epoch, the last change of anything in it; for an environment its last use by a job, or its build
-    spared: str = ""  # why it stays although it is old; empty if it may be removed
+    kept_because: str = ""  # why it stays although it is old; empty if it may be removed
     keeps_history: bool = False  # the history of this application stays
 
 
@@ -121,7 +121,7 @@ class Garbage:
     """Finds and removes what old trainings and built environments have left in the staging directory.
 
     :param models: URIs of further directories below which models are published, as ``versions/<any>/version.json``.
-    :param without: URIs of directories that hold no published models and are not searched.
+    :param excluded: URIs of directories that hold no published models and are not searched.
     :param history_ms: epoch; the history of an application stays if it has changed since then. If None, no history
         stays.
 
@@ -132,16 +132,16 @@ class Garbage:
     storage: Storage
     layout: Layout
     models: Sequence[str] = ()
-    without: Sequence[str] = ()
+    excluded: Sequence[str] = ()
     history_ms: int | None = None
 
-    def look(self, before_ms: int) -> list[GarbageItem]:
-        """Return every item that was not changed since ``before_ms`` (epoch), including those that are spared.
+    def old_items(self, before_ms: int) -> list[GarbageItem]:
+        """Return every item that was not changed since ``before_ms`` (epoch), including those that must stay.
 
         Half-written files are returned if they are older than any write lasts. Changes nothing.
         """
-        items = [*self._look(before_ms).old.values(), *self._environments(before_ms)]
-        removable = [f"{item.uri}/" for item in items if not item.spared]
+        items = [*self._scan(before_ms).old.values(), *self._environments(before_ms)]
+        removable = [f"{item.uri}/" for item in items if not item.kept_because]
         return [*items, *(each for each in self._half_written() if not each.uri.startswith(tuple(removable)))]
 
     def remove(self, wanted: Sequence[GarbageItem], before_ms: int) -> Iterator[RemovedGarbage]:
@@ -150,7 +150,7 @@ class Garbage:
         A submission records what it uses on the store before its application lives. So this method checks the store
         first and the cluster second. It repeats the full scan only now and then, because that is slow.
         """
-        everything = _TimedCache(lambda: self._look(before_ms), lambda took: max(_FRESH_SECONDS, _FRESH_TIMES * took))
+        everything = _TimedCache(lambda: self._scan(before_ms), lambda took: max(_FRESH_SECONDS, _FRESH_TIMES * took))
         news = _TimedCache(lambda: self._news(everything.last), lambda took: took - _CHEAP_SECONDS)
         seen = frozenset[str]()
         for item in wanted:
@@ -158,14 +158,14 @@ class Garbage:
                 is_used = item.kind is GarbageKind.ENVIRONMENT
                 yield RemovedGarbage(item, (self._used(item, before_ms) if is_used else "") or self._remove(item))
                 continue
-            look = everything.current()
+            scan = everything.current()
             live = _Live.of(self.cluster)
             needed = news.current(anew=not live.ids <= seen)
             seen = live.ids
-            why = _changed(item, look.old.get(item.uri)) or self._taken_up(item, needed)
+            why = _changed(item, scan.old.get(item.uri)) or self._taken_up(item, needed)
             yield RemovedGarbage(item, why or _Live.of(self.cluster).reason(item) or self._remove(item))
 
-    def _look(self, before_ms: int) -> _Scan:
+    def _scan(self, before_ms: int) -> _Scan:
         live = _Live.of(self.cluster)
         versions: list[str] = []
         items = {item.uri: item for item in self._items(versions)}
@@ -173,17 +173,17 @@ class Garbage:
         needed = [*self._referenced(chains), *self._published([*versions, *self._other_versions()])]
         old = {uri: item for uri, item in items.items() if item.newest_ms < before_ms}
         judged = {uri: self._judged(item, live, needed) for uri, item in old.items() if uri in chains}
-        staying = [item for uri, item in chains.items() if uri not in judged or judged[uri].spared]
+        staying = [item for uri, item in chains.items() if uri not in judged or judged[uri].kept_because]
         needed += self._owners(staying)
         judged |= {uri: self._judged(item, live, needed) for uri, item in old.items() if uri not in chains}
         return _Scan(items, {uri: judged[uri] for uri in old})
 
-    def _news(self, look: _Scan) -> list[_Needed]:
+    def _news(self, scan: _Scan) -> list[_Needed]:
         """Return what chains written since the scan need, and models now published outside of ``jobs``."""
         written = []
         for job_dir in self._directories(self.layout.jobs_dir):
             for status in self._directories(job_dir.path):
-                if chain_number(status.name) is not None and look.precedes(status):
+                if chain_number(status.name) is not None and scan.precedes(status):
                     written.append(status.path)
         return [*self._referenced(written), *self._published(self._other_versions())]
 
@@ -192,7 +192,7 @@ class Garbage:
         now = next((each for each in self._environments(before_ms) if each.uri == environment.uri), None)
         if now is None or now.newest_ms != environment.newest_ms:
             return "a job has used it meanwhile"
-        return now.spared
+        return now.kept_because
 
     def _taken_up(self, item: TrainingItem, needed: Sequence[_Needed]) -> str:
         """Return why the item must stay, by the present state of the store, or an empty string if it may go."""
@@ -259,7 +259,7 @@ class Garbage:
                 size = sum(each.size for each in files)
                 old.append(GarbageItem(directory.path, GarbageKind.ENVIRONMENT, size, used_ms))
         in_use, unknown = self._environments_in_use() if old else ({}, "")
-        return [attrs.evolve(each, spared=in_use.get(uris.parse(each.uri).path, unknown)) for each in old]
+        return [attrs.evolve(each, kept_because=in_use.get(uris.parse(each.uri).path, unknown)) for each in old]
 
     def _environments_in_use(self) -> tuple[dict[str, str], str]:
         """Return why each environment used by a live application must stay, by its path.
@@ -355,7 +355,7 @@ class Garbage:
         for models in self.models:
             if not self.storage.exists(models):
                 raise CannotJudge(f"nothing can be removed: there is no {models}, where models should be published")
-        ours = {self.layout.jobs_dir, self.layout.cache_dir, self.layout.advice_dir, *self.without}
+        ours = {self.layout.jobs_dir, self.layout.cache_dir, self.layout.advice_dir, *self.excluded}
         places = [each.path for each in self._directories(self.layout.root) if each.path not in ours]
         for place in [*places, *self.models]:
             yield from (each.path for each in self._below(place) if _is_version(each.path))
@@ -368,7 +368,7 @@ class Garbage:
             why = "it has no chain.json: what it is cannot be told"
         if not why and item.kind is GarbageKind.ADVICE:
             why = self._known_training(item)
-        return attrs.evolve(item, spared=why)
+        return attrs.evolve(item, kept_because=why)
 
     def _known_training(self, item: TrainingItem) -> str:
         """Return why the record of previous runs stays, or an empty string if all their trainings are gone."""
@@ -449,7 +449,7 @@ class _Scan:
     """Result of a full scan."""
 
     items: Mapping[str, TrainingItem]  # by URI
-    old: Mapping[str, TrainingItem]  # the old ones, with ``spared`` set
+    old: Mapping[str, TrainingItem]  # the old ones, with ``kept_because`` set
 
     def precedes(self, chain: FileStatus) -> bool:
         """Return whether the chain may have changed since the scan. An unknown modification time counts as a change."""
@@ -524,8 +524,8 @@ def _advice(file: FileStatus, task: Identity) -> TrainingItem:
 
 
 def _changed(item: GarbageItem, now: GarbageItem | None) -> str:
-    if item.spared or (now is not None and now.spared):
-        return item.spared or (now.spared if now else "")
+    if item.kept_because or (now is not None and now.kept_because):
+        return item.kept_because or (now.kept_because if now else "")
     return "" if item == now else _CHANGED
 
 

@@ -285,8 +285,8 @@ class TonyHook(BaseHook):
         from tony_provider.cluster.garbage import Garbage
 
         local = self.settings.local
-        without = [str(uris.parse(str(local.root)))] if local is not None else []
-        return Garbage(self.get_conn(), self.storage(), self.layout, models, without, history_ms)
+        excluded = [str(uris.parse(str(local.root)))] if local is not None else []
+        return Garbage(self.get_conn(), self.storage(), self.layout, models, excluded, history_ms)
 
     def built_environments(self) -> BuiltEnvironments:
         """Return the Python environments from `airflow tony env build` in the staging directory's cache."""
