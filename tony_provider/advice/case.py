@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import cached_property
 from typing import Any, ClassVar, TypeVar
 
 import attrs
@@ -13,7 +14,7 @@ from tony_provider.cluster.records.history import JobHistory
 from tony_provider.cluster.records.summary import Advice, Confidence, JobSummary
 from tony_provider.runtime.common.codec import from_plain
 from tony_provider.runtime.jobspec.model import TENSORBOARD, JobSpec
-from tony_provider.runtime.protocol.status import FinalStatus, JobState, TimeUse, TypeUse
+from tony_provider.runtime.protocol.status import Failure, FinalStatus, JobState, TimeUse, TypeUse
 
 T = TypeVar("T")
 
@@ -32,14 +33,14 @@ class TypeRuns:
     former: Sequence[TypeUse]
 
 
-@attrs.frozen
+@attrs.frozen(slots=False)  # cached properties need a __dict__
 class Case:
     """An application, and former applications of the same task of a DAG. Times are in seconds."""
 
     job: JobHistory
     former: Sequence[JobSummary] = ()  # oldest first; without this application
 
-    @property
+    @cached_property
     def spec(self) -> JobSpec | None:
         """Return the specification, or None if it was not kept. Raises CodecError if it is invalid."""
         kept = self.job.specification
@@ -56,6 +57,10 @@ class Case:
         return times if times is not None and _is_sound(times) else TimeUse()
 
     @property
+    def failure(self) -> Failure | None:
+        return self.job.status.failure if self.job.status else None
+
+    @property
     def restarts(self) -> int:
         return self.job.status.restarts if self.job.status else 0
 
@@ -64,7 +69,7 @@ class Case:
         """Return former applications that succeeded."""
         return [each for each in self.former if each.verdict is FinalStatus.SUCCEEDED]
 
-    @property
+    @cached_property
     def types(self) -> list[TypeRuns]:
         """Return the figures of the task types that the specification defines. Skip damaged figures."""
         spec = self.spec
